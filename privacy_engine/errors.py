@@ -1,0 +1,33 @@
+"""One exception a thing a caller can do about it. Messages name columns, rules and counts, never values."""
+
+
+class PrivacyEngineError(Exception):
+    """Whatever this project raises on purpose."""
+
+
+class SchemaError(PrivacyEngineError, ValueError):
+    """A table, schema or hierarchy does not fit: mend the data or the schema."""
+
+
+class InfeasibleError(PrivacyEngineError, ValueError):
+    """The guarantee cannot be met on this table: weaken it, allow suppression, or bring more records."""
+
+
+class VerificationError(PrivacyEngineError):
+    """The released bytes do not keep the policy: nothing may be published."""
+
+
+class IntegrityError(PrivacyEngineError):
+    """Bytes changed between two steps, or do not match their recorded hash: run the release again."""
+
+
+class PublishError(PrivacyEngineError):
+    """The lake could not be reached or refused the commit: nothing was published, retry is safe."""
+
+
+class SpecError(PrivacyEngineError, ValueError):
+    """A release specification or policy file is wrong: mend the named field."""
+
+
+class BudgetExceededError(PrivacyEngineError):
+    """The privacy budget does not cover the request: wait for the next period or ask for less."""
