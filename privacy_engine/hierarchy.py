@@ -1,0 +1,227 @@
+"""A generalization hierarchy as integer arrays: levels, lowest common ancestors, leaves under a node.
+
+The CSV form is ARX's: one row a value, ``;`` between levels, the value first and the root last.
+"""
+
+import csv
+import io
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.errors import SchemaError
+
+ROOT = "*"
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_INTERVAL = re.compile(r"\[?(-?\d+(?:\.\d+)?)(?:-|, )(-?\d+(?:\.\d+)?)([\])[]?)")
+
+
+def _covers(label: str, value: str) -> bool:
+    """Whether a label that reads as an interval holds a number; other labels are taken at their word."""
+    match = _INTERVAL.fullmatch(label)
+    if match is None:
+        return True
+    low, number, high = float(match[1]), float(value), float(match[2])
+    return low <= number < high if match[3] in ("[", ")") else low <= number <= high  # ARX writes [0, 20[
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """One generalization tree over the values of an attribute.
+
+    Attributes:
+        rows: one tuple a value: the value, its label at level 1, ..., the root's label. All rows
+            have the same length; equal labels at a level share all their higher labels.
+
+    Raises:
+        SchemaError: if there is no row, the rows differ in length, a value stands twice, the labels
+            do not nest, or there is not exactly one root.
+
+    >>> h = Hierarchy((("a", "vowel", "*"), ("e", "vowel", "*"), ("b", "consonant", "*")))
+    >>> h.label(h.lca(h.code("a"), h.code("e"))), h.leaf_counts.tolist()
+    ('vowel', [1, 1, 1, 2, 1, 3])
+    """
+
+    rows: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise SchemaError("a hierarchy must have at least one value, got none")
+        widths = {len(row) for row in self.rows}
+        if len(widths) > 1:
+            raise SchemaError(
+                f"all rows of a hierarchy must have the same number of levels, got {sorted(widths)}"
+            )
+        if widths.pop() < 2:
+            raise SchemaError("a hierarchy must have at least two levels: the value and the root '*'")
+        if len({row[0] for row in self.rows}) < len(self.rows):
+            raise SchemaError("a value of a hierarchy must stand in one row only: remove the repeated rows")
+        for level, (low, high) in enumerate(itertools.pairwise(zip(*self.rows, strict=True))):
+            if len(set(zip(low, high, strict=True))) > len(set(low)):
+                raise SchemaError(
+                    f"labels must nest: a label of level {level} has two parents at level {level + 1}"
+                )
+        if len({row[-1] for row in self.rows}) > 1:
+            raise SchemaError("the last level of a hierarchy must be one root, the same label in every row")
+
+    @cached_property
+    def nodes(self) -> npt.NDArray[np.int32]:
+        """(values, levels) int32: the node of each value at each level; leaves are 0 .. values - 1."""
+        columns, first = [], 0
+        for labels in zip(*self.rows, strict=True):
+            number = {label: first + i for i, label in enumerate(dict.fromkeys(labels))}
+            columns.append([number[label] for label in labels])
+            first += len(number)
+        return np.array(columns, dtype=np.int32).T.copy()
+
+    @cached_property
+    def parent(self) -> npt.NDArray[np.int32]:
+        """(nodes,) int32: the parent of each node, always a larger number; the root's is itself."""
+        parent = np.arange(int(self.nodes.max()) + 1, dtype=np.int32)
+        for level in range(self.nodes.shape[1] - 1):
+            parent[self.nodes[:, level]] = self.nodes[:, level + 1]
+        return parent
+
+    @cached_property
+    def leaf_counts(self) -> npt.NDArray[np.int64]:
+        """(nodes,) int64: how many values lie under each node."""
+        return np.bincount(self.nodes.ravel(), minlength=len(self.parent))
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """(nodes,) the label of each node."""
+        return tuple(label for column in zip(*self.rows, strict=True) for label in dict.fromkeys(column))
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return {row[0]: i for i, row in enumerate(self.rows)}
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values, in the order of their codes."""
+        return tuple(row[0] for row in self.rows)
+
+    @property
+    def height(self) -> int:
+        """Number of levels above the values."""
+        return len(self.rows[0]) - 1
+
+    @property
+    def root(self) -> int:
+        """The node above all values."""
+        return len(self.parent) - 1
+
+    def code(self, value: str) -> int:
+        """The leaf of a value; ``KeyError`` if it is not in the hierarchy."""
+        return self._codes[value]
+
+    def label(self, node: int) -> str:
+        """The label of a node."""
+        return self.labels[node]
+
+    def lca(self, a: int, b: int) -> int:
+        """Lowest common ancestor of two nodes."""
+        while a != b:
+            if a < b:
+                a = int(self.parent[a])
+            else:
+                b = int(self.parent[b])
+        return a
+
+    def leaves(self, node: int) -> npt.NDArray[np.int64]:
+        """Codes of the values under a node, ascending."""
+        return np.flatnonzero((self.nodes == node).any(axis=1))
+
+    def at_level(self, level: int) -> npt.NDArray[np.int32]:
+        """(values,) the node of each value at a level; 0 is the value itself."""
+        return np.ascontiguousarray(self.nodes[:, level])
+
+    def untruthful_rows(self) -> int:
+        """How many values carry an interval label ``a-b`` that does not cover them.
+
+        ARX's age hierarchy for Adult puts 20 under ``0-19``, and so at each of its boundaries.
+
+        >>> Hierarchy((("19", "0-19", "*"), ("20", "0-19", "*"))).untruthful_rows()
+        1
+        """
+        return sum(
+            any(not _covers(label, row[0]) for label in row[1:])
+            for row in self.rows
+            if _NUMBER.fullmatch(row[0])
+        )
+
+    def with_leaf(self, value: str) -> "Hierarchy":
+        """The same tree with one more value, directly under the root.
+
+        >>> Hierarchy.flat(["a"]).with_leaf("b").rows
+        (('a', '*'), ('b', '*'))
+        """
+        return Hierarchy((*self.rows, (value,) + self.rows[0][-1:] * self.height))
+
+    @classmethod
+    def flat(cls, values: Sequence[str]) -> "Hierarchy":
+        """Values directly under the root: what an attribute without a hierarchy means."""
+        return cls(tuple((value, ROOT) for value in values))
+
+    @classmethod
+    def from_csv(cls, text: str) -> "Hierarchy":
+        r"""Read ARX's CSV form; spaces around a cell do not count.
+
+        >>> Hierarchy.from_csv("Male;*\nFemale;*\n").values
+        ('Male', 'Female')
+        """
+        try:
+            rows = [tuple(map(str.strip, row)) for row in csv.reader(io.StringIO(text), delimiter=";") if row]
+        except csv.Error:
+            raise SchemaError("the hierarchy is no valid CSV: a quote or line end is misplaced") from None
+        return cls(tuple(rows))
+
+    def to_csv(self) -> str:
+        """Write ARX's CSV form, which ``from_csv`` reads back."""
+        out = io.StringIO()
+        csv.writer(out, delimiter=";", lineterminator="\n").writerows(self.rows)
+        return out.getvalue()
+
+    @classmethod
+    def intervals(cls, low: int, high: int, widths: Sequence[int]) -> "Hierarchy":
+        """Integers ``low .. high`` under intervals of the given widths, each a multiple of the one before.
+
+        Labels are ``a-b`` with both ends inside, cut at the bounds, so every label covers its values.
+
+        >>> Hierarchy.intervals(17, 30, (5, 10)).rows[3]
+        ('20', '20-24', '20-29', '*')
+        """
+        if low > high:
+            raise SchemaError(f"the lowest value must not exceed the highest, got {low} > {high}")
+        if any(w < 1 for w in widths) or any(b % a for a, b in itertools.pairwise(widths)):
+            raise SchemaError(
+                f"each interval width must be a multiple of the one before it, got {tuple(widths)}"
+            )
+
+        def label(value: int, width: int) -> str:
+            start = value // width * width
+            return f"{max(start, low)}-{min(start + width - 1, high)}"
+
+        return cls(tuple((str(v), *(label(v, w) for w in widths), ROOT) for v in range(low, high + 1)))
+
+    @classmethod
+    def prefixes(cls, values: Sequence[str], keep: Sequence[int]) -> "Hierarchy":
+        """Codes such as postcodes under their prefixes; ``keep`` says how many characters stay, falling.
+
+        >>> Hierarchy.prefixes(["13053", "13068"], keep=(4, 3)).rows[0]
+        ('13053', '1305*', '130**', '*')
+        """
+        if any(a <= b for a, b in itertools.pairwise(keep)) or any(n < 1 for n in keep):
+            raise SchemaError(
+                f"the numbers of characters to keep must be positive and fall, got {tuple(keep)}"
+            )
+
+        def mask(value: str, n: int) -> str:
+            return value[:n] + "*" * max(len(value) - n, 0)
+
+        return cls(tuple((v, *(mask(v, n) for n in keep), ROOT) for v in values))

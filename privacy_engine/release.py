@@ -1,0 +1,91 @@
+"""What a release method gives back, and the contract that every method keeps."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import pandas as pd
+
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.models import PrivacyModel, model_to_dict
+from privacy_engine.recoding import Recoding
+from privacy_engine.schema import DataSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A table that may be verified and published.
+
+    Attributes:
+        table: the released records.
+        schema: of ``table``.
+        method: registry key of the method.
+        parameters: the method's parameters, plain values.
+        guarantees: what the method claims of ``table``.
+        loss: differential privacy spent; None where there is no DP claim.
+        recoding: what an anonymizer did to the quasi-identifiers; None for other methods.
+        notes: figures that a reader must know, such as the share of distorted sensitive values.
+    """
+
+    table: pd.DataFrame
+    schema: DataSchema
+    method: str
+    parameters: dict[str, Any]
+    guarantees: tuple[PrivacyModel, ...]
+    loss: PrivacyLoss | None = None
+    recoding: Recoding | None = None
+    notes: dict[str, float] = field(default_factory=dict)
+
+    def manifest(self) -> dict[str, Any]:
+        """What may be told to everybody: no record and no cell value."""
+        recoding = self.recoding
+        return {
+            "method": self.method,
+            "parameters": self.parameters,
+            "guarantees": [model_to_dict(model) for model in self.guarantees],
+            "loss": self.loss.to_dict() if self.loss else None,
+            "rows": len(self.table),
+            "suppressed": recoding.suppressed if recoding else 0,
+            "classes": recoding.classes if recoding else None,
+            "columns": {a.name: {"role": a.role.value, "kind": a.kind.value} for a in self.schema.attributes},
+            "notes": dict(self.notes),
+        }
+
+
+class ReleaseMethod(Protocol):
+    """A frozen, keyword-only dataclass of parameters with these three methods; see the contract tests."""
+
+    key: ClassVar[str]
+
+    def guarantees(self, schema: DataSchema) -> tuple[PrivacyModel, ...]:
+        """The models that every release by this method satisfies."""
+
+    def privacy_loss(self, schema: DataSchema) -> PrivacyLoss | None:
+        """The differential privacy that a release spends; never sees data."""
+
+    def release(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
+        """Make the release.
+
+        Raises:
+            SchemaError: if the table does not fit the schema.
+            InfeasibleError: if the guarantees cannot be met.
+        """
+
+
+def parameters_of(method: Any) -> dict[str, Any]:
+    """The fields of a method's dataclass as plain values."""
+    return {f.name: _plain(getattr(method, f.name)) for f in dataclasses.fields(method)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if dataclasses.is_dataclass(value) and hasattr(value, "measure"):
+        return model_to_dict(value)  # type: ignore[arg-type]  # a privacy model
+    return value
