@@ -1,0 +1,245 @@
+"""What the numbers and guarantees of a release mean, in plain words for its readers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promise:
+    """A privacy model explained.
+
+    Attributes:
+        name: the model's name in the field.
+        rule: what holds in every class; ``{parameter}`` stands for the model's parameters.
+        protects: what an attacker cannot do.
+        leaves: what it does not stop.
+    """
+
+    name: str
+    rule: str
+    protects: str
+    leaves: str
+
+
+PROMISES: Mapping[str, Promise] = {
+    "k_anonymity": Promise(
+        name="k-anonymity",
+        rule="Every record shares its quasi-identifier values with at least {k} records, itself included.",
+        protects="Someone who knows all quasi-identifiers of a person, and that the person is in the table, "
+        "picks the right record with a chance of at most 1 in {k} (identity disclosure).",
+        leaves="What the members of a class have in common is learned without picking a record "
+        "(attribute disclosure): it bounds nothing about sensitive values.",
+    ),
+    "distinct_l_diversity": Promise(
+        name="distinct l-diversity",
+        rule="Every class holds at least {l} distinct sensitive values.",
+        protects="Nobody's sensitive value is certain from the class alone: all but one of at least {l} "
+        "values would have to be ruled out first.",
+        leaves="One value may be far likelier than the others in a class, and values that mean nearly the "
+        "same count as different.",
+    ),
+    "entropy_l_diversity": Promise(
+        name="entropy l-diversity",
+        rule="The sensitive values of every class are as uncertain as {l} equally likely ones.",
+        protects="No sensitive value dominates a class: guessing stays as hard, on average, as among {l} "
+        "values.",
+        leaves="Values that mean nearly the same count as different, and a class may still differ clearly "
+        "from the whole table.",
+    ),
+    "recursive_cl_diversity": Promise(
+        name="recursive (c, l)-diversity",
+        rule="In every class the most frequent sensitive value is rarer than {c} times those from rank {l} "
+        "on taken together.",
+        protects="The commonest value cannot dominate a class, not even after l - 2 others are ruled out.",
+        leaves="Values that mean nearly the same count as different, and rare values may be much likelier in "
+        "a class than in the table.",
+    ),
+    "t_closeness": Promise(
+        name="t-closeness",
+        rule="The sensitive values of every class are distributed within {t} of the whole table's "
+        "({distance} earth mover's distance).",
+        protects="Finding a person's class tells little more about the sensitive value than the table as a "
+        "whole.",
+        leaves="It does not bound how certain one single, rare value may become, and what the whole table "
+        "shows is learned about everybody.",
+    ),
+    "alpha_k_anonymity": Promise(
+        name="(alpha, k)-anonymity",
+        rule="Every class has at least {k} records, and no sensitive value more than a share {alpha} of "
+        "them.",
+        protects="A record is picked with a chance of at most 1 in {k}, and a sensitive value is inferred "
+        "from the class with a confidence of at most {alpha}.",
+        leaves="Values that mean nearly the same count as different; a rare value may still become much "
+        "likelier than in the table.",
+    ),
+    "beta_likeness": Promise(
+        name="beta-likeness",
+        rule="No sensitive value's share in a class exceeds its share in the table by more than {beta} times "
+        "that.",
+        protects="Belief in any sensitive value, rare ones included, rises by a bounded factor when the "
+        "class is known.",
+        leaves="Shares may fall freely, so that a value can be ruled out for the members of a class.",
+    ),
+    "delta_disclosure": Promise(
+        name="delta-disclosure privacy",
+        rule="In every class each sensitive value's share is within a factor exp({delta}) of its share in "
+        "the table.",
+        protects="Belief in any sensitive value neither rises nor falls by more than that factor when the "
+        "class is known.",
+        leaves="What the whole table shows is learned about everybody.",
+    ),
+}
+
+LIMITS: tuple[tuple[str, str], ...] = (
+    (
+        "Background knowledge",
+        "Someone who knows other members of a class, or facts outside this table, may exclude records and "
+        "conclude more than the guarantees say.",
+    ),
+    (
+        "Other releases",
+        "The guarantees hold for this release alone. Releases of the same people, in other versions or by "
+        "other publishers, may be intersected; class guarantees do not add up.",
+    ),
+    (
+        "The choice of quasi-identifiers",
+        "Only the columns with that role are protected against linking. A column that is known to others but "
+        "has another role links freely.",
+    ),
+    (
+        "The method itself",
+        "A method that loses as little as possible shows by its choices a little of what it would otherwise "
+        "have lost (minimality attack).",
+    ),
+)
+
+# figure -> (label, unit, what it says); unit: "share", "risk", "count", "number"
+FIGURES: Mapping[str, tuple[str, str, str]] = {
+    "gcp_lca": (
+        "Global certainty penalty, by common ancestor",
+        "share",
+        "Mean loss of a quasi-identifier cell: width of its interval, or leaves under its node, over the "
+        "domain. 0 keeps all, 1 keeps nothing.",
+    ),
+    "gcp_own": (
+        "Global certainty penalty, by own values",
+        "share",
+        "The same, where several values of a tree are charged as the set of themselves. Compare only like "
+        "with like.",
+    ),
+    "non_uniform_entropy": (
+        "Non-uniform entropy loss",
+        "share",
+        "Share of the quasi-identifiers' information that is gone, rare values weighing more.",
+    ),
+    "query_error": (
+        "Median query error",
+        "share",
+        "How far counts over random regions of two quasi-identifiers are off when asked of the release.",
+    ),
+    "average_class_size": (
+        "Average class size",
+        "number",
+        "Records that look alike. At best the promised k.",
+    ),
+    "discernibility": (
+        "Discernibility penalty",
+        "count",
+        "Sum of the squared class sizes; a suppressed record counts the whole table.",
+    ),
+    "suppressed_records": (
+        "Suppressed records",
+        "count",
+        "Records of the source that are not in the release.",
+    ),
+    "suppressed_cells": (
+        "Changed cells",
+        "count",
+        "Quasi-identifier cells that do not show their original value.",
+    ),
+}
+
+RISKS: Mapping[str, tuple[str, str, str]] = {
+    "prosecutor_max": (
+        "Prosecutor risk, highest",
+        "risk",
+        "Chance of picking the right record for the most exposed person, known to be in the table.",
+    ),
+    "prosecutor_mean": ("Prosecutor risk, mean", "risk", "The same for the average record."),
+    "share_at_risk": (
+        "Records above a risk of 0.2",
+        "share",
+        "Share of the records in classes of fewer than five.",
+    ),
+    "journalist_max": (
+        "Journalist risk, highest",
+        "risk",
+        "As above, when it is not known who is in the table; without a population table the prosecutor's "
+        "risk is its upper bound.",
+    ),
+    "journalist_mean": ("Journalist risk, mean", "risk", "The same for the average record."),
+    "marketer": (
+        "Marketer risk",
+        "share",
+        "Share of the records that would be linked rightly if all were linked: classes over records.",
+    ),
+    "hasr": (
+        "Classes with one sensitive value",
+        "share",
+        "In them the sensitive value of everybody is disclosed without picking a record.",
+    ),
+}
+
+NOTES: Mapping[str, str] = {
+    "distorted": "Share of the records whose sensitive value was exchanged for another (R_man). "
+    "Where it is above 0 the table is not truthful record by record.",
+}
+
+NEIGHBOURS: Mapping[str, str] = {
+    "add_remove": "with or without any one record",
+    "replace_one": "with any one record exchanged for another; the number of records is public",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A promise with its parameters filled in."""
+
+    name: str
+    rule: str
+    protects: str
+    leaves: str
+
+
+def claim(fields: Mapping[str, Any]) -> Claim:
+    """A model's plain values (``model_to_dict``) in words; an unknown model is named and not explained.
+
+    >>> claim({"model": "k_anonymity", "k": 5}).rule
+    'Every record shares its quasi-identifier values with at least 5 records, itself included.'
+    """
+    promise = PROMISES.get(str(fields["model"]))
+    if promise is None:
+        return Claim(
+            name=str(fields["model"]), rule="", protects="Not explained here.", leaves="Not explained here."
+        )
+    attribute = fields.get("attribute")
+    return Claim(
+        name=f"{promise.name} of {attribute}" if attribute is not None else promise.name,
+        rule=promise.rule.format_map(fields),
+        protects=promise.protects.format_map(fields),
+        leaves=promise.leaves.format_map(fields),
+    )
+
+
+def shown(value: float, unit: str) -> str:
+    """A figure with its unit.
+
+    >>> shown(0.03309, "share"), shown(0.2, "risk"), shown(150824.0, "count"), shown(5.25, "number")
+    ('3.31 %', '0.200 (1 in 5.0)', '150,824', '5.25')
+    """
+    if unit == "share":
+        return f"{100 * value:.3g} %"
+    if unit == "risk":
+        return f"{value:.3f} (1 in {1 / value:,.1f})" if value else "0"
+    return f"{value:,.0f}" if unit == "count" else f"{value:,.4g}"
