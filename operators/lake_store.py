@@ -104,11 +104,10 @@ def _put_object(lake: Lake, path: str, data: bytes) -> None:
     """One upload, visible when complete."""
     from deltalake.fs import DeltaStorageHandler
 
-    # The handler's own open_output_stream hands pyarrow buffers to a writer that takes bytes only (deltalake
-    # 1.6).
+    # The handler's own open_output_stream hands pyarrow buffers to a writer that takes bytes only.
     stream = DeltaStorageHandler(lake.root, lake.options)._handler.open_output_stream(path, None)
     stream.write(data)
-    stream.close()
+    stream.close()  # type: ignore[attr-defined]  # its stub forgets it
 
 
 def get(lake: Lake, path: str) -> bytes:

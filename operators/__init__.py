@@ -1,0 +1,55 @@
+"""Airflow operators for publishing tables about people safely; names are imported when first used."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from operators.anonymizers import (
+        BottomUpOperator,
+        ILPLDiversityOperator,
+        KACLUKOperator,
+        MondrianOperator,
+    )
+    from operators.cleanup import CleanupOperator, clean_up_after
+    from operators.ingest import IngestParquetOperator
+    from operators.pipeline import release_dag, release_pipeline
+    from operators.publish import PublishOperator, RetractOperator
+    from operators.release import ReleaseOperator
+    from operators.validate import ValidateOperator
+    from operators.verify import VerifyOperator
+
+__all__ = [
+    "BottomUpOperator",
+    "CleanupOperator",
+    "ILPLDiversityOperator",
+    "IngestParquetOperator",
+    "KACLUKOperator",
+    "MondrianOperator",
+    "PublishOperator",
+    "ReleaseOperator",
+    "RetractOperator",
+    "ValidateOperator",
+    "VerifyOperator",
+    "clean_up_after",
+    "release_dag",
+    "release_pipeline",
+]
+
+_HOME = {
+    "anonymizers": ("BottomUpOperator", "ILPLDiversityOperator", "KACLUKOperator", "MondrianOperator"),
+    "cleanup": ("CleanupOperator", "clean_up_after"),
+    "ingest": ("IngestParquetOperator",),
+    "pipeline": ("release_dag", "release_pipeline"),
+    "publish": ("PublishOperator", "RetractOperator"),
+    "release": ("ReleaseOperator",),
+    "validate": ("ValidateOperator",),
+    "verify": ("VerifyOperator",),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """The lake, the command line tool and the steps need no Airflow: importing them must not load it."""
+    if name not in _MODULE:
+        raise AttributeError(f"module 'operators' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"operators.{_MODULE[name]}"), name)

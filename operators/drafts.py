@@ -1,0 +1,140 @@
+"""A first draft of a release specification from a table, for a person to finish.
+
+The draft shows as little of the data as can be: only categories that many records share, and bounds rounded
+outward. It decides on no role: a role that nobody thought about is how a name gets published.
+"""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_CATEGORIES = 50
+_FEW_NUMBERS = 20
+_IDENTIFYING_SHARE = 0.5
+
+_HEADER = """\
+# DRAFT of a release specification. It cannot run before a person has decided on every TODO:
+#   role:   identifier (never released), quasi_identifier (known to others), sensitive (must not be learned),
+#           insensitive (released as it is).
+#   policy: what must hold before anything is published. The privacy officer owns it.
+# CHECK before this file is shared or committed: what stands in it comes from the data. Categories are shown
+# if at least {least} records have them, bounds are the smallest and largest value rounded outward. Replace
+# both by what is publicly known of the attribute, and give categorical quasi-identifiers a hierarchy.
+"""
+
+
+def draft_spec(table: "pd.DataFrame", uri: str, name: str, *, least: int = 10) -> str:
+    """YAML text of a draft.
+
+    Args:
+        table: the records.
+        uri: where they are.
+        name: of the release.
+        least: a category is named only if at least so many records have it.
+
+    Raises:
+        ValueError: if least is below 2: it would name values of one person.
+    """
+    if least < 2:
+        raise ValueError(
+            f"the least count must be >= 2, got {least}: a smaller one would name values of one person"
+        )
+    lines = [
+        f"name: {_yaml(name)}",
+        "schedule: null",
+        "source:",
+        f"  uri: {_yaml(uri)}",
+        f"  columns: {_yaml([str(c) for c in table.columns])}",
+        "  nulls: fail",
+        "schema:",
+    ]
+    for column in table.columns:
+        lines += _attribute(str(column), table[column], least)
+    lines += [
+        "release: {method: mondrian, k: 10}",
+        "policy: TODO.yaml",
+        f"publish: {{lake: lake_default, table: {_yaml(name)}}}",
+    ]
+    return _HEADER.format(least=least) + "\n".join(lines) + "\n"
+
+
+def draft_name(path: str) -> str:
+    """A release name from the name of a file or folder.
+
+    >>> draft_name("/data/My people (2026).parquet")
+    'My_people_2026'
+    """
+    stem = Path(path.rstrip("/")).name.removesuffix(".parquet")
+    name = "_".join(part for part in "".join(c if c.isascii() and c.isalnum() else " " for c in stem).split())
+    return name[:100] or "draft"
+
+
+def _attribute(name: str, column: "pd.Series", least: int) -> list[str]:
+    """The lines of one column: role to be decided, kind guessed, domain as far as it may be shown."""
+    from privacy_engine.columns import factorize, is_number
+
+    coded = factorize(column)
+    rows, distinct = len(column), len(coded.values)
+    notes = [f"{coded.nulls:,} nulls"] if coded.nulls else []
+    fields = ["role: TODO"]
+    if is_number(column):
+        whole = _whole(column)
+        fields.append("kind: ordinal" if whole and distinct <= _FEW_NUMBERS else "kind: numeric")
+        if whole and distinct == rows > least:
+            notes.append("every record has its own value: an identifier?")
+        elif distinct > 1 and math.isfinite(float(column.max()) - float(column.min())):
+            low, high = outward(float(column.min()), float(column.max()))
+            fields.append(f"bounds: [{low:.0f}, {high:.0f}]" if whole else f"bounds: [{low}, {high}]")
+    else:
+        fields.append("kind: categorical")
+        shown, note = _categories(coded, rows, least)
+        fields += [f"categories: {_yaml(shown)}"] if shown else []
+        notes += [note] if note else []
+    line = f"  {_yaml(name)}: {{{', '.join(fields)}}}"
+    return [line + (f"  # {'; '.join(notes)}" if notes else "")]
+
+
+def _categories(coded: Any, rows: int, least: int) -> tuple[list[str], str | None]:
+    """The categories that may be shown, and what is left out."""
+    import numpy as np
+
+    counts = np.bincount(coded.codes[coded.codes >= 0], minlength=len(coded.values))
+    if len(counts) > _IDENTIFYING_SHARE * rows:
+        return [], "most values are of one record: an identifier or free text?"
+    shown = sorted(text for text, count in zip(coded.texts, counts, strict=True) if count >= least)
+    if len(counts) > _MOST_CATEGORIES or not shown:
+        return [], f"{len(counts):,} categories, not shown: give a hierarchy"
+    hidden = len(counts) - len(shown)
+    return shown, f"{hidden} rarer categories are not shown: add or merge them" if hidden else None
+
+
+def outward(low: float, high: float) -> tuple[float, float]:
+    """Bounds that hold both numbers, on a grid of about the size of their distance.
+
+    >>> outward(17, 88), outward(0.12, 0.31)
+    ((10.0, 90.0), (0.1, 0.4))
+    """
+    step = 10.0 ** math.floor(math.log10(high - low))
+    digits = max(0, -math.floor(math.log10(step)))
+    return round(math.floor(low / step) * step, digits), round(math.ceil(high / step) * step, digits)
+
+
+def _whole(column: "pd.Series") -> bool:
+    import numpy as np
+
+    from privacy_engine.columns import floats
+
+    values = floats(column)
+    values = values[np.isfinite(values)]
+    return bool(len(values)) and bool((values == np.round(values)).all())
+
+
+def _yaml(value: Any) -> str:
+    """A value on one line, quoted where YAML needs it."""
+    import yaml
+
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...")

@@ -1,0 +1,85 @@
+"""The edge between the engine's errors and Airflow's: what is retried, and that no cell value reaches a log.
+
+Libraries quote cells in their messages (`could not convert string to float: '...'`), and Airflow logs the
+exception of a failed task with all that led to it. Hence only messages of our own leave a task; of any
+other error only the type and the place do.
+"""
+
+import functools
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from privacy_engine.errors import PrivacyEngineError, PublishError
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Operator = TypeVar("Operator", bound="BaseOperator")
+
+
+class UnexpectedError(AirflowException):
+    """Something that this project did not foresee; a retry may help (memory, disk, network)."""
+
+
+def guarded(
+    execute: Callable[Concatenate[Operator, P], R],
+) -> Callable[Concatenate[Operator, P], R]:
+    """Make an operator's `execute` raise only errors that may be logged.
+
+    - An error of the engine fails the task at once, with its own message: the same input would fail again.
+    - A `PublishError` is retried: the lake may be back by then.
+    - Any other error is retried as `UnexpectedError`, which names type and place and drops the message.
+    """
+
+    @functools.wraps(execute)
+    def run(self: Operator, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return execute(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 -- that is the purpose
+            safe = _safe(error, type(self).__name__)
+        # Raised out here, it has no context: the original error would be logged along with it.
+        raise safe
+
+    return run
+
+
+def _safe(error: Exception, step: str) -> Exception:
+    if isinstance(error, AirflowException):
+        error.__cause__ = error.__context__ = None
+        return error
+    if isinstance(error, PublishError):
+        return PublishError(str(error))
+    if isinstance(error, PrivacyEngineError):
+        return AirflowFailException(str(error))
+    withheld = "its message is withheld, it may quote records; repeat the step where they may be seen"
+    return UnexpectedError(
+        f"{step} failed with {type(error).__name__} at {_place(error)}: {_told(error) or withheld}"
+    )
+
+
+def _told(error: Exception) -> str:
+    """What may be told: the words of the system, and messages that are about code or memory."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) if isinstance(error, ImportError | NameError | MemoryError) else ""
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame, and of the innermost one in this project."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [
+        frame for frame in frames if {"operators", "privacy_engine"} & set(Path(frame.filename).parts[-3:])
+    ]
+    chosen = dict.fromkeys(_short(frame) for frame in (*ours[-1:], *frames[-1:]))
+    return ", in ".join(chosen) or "an unknown place"
+
+
+def _short(frame: Any) -> str:
+    return f"{'/'.join(Path(frame.filename).parts[-3:])}:{frame.lineno}"

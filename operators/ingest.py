@@ -1,0 +1,71 @@
+"""Operator that brings a Parquet table into the run's work area, checked against its schema."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.sdk import BaseOperator
+
+from operators.context import file_label, run_work_area, source_access
+from operators.guard import guarded
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from operators.steps import TableRef
+
+
+class IngestParquetOperator(BaseOperator):
+    """Read a Parquet file, folder or glob, check it against the schema and keep it in the run's work area.
+
+    Identifiers stay behind: they are not copied. Returns a reference to the table, not the table.
+
+    Args:
+        uri: a path or address; `sample://adult` is the built-in sample.
+        schema: role and kind of each column: a YAML or JSON file (absolute, or relative to the include
+            folder), or the mapping itself.
+        columns: to read; None reads all, and each must be in the schema then.
+        nulls: `fail`, or `drop` records with a null in a quasi-identifier or a sensitive attribute.
+        connection: Airflow connection of the object store, see `context.source_access`.
+    """
+
+    template_fields = ("uri", "schema", "columns", "nulls", "connection")
+    template_fields_renderers = {"schema": "json", "columns": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#e8f1fa"
+
+    def __init__(
+        self,
+        *,
+        uri: str,
+        schema: str | Mapping[str, Any],
+        columns: Sequence[str] | None = None,
+        nulls: Literal["fail", "drop"] = "fail",
+        connection: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.uri = uri
+        self.schema = schema
+        self.columns = columns
+        self.nulls = nulls
+        self.connection = connection
+
+    @guarded
+    def execute(self, context: "Context") -> "TableRef":
+        """Copy the table into the work area; a reference to it."""
+        from operators.spec import load_schema
+        from operators.steps import ingest
+
+        with run_work_area(context) as work:
+            table = ingest(
+                self.uri,
+                load_schema(self.schema),
+                work,
+                columns=self.columns,
+                nulls=self.nulls,
+                label=file_label(context),
+                **source_access(self.uri, self.connection),
+            )
+        self.log.info(
+            "ingested", rows=table["rows"], files=table["source"]["files"], uri=table["source"]["uri"]
+        )
+        return table

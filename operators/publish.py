@@ -1,0 +1,138 @@
+"""Operators that publish a verified release to the lake, and take one back."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from operators.context import DEFAULT_LAKE, lake_of, release_id, run_key
+from operators.guard import guarded
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, XComArg
+
+    from operators.steps import Published, ReportRef, StagedRef
+
+_SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
+    "k_anonymity": ("k", int),
+    "distinct_l_diversity": ("l", int),
+    "t_closeness": ("t", float),
+}
+
+
+class PublishOperator(BaseOperator):
+    """Publish a staged release in one commit, if its report passed and is about these very bytes.
+
+    The release is named by the run's partition key, else its run id. A retry of the same run publishes
+    nothing twice. Each asset in `outlets` gets an event that says what was published.
+
+    Args:
+        table: reference to the staged release.
+        report: what `VerifyOperator` found.
+        name: the release table in the lake.
+        lake: Airflow connection id of the lake.
+    """
+
+    template_fields = ("table", "report", "name", "lake")
+    template_fields_renderers = {"table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#d9ead3"
+
+    def __init__(
+        self,
+        *,
+        table: "StagedRef | XComArg",
+        report: "ReportRef | XComArg",
+        name: str,
+        lake: str = DEFAULT_LAKE,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table: Any = table  # a reference by the time of execute
+        self.report: Any = report
+        self.name = name
+        self.lake = lake
+
+    @guarded
+    def execute(self, context: "Context") -> "Published":
+        """Publish; where the release and its proofs are."""
+        from operators.steps import publish_staged
+
+        published = publish_staged(
+            self.table,
+            self.report,
+            lake_of(self.lake),
+            self.name,
+            release_id(context),
+            run_key=run_key(context),
+        )
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra = event_of(published, self.table, self.report)
+        self.log.info(
+            "published",
+            table=published["table"],
+            release=published["release"],
+            version=published["version"],
+            rows=published["rows"],
+            already=published["already"],
+            manifest=published["manifest"],
+            report=published["report"],
+        )
+        return published
+
+
+def event_of(published: "Published", staged: "StagedRef", report: "ReportRef") -> dict[str, Any]:
+    """What an asset event says of a release: its place, and the figures measured on its bytes."""
+    measured = {}
+    for finding in report["findings"]:
+        symbol, number = _SYMBOLS.get(finding["rule"].partition("(")[0], ("", float))
+        if symbol and finding["measured"] is not None:
+            measured[symbol] = number(finding["measured"])
+    return {
+        "release": published["release"],
+        "table": published["table"],
+        "version": published["version"],
+        "rows": published["rows"],
+        "method": staged["method"],
+        "sha256": staged["sha256"],
+        "manifest": published["manifest"],
+        "report": published["report"],
+        **measured,
+    }
+
+
+class RetractOperator(BaseOperator):
+    """Take a release back: no version of the table gives its rows any more; safe to repeat.
+
+    Args:
+        name: the release table in the lake.
+        release: partition key or run id of the release.
+        reason: why; it is kept in the table's log for good, so it must not speak of a person.
+        lake: Airflow connection id of the lake.
+    """
+
+    template_fields = ("name", "release", "reason", "lake")
+    ui_color = "#f4cccc"
+
+    def __init__(
+        self, *, name: str, release: str, reason: str, lake: str = DEFAULT_LAKE, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.name = name
+        self.release = release
+        self.reason = reason
+        self.lake = lake
+
+    @guarded
+    def execute(self, context: "Context") -> dict[str, Any]:
+        """Retract; what was done."""
+        from operators.lake import retract
+
+        done = retract(lake_of(self.lake), self.name, self.release, self.reason)
+        self.log.info("retracted", table=done.name, version=done.version, files_removed=done.files_removed)
+        return {
+            "table": done.name,
+            "release": done.release_id,
+            "version": done.version,
+            "files_removed": done.files_removed,
+            "already": done.already,
+        }

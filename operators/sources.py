@@ -1,0 +1,145 @@
+"""Where a table is: the Parquet files behind a path or address, and errors that name them."""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from privacy_engine.errors import PrivacyEngineError, SchemaError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+_GLOB = frozenset("*?[")
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The files behind an address.
+
+    Attributes:
+        uri: as given, without user and password.
+        files: their paths in the file system, sorted.
+        names: the same, relative to the folder of the address.
+    """
+
+    uri: str
+    filesystem: "AbstractFileSystem"
+    files: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def find_source(
+    uri: str,
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: "AbstractFileSystem | None" = None,
+) -> Source:
+    """The Parquet files behind a path or address: one file, all of a folder, or a glob.
+
+    Hidden files and those whose name begins with `_` are no data, as everywhere in the Parquet world. Folders
+    named `column=value` below a folder or glob are a text column of the records in them.
+
+    Raises:
+        SchemaError: if nothing is there, it cannot be reached, or the folder is a Delta table.
+    """
+    shown = without_secret(uri)
+    hidden: tuple[str, ...]
+    with reading(shown):
+        filesystem, path = _opened(uri, storage_options, filesystem)
+        if _GLOB & set(path) and not filesystem.exists(path):
+            files = [f for f in filesystem.glob(path) if not filesystem.isdir(f)]
+            hidden = (".", "_")
+            base = path[: min(path.find(c) for c in _GLOB if c in path)].rpartition("/")[0]
+        elif filesystem.isdir(path):
+            if filesystem.exists(f"{path.rstrip('/')}/_delta_log"):
+                raise SchemaError(
+                    f"{shown} is a Delta table, whose folder holds replaced files, too; export a version"
+                )
+            base = path.rstrip("/")
+            files = [f for f in filesystem.find(path) if f.endswith((".parquet", ".parq", ".pq"))]
+            hidden = (".", "_")
+        else:
+            base, files = path.rpartition("/")[0], [path] if filesystem.isfile(path) else []
+            hidden = ()
+    names = {f: f.removeprefix(base).lstrip("/") for f in files}
+    kept = sorted(f for f in files if not any(part.startswith(hidden) for part in names[f].split("/")))
+    if not kept:
+        raise SchemaError(
+            f"{shown} must be a Parquet file, or a folder or glob with at least one; found none"
+        )
+    return Source(uri=shown, filesystem=filesystem, files=tuple(kept), names=tuple(names[f] for f in kept))
+
+
+def partition_values(name: str) -> dict[str, str | None]:
+    """Columns and values that the folders of a file are named by, in Hive's way; its null is a null.
+
+    >>> partition_values("country=DE/name=a%20b/part-0.parquet")
+    {'country': 'DE', 'name': 'a b'}
+    """
+    pairs = [folder.partition("=") for folder in name.split("/")[:-1] if "=" in folder.strip("=")]
+    return {unquote(key): None if value == _HIVE_NULL else unquote(value) for key, _, value in pairs}
+
+
+def without_values(name: str) -> str:
+    """A file name for people, without the values that stand in its folders' names.
+
+    >>> without_values("name=Bob/part-0.parquet")
+    'name=.../part-0.parquet'
+    """
+    return re.sub(r"=[^/]*/", "=.../", name)
+
+
+def without_secret(uri: str) -> str:
+    """An address without user, password, query and fragment, which may carry keys; a path as it is.
+
+    >>> without_secret("s3://key:secret@bucket/people?signature=x")
+    's3://bucket/people'
+    """
+    if "://" not in uri:
+        return uri
+    parts = urlsplit(uri)
+    return (
+        urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        if parts.netloc
+        else uri
+    )
+
+
+def _opened(
+    uri: str, storage_options: Mapping[str, Any] | None, filesystem: "AbstractFileSystem | None"
+) -> tuple["AbstractFileSystem", str]:
+    from fsspec.core import url_to_fs
+
+    if filesystem is not None:
+        return filesystem, filesystem._strip_protocol(uri)
+    opened, path = url_to_fs(uri, **(storage_options or {}))
+    return opened, path
+
+
+@contextmanager
+def reading(name: str) -> Iterator[None]:
+    """Turn what storage and Parquet libraries raise into an error that names the file and shows no value."""
+    import pyarrow as pa
+
+    name = without_values(name)
+    try:
+        yield
+    except PrivacyEngineError:
+        raise
+    except FileNotFoundError:
+        raise SchemaError(f"{name} must exist; correct the address of the source") from None
+    except PermissionError:
+        raise SchemaError(f"{name} must be readable by the service user; give it the right to read") from None
+    except pa.ArrowException as error:
+        raise SchemaError(
+            f"{name} must be a whole Parquet file, got {type(error).__name__}: it is truncated, damaged or "
+            "of another format; write it again"
+        ) from None
+    except Exception as error:  # noqa: BLE001 -- the libraries of object stores have exceptions of their own
+        raise SchemaError(
+            f"{name} could not be read ({type(error).__name__}); check the address, the access keys and "
+            "that the extra for this kind of store is installed"
+        ) from None

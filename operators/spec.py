@@ -1,0 +1,277 @@
+"""A release as one YAML file: source, schema, method, policy, and where it goes.
+
+Reading one imports neither pandas nor an algorithm, because Airflow does it at every parse of the DAGs.
+`ReleaseSpec.data_schema` and `ReleaseSpec.release_policy` do, and find what only the engine can know.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from operators.spec_errors import problems_of
+from operators.spec_files import include_folder, load_policy, load_schema, load_suite, read_mapping
+from privacy_engine.errors import SpecError
+from privacy_engine.registry import method_names
+
+if TYPE_CHECKING:
+    from privacy_engine.policy import ReleasePolicy
+    from privacy_engine.schema import DataSchema
+
+__all__ = [
+    "AttributeSpec",
+    "MethodSpec",
+    "PublishSpec",
+    "ReleaseSpec",
+    "ScheduleSpec",
+    "SourceSpec",
+    "include_folder",
+    "json_schema",
+    "load_policy",
+    "load_schema",
+    "load_spec",
+    "load_suite",
+]
+
+PRESETS = frozenset(
+    {"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"}
+)
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
+
+
+def _existing_file(value: str, info: ValidationInfo) -> str:
+    home: Path = (info.context or {}).get("home") or include_folder()
+    path = home / value  # an absolute path stays as it is
+    if not path.is_file():
+        raise ValueError(f"the file {path} must exist; correct the path, it is relative to {home}")
+    return str(path)
+
+
+def _cron(value: str) -> str:
+    if value in PRESETS:
+        return value
+    from croniter import croniter  # type: ignore[import-untyped]  # it ships no types
+
+    if not croniter.is_valid(value):
+        raise ValueError(
+            f"must be five cron fields, one of {sorted(PRESETS)}, "
+            "or a mapping with asset, assets or partitions"
+        )
+    return value
+
+
+def _category(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(
+            "must be text or a number; put quotes around words such as yes, no, on, off and around dates"
+        )
+    return str(value)
+
+
+def _known_method(value: str) -> str:
+    if value not in method_names():
+        raise ValueError(f"must be one of {list(method_names())}")
+    return value
+
+
+Name = Annotated[str, Field(pattern=f"^{_NAME}$")]
+Cron = Annotated[str, AfterValidator(_cron)]
+IncludeFile = Annotated[str, Field(min_length=1), AfterValidator(_existing_file)]
+Category = Annotated[str, BeforeValidator(_category)]
+
+
+class _Strict(BaseModel):
+    """A mapping whose fields are all known: a misspelt one must not be ignored in silence."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=False, validate_by_alias=True)
+
+
+class SourceSpec(_Strict):
+    """Where the records come from.
+
+    Attributes:
+        uri: a Parquet file, folder or glob, as a path or address; `sample://adult` is the built-in sample.
+            A relative path is relative to the folder that holds `releases/`.
+        columns: to read; None reads all, and each must be in the schema then.
+        nulls: `fail`, or `drop` the records with a null in a quasi-identifier or a sensitive attribute.
+        connection: Airflow connection id of the object store.
+    """
+
+    uri: str = Field(min_length=1)
+    columns: tuple[str, ...] | None = Field(default=None, min_length=1)
+    nulls: Literal["fail", "drop"] = "fail"
+    connection: str | None = None
+
+
+class AttributeSpec(_Strict):
+    """One column, see `privacy_engine.schema.Attribute`; somebody must have decided on its role."""
+
+    role: Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
+    kind: Literal["categorical", "ordinal", "numeric"]
+    categories: tuple[Category, ...] | None = Field(default=None, min_length=1)
+    bounds: tuple[float, float] | None = None
+    bins: int | None = Field(default=None, ge=1)
+    hierarchy: IncludeFile | None = None
+    nullable: bool = False
+
+
+class ScheduleSpec(_Strict):
+    """A schedule by upstream assets or by partition; exactly one of the fields."""
+
+    asset: Name | None = None
+    assets: tuple[Name, ...] | None = Field(default=None, min_length=1)
+    partitions: Cron | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if len(self.model_fields_set) != 1 or None in (getattr(self, name) for name in self.model_fields_set):
+            raise ValueError("must have exactly one of asset, assets, partitions")
+        return self
+
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """Names of the releases whose assets are awaited; empty for a schedule by partition."""
+        return (self.asset,) if self.asset else self.assets or ()
+
+
+class MethodSpec(BaseModel):
+    """The release method; what is not named here is a parameter of the method.
+
+    Attributes:
+        method: registry key.
+        seed: of the random choices; None takes fresh entropy in every run.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    method: Annotated[str, AfterValidator(_known_method)] = Field(
+        json_schema_extra={"enum": list(method_names())}
+    )
+    seed: int | None = Field(default=None, ge=0)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The method's parameters, as plain values."""
+        return dict(self.model_extra or {})
+
+
+class PublishSpec(_Strict):
+    """Where the release goes: an Airflow connection id and the name of a release table."""
+
+    lake: str = Field(default="lake_default", min_length=1)
+    table: Name
+
+
+def _schedule_form(value: object) -> str:
+    return "event" if isinstance(value, Mapping | ScheduleSpec) else "cron"
+
+
+class ReleaseSpec(_Strict):
+    """One release; see the files in `include/releases`.
+
+    Attributes:
+        name: of the DAG; the file must be called the same.
+        attributes: field `schema` of the file; hierarchies as absolute paths.
+        expectations, policy: absolute paths of the files.
+    """
+
+    name: Name
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    schedule: (
+        Annotated[
+            Annotated[Cron, Tag("cron")] | Annotated[ScheduleSpec, Tag("event")],
+            Discriminator(_schedule_form),
+        ]
+        | None
+    ) = None
+    source: SourceSpec
+    attributes: dict[str, AttributeSpec] = Field(alias="schema", min_length=1)
+    expectations: IncludeFile | None = None
+    release: MethodSpec
+    policy: IncludeFile
+    publish: PublishSpec
+
+    @model_validator(mode="after")
+    def _columns_have_roles(self) -> Self:
+        read = self.source.columns
+        if read is not None and len(set(read)) < len(read):
+            raise ValueError("source.columns must be distinct; remove the repeated ones")
+        if read is not None and (unknown := [c for c in read if c not in self.attributes]):
+            raise ValueError(
+                f"source.columns {unknown} must be in schema; give each a role or do not read them"
+            )
+        if read is not None and (unread := [c for c in self.attributes if c not in read]):
+            raise ValueError(
+                f"columns {unread} of schema must be in source.columns; add them or drop them from schema"
+            )
+        return self
+
+    @property
+    def schema_fields(self) -> dict[str, dict[str, Any]]:
+        """The schema as plain values that `load_schema` reads."""
+        return {name: a.model_dump(mode="json", exclude_none=True) for name, a in self.attributes.items()}
+
+    def data_schema(self) -> "DataSchema":
+        """The schema for the engine, with its hierarchies read.
+
+        Raises:
+            SpecError: if the engine finds that its parts contradict each other.
+        """
+        return load_schema(self.schema_fields)
+
+    def release_policy(self) -> "ReleasePolicy":
+        """The policy for the engine.
+
+        Raises:
+            SpecError: naming the file and the field.
+        """
+        return load_policy(self.policy)
+
+    def expectation_suite(self) -> dict[str, Any] | None:
+        """The Great Expectations suite, or None if the release has none."""
+        return None if self.expectations is None else load_suite(self.expectations)
+
+
+def load_spec(path: str | Path) -> ReleaseSpec:
+    """Read a specification; other files are looked up in the folder that holds `releases/`.
+
+    Raises:
+        SpecError: naming the file, each wrong field and what to do.
+    """
+    path = Path(path).absolute()
+    home = path.parents[1] if path.parent.name == "releases" else path.parent
+    fields = read_mapping(path)
+    try:
+        spec = ReleaseSpec.model_validate(fields, context={"home": home})
+    except ValidationError as error:
+        raise SpecError(f"{path}: {'; '.join(problems_of(error, ReleaseSpec))}") from None
+    if spec.name != path.stem:
+        raise SpecError(
+            f"{path}: name must be {path.stem!r} like the file, so that no two are the same; rename one"
+        )
+    if not re.match(r"[A-Za-z][\w+.-]*://|/", spec.source.uri):
+        source = spec.source.model_copy(update={"uri": str(home / spec.source.uri)})
+        spec = spec.model_copy(update={"source": source})
+    return spec
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a specification, for editors."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **ReleaseSpec.model_json_schema(by_alias=True),
+    }

@@ -1,0 +1,196 @@
+"""Reading Parquet tables about people: what is hashed is what is parsed, and identifiers stay in the source.
+
+A file is looked at twice. First its footer alone: columns and types are held against the schema before any
+record is read. Then its bytes, once: the fingerprint and the records come from the same bytes. Memory: one
+file and the table.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from operators.arrow_types import problem_of_type
+from operators.parquet_files import plain_columns, to_frame
+from operators.sources import Source, partition_values, reading, without_values
+from privacy_engine.errors import SchemaError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from privacy_engine.schema import DataSchema
+
+Nulls = Literal["fail", "drop"]
+_INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps a row index: no column of the table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingested:
+    """A table as it was read.
+
+    Attributes:
+        table: the records, without identifiers and without dropped records.
+        fingerprint: sha256 over name, size and sha256 of every file: changed data have another one.
+        rows: records in the source.
+        dropped: records left out because of nulls.
+    """
+
+    table: "pd.DataFrame"
+    fingerprint: str
+    rows: int
+    dropped: int
+
+
+def check_source(source: Source, schema: "DataSchema", columns: Sequence[str] | None = None) -> None:
+    """Hold the columns and types of every file against the schema; reads footers only.
+
+    Args:
+        source: the files.
+        schema: what the columns must be; identifiers must be there, too.
+        columns: the columns to look at; None: all.
+
+    Raises:
+        SchemaError: naming file, column, rule and remedy.
+    """
+    import pyarrow.parquet as pq
+
+    first = None
+    for file, name in zip(source.files, source.names, strict=True):
+        with reading(name), source.filesystem.open(file, "rb") as stream:
+            found = _with_partitions(pq.read_schema(stream).remove_metadata(), name)
+        _check_arrow(found, name, schema, columns)
+        first = found if first is None else first
+        _check_equal(first, found, source.names[0], name)
+
+
+def read_source(
+    source: Source, schema: "DataSchema", columns: Sequence[str] | None = None, nulls: Nulls = "fail"
+) -> Ingested:
+    """The records of all files, in the order of the file names.
+
+    Raises:
+        SchemaError: if a file is no whole Parquet file or the records do not fit the schema.
+    """
+    kept = schema.without_identifiers()
+    digest = hashlib.sha256()
+    parts = []
+    for name, data in _contents(source):
+        opened, found = _opened(name, data)
+        _check_arrow(
+            found, name, schema, columns
+        )  # the file may have been replaced since its footer was checked
+        parts.append(_columns(name, opened, kept.names))
+        _check_equal(parts[0].schema, parts[-1].schema, source.names[0], name)
+        digest.update(f"{name}\0{len(data)}\0{hashlib.sha256(data).hexdigest()}\n".encode())
+    table = _joined(parts)
+    rows = len(table)
+    if nulls == "drop":
+        table = _without_nulls(table, kept)
+        if rows and not len(table):
+            raise SchemaError(
+                f"all {rows} records have a null in a quasi-identifier or sensitive one: mend the source"
+            )
+    kept.check(table)
+    return Ingested(table=table, fingerprint=digest.hexdigest(), rows=rows, dropped=rows - len(table))
+
+
+def read_all(source: Source) -> "pd.DataFrame":
+    """All columns of all files, as they are.
+
+    Raises:
+        SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
+    """
+    parts = []
+    for name, data in _contents(source):
+        opened, found = _opened(name, data)
+        parts.append(_columns(name, opened, found.names))
+        _check_equal(parts[0].schema, parts[-1].schema, source.names[0], name)
+    return _joined(parts)
+
+
+def _contents(source: Source) -> Iterator[tuple[str, bytes]]:
+    """Name and bytes of each file, one at a time."""
+    for file, name in zip(source.files, source.names, strict=True):
+        with reading(name):
+            data = source.filesystem.cat_file(file)
+        yield name, data
+
+
+def _opened(name: str, data: bytes) -> "tuple[pq.ParquetFile, pa.Schema]":
+    """A Parquet file in memory, and its columns with those of its folders."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reading(name):
+        opened = pq.ParquetFile(pa.BufferReader(data))
+        return opened, _with_partitions(opened.schema_arrow.remove_metadata(), name)
+
+
+def _columns(name: str, opened: "pq.ParquetFile", wanted: Sequence[str]) -> "pa.Table":
+    """Columns of a file, in the given order."""
+    import pyarrow as pa
+
+    stored = opened.schema_arrow.names
+    with reading(name):
+        table = opened.read(columns=[c for c in wanted if c in stored], use_pandas_metadata=False)
+        for column, value in partition_values(name).items():
+            if column in wanted and column not in stored:
+                table = table.append_column(column, pa.repeat(pa.scalar(value, pa.string()), len(table)))
+        return plain_columns(table, wanted)
+
+
+def _with_partitions(stored: "pa.Schema", name: str) -> "pa.Schema":
+    """The columns of a file and of its folders; a column of the file is the truer one."""
+    import pyarrow as pa
+
+    for column in partition_values(name):
+        if column not in stored.names:
+            stored = stored.append(pa.field(column, pa.string()))
+    return stored
+
+
+def _joined(parts: "Sequence[pa.Table]") -> "pd.DataFrame":
+    import pyarrow as pa
+
+    return to_frame(pa.concat_tables(parts))
+
+
+def _check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: Sequence[str] | None) -> None:
+    """Columns and types of one file."""
+    if columns is not None:
+        schema.check_columns(columns)
+    wanted = set(schema.names if columns is None else columns)
+    present = [c for c in found.names if c in wanted or (columns is None and not _INDEX.fullmatch(c))]
+    try:
+        schema.check_columns(present)
+    except SchemaError as error:
+        raise SchemaError(f"{without_values(name)}: {error}") from None
+    problems = [
+        f"{attribute.name}: {problem}"
+        for attribute in schema.attributes
+        if (problem := problem_of_type(found.field(attribute.name).type, attribute))
+    ]
+    if problems:
+        raise SchemaError(f"{without_values(name)}: {'; '.join(problems)}")
+
+
+def _check_equal(first: "pa.Schema", other: "pa.Schema", first_name: str, name: str) -> None:
+    """All files of a source must have the same types: a cast would change values in silence."""
+    types = {f.name: f.type for f in first}
+    differing = [f.name for f in other if f.name in types and types[f.name] != f.type]
+    missing = sorted(set(first.names) ^ set(other.names))
+    if differing or missing:
+        raise SchemaError(
+            f"all files must have the same columns and types; {without_values(first_name)} and "
+            f"{without_values(name)} differ in "
+            f"{sorted({*differing, *missing})}: write them alike, or read them as two sources"
+        )
+
+
+def _without_nulls(table: "pd.DataFrame", schema: "DataSchema") -> "pd.DataFrame":
+    """Records with a value in every quasi-identifier and every sensitive attribute that is not nullable."""
+    needed = [a.name for a in (*schema.quasi_identifiers, *schema.sensitive) if not a.nullable]
+    return table.dropna(subset=needed).reset_index(drop=True)

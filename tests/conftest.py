@@ -1,0 +1,52 @@
+"""One Airflow for the whole session, in a temporary folder: it reads its settings when first imported."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from operators.embedded import checkout, embedded_environment, inherited_environment
+from operators.lake import Lake
+
+ROOT = Path(tempfile.mkdtemp(prefix="privacy-release-tests-"))
+for folder in ("dags", "include"):
+    (ROOT / folder).symlink_to(checkout() / folder)
+os.environ |= embedded_environment(ROOT)
+for name in set(os.environ) - set(inherited_environment()) - set(embedded_environment(ROOT)):
+    del os.environ[name]
+
+
+def pytest_unconfigure() -> None:
+    """Remove the session's Airflow."""
+    shutil.rmtree(ROOT, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def airflow_home() -> Iterator[Path]:
+    """The session's Airflow home, with a migrated metadata database."""
+    from airflow.utils import db
+
+    home = ROOT / ".airflow"
+    home.mkdir(exist_ok=True)
+    db.initdb()
+    return home
+
+
+@pytest.fixture
+def work_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the work areas of this test's runs are."""
+    root = tmp_path / "work"
+    monkeypatch.setenv("PRIVACY_WORK_AREA", str(root))
+    return root
+
+
+@pytest.fixture
+def airflow_lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """An empty lake, which the connection `lake_default` names."""
+    root = str(tmp_path / "lake")
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "fs", "extra": {"path": root}}))
+    return Lake(root=root)
