@@ -1,0 +1,9 @@
+"""No Airflow DAG, but an import error as long as a file in `include/releases` is broken.
+
+It names file, field and remedy. Airflow switches off every DAG of a file that has an import error, so the
+error comes from a file without any.
+"""
+
+from operators.specs import raise_if_broken
+
+raise_if_broken()

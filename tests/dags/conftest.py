@@ -1,0 +1,171 @@
+"""DAG runs in this process, and a small release of invented people for them."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+BUNDLE = "dags-folder"
+SCHEMA = {
+    "name": {"role": "identifier", "kind": "categorical"},
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+    "town": {"role": "quasi_identifier", "kind": "categorical"},
+    "disease": {"role": "sensitive", "kind": "categorical"},
+    "remark": {"role": "insensitive", "kind": "categorical"},
+}
+POLICY = {
+    "require": [
+        {"model": "k_anonymity", "k": 5},
+        {"model": "distinct_l_diversity", "l": 2, "attribute": "disease"},
+    ]
+}
+SUITE = {
+    "name": "people",
+    "expectations": [{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "age"}}],
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A finished DAG run: its state, the state of each task, and what a task returned."""
+
+    run_id: str
+    state: str
+    tasks: Mapping[str, str]
+    returned: Callable[[str], Any]
+
+
+@pytest.fixture
+def load(airflow_home: Path) -> Callable[[], Any]:
+    """Parse the DAGs folder as the DAG processor does, and write what was found to the metadata database."""
+
+    def parse() -> Any:
+        from airflow.dag_processing.bundles.manager import DagBundlesManager
+        from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
+
+        DagBundlesManager().sync_bundles_to_db()
+        folder = airflow_home.parent / "dags"
+        bag = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name=BUNDLE)
+        sync_bag_to_db(bag, BUNDLE, None)
+        return bag
+
+    return parse
+
+
+@pytest.fixture
+def run(
+    load: Callable[[], Any], work_root: Path, airflow_lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Run]:
+    """Run a DAG of the DAGs folder with real tasks in this process."""
+    # Airflow's test loop sleeps a second whenever it passes a failure on to the tasks behind it.
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+    def test(dag_id: str) -> Run:
+        done = load().dags[dag_id].test()
+        instances = done.get_task_instances()
+        by_id = {task.task_id: task for task in instances}
+        return Run(
+            run_id=done.run_id,
+            state=str(done.state),
+            tasks={task.task_id: str(task.state) for task in instances},
+            returned=lambda task_id: by_id[task_id].xcom_pull(task_ids=task_id),
+        )
+
+    return test
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """An include folder; `write` adds a release of invented people, of which each part can be replaced."""
+
+    folder: Path
+
+    def write(
+        self,
+        table: pd.DataFrame | None = None,
+        name: str = "people",
+        policy: Mapping[str, Any] = POLICY,
+        suite: Mapping[str, Any] = SUITE,
+        columns: Mapping[str, Mapping[str, Any]] | None = None,
+        release: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        """Write a release and what it needs.
+
+        Args:
+            table: the source; without one the release reads that of `people`.
+            columns: fields of the schema that differ, by column.
+            release: method and parameters.
+            more: other fields of the specification.
+        """
+        if table is not None:
+            table.to_parquet(self.folder / f"{name}.parquet", index=False)
+        (self.folder / "policies" / f"{name}.yaml").write_text(yaml.safe_dump(dict(policy)))
+        (self.folder / "expectations" / f"{name}.json").write_text(json.dumps(suite))
+        spec = {
+            "name": name,
+            "source": {"uri": "people.parquet" if table is None else f"{name}.parquet"},
+            "schema": {
+                column: {**fields, **(columns or {}).get(column, {})} for column, fields in SCHEMA.items()
+            },
+            "expectations": f"expectations/{name}.json",
+            "release": dict(release or {"method": "mondrian", "k": 5, "l": 2, "seed": 7}),
+            "policy": f"policies/{name}.yaml",
+            "publish": {"table": name},
+            **more,
+        }
+        self.spec(name).write_text(yaml.safe_dump(spec, sort_keys=False))
+
+    def spec(self, name: str) -> Path:
+        """The file of a release."""
+        return self.folder / "releases" / f"{name}.yaml"
+
+
+@pytest.fixture(scope="session")
+def invented() -> pd.DataFrame:
+    """120 invented people."""
+    rng = np.random.default_rng(5)
+    n = 120
+    return pd.DataFrame(
+        {
+            "name": [f"person {i}" for i in range(n)],
+            "age": rng.integers(20, 80, n).astype(float),
+            "town": rng.choice(["north", "south"], n),
+            "disease": rng.choice(["cold", "flu", "gout"], n),
+            "remark": rng.choice(["a", "b"], n),
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def make_home() -> Callable[[Path], Home]:
+    """Makes an empty include folder below a folder."""
+
+    def make(root: Path) -> Home:
+        folder = root / "include"
+        for name in ("releases", "policies", "expectations"):
+            (folder / name).mkdir(parents=True)
+        return Home(folder=folder)
+
+    return make
+
+
+@pytest.fixture
+def home(
+    tmp_path: Path,
+    make_home: Callable[[Path], Home],
+    invented: pd.DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Home:
+    """A home with one release that runs green."""
+    home = make_home(tmp_path / "home")
+    monkeypatch.setenv("PRIVACY_RELEASE_HOME", str(home.folder.parent))
+    home.write(invented)
+    return home

@@ -1,0 +1,64 @@
+"""Every DAG in `dags/` runs green, on generated records in the form of Adult."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from operators.context import release_id
+from operators.embedded import checkout
+from operators.lake import Lake, read_release, releases
+from operators.spec import load_spec
+from operators.synthetic_adult import synthetic_adult
+
+FILES = sorted((checkout() / "include" / "releases").glob("*.yaml"))
+
+
+@pytest.fixture(autouse=True)
+def adult(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of public data with 6,000 generated records, so that nothing is downloaded."""
+    folder = tmp_path_factory.mktemp("data")
+    synthetic_adult(6_000, rng=np.random.default_rng(1)).to_parquet(folder / "adult.parquet", index=False)
+    monkeypatch.setenv("PRIVACY_DATA", str(folder))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_dag_of_a_release_runs_green(
+    file: Path, run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
+) -> None:
+    spec = load_spec(file)
+    done = run(spec.name)
+    assert done.state == "success", done.tasks
+    assert set(done.tasks.values()) == {"success"}
+    published = done.returned(f"{spec.name}.publish")
+    rows = read_release(airflow_lake, spec.publish.table, done.run_id)
+    assert rows.num_rows == published["rows"] == done.returned(f"{spec.name}.verify")["rows"]
+    assert not list(work_root.iterdir())
+
+
+def test_the_hand_composed_dag_publishes_one_of_three(
+    run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
+) -> None:
+    done = run("compose_by_hand")
+    assert done.state == "success", done.tasks
+    (published,) = releases(airflow_lake, "adult_salary")
+    assert published["release_id"] == done.run_id
+    assert read_release(airflow_lake, "adult_salary", done.run_id).num_rows == published["rows"]
+    assert not list(work_root.iterdir())
+
+
+def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[[], Any]) -> None:
+    bag = load()
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {file.stem for file in FILES} | {"compose_by_hand"}
+    assert all(dag.doc_md and dag.tags for dag in bag.dags.values())
+
+
+def test_a_partitioned_run_is_named_by_its_partition() -> None:
+    class Task:
+        run_id = "scheduled__2026-11-18"
+
+    assert release_id({"ti": Task(), "partition_key": "2026-11-18T00:00:00"}) == "2026-11-18T00:00:00"
+    assert release_id({"ti": Task(), "partition_key": None}) == "scheduled__2026-11-18"
