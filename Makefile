@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements-dev.lock
+KERNELS := $(VENV)/.kernels
 CODE := $(wildcard privacy_engine operators dags benchmarks tests)
 
 # With it set, every process would compile Airflow anew: an import of 1.5 s takes 10 s.
@@ -28,18 +29,18 @@ help:  ## Show this list
 venv: $(STAMP)  ## Create .venv from the lock file (PYTHON=python3.12 chooses the interpreter)
 
 .PHONY: demo
-demo: $(STAMP)  ## Run the example release as an Airflow DAG run; print where it is and its figures
+demo: $(STAMP) $(KERNELS)  ## Run the example release as an Airflow DAG run; print where it is and its figures
 	@$(BIN)/python -m operators.demo
 
 .PHONY: ui
-ui: $(STAMP)  ## Start Airflow with the DAGs loaded; print its address and login (Ctrl-C stops it)
+ui: $(STAMP) $(KERNELS)  ## Start Airflow with the DAGs loaded; print its address and login (Ctrl-C stops it)
 	@exec $(BIN)/python -m operators.ui
 
 .PHONY: test
 test: lint pytest  ## Lint, types and tests
 
 .PHONY: pytest
-pytest: $(STAMP)  ## Tests alone (ARGS="-k name -x" to choose)
+pytest: $(STAMP) $(KERNELS)  ## Tests alone (ARGS="-k name -x" to choose)
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: lint
@@ -54,7 +55,7 @@ format: $(STAMP)  ## Format, and mend what lint can mend by itself
 	$(BIN)/ruff check --fix $(CODE)
 
 .PHONY: bench
-bench: $(STAMP)  ## Compare methods with the papers' tables and with peers
+bench: $(STAMP) $(KERNELS)  ## Compare methods with the papers' tables and with peers
 	@$(BIN)/python -m benchmarks
 
 # One resolution for all supported versions; addresses are left out so that any index or mirror serves.
@@ -69,6 +70,11 @@ lock: $(STAMP)  ## Resolve the lock files anew (ARGS=--upgrade for newer version
 clean:  ## Remove .venv, the embedded Airflow, the local lake and all caches
 	rm -rf $(VENV) .airflow .lake .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# numba's cache looks at a kernel's own file only: when a function that it calls has changed, it runs the old code.
+$(KERNELS): $(STAMP) $(shell find privacy_engine -name '*.py')
+	@find privacy_engine -name '*.nb[ic]' -delete
+	@touch $@
 
 # The first interpreter that runs and is of a supported version: a shim on PATH may exist and yet refuse to start.
 $(STAMP): $(LOCK) pyproject.toml

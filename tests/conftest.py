@@ -8,9 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from operators.embedded import checkout, embedded_environment, inherited_environment
 from operators.lake import Lake
+
+# The same examples on every run, and none judged by the clock: a busy machine must not fail a test.
+settings.register_profile(
+    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 ROOT = Path(tempfile.mkdtemp(prefix="privacy-release-tests-"))
 for folder in ("dags", "include"):
