@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from privacy_engine.choice import choice
 from privacy_engine.classes import ClassCounts, EquivalenceClasses
+from privacy_engine.distance import hierarchical_distance, ordered_distance
 from privacy_engine.errors import SchemaError
 from privacy_engine.hierarchy import Hierarchy
 
@@ -252,47 +253,17 @@ class TCloseness(SensitiveModel):
                 counts.classes, weights=np.abs(counts.shares - p) - p, minlength=len(counts.sizes)
             )
             return np.asarray((terms + 1.0) / 2.0, dtype=np.float64)
-        if self.distance is Distance.HIERARCHICAL and hierarchy is None:
-            raise SchemaError("hierarchical t-closeness needs a hierarchy on the sensitive attribute")
         step = max(1, 4_000_000 // max(len(counts.prior), 1))  # classes at a time: bounded memory
-        parts = []
+        parts = [np.zeros(0)]
         for first in range(0, len(counts.sizes), step):
             moved = counts.dense(first, min(first + step, len(counts.sizes))) - counts.prior
-            parts.append(
-                _ordered(moved[:, counts.prior > 0])
-                if self.distance is Distance.ORDERED
-                else _hierarchical(moved, hierarchy)
-            )
-        return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def _ordered(moved: FloatArray) -> FloatArray:
-    """Li et al. (2007), ordered distance: 1/(m-1) sum_i |sum_{j <= i} (p_j - q_j)|.
-
-    Over the m values that the table holds: a value that no record has is no step between two others.
-    """
-    return np.asarray(np.abs(np.cumsum(moved, axis=1)).sum(axis=1) / max(moved.shape[1] - 1, 1))
-
-
-def _hierarchical(moved: FloatArray, hierarchy: Hierarchy | None) -> FloatArray:
-    """Li et al. (2007), hierarchical distance: sum over inner nodes N of height(N)/H min(pos(N), neg(N)).
-
-    pos and neg are the surplus and the deficit among the children's extras.
-    """
-    assert hierarchy is not None
-    cost = np.zeros(len(moved))
-    extra = np.zeros((len(moved), len(hierarchy.parent)))
-    extra[:, : moved.shape[1]] = moved
-    for level in range(1, hierarchy.height + 1):
-        below, above = np.unique(np.stack([hierarchy.at_level(level - 1), hierarchy.at_level(level)]), axis=1)
-        surplus, deficit = np.zeros_like(extra), np.zeros_like(extra)
-        for child, node in zip(below, above, strict=True):
-            surplus[:, node] += np.maximum(extra[:, child], 0)
-            deficit[:, node] += np.maximum(-extra[:, child], 0)
-        nodes = np.unique(above)
-        extra[:, nodes] = surplus[:, nodes] - deficit[:, nodes]
-        cost += level / hierarchy.height * np.minimum(surplus[:, nodes], deficit[:, nodes]).sum(axis=1)
-    return cost
+            if self.distance is Distance.ORDERED:
+                parts.append(ordered_distance(moved[:, counts.prior > 0]))
+            elif hierarchy is not None:
+                parts.append(hierarchical_distance(moved, hierarchy))
+            else:
+                raise SchemaError("hierarchical t-closeness needs a hierarchy on the sensitive attribute")
+        return np.concatenate(parts)
 
 
 @dataclass(frozen=True, kw_only=True)
