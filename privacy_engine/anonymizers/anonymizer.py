@@ -1,0 +1,110 @@
+"""What all anonymizers share: parameters, guarantees, and the way from a table to a release."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from privacy_engine.anonymizers.model_rules import compile_constraints, least_size, require_feasible
+from privacy_engine.choice import choice
+from privacy_engine.classes import EquivalenceClasses
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.encoding import EncodedTable
+from privacy_engine.errors import InfeasibleError
+from privacy_engine.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds, model_from_dict
+from privacy_engine.recoding import Intervals, Recoding
+from privacy_engine.release import Release, parameters_of
+from privacy_engine.schema import DataSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anonymizer(ABC):
+    """A release method that recodes the quasi-identifiers of each class of records alike.
+
+    Attributes:
+        k: least number of records in a class, >= 2.
+        l: least number of distinct values of each sensitive attribute in a class; None = no such demand.
+        require: further privacy models, or their dicts, that every class must satisfy.
+        suppression_limit: largest share of records that may be suppressed to meet l and ``require``, 0 .. 1.
+            Classes that fail are suppressed, the smallest first; what the limit does not cover is merged.
+        intervals: how intervals are written.
+    """
+
+    k: int = 5
+    l: int | None = None  # noqa: E741  the field's own symbol
+    require: tuple[PrivacyModel, ...] = ()
+    suppression_limit: float = 0.0
+    intervals: Intervals = Intervals.TEXT
+    key: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        KAnonymity(k=self.k)
+        if self.l is not None:
+            DistinctLDiversity(l=self.l)
+        if not 0 <= self.suppression_limit <= 1:
+            raise ValueError(f"suppression_limit must be in [0, 1], got {self.suppression_limit}")
+        models = tuple(model_from_dict(m) if isinstance(m, Mapping) else m for m in self.require)
+        object.__setattr__(self, "require", models)
+        object.__setattr__(self, "intervals", choice(Intervals, self.intervals, "intervals"))
+
+    @property
+    def least(self) -> int:
+        """Least class size: k, or more where a required model says so."""
+        return max(self.k, least_size(self.require))
+
+    @property
+    def sensitive_models(self) -> tuple[PrivacyModel, ...]:
+        """What is asked of the sensitive values of each class."""
+        return (() if self.l is None else (DistinctLDiversity(l=self.l),)) + self.require
+
+    def guarantees(self, schema: DataSchema) -> tuple[PrivacyModel, ...]:
+        """k-anonymity, distinct l-diversity where l is given, and the required models."""
+        return (KAnonymity(k=self.k), *self.sensitive_models)
+
+    def privacy_loss(self, schema: DataSchema) -> PrivacyLoss | None:
+        """None: no differential privacy is claimed."""
+        return None
+
+    @abstractmethod
+    def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
+        """The algorithm: a recoding whose classes meet the guarantees."""
+
+    def release(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
+        """Anonymize a table.
+
+        Raises:
+            SchemaError: if the table does not fit the schema.
+            InfeasibleError: if the guarantees cannot be met.
+        """
+        encoded = EncodedTable.encode(table, schema)
+        constraints = compile_constraints(self.sensitive_models, encoded)
+        require_feasible(len(encoded), self.least, encoded.sensitive, constraints, encoded.sensitive_names)
+        recoding = self.anonymize(encoded, rng)
+        guarantees = self.guarantees(schema)
+        _require_kept(recoding, guarantees)
+        released, released_schema = recoding.render(self.intervals)
+        changed = (recoding.encoded.sensitive != encoded.sensitive).any(axis=0) & (recoding.labels >= 0)
+        return Release(
+            table=released,
+            schema=released_schema,
+            method=self.key,
+            parameters=parameters_of(self),
+            guarantees=guarantees,
+            recoding=recoding,
+            notes={"distorted": float(changed.mean())},
+        )
+
+
+def _require_kept(recoding: Recoding, guarantees: tuple[PrivacyModel, ...]) -> None:
+    """Never release less than was claimed, whatever the algorithm did."""
+    classes = EquivalenceClasses.of_labels(recoding.labels, recoding.encoded)
+    for model in guarantees:
+        if not holds(model, classes):
+            count = int(model.violations(classes).sum()) if len(classes) else 0
+            raise InfeasibleError(
+                f"{model.name} cannot be met: {count} of {len(classes)} classes miss it; weaken the model, "
+                "raise suppression_limit, or bring more records"
+            )

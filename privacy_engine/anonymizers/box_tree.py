@@ -1,0 +1,270 @@
+"""Exact search for the box whose union with a given one costs least.
+
+A k-d tree over boxes. A node of it knows, per attribute, what every box under it must span at
+least, so a lower bound of the union's cost prunes whole subtrees and the answer stays exact.
+Bounds are sums of the same terms in the same order as the costs themselves; rounding is monotone,
+so a bound never exceeds the cost that it bounds.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+
+from privacy_engine.anonymizers.boxes import (
+    Boxes,
+    Codes,
+    Floats,
+    Ints,
+    Space,
+    join_node,
+    union_cost_up_to,
+)
+from privacy_engine.geometry import common_ancestor
+
+LEAF = 8  # boxes in a leaf of the tree: below this a scan is quicker than more bounds
+
+
+class Criterion(IntEnum):
+    """How the union of classes G and H, of g and h records, is priced; c is the cost of a record.
+
+    WHOLE: (g + h) c(G u H), the loss of the union, as Xu et al. (2006) and Zhu et al. (2010) do.
+    INCREASE: g (c(G u H) - c(G)) + h (c(G u H) - c(H)), what the merge adds to the table's loss.
+    """
+
+    WHOLE = 0
+    INCREASE = 1
+
+
+class BoxTree(NamedTuple):
+    """A k-d tree over m boxes; node 0 is the root, children of t are ``child[t]`` and ``child[t] + 1``.
+
+    order: (m,) int64, box numbers; node t covers ``order[begin[t] : end[t]]``.
+    child: (nodes,) int64, 0 for a leaf of the tree.
+    low, high: (nodes, q) int32. Ordered attribute: largest ``lo`` and smallest ``hi`` under the
+        node. Hierarchy: the common ancestor of all boxes, and 1 where they are all at it.
+    smallest, dearest: (nodes,) float64, smallest size and largest cost under the node.
+    depth: int, nodes from the root to the deepest leaf.
+    """
+
+    order: Ints
+    begin: Ints
+    end: Ints
+    child: Ints
+    low: Codes
+    high: Codes
+    smallest: Floats
+    dearest: Floats
+    depth: int
+
+
+@nb.njit(cache=True, nogil=True)
+def plant(space: Space, boxes: Boxes, members: Ints) -> BoxTree:
+    """Build the search tree over the boxes with the numbers ``members``."""
+    lo, hi, size, cost = boxes
+    m, q = len(members), lo.shape[1]
+    most = m + 3
+    order = members.copy()
+    begin, end = np.zeros(most, np.int64), np.zeros(most, np.int64)
+    child, level = np.zeros(most, np.int64), np.ones(most, np.int64)
+    low, high = np.empty((most, q), np.int32), np.empty((most, q), np.int32)
+    smallest, dearest = np.full(most, np.inf), np.zeros(most)
+    end[0] = m
+    used, t = 1, 0
+    key = np.empty(m)
+    while t < used:
+        widest = _bound_node(space, lo, hi, order[begin[t] : end[t]], low[t], high[t])
+        for i in order[begin[t] : end[t]]:
+            smallest[t] = min(smallest[t], size[i])
+            dearest[t] = max(dearest[t], cost[i])
+        if end[t] - begin[t] > LEAF and used + 2 <= most:
+            cut = _cut(space, lo, hi, order[begin[t] : end[t]], key, widest)
+            if cut > 0:
+                child[t] = used
+                begin[used], end[used] = begin[t], begin[t] + cut
+                begin[used + 1], end[used + 1] = begin[t] + cut, end[t]
+                level[used : used + 2] = level[t] + 1
+                used += 2
+        t += 1
+    depth = level[:used].max()
+    return BoxTree(
+        order, begin[:used], end[:used], child[:used], low[:used], high[:used], smallest, dearest, depth
+    )
+
+
+@nb.njit(cache=True, nogil=True)
+def _bound_node(space: Space, lo: Codes, hi: Codes, items: Ints, low: Codes, high: Codes) -> int:
+    """Fill a node's bounds; return the attribute in which its boxes differ most."""
+    widest, most = 0, -1.0
+    for j in range(lo.shape[1]):
+        if len(items) == 0:
+            low[j], high[j] = 0, 0
+            continue
+        v = space.start[j]
+        if space.tree[j]:
+            u, same = lo[items[0], j], 1
+            for i in items[1:]:
+                if lo[i, j] != u:
+                    same, u = 0, join_node(space, j, u, lo[i, j])
+            low[j], high[j] = u, same
+            spread = 0.0 if same == 1 else space.value[v + u]
+        else:
+            low[j], high[j] = lo[items[0], j], hi[items[0], j]
+            for i in items[1:]:
+                low[j] = max(low[j], lo[i, j])
+                high[j] = min(high[j], hi[i, j])
+            spread = abs(space.value[v + low[j]] - space.value[v + high[j]])
+        if spread > most:
+            widest, most = j, spread
+    return widest
+
+
+@nb.njit(cache=True, nogil=True)
+def _cut(space: Space, lo: Codes, hi: Codes, items: Ints, key: Floats, j: int) -> int:
+    """Sort the items by attribute j and return where to cut: the boundary nearest the median, or 0."""
+    m = len(items)
+    v = space.start[j]
+    for t in range(m):
+        i = items[t]
+        if space.tree[j]:
+            key[t] = space.rank[v + lo[i, j]]
+        else:
+            key[t] = space.value[v + lo[i, j]] + space.value[v + hi[i, j]]
+    by = np.argsort(key[:m], kind="mergesort")
+    items[:] = items[by]
+    half = m // 2
+    for away in range(half + 1):
+        for cut in (half - away, half + away):
+            if 0 < cut < m and key[by[cut - 1]] != key[by[cut]]:
+                return cut
+    return half
+
+
+@nb.njit(cache=True, nogil=True)
+def _union_bound(space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes) -> float:
+    """The least that the union of box lo, hi with any box under node t can cost."""
+    # The fields are read once: in the loop they would count references, at many times the cost.
+    tree, start, value, parent = space.tree, space.start, space.value, space.parent
+    width, offset, node = space.width, space.offset, space.node
+    low, high = grown.low, grown.high
+    total = 0.0
+    for j in range(len(lo)):
+        v = start[j]
+        if not tree[j]:
+            total += value[v + max(hi[j], high[t, j])] - value[v + min(lo[j], low[t, j])]
+            continue
+        if width[j] > 0:
+            u = node[offset[j] + lo[j] * width[j] + low[t, j]]
+        else:
+            u = common_ancestor(parent, v, lo[j], low[t, j])
+        # Where the box lies under the common ancestor, a box beside it may add nothing.
+        total += value[v + (lo[j] if u == low[t, j] and high[t, j] == 0 else u)]
+    return total
+
+
+@nb.njit(cache=True, nogil=True)
+def cheapest(
+    space: Space,
+    boxes: Boxes,
+    grown: BoxTree,
+    lo: Codes,
+    hi: Codes,
+    size: float,
+    cost: float,
+    skip: int,
+    criterion: int,
+    bar: float,
+    found: Ints,
+    price: Floats,
+) -> int:
+    """Find the boxes whose union with a given one costs least; exact, ties to the smaller number.
+
+    Args:
+        space: costs of the attributes.
+        boxes: all boxes.
+        grown: their search tree.
+        lo: (q,) int32, with `hi` the given box.
+        hi: (q,) int32.
+        size: records of the given box.
+        cost: loss of one of them.
+        skip: number of a box to leave out, or -1.
+        criterion: a `Criterion`.
+        bar: price above which no answer is wanted; infinity for none.
+        found: (few,) filled with the numbers of boxes, cheapest first.
+        price: (few,) filled with their prices.
+
+    Returns:
+        How many were found: fewer than asked only if there are no more.
+    """
+    few, have, top, worst = len(found), 0, 1, bar
+    stack, bound = np.empty(grown.depth + 2, np.int64), np.empty(grown.depth + 2)
+    stack[0], bound[0] = 0, 0.0
+    while top > 0:
+        top -= 1
+        t = stack[top]
+        if bound[top] > worst:
+            continue
+        first = grown.child[t]
+        if first > 0:
+            near, far = first, first + 1
+            b = _price_bound(space, grown, near, lo, hi, size, cost, criterion)
+            c = _price_bound(space, grown, far, lo, hi, size, cost, criterion)
+            if b > c:
+                near, far, b, c = far, near, c, b
+            if c <= worst:
+                stack[top], bound[top] = far, c
+                top += 1
+            if b <= worst:
+                stack[top], bound[top] = near, b
+                top += 1
+            continue
+        for i in grown.order[grown.begin[t] : grown.end[t]]:
+            if i == skip:
+                continue
+            h, cost_h = boxes.size[i], boxes.cost[i]
+            if criterion == Criterion.WHOLE:
+                limit = worst / (size + h)
+            else:
+                limit = (worst + size * cost + h * cost_h) / (size + h)
+            # The price reaches `worst` at this union; the margin is for rounding.
+            union = union_cost_up_to(space, lo, hi, boxes.lo[i], boxes.hi[i], limit * (1 + 1e-9) + 1e-15)
+            p = _price(size, cost, h, cost_h, union, criterion)
+            if p <= worst:
+                have = _insert(found, price, have, i, p)
+                if have == few:
+                    worst = min(bar, price[few - 1])
+    return have
+
+
+@nb.njit(cache=True, inline="always")
+def _price(g: float, cost_g: float, h: float, cost_h: float, union: float, criterion: int) -> float:
+    if criterion == Criterion.WHOLE:
+        return (g + h) * union
+    return g * (union - cost_g) + h * max(0.0, union - cost_h)
+
+
+@nb.njit(cache=True, nogil=True)
+def _price_bound(
+    space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes, size: float, cost: float, criterion: int
+) -> float:
+    """The least that a union with any box under node t can be priced."""
+    union = _union_bound(space, grown, t, lo, hi)
+    return _price(size, cost, grown.smallest[t], grown.dearest[t], union, criterion)
+
+
+@nb.njit(cache=True, nogil=True)
+def _insert(found: Ints, price: Floats, have: int, i: int, p: float) -> int:
+    """Insert box i at its place among the cheapest; return how many there are."""
+    few = len(found)
+    if have == few:
+        if p > price[few - 1] or (p == price[few - 1] and i > found[few - 1]):
+            return have
+    else:
+        have += 1
+    at = have - 1
+    while at > 0 and (p < price[at - 1] or (p == price[at - 1] and i < found[at - 1])):
+        found[at], price[at] = found[at - 1], price[at - 1]
+        at -= 1
+    found[at], price[at] = i, p
+    return have

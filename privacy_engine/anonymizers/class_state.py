@@ -1,0 +1,251 @@
+"""A partition that changes: classes with their members, boxes and counts of sensitive values.
+
+Records move one at a time. A class can be seen with one record more or less without being changed,
+so a search prices a move exactly before it makes it. Emptied class numbers are kept and used again.
+"""
+
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.anonymizers.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, union_cost
+from privacy_engine.anonymizers.constraints import Constraints, admits
+
+LEAST = 1e-12  # a step must lower the total loss by more than rounding can
+
+
+class ClassState(NamedTuple):
+    """A partition of n records into at most m classes.
+
+    codes: (n, q) int32.
+    values: (s, n) int32 sensitive codes, each with its attribute's offset into the counts added;
+        (0, n) where only k is asked for.
+    labels: (n,) int64, -1 = in no class.
+    first: (m,) int64, a member of each class, -1 if empty; after, before: (n,) int64, the members
+        of a class as a linked list, ended by -1.
+    boxes: of m classes.
+    counts: (m, values) int32, sensitive values in each class.
+    priced: (m,) bool, whether `rest` and `least_rest` are those of the class as it is, see `price_exits`.
+    rest: (n,) float64, cost of the box of the record's class without the record.
+    least_rest: (m,) float64, the least of these in a class.
+    """
+
+    codes: Codes
+    values: Codes
+    labels: Ints
+    first: Ints
+    after: Ints
+    before: Ints
+    boxes: Boxes
+    counts: Codes
+    priced: npt.NDArray[np.bool_]
+    rest: Floats
+    least_rest: Floats
+
+
+@nb.njit(cache=True, nogil=True)
+def open_state(
+    space: Space, codes: Codes, values: Codes, distinct_values: int, labels: Ints, m: int
+) -> ClassState:
+    """The state of a partition ``labels`` (n,); m: room for classes, more than ``labels.max()``."""
+    n, q = codes.shape
+    boxes = Boxes(np.zeros((m, q), np.int32), np.zeros((m, q), np.int32), np.zeros(m), np.zeros(m))
+    state = ClassState(
+        codes,
+        values,
+        np.full(n, -1),
+        np.full(m, -1),
+        np.full(n, -1),
+        np.full(n, -1),
+        boxes,
+        np.zeros((m, distinct_values), np.int32),
+        np.zeros(m, np.bool_),
+        np.zeros(n),
+        np.zeros(m),
+    )
+    for r in range(n - 1, -1, -1):
+        if labels[r] >= 0:
+            _link(state, r, labels[r])
+            if boxes.size[labels[r]] == 1:
+                boxes.lo[labels[r]] = codes[r]
+                boxes.hi[labels[r]] = codes[r]
+            else:
+                enlarge(space, boxes.lo[labels[r]], boxes.hi[labels[r]], codes[r], codes[r])
+    for c in range(m):
+        if boxes.size[c] > 0:
+            boxes.cost[c] = box_cost(space, boxes.lo[c], boxes.hi[c])
+    return state
+
+
+@nb.njit(cache=True, nogil=True)
+def _link(state: ClassState, r: int, c: int) -> None:
+    head = state.first[c]
+    state.after[r], state.before[r] = head, -1
+    if head >= 0:
+        state.before[head] = r
+    state.first[c] = r
+    state.labels[r] = c
+    state.boxes.size[c] += 1
+    _count(state.counts[c], state.values, r, 1)
+
+
+@nb.njit(cache=True, nogil=True)
+def _unlink(state: ClassState, r: int) -> None:
+    c, nxt, prv = state.labels[r], state.after[r], state.before[r]
+    if nxt >= 0:
+        state.before[nxt] = prv
+    if prv >= 0:
+        state.after[prv] = nxt
+    else:
+        state.first[c] = nxt
+    state.labels[r] = -1
+    state.boxes.size[c] -= 1
+    _count(state.counts[c], state.values, r, -1)
+
+
+@nb.njit(cache=True, nogil=True)
+def box_without(space: Space, state: ClassState, r: int, lo: Codes, hi: Codes) -> float:
+    """Write the box of r's class without r into lo, hi; return its cost. An empty class costs 0."""
+    c = state.labels[r]
+    box_lo, box_hi = state.boxes.lo[c], state.boxes.hi[c]
+    if state.priced[c] and state.rest[r] == state.boxes.cost[c]:  # the others span all that the class does
+        lo[:] = box_lo
+        hi[:] = box_hi
+        return float(state.rest[r])
+    started = False
+    s = state.first[c]
+    while s >= 0:
+        if s != r:
+            if started:
+                enlarge(space, lo, hi, state.codes[s], state.codes[s])
+                if _same(lo, box_lo) and _same(hi, box_hi):
+                    return float(state.boxes.cost[c])
+            else:
+                lo[:] = state.codes[s]
+                hi[:] = state.codes[s]
+                started = True
+        s = state.after[s]
+    return box_cost(space, lo, hi) if started else 0.0
+
+
+@nb.njit(cache=True, inline="always")
+def _same(a: Codes, b: Codes) -> bool:
+    differences = 0
+    for j in range(len(a)):
+        differences += a[j] != b[j]
+    return differences == 0
+
+
+@nb.njit(cache=True, nogil=True)
+def price_exits(space: Space, state: ClassState, c: int) -> None:
+    """Bring `rest` of all members of class c up to date, in one sweep there and back: O(size q).
+
+    What the members before a record span and what those after it span is what is left without it.
+    """
+    if state.priced[c]:
+        return
+    codes, rest, cost, q = state.codes, state.rest, state.boxes.cost[c], state.codes.shape[1]
+    members = members_of(state, c)
+    last = len(members) - 1
+    state.priced[c] = True
+    state.least_rest[c] = cost
+    if cost == 0.0 or last <= 0:
+        rest[members] = 0.0
+        state.least_rest[c] = 0.0
+        return
+    after_lo, after_hi = np.empty((last + 1, q), np.int32), np.empty((last + 1, q), np.int32)
+    after_lo[last] = codes[members[last]]
+    after_hi[last] = codes[members[last]]
+    for i in range(last - 1, -1, -1):
+        after_lo[i] = after_lo[i + 1]
+        after_hi[i] = after_hi[i + 1]
+        enlarge(space, after_lo[i], after_hi[i], codes[members[i]], codes[members[i]])
+    rest[members[0]] = box_cost(space, after_lo[1], after_hi[1])
+    lo, hi = codes[members[0]].copy(), codes[members[0]].copy()
+    for i in range(1, last):
+        rest[members[i]] = union_cost(space, lo, hi, after_lo[i + 1], after_hi[i + 1])
+        enlarge(space, lo, hi, codes[members[i]], codes[members[i]])
+    rest[members[last]] = box_cost(space, lo, hi)
+    for r in members:
+        state.least_rest[c] = min(state.least_rest[c], rest[r])
+
+
+@nb.njit(cache=True, nogil=True)
+def exit_gain(space: Space, state: ClassState, r: int) -> float:
+    """What the total loss falls by when record r leaves its class."""
+    c = state.labels[r]
+    price_exits(space, state, c)
+    size, cost = state.boxes.size[c], state.boxes.cost[c]
+    return float(size * cost - (size - 1) * state.rest[r])
+
+
+@nb.njit(cache=True, nogil=True)
+def largest_gain(space: Space, state: ClassState, c: int) -> float:
+    """The largest `exit_gain` of a member of class c."""
+    price_exits(space, state, c)
+    size, cost = state.boxes.size[c], state.boxes.cost[c]
+    return float(size * cost - (size - 1) * state.least_rest[c])
+
+
+@nb.njit(cache=True, nogil=True)
+def move(space: Space, state: ClassState, r: int, target: int, lo: Codes, hi: Codes) -> float:
+    """Move record r to class ``target``, which may be empty; return the change of the total loss.
+
+    lo, hi: (q,) room to work in.
+    """
+    source = state.labels[r]
+    boxes = state.boxes
+    before = boxes.size[source] * boxes.cost[source] + boxes.size[target] * boxes.cost[target]
+    cost = box_without(space, state, r, lo, hi)
+    _unlink(state, r)
+    boxes.lo[source], boxes.hi[source], boxes.cost[source] = lo, hi, cost
+    if boxes.size[target] == 0:
+        boxes.lo[target] = state.codes[r]
+        boxes.hi[target] = state.codes[r]
+    else:
+        enlarge(space, boxes.lo[target], boxes.hi[target], state.codes[r], state.codes[r])
+    _link(state, r, target)
+    boxes.cost[target] = box_cost(space, boxes.lo[target], boxes.hi[target])
+    state.priced[source] = state.priced[target] = False
+    return float(boxes.size[source] * boxes.cost[source] + boxes.size[target] * boxes.cost[target] - before)
+
+
+@nb.njit(cache=True, nogil=True)
+def may_swap(state: ClassState, c: int, out: int, into: int, constraints: Constraints) -> bool:
+    """Whether class c keeps all rules without record ``out`` and with record ``into`` (-1 = none)."""
+    if constraints.kind.shape[0] == 0:
+        return True
+    counts, values = state.counts[c], state.values
+    _count(counts, values, out, -1)
+    _count(counts, values, into, 1)
+    kept = admits(counts, int(state.boxes.size[c]) - (out >= 0) + (into >= 0), constraints)
+    _count(counts, values, out, 1)
+    _count(counts, values, into, -1)
+    return bool(kept)
+
+
+@nb.njit(cache=True, inline="always")
+def _count(counts: Codes, values: Codes, r: int, by: int) -> None:
+    """Add the sensitive values of record r, if there is one, to the counts so many times."""
+    if r >= 0:
+        for a in range(values.shape[0]):
+            counts[values[a, r]] += by
+
+
+@nb.njit(cache=True, nogil=True)
+def total_loss(boxes: Boxes) -> float:
+    """Loss summed over records."""
+    return float((boxes.size * boxes.cost).sum())
+
+
+@nb.njit(cache=True, nogil=True)
+def members_of(state: ClassState, c: int) -> Ints:
+    """The records of class c."""
+    members = np.empty(int(state.boxes.size[c]), np.int64)
+    r = state.first[c]
+    for i in range(len(members)):
+        members[i] = r
+        r = state.after[r]
+    return members

@@ -1,0 +1,239 @@
+"""Privacy models other than k as compiled rules: may this class of records stand?
+
+A method asks this question for every cut, merge or move, so the rules are arrays that a numba kernel
+reads, and a class is the vector of its sensitive values' counts. The kernels restate the definitions of
+`privacy_engine.models`, whose own `holds` stays the judge of what is released:
+
+* distinct and entropy l-diversity, recursive (c,l)-diversity: Machanavajjhala et al. (2007), definitions
+  4.1 to 4.3;
+* t-closeness: Li, Li and Venkatasubramanian (2007), section 4, earth mover's distance with equal, ordered
+  and hierarchical ground distance;
+* (alpha,k)-anonymity: Wong et al. (2006), definition 3;
+* basic and enhanced beta-likeness: Cao and Karras (2012), definitions 2 and 3;
+* delta-disclosure privacy: Brickell and Shmatikov (2008), definition 4.
+
+Every rule is closed under union: two classes that may stand may be merged.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.anonymizers.earth_movers import equal_distance, hierarchical_distance, ordered_distance
+
+TOLERANCE = 1e-9  # rounding must not refuse a class whose figure is the limit itself
+
+
+class RuleKind(IntEnum):
+    """Which definition a rule applies, and the meaning of its `limit` (and `rank`)."""
+
+    DISTINCT = 0  # limit l
+    ENTROPY = 1  # limit l
+    RECURSIVE = 2  # limit c, rank l
+    CLOSE_EQUAL = 3  # limit t
+    CLOSE_ORDERED = 4  # limit t
+    CLOSE_HIERARCHICAL = 5  # limit t
+    ALPHA = 6  # limit alpha
+    BETA_BASIC = 7  # limit beta
+    BETA_ENHANCED = 8  # limit beta
+    DELTA = 9  # limit delta
+
+
+class Constraints(NamedTuple):
+    """M rules over s sensitive attributes whose values' counts are concatenated.
+
+    kind: (M,) int64, see `RuleKind`.
+    attribute: (M,) int64, index of the rule's sensitive attribute.
+    limit: (M,) float64, first parameter.
+    rank: (M,) int64, the l of recursive (c,l)-diversity, else 0.
+    start: (s + 1,) int64; attribute a owns ``start[a] : start[a + 1]`` of counts and `prior`.
+    prior: (m_total,) float64, share of a value among all records, per attribute.
+    node_start: (s + 1,) int64; attribute a owns ``node_start[a] : node_start[a + 1]`` of the trees.
+    parent: int32; parent of a node as a node of the same attribute; leaves (= codes) first, a parent after
+        its children, the root last and its own parent. An attribute without hierarchy owns no nodes.
+    height: float64; level of a node / level of the root: the ground distance of leaves that meet there.
+    """
+
+    kind: npt.NDArray[np.int64]
+    attribute: npt.NDArray[np.int64]
+    limit: npt.NDArray[np.float64]
+    rank: npt.NDArray[np.int64]
+    start: npt.NDArray[np.int64]
+    prior: npt.NDArray[np.float64]
+    node_start: npt.NDArray[np.int64]
+    parent: npt.NDArray[np.int32]
+    height: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One privacy model on one sensitive attribute; parameters as in `RuleKind`."""
+
+    kind: RuleKind
+    limit: float
+    attribute: int = 0
+    rank: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SensitiveTree:
+    """Hierarchy of a sensitive attribute: `parent` and `height` of its nodes, as in `Constraints`."""
+
+    parent: npt.NDArray[np.int32]
+    height: npt.NDArray[np.float64]
+
+
+def no_constraints() -> Constraints:
+    """The empty set of rules: every class may stand, nothing is counted."""
+    return pack_rules([], [], [])
+
+
+def pack_rules(
+    rules: Sequence[Rule],
+    counts: Sequence[npt.NDArray[np.int64]],
+    trees: Sequence[SensitiveTree | None],
+) -> Constraints:
+    """The rules as arrays.
+
+    Args:
+        rules: any number; each needs its attribute's `counts`, hierarchical closeness also its tree.
+        counts: per sensitive attribute (m,), records of the whole table with each value of its domain.
+        trees: per sensitive attribute its hierarchy, or None.
+    """
+    nodes = [(t.parent, t.height) if t is not None else (np.zeros(0), np.zeros(0)) for t in trees]
+    return Constraints(
+        kind=np.array([int(rule.kind) for rule in rules], np.int64),
+        attribute=np.array([rule.attribute for rule in rules], np.int64),
+        limit=np.array([rule.limit for rule in rules], np.float64),
+        rank=np.array([rule.rank for rule in rules], np.int64),
+        start=np.cumsum([0, *(len(c) for c in counts)], dtype=np.int64),
+        prior=np.concatenate([np.zeros(0), *(c / max(int(c.sum()), 1) for c in counts)]),
+        node_start=np.cumsum([0, *(len(parent) for parent, _ in nodes)], dtype=np.int64),
+        parent=np.concatenate([np.zeros(0), *(parent for parent, _ in nodes)]).astype(np.int32),
+        height=np.concatenate([np.zeros(0), *(height for _, height in nodes)]),
+    )
+
+
+@nb.njit(cache=True)
+def admits(counts: npt.NDArray[np.int32], size: int, constraints: Constraints) -> bool:
+    """Whether a class of `size` records with these counts (m_total,) keeps every rule; an empty one does."""
+    return first_refusal(counts, size, constraints) < 0
+
+
+@nb.njit(cache=True)
+def first_refusal(counts: npt.NDArray[np.int32], size: int, constraints: Constraints) -> int:
+    """Index of the first rule that the class breaks, -1 if it keeps all."""
+    if size == 0:
+        return -1
+    for rule in range(constraints.kind.shape[0]):
+        a = constraints.attribute[rule]
+        own = counts[constraints.start[a] : constraints.start[a + 1]]
+        prior = constraints.prior[constraints.start[a] : constraints.start[a + 1]]
+        kind = constraints.kind[rule]
+        limit = constraints.limit[rule]
+        if kind <= RuleKind.RECURSIVE:
+            kept = _diverse(kind, own, size, limit, constraints.rank[rule])
+        elif kind <= RuleKind.CLOSE_HIERARCHICAL:
+            kept = _distance(kind, own, size, prior, a, constraints) <= limit + _slack(limit)
+        else:
+            kept = _bounded(kind, own, size, prior, limit)
+        if not kept:
+            return rule
+    return -1
+
+
+@nb.njit(cache=True)
+def _slack(limit: float) -> float:
+    """What rounding may add to a figure: as much as the models allow, and no more."""
+    return TOLERANCE * max(1.0, limit)
+
+
+@nb.njit(cache=True)
+def _diverse(kind: int, counts: npt.NDArray[np.int32], size: int, limit: float, rank: int) -> bool:
+    """l-diversity: distinct values >= l; exp(entropy) >= l; r_1 < c (r_l + ... + r_m)."""
+    if kind == RuleKind.DISTINCT:
+        distinct = 0
+        for count in counts:
+            distinct += count > 0
+        return bool(distinct >= limit)
+    if kind == RuleKind.ENTROPY:
+        entropy = 0.0
+        for count in counts:
+            if count > 0:
+                entropy -= count / size * np.log(count / size)
+        return bool(np.exp(entropy) >= limit - _slack(limit))
+    ordered = np.sort(counts)
+    tail = 0
+    for i in range(ordered.shape[0] - rank + 1):
+        tail += ordered[i]
+    return tail > 0 and bool(ordered[-1] / tail < limit)
+
+
+@nb.njit(cache=True)
+def _distance(
+    kind: int,
+    counts: npt.NDArray[np.int32],
+    size: int,
+    prior: npt.NDArray[np.float64],
+    a: int,
+    constraints: Constraints,
+) -> float:
+    """The earth mover's distance that the rule on attribute a asks for."""
+    if kind == RuleKind.CLOSE_EQUAL:
+        return float(equal_distance(counts, size, prior))
+    if kind == RuleKind.CLOSE_ORDERED:
+        return float(ordered_distance(counts, size, prior))
+    first, last = constraints.node_start[a], constraints.node_start[a + 1]
+    parent, height = constraints.parent[first:last], constraints.height[first:last]
+    return float(hierarchical_distance(counts, size, prior, parent, height))
+
+
+@nb.njit(cache=True)
+def _bounded(
+    kind: int, counts: npt.NDArray[np.int32], size: int, prior: npt.NDArray[np.float64], limit: float
+) -> bool:
+    """Bounds on the share q of each single value, most of them relative to its share p in the table."""
+    for value in range(counts.shape[0]):
+        q = counts[value] / size
+        p = prior[value]
+        if kind == RuleKind.ALPHA:
+            if q > limit + _slack(limit):
+                return False
+        elif kind == RuleKind.DELTA:
+            # Definition 4 wants |ln(q / p)| < delta: a value that a class lacks is disclosed as absent.
+            if (p > 0.0) != (q > 0.0) or (p > 0.0 and abs(np.log(q / p)) >= limit):
+                return False
+        elif q > p:
+            if p == 0.0 or (q - p) / p > limit + _slack(limit):
+                return False
+            if kind == RuleKind.BETA_ENHANCED and (q - p) / p > -np.log(p) * (1.0 + TOLERANCE):
+                return False
+    return True
+
+
+@nb.njit(cache=True)
+def class_counts(
+    labels: npt.NDArray[np.int64],
+    sensitive: npt.NDArray[np.int32],
+    start: npt.NDArray[np.int64],
+    classes: int,
+) -> npt.NDArray[np.int32]:
+    """Counts (classes, m_total) of the sensitive values of each class.
+
+    Args:
+        labels: (n,) class of a record, -1 = suppressed: not counted.
+        sensitive: (s, n) codes.
+        start: (s + 1,) offsets as in `Constraints`; ``[0]`` counts nothing.
+        classes: number of classes.
+    """
+    counts = np.zeros((classes, start[-1]), np.int32)
+    for a in range(start.shape[0] - 1):
+        for i in range(labels.shape[0]):
+            if labels[i] >= 0:
+                counts[labels[i], start[a] + sensitive[a, i]] += 1
+    return counts

@@ -1,0 +1,191 @@
+"""Which cut of a class is taken: the widest attribute's, as Mondrian has it, or the one that loses least.
+
+Every function here looks for a cut whose parts all have `task.least` records and keep the constraints.
+"""
+
+import numba as nb
+import numpy as np
+
+from privacy_engine.anonymizers.boxes import Codes, Floats, Ints, join_cost
+from privacy_engine.anonymizers.buckets import Buckets, Flags, Task, bucket_by, join, loss_of
+from privacy_engine.anonymizers.constraints import admits
+
+
+@nb.njit(cache=True)
+def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
+    """LeFevre et al. (2006), section 4: cut the attribute of widest span, the next one where that fails.
+
+    The span is weighted and normalised: what the attribute costs a record of the class; ties in column
+    order. An ordered attribute is cut beside its median. A hierarchy is cut into the children of the
+    common ancestor: each that can stand alone is a part and the others together are one, which the
+    smallest join until it can stand; else into two groups of children of about equal size.
+
+    Args:
+        task: the table.
+        rows: (m,) records of the class.
+        lo: (q,) the class's box.
+        hi: (q,) its other end.
+        part: (m,) filled with the part of each record.
+
+    Returns:
+        The number of parts, 0 if no cut is allowed.
+    """
+    span = np.empty(len(lo))
+    for j in range(len(lo)):
+        span[j] = join_cost(task.space, j, lo[j], hi[j], lo[j], hi[j])
+    while span.max() > 0.0:
+        j = int(span.argmax())
+        span[j] = 0.0
+        buckets = bucket_by(task, rows, j, lo[j], part)
+        group = np.empty(len(buckets.size), np.int64)
+        parts = 0
+        if not task.space.tree[j]:
+            parts = _halve(task, buckets, group)
+        else:
+            parts = _stand_alone(task, buckets, group)
+            if parts < 2:
+                parts = _deal(task, buckets, group)
+        if parts > 1:
+            for i in range(len(part)):
+                part[i] = group[part[i]]
+            return parts
+    return 0
+
+
+@nb.njit(cache=True)
+def cheapest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
+    """The cut in two after which the records lose least, over all attributes.
+
+    An ordered attribute may be cut between any two of its values; of a hierarchy one child may be split
+    from the others. Equal losses: the first in column order, then in the order of values or nodes.
+    Arguments and result as in `widest_cut`.
+    """
+    best, parts = np.inf, 0
+    bucket = np.empty(len(rows), np.int64)
+    for j in range(len(lo)):
+        if join_cost(task.space, j, lo[j], hi[j], lo[j], hi[j]) <= 0.0:
+            continue
+        buckets = bucket_by(task, rows, j, lo[j], bucket)
+        loss, at = _cheapest_grouping(task, buckets, task.space.tree[j])
+        if loss < best:
+            best, parts = loss, 2
+            for i in range(len(rows)):
+                part[i] = bucket[i] != at if task.space.tree[j] else bucket[i] > at
+    return parts
+
+
+@nb.njit(cache=True)
+def _cheapest_grouping(task: Task, buckets: Buckets, one: bool) -> tuple[float, int]:
+    """Least loss of the records with one bucket, or with those up to it, split off; and that bucket."""
+    space, n = task.space, buckets.size.sum()
+    near, far = _losses(buckets.lo, buckets.hi, one, space.tree, space.start, space.value, space.parent)
+    size = buckets.size if one else np.cumsum(buckets.size)
+    loss = size * near + (n - size) * far
+    loss[(size < task.least) | (n - size < task.least)] = np.inf
+    if len(task.constraints.kind) == 0:
+        b = int(loss.argmin())
+        return float(loss[b]), b
+    counts, total = buckets.counts.copy(), np.zeros(buckets.counts.shape[1], np.int32)
+    for b in range(len(counts)):
+        total += counts[b]
+        if not one:
+            counts[b] = total
+    for b in np.argsort(loss, kind="mergesort"):
+        if loss[b] == np.inf:
+            break
+        if _stands(task, counts[b], size[b]) and _stands(task, total - counts[b], n - size[b]):
+            return float(loss[b]), int(b)
+    return np.inf, -1
+
+
+@nb.njit(cache=True)
+def _losses(
+    lo: Codes, hi: Codes, one: bool, tree: Flags, start: Ints, value: Floats, parent: Codes
+) -> tuple[Floats, Floats]:
+    """Loss of a record on either side of each cut: with the bucket (`one`) or those up to it, and without."""
+    m = len(lo)
+    below_lo, below_hi = lo.copy(), hi.copy()
+    above_lo, above_hi = lo.copy(), hi.copy()
+    for b in range(1, m):
+        join(below_lo, below_hi, b, below_lo, below_hi, b - 1, tree, start, parent)
+        join(above_lo, above_hi, m - 1 - b, above_lo, above_hi, m - b, tree, start, parent)
+    near, far = np.empty(m), np.zeros(m)
+    for b in range(m):
+        near[b] = loss_of(lo if one else below_lo, hi if one else below_hi, b, tree, start, value)
+        if b < m - 1:
+            far[b] = loss_of(above_lo, above_hi, b + 1, tree, start, value)
+    if one:
+        for b in range(
+            m - 1, 0, -1
+        ):  # downwards: what lies below b is not yet joined with what lies above it
+            if b < m - 1:
+                join(below_lo, below_hi, b - 1, above_lo, above_hi, b + 1, tree, start, parent)
+            far[b] = loss_of(below_lo, below_hi, b - 1, tree, start, value)
+    return near, far
+
+
+@nb.njit(cache=True)
+def _stands(task: Task, counts: Codes, size: int) -> bool:
+    """Whether a part of this size and these sensitive values may be a class."""
+    return bool(size >= task.least and admits(counts, size, task.constraints))
+
+
+@nb.njit(cache=True)
+def _halve(task: Task, buckets: Buckets, group: Ints) -> int:
+    """Cut below or above the median's own bucket, whichever is more even, else the other."""
+    n = buckets.size.sum()
+    median, upto = 0, buckets.size[0]
+    while upto <= n // 2:
+        median += 1
+        upto += buckets.size[median]
+    below = upto - buckets.size[median]
+    even = median if abs(2 * below - n) <= abs(2 * upto - n) else median + 1
+    for first in (even, 2 * median + 1 - even):
+        for b in range(len(group)):
+            group[b] = b >= first
+        if _both_stand(task, buckets, group):
+            return 2
+    return 0
+
+
+@nb.njit(cache=True)
+def _stand_alone(task: Task, buckets: Buckets, group: Ints) -> int:
+    """Each bucket that can stand is a group; the rest is group 0, which the smallest join until it stands."""
+    rest, size = np.zeros(buckets.counts.shape[1], np.int32), 0
+    joined = np.zeros(len(group), np.bool_)
+    for b in range(len(group)):
+        joined[b] = not _stands(task, buckets.counts[b], buckets.size[b])
+        if joined[b]:
+            rest += buckets.counts[b]
+            size += buckets.size[b]
+    if size > 0:
+        for b in np.argsort(buckets.size, kind="mergesort"):
+            if not joined[b] and not _stands(task, rest, size):
+                joined[b] = True
+                rest += buckets.counts[b]
+                size += buckets.size[b]
+    groups = 1 if size > 0 else 0
+    for b in range(len(group)):
+        group[b] = 0 if joined[b] else groups
+        groups += not joined[b]
+    return groups
+
+
+@nb.njit(cache=True)
+def _deal(task: Task, buckets: Buckets, group: Ints) -> int:
+    """Buckets into two groups, the largest first, each to the smaller group."""
+    size = np.zeros(2, np.int64)
+    for b in np.argsort(-buckets.size, kind="mergesort"):
+        group[b] = 0 if size[0] <= size[1] else 1
+        size[group[b]] += buckets.size[b]
+    return 2 if _both_stand(task, buckets, group) else 0
+
+
+@nb.njit(cache=True)
+def _both_stand(task: Task, buckets: Buckets, group: Ints) -> bool:
+    """Whether groups 0 and 1 may be classes."""
+    size, counts = np.zeros(2, np.int64), np.zeros((2, buckets.counts.shape[1]), np.int32)
+    for b in range(len(group)):
+        size[group[b]] += buckets.size[b]
+        counts[group[b]] += buckets.counts[b]
+    return bool(_stands(task, counts[0], size[0]) and _stands(task, counts[1], size[1]))

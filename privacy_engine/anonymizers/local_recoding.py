@@ -1,0 +1,112 @@
+"""What the agglomerating methods share: merge, repair, refine; over the whole table, or block by block."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numba as nb
+import numpy as np
+
+from privacy_engine.anonymizers.agglomeration import Propose, propose, propose_serially
+from privacy_engine.anonymizers.boxes import Ints, tabulate
+from privacy_engine.anonymizers.constraints import Constraints
+from privacy_engine.anonymizers.model_rules import compile_constraints
+from privacy_engine.anonymizers.partitioning import blocks
+from privacy_engine.anonymizers.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
+from privacy_engine.anonymizers.repair import merge_until_kept, repair, suppress_failing
+from privacy_engine.encoding import EncodedTable
+from privacy_engine.geometry import Geometry
+from privacy_engine.models import PrivacyModel
+
+Merge = Callable[[EncodedTable, np.random.Generator, Propose], Ints]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalRecoding:
+    """How records are made into classes.
+
+    Attributes:
+        geometry: costs of the quasi-identifiers.
+        models: what every class must satisfy besides k.
+        k: least class size.
+        suppression_limit: share of the records that may be suppressed to meet the models.
+        refine: whether to lower the loss afterwards.
+        block_size: a table of more records is cut into blocks of at most so many, by Mondrian's cuts, such
+            that each can meet k and the models by itself: O(n x block) instead of O(n^2), on all cores.
+            None = never.
+    """
+
+    geometry: Geometry
+    models: Sequence[PrivacyModel]
+    k: int
+    suppression_limit: float = 0.0
+    refine: bool = True
+    block_size: int | None = None
+
+    def labels(self, encoded: EncodedTable, merge: Merge, rng: np.random.Generator) -> Ints:
+        """(n,) int64 classes 0 .. c - 1, -1 = suppressed.
+
+        Args:
+            encoded: the table.
+            merge: makes classes of at least k of some records.
+            rng: passed to ``merge``, and the order in which refinement tries records.
+        """
+        if self.block_size is None or len(encoded) <= self.block_size:
+            labels = merge(encoded, rng, propose)
+            labels = repair(encoded, labels, self.geometry, self.models, self.k, self.suppression_limit)
+            released = encoded.take(np.flatnonzero(labels >= 0))
+            return self._refined(encoded, labels, compile_constraints(self.models, released), rng, look_up)
+        constraints = compile_constraints(self.models, encoded)
+        size = max(self.block_size, 2 * self.k)
+        block = blocks(encoded.codes, self.geometry, size, self.k, encoded.sensitive, constraints)
+
+        def inside(rows: Ints, stream: np.random.Generator) -> Ints:
+            part = encoded.take(rows)
+            labels = merge(part, stream, propose_serially)
+            labels = suppress_failing(part, labels, constraints, self.suppression_limit)
+            labels = merge_until_kept(part, labels, self.geometry, constraints, self.k)
+            return self._refined(part, labels, constraints, stream, look_up_serially)
+
+        labels = inside_blocks(block, rng, inside)
+        # suppression changed the distribution that t-closeness and its like compare with
+        return repair(encoded, labels, self.geometry, self.models, self.k)
+
+    def _refined(
+        self,
+        encoded: EncodedTable,
+        labels: Ints,
+        constraints: Constraints,
+        rng: np.random.Generator,
+        search: LookUp,
+    ) -> Ints:
+        if not self.refine:
+            return labels
+        space = tabulate(self.geometry)
+        return refine_in(
+            space, encoded.codes, labels, self.k, rng, encoded.sensitive, constraints, ROUNDS, search
+        )
+
+
+def inside_blocks(
+    block_labels: Ints, rng: np.random.Generator, work: Callable[[Ints, np.random.Generator], Ints]
+) -> Ints:
+    """Labels (n,) from the work on each block, one thread a block; -1 stays -1.
+
+    No class crosses a block. Each block has its own stream of ``rng``, so the result does not depend on the
+    number of threads.
+
+    Args:
+        block_labels: (n,) int64 block of each record, 0 .. blocks - 1.
+        rng: is spawned.
+        work: from the records of a block, ascending, to their labels.
+    """
+    order = np.argsort(block_labels, kind="stable")
+    rows = np.split(order, np.flatnonzero(np.diff(block_labels[order])) + 1) if len(order) else []
+    labels = np.full(len(block_labels), -1, np.int64)
+    with ThreadPoolExecutor(nb.get_num_threads()) as pool:
+        parts = list(pool.map(work, rows, rng.spawn(len(rows))))
+    used = 0
+    for own, part in zip(rows, parts, strict=True):
+        labels[own] = np.where(part >= 0, part + used, -1)
+        used += int(part.max(initial=-1)) + 1
+    return labels

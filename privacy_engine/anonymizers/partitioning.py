@@ -1,0 +1,153 @@
+"""Top-down cuts of a table's quasi-identifiers: strict Mondrian, and blocks for other methods.
+
+LeFevre, DeWitt, Ramakrishnan (2006), "Mondrian Multidimensional K-Anonymity", the algorithm of section 4:
+cut the records, go on with each part, stop where no cut is allowed. A cut is allowed if every part has
+enough records and keeps the constraints, so l-diversity and its kin are conditions of the search, not
+repairs after it. Partitions are strict: records with equal values are never separated. So the order of
+the records does not matter, and nothing is random.
+
+Deviations: hierarchies are cut below the lowest common ancestor of the records (section 5.1 asks for every
+child to be a part, and has no answer where one is too small); `CutRule` says which cut is taken.
+"""
+
+from enum import StrEnum
+
+import numba as nb
+import numpy as np
+
+from privacy_engine.anonymizers.boxes import Codes, Ints, tabulate
+from privacy_engine.anonymizers.buckets import Task, cover
+from privacy_engine.anonymizers.constraints import Constraints
+from privacy_engine.anonymizers.cuts import cheapest_cut, widest_cut
+from privacy_engine.anonymizers.model_rules import require_feasible
+from privacy_engine.geometry import Geometry
+
+
+class CutRule(StrEnum):
+    """Which of the allowed cuts Mondrian takes."""
+
+    WIDEST = "widest"  # the paper's: the attribute of widest span, at its median
+    LEAST_LOSS = "least_loss"  # the cut after which the records lose least; a fifth less loss on Adult
+
+
+def mondrian(
+    codes: Codes,
+    geometry: Geometry,
+    k: int,
+    sensitive: Codes,
+    constraints: Constraints,
+    rule: CutRule = CutRule.LEAST_LOSS,
+) -> Ints:
+    """Partition records into classes of at least k that keep the constraints, by strict top-down cuts.
+
+    Args:
+        codes: (n, q) int32 quasi-identifier codes.
+        geometry: costs of the q attributes; one that costs nothing is not cut.
+        k: least class size, >= 1.
+        sensitive: (s, n) int32 codes of the sensitive attributes.
+        constraints: what every class must keep besides k.
+        rule: which cut is taken.
+
+    Returns:
+        labels: (n,) int64, 0 .. classes - 1.
+
+    Raises:
+        InfeasibleError: if the whole table cannot be one class.
+    """
+    require_feasible(len(codes), k, sensitive, constraints)
+    task = Task(codes, sensitive, tabulate(geometry), constraints, k)
+    return _labels(task, enough=1, by_loss=rule is CutRule.LEAST_LOSS)
+
+
+def blocks(
+    codes: Codes, geometry: Geometry, size: int, k: int, sensitive: Codes, constraints: Constraints
+) -> Ints:
+    """Cut a table into blocks in which another method can work by itself.
+
+    A block has at most `size` records, unless every cut of it would leave a part of fewer than 2k records
+    or one that does not keep the constraints; then it stays larger. The cuts are those of least loss: on
+    Adult, agglomeration in blocks of 4,000 then loses 2% more than on the whole table, after median cuts 20%.
+
+    Args:
+        codes: (n, q) int32 quasi-identifier codes.
+        geometry: costs of the q attributes.
+        size: most records of a block, a few thousand; >= 2k.
+        k: least class size of the method that follows.
+        sensitive: (s, n) int32 codes of the sensitive attributes.
+        constraints: what every block must keep.
+
+    Returns:
+        labels: (n,) int64, 0 .. blocks - 1.
+
+    Raises:
+        InfeasibleError: if the whole table cannot be one class.
+        ValueError: if `size` is less than 2k.
+    """
+    if size < 2 * k:
+        raise ValueError(f"the block size must be >= 2k = {2 * k}, got {size}")
+    require_feasible(len(codes), k, sensitive, constraints)
+    task = Task(codes, sensitive, tabulate(geometry), constraints, 2 * k)
+    return _labels(task, enough=size, by_loss=True)
+
+
+def _labels(task: Task, *, enough: int, by_loss: bool) -> Ints:
+    order = np.arange(len(task.codes))
+    opens = np.zeros(len(task.codes), np.int64)
+    _cut_all(task, enough, by_loss, order, opens)
+    labels = np.empty(len(order), np.int64)
+    labels[order] = np.cumsum(opens) - 1
+    return labels
+
+
+@nb.njit(cache=True)
+def _cut_all(task: Task, enough: int, by_loss: bool, order: Ints, opens: Ints) -> None:
+    """Rearrange `order` (n,) so that classes are runs; `opens` (n,) marks with 1 where a run begins.
+
+    Parts of more than `enough` records are cut while a cut is allowed.
+    """
+    part, spare = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+    open_runs = np.empty((len(order) // task.least + 2, 2), np.int64)  # each has `least` records or more
+    open_runs[0] = 0, len(order)
+    waiting = 1
+    while waiting > 0:
+        waiting -= 1
+        first, last = open_runs[waiting]
+        parts = 0
+        if last - first > max(enough, 2 * task.least - 1):
+            parts = _cut(task, order[first:last], by_loss, part[first:last])
+        if parts < 2:
+            opens[first] = 1
+            continue
+        begin = first
+        for end in _arrange(order[first:last], part[first:last], parts, spare):
+            open_runs[waiting] = begin, first + end
+            begin = first + end
+            waiting += 1
+
+
+@nb.njit(cache=True)
+def _cut(task: Task, rows: Ints, by_loss: bool, part: Ints) -> int:
+    """The part of each record and the number of parts, 0 if no cut is allowed."""
+    q = task.codes.shape[1]
+    size, lo, hi = np.zeros(1, np.int64), np.empty((1, q), np.int32), np.empty((1, q), np.int32)
+    part[:] = 0
+    cover(task.codes, rows, part, task.space.tree, task.space.start, task.space.parent, size, lo, hi)
+    if by_loss:
+        parts = cheapest_cut(task, rows, lo[0], hi[0], part)
+        if parts > 1:
+            return parts
+    return widest_cut(task, rows, lo[0], hi[0], part)
+
+
+@nb.njit(cache=True)
+def _arrange(rows: Ints, part: Ints, parts: int, spare: Ints) -> Ints:
+    """Rearrange rows (m,) in place so that parts are runs; the end of each run."""
+    ends = np.zeros(parts + 1, np.int64)
+    for p in part:
+        ends[p + 1] += 1
+    ends = np.cumsum(ends)  # where each run begins, and after the loop, where it ends
+    for i in range(len(rows)):
+        spare[ends[part[i]]] = rows[i]
+        ends[part[i]] += 1
+    rows[:] = spare[: len(rows)]
+    return ends[:parts]

@@ -1,0 +1,135 @@
+"""Refinement: local search over partitions that never raises the total loss and keeps every rule.
+
+One round:
+
+1. every distinct tuple looks up its cheapest classes (in parallel, exact at the round's start);
+2. records, in random order, move to the class where the total falls most. Where a record's class
+   would fall below k, another record of a neighbouring class takes its place (a swap if it is the
+   target class that gives one back);
+3. classes are dissolved where their records cost less elsewhere;
+4. records of classes above k are drawn together into new classes where that costs less.
+
+The local search goes beyond Xu et
+al. (2006) and Zhu, Zhao and Wang (2010); a privacy model is kept as a constraint of every step.
+"""
+
+from collections.abc import Callable
+
+import numba as nb
+import numpy as np
+
+from privacy_engine.anonymizers.agglomeration import distinct_tuples
+from privacy_engine.anonymizers.box_tree import BoxTree, Criterion, cheapest, plant
+from privacy_engine.anonymizers.boxes import Boxes, Codes, Ints, Space, tabulate, union_cost
+from privacy_engine.anonymizers.class_state import open_state, total_loss
+from privacy_engine.anonymizers.constraints import Constraints
+from privacy_engine.anonymizers.founding import found_classes
+from privacy_engine.anonymizers.moving import dissolve_classes, move_records
+from privacy_engine.geometry import Geometry
+
+CANDIDATES = 6  # classes that a tuple looks up in a round; more of them gain little
+ROUNDS = 3  # most of the fall is in the first two
+ENOUGH = 1e-2  # a round that lowers the total by less is the last
+
+
+LookUp = Callable[[Space, Boxes, BoxTree, Codes, Ints], None]
+
+
+def refine(
+    codes: Codes,
+    labels: Ints,
+    geometry: Geometry,
+    k: int,
+    rng: np.random.Generator,
+    sensitive: Codes,
+    constraints: Constraints,
+    rounds: int = ROUNDS,
+) -> Ints:
+    """A partition of lower or equal total loss in which every class keeps k and the rules.
+
+    Args:
+        codes: (n, q) int32 quasi-identifier codes.
+        labels: (n,) int64 partition into classes of at least k that keep the rules; -1 = suppressed,
+            and stays so.
+        geometry: costs of the q attributes.
+        k: least class size.
+        rng: order in which records and classes are tried.
+        sensitive: (s, n) int32 codes of the sensitive attributes of `constraints`; (0, n) if none.
+        constraints: what a class must keep besides k; `no_constraints()` costs nothing.
+        rounds: at most so many.
+
+    Returns:
+        labels: (n,) int64, 0 .. classes - 1, -1 where `labels` is -1.
+    """
+    return refine_in(tabulate(geometry), codes, labels, k, rng, sensitive, constraints, rounds, look_up)
+
+
+def refine_in(
+    space: Space,
+    codes: Codes,
+    labels: Ints,
+    k: int,
+    rng: np.random.Generator,
+    sensitive: Codes,
+    constraints: Constraints,
+    rounds: int,
+    look_up: LookUp,
+) -> Ints:
+    """`refine` in a tabulated space, with the parallel or the serial search for candidates."""
+    n = len(codes)
+    if n == 0:
+        return labels.copy()
+    codes = np.ascontiguousarray(codes, np.int32)  # one memory layout, lest kernels be compiled again
+    tuples, tuple_of, _ = distinct_tuples(codes)
+    room = max(int(labels.max(initial=0)) + 1, n // k + 1)
+    places = _count_places(sensitive, constraints)
+    state = open_state(space, codes, places, int(constraints.start[-1]), labels, room)
+    loss = total_loss(state.boxes)
+    near = np.full((len(tuples), CANDIDATES), -1)
+    for _ in range(rounds):
+        grown = plant(space, state.boxes, np.flatnonzero(state.boxes.size > 0))
+        look_up(space, state.boxes, grown, tuples, near)
+        move_records(space, state, near, tuple_of, rng.permutation(n), k, constraints)
+        dissolve_classes(space, state, near, tuple_of, rng.permutation(room), constraints)
+        found_classes(space, state, near, tuple_of, rng.permutation(n), k, constraints)
+        before, loss = loss, total_loss(state.boxes)
+        if loss >= before * (1.0 - ENOUGH):
+            break
+    used = np.cumsum(state.boxes.size > 0) - 1
+    return np.where(state.labels >= 0, used[state.labels], -1)
+
+
+def _count_places(sensitive: Codes, constraints: Constraints) -> Codes:
+    """Where in the counts each sensitive value (s, n) is counted; (0, n) where there is no rule."""
+    if len(constraints.kind) == 0:
+        return np.zeros((0, sensitive.shape[1]), np.int32)
+    return (sensitive + constraints.start[:-1, None]).astype(np.int32)
+
+
+@nb.njit(cache=True, parallel=True)
+def look_up(space: Space, boxes: Boxes, grown: BoxTree, tuples: Codes, near: Ints) -> None:
+    """Fill ``near`` (m, few) with the classes which one more record of a tuple costs least; on all cores."""
+    for t in nb.prange(len(tuples)):
+        _look_up_one(space, boxes, grown, tuples[t], near[t])
+
+
+@nb.njit(cache=True, nogil=True)
+def look_up_serially(space: Space, boxes: Boxes, grown: BoxTree, tuples: Codes, near: Ints) -> None:
+    """The same on the calling thread, for callers that run several at once."""
+    for t in range(len(tuples)):
+        _look_up_one(space, boxes, grown, tuples[t], near[t])
+
+
+@nb.njit(cache=True, nogil=True)
+def _look_up_one(space: Space, boxes: Boxes, grown: BoxTree, row: Codes, near: Ints) -> None:
+    """Fill ``near`` (few,), -1 = no more; what it held in the last round bounds the search."""
+    bar = 0.0
+    for c in near:
+        if c < 0 or boxes.size[c] == 0:
+            bar = np.inf
+            break
+        h = boxes.size[c]
+        union = union_cost(space, row, row, boxes.lo[c], boxes.hi[c])
+        bar = max(bar, union + h * (union - boxes.cost[c]))
+    near[:] = -1
+    cheapest(space, boxes, grown, row, row, 1.0, 0.0, -1, Criterion.INCREASE, bar, near, np.empty(len(near)))

@@ -1,0 +1,149 @@
+"""How much each quasi-identifier says about each sensitive value, and sensitive values that are alike.
+
+Zhu, Zhao, Wang (2010), sections 3.1 and 4.2, and Li et al. (2008), whose KACLUK clusters sensitive
+values in the same way.
+"""
+
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.encoding import EncodedTable, OrderedDomain
+from privacy_engine.errors import InfeasibleError, SchemaError
+
+FloatMatrix = npt.NDArray[np.float64]
+RESTARTS = 20  # of Lloyd's iterations before one cluster fewer is tried
+ITERATIONS = 100  # means under an L1 distance need not converge
+
+
+class Reading(StrEnum):
+    """How weights come from the utility matrix u; the paper says only that they "reflect the utility"."""
+
+    COMPLEMENT = "complement"  # w ~ 1 - u + 1e-3: a low u says much, and is kept precise
+    LITERAL = "literal"  # w ~ u
+    EQUAL = "equal"  # w = 1/q for each attribute: the loss is the normalised certainty penalty
+
+
+def sensitive_row(encoded: EncodedTable, attribute: str | None) -> int:
+    """Row of ``encoded.sensitive`` of an attribute; None means the only one.
+
+    Raises:
+        SchemaError: if there is none, several to choose from, or not that one.
+    """
+    names = encoded.sensitive_names
+    if not names:
+        raise SchemaError("the method needs a sensitive attribute: give one attribute that role")
+    if attribute is None and len(names) > 1:
+        raise SchemaError(
+            f"the schema has the sensitive attributes {list(names)}: name one of them in `sensitive`"
+        )
+    if attribute is not None and attribute not in names:
+        raise SchemaError(f"{attribute!r} is no sensitive attribute of the schema; it has {list(names)}")
+    return 0 if attribute is None else names.index(attribute)
+
+
+def utility_matrix(encoded: EncodedTable, row: int) -> FloatMatrix:
+    """u_ij (m, q): share of the spread of attribute j that the records with sensitive value i have.
+
+    Ordered: range among them / range in the table. Categorical: distinct values among them / in the
+    table. A LOW number means that the attribute says MUCH about the value. 1 for an absent value.
+    """
+    values, m = encoded.sensitive[row], encoded.sensitive_sizes[row]
+    matrix = np.ones((m, len(encoded.domains)))
+    present = np.unique(values)
+    for j, domain in enumerate(encoded.domains):
+        codes = encoded.codes[:, j]
+        if isinstance(domain, OrderedDomain):
+            low, high = np.full(m, np.inf), np.full(m, -np.inf)
+            np.minimum.at(low, values, domain.values[codes])
+            np.maximum.at(high, values, domain.values[codes])
+            whole = domain.values[codes.max()] - domain.values[codes.min()]
+            matrix[present, j] = (high - low)[present] / (whole or 1.0)
+        else:
+            size = len(domain.values)
+            pairs = np.unique(values.astype(np.int64) * size + codes)
+            matrix[present, j] = np.bincount(pairs // size, minlength=m)[present] / len(
+                np.unique(pairs % size)
+            )
+    return matrix
+
+
+def weight_matrix(utility: FloatMatrix, reading: Reading) -> FloatMatrix:
+    """w_ij (m, q), all together 1: the weight of attribute j for sensitive value i in the ILP."""
+    if reading is Reading.EQUAL:
+        raw = np.ones_like(utility)
+    else:
+        raw = 1.0 - utility + 1e-3 if reading is Reading.COMPLEMENT else utility + 1e-12
+    return np.asarray(raw / raw.sum(), dtype=np.float64)
+
+
+def attribute_weights(
+    weights: FloatMatrix, values: npt.NDArray[np.int64] | None = None
+) -> npt.NDArray[np.float64]:
+    """(q,) w_i = sum_j w_ij over the sensitive values in play, normalised to 1 (section 5.2)."""
+    chosen = weights if values is None else weights[values]
+    summed = chosen.sum(axis=0)
+    return np.asarray(summed / summed.sum(), dtype=np.float64)
+
+
+def clusters_in_play(
+    codes: npt.NDArray[np.int32], utility: FloatMatrix, least: int, clusters: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """(m,) cluster of each sensitive value that occurs among the codes (n,), -1 for one that does not."""
+    present = np.unique(codes)
+    found = np.full(len(utility), -1, dtype=np.int64)
+    found[present] = cluster_values(utility[present], least, clusters, rng)
+    return found
+
+
+def cluster_values(
+    utility: FloatMatrix, least: int, clusters: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """Clusters of alike sensitive values, each of at least ``least`` of them.
+
+    Section 4.2: random centres, Lloyd's iterations on D_ik = sum_j |u_ij - u_kj|, again if a cluster is
+    too small, and one cluster fewer after a bounded number of tries. With many clusters a tenth of
+    them goes at once, which the paper, with 14 values, did not need.
+
+    Args:
+        utility: (m, q) of the values in play.
+        least: values that each cluster must have, >= 1.
+        clusters: number to begin with; never more than m // least.
+        rng: draws the centres.
+
+    Returns:
+        (m,) the cluster of each value, 0 .. clusters - 1.
+
+    Raises:
+        InfeasibleError: if there are fewer than ``least`` values.
+    """
+    m = len(utility)
+    if m < least:
+        raise InfeasibleError(f"the sensitive attribute has {m} values and {least} are needed: lower l")
+    wanted = max(1, min(clusters, m // least))
+    while wanted > 1:
+        for _ in range(RESTARTS):
+            found = _lloyd(utility, wanted, rng)
+            if np.bincount(found, minlength=wanted).min() >= least:
+                return found
+        wanted = min(wanted - 1, wanted * 9 // 10)
+    return np.zeros(m, dtype=np.int64)
+
+
+def _lloyd(utility: FloatMatrix, clusters: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    centres = utility[rng.choice(len(utility), size=clusters, replace=False)]
+    nearest = np.zeros(len(utility), dtype=np.int64)
+    for _ in range(ITERATIONS):
+        distance = np.abs(utility[:, None, :] - centres[None, :, :]).sum(axis=2)
+        nearest = distance.argmin(axis=1)
+        moved = np.array(
+            [
+                utility[nearest == c].mean(axis=0) if (nearest == c).any() else centres[c]
+                for c in range(clusters)
+            ]
+        )
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    return nearest
