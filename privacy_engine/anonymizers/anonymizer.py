@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from privacy_engine.anonymizers.model_rules import compile_constraints, least_size, require_feasible
 from privacy_engine.choice import choice
 from privacy_engine.classes import EquivalenceClasses
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.encoding import EncodedTable
 from privacy_engine.errors import InfeasibleError
+from privacy_engine.grouping.model_rules import compile_constraints, least_size, require_feasible
 from privacy_engine.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds, model_from_dict
 from privacy_engine.recoding import Intervals, Recoding
 from privacy_engine.release import Release, parameters_of

@@ -11,9 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from privacy_engine.anonymizers.agglomeration import MergePrice, Propose, agglomerate
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.anonymizers.boxes import Ints
 from privacy_engine.anonymizers.local_recoding import LocalRecoding
 from privacy_engine.anonymizers.sensitive_utility import (
     Reading,
@@ -24,6 +22,8 @@ from privacy_engine.anonymizers.sensitive_utility import (
 )
 from privacy_engine.choice import choice
 from privacy_engine.encoding import EncodedTable
+from privacy_engine.grouping.agglomeration import MergePrice, Propose, agglomerate
+from privacy_engine.grouping.boxes import Ints
 from privacy_engine.recoding import Recoding
 
 

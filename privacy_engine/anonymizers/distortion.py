@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from privacy_engine.anonymizers.boxes import Ints
 from privacy_engine.anonymizers.groups import Group
 from privacy_engine.encoding import EncodedTable
+from privacy_engine.grouping.boxes import Ints
 
 
 def distort(

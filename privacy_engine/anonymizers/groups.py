@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.anonymizers.boxes import Ints
 from privacy_engine.anonymizers.sensitive_utility import FloatMatrix
+from privacy_engine.grouping.boxes import Ints
 
 
 @dataclass(frozen=True)

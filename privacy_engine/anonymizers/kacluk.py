@@ -11,13 +11,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from privacy_engine.anonymizers.agglomeration import Propose, merge_at_random
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.anonymizers.boxes import Ints
 from privacy_engine.anonymizers.groups import label_groups, sensitive_groups
 from privacy_engine.anonymizers.local_recoding import LocalRecoding
 from privacy_engine.anonymizers.sensitive_utility import clusters_in_play, sensitive_row, utility_matrix
 from privacy_engine.encoding import EncodedTable
+from privacy_engine.grouping.agglomeration import Propose, merge_at_random
+from privacy_engine.grouping.boxes import Ints
 from privacy_engine.recoding import Recoding
 
 

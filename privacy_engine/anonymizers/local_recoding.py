@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numba as nb
 import numpy as np
 
-from privacy_engine.anonymizers.agglomeration import Propose, propose, propose_serially
-from privacy_engine.anonymizers.boxes import Ints, tabulate
-from privacy_engine.anonymizers.constraints import Constraints
-from privacy_engine.anonymizers.model_rules import compile_constraints
-from privacy_engine.anonymizers.partitioning import blocks
-from privacy_engine.anonymizers.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
-from privacy_engine.anonymizers.repair import merge_until_kept, repair, suppress_failing
 from privacy_engine.encoding import EncodedTable
 from privacy_engine.geometry import Geometry
+from privacy_engine.grouping.agglomeration import Propose, propose, propose_serially
+from privacy_engine.grouping.boxes import Ints, tabulate
+from privacy_engine.grouping.constraints import Constraints
+from privacy_engine.grouping.model_rules import compile_constraints
+from privacy_engine.grouping.partitioning import blocks
+from privacy_engine.grouping.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
+from privacy_engine.grouping.repair import merge_until_kept, repair, suppress_failing
 from privacy_engine.models import PrivacyModel
 
 Merge = Callable[[EncodedTable, np.random.Generator, Propose], Ints]

@@ -11,12 +11,12 @@ from typing import ClassVar
 import numpy as np
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.anonymizers.constraints import no_constraints
-from privacy_engine.anonymizers.model_rules import compile_constraints
-from privacy_engine.anonymizers.partitioning import CutRule, mondrian
-from privacy_engine.anonymizers.repair import repair
 from privacy_engine.choice import choice
 from privacy_engine.encoding import EncodedTable
+from privacy_engine.grouping.constraints import no_constraints
+from privacy_engine.grouping.model_rules import compile_constraints
+from privacy_engine.grouping.partitioning import CutRule, mondrian
+from privacy_engine.grouping.repair import repair
 from privacy_engine.recoding import Recoding
 
 

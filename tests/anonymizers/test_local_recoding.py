@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privacy_engine.anonymizers.agglomeration import agglomerate
 from privacy_engine.anonymizers.local_recoding import LocalRecoding, inside_blocks
 from privacy_engine.classes import EquivalenceClasses
 from privacy_engine.encoding import EncodedTable
+from privacy_engine.grouping.agglomeration import agglomerate
 from privacy_engine.models import DistinctLDiversity, KAnonymity, PrivacyModel, TCloseness, holds
 from privacy_engine.recoding import Recoding
 from privacy_engine.schema import DataSchema

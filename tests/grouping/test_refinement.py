@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.anonymizers.agglomeration import agglomerate, merge_at_random
-from privacy_engine.anonymizers.constraints import Rule, RuleKind, no_constraints, pack_rules
-from privacy_engine.anonymizers.refinement import refine
 from privacy_engine.geometry import Geometry
-from tests.anonymizers.conftest import geometry_of, table_loss
+from privacy_engine.grouping.agglomeration import agglomerate, merge_at_random
+from privacy_engine.grouping.constraints import Rule, RuleKind, no_constraints, pack_rules
+from privacy_engine.grouping.refinement import refine
+from tests.grouping.conftest import geometry_of, table_loss
 
 LINE = geometry_of([i / 10 for i in range(11)])
 

@@ -3,7 +3,7 @@
 import numba as nb
 import numpy as np
 
-from privacy_engine.anonymizers.boxes import Codes, Floats, Ints, Space, box_cost, enlarge
+from privacy_engine.grouping.boxes import Codes, Floats, Ints, Space, box_cost, enlarge
 
 
 @nb.njit(cache=True, nogil=True)

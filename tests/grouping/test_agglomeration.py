@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.anonymizers.agglomeration import MergePrice, agglomerate, merge_at_random
-from privacy_engine.anonymizers.box_tree import Criterion, cheapest, plant
-from privacy_engine.anonymizers.boxes import Boxes, box_cost, tabulate
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.geometry import Geometry
-from tests.anonymizers.conftest import class_cost, geometry_of, table_loss
+from privacy_engine.grouping.agglomeration import MergePrice, agglomerate, merge_at_random
+from privacy_engine.grouping.box_tree import Criterion, cheapest, plant
+from privacy_engine.grouping.boxes import Boxes, box_cost, tabulate
+from tests.grouping.conftest import class_cost, geometry_of, table_loss
 
 POSITIONS = [0.0, 0.13, 0.29, 0.58, 1.0]
 PARENTS = {0: 4, 1: 4, 2: 5, 3: 5, 4: 6, 5: 6}

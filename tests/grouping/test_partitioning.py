@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.anonymizers.constraints import Rule, RuleKind, no_constraints, pack_rules
-from privacy_engine.anonymizers.partitioning import CutRule, blocks, mondrian
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.geometry import Geometry, class_spans, span_costs
+from privacy_engine.grouping.constraints import Rule, RuleKind, no_constraints, pack_rules
+from privacy_engine.grouping.partitioning import CutRule, blocks, mondrian
 from privacy_engine.hierarchy import Hierarchy
 
 # x: ordered 0 .. 7; y: a tree ((0, 1), (2), (3, 4)). Losses are whole numbers: sums are exact, ties are ties.

@@ -7,13 +7,13 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.anonymizers.agglomeration import follow, merge_cheapest_first, propose_serially
-from privacy_engine.anonymizers.box_tree import Criterion, plant
-from privacy_engine.anonymizers.boxes import Boxes, Codes, Floats, Ints, Space, tabulate
-from privacy_engine.anonymizers.constraints import Constraints, admits, class_counts
-from privacy_engine.anonymizers.model_rules import compile_constraints
 from privacy_engine.encoding import EncodedTable
 from privacy_engine.geometry import Geometry, class_spans, span_costs
+from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first, propose_serially
+from privacy_engine.grouping.box_tree import Criterion, plant
+from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, tabulate
+from privacy_engine.grouping.constraints import Constraints, admits, class_counts
+from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.models import PrivacyModel
 
 

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.anonymizers.constraints import (
+from privacy_engine.encoding import EncodedTable
+from privacy_engine.errors import InfeasibleError, SchemaError
+from privacy_engine.grouping.constraints import (
     Constraints,
     Rule,
     RuleKind,
@@ -15,8 +17,6 @@ from privacy_engine.anonymizers.constraints import (
     no_constraints,
     pack_rules,
 )
-from privacy_engine.encoding import EncodedTable
-from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.hierarchy import Hierarchy
 from privacy_engine.models import (
     AlphaKAnonymity,

@@ -10,8 +10,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.anonymizers.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, union_cost
-from privacy_engine.anonymizers.constraints import Constraints, admits
+from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, union_cost
+from privacy_engine.grouping.constraints import Constraints, admits
 
 LEAST = 1e-12  # a step must lower the total loss by more than rounding can
 

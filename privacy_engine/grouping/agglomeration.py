@@ -18,11 +18,11 @@ from enum import StrEnum
 import numba as nb
 import numpy as np
 
-from privacy_engine.anonymizers.box_tree import BoxTree, Criterion, cheapest, plant
-from privacy_engine.anonymizers.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, tabulate
-from privacy_engine.anonymizers.splitting import split_large
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.geometry import Geometry
+from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
+from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, tabulate
+from privacy_engine.grouping.splitting import split_large
 
 
 class MergePrice(StrEnum):

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.anonymizers.model_rules import compile_constraints, least_size
-from privacy_engine.anonymizers.repair import repair, suppress_failing
 from privacy_engine.classes import EquivalenceClasses
 from privacy_engine.encoding import EncodedTable
+from privacy_engine.grouping.model_rules import compile_constraints, least_size
+from privacy_engine.grouping.repair import repair, suppress_failing
 from privacy_engine.models import (
     AlphaKAnonymity,
     BetaLikeness,

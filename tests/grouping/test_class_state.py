@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.anonymizers.boxes import Space, tabulate
-from privacy_engine.anonymizers.class_state import (
+from privacy_engine.grouping.boxes import Space, tabulate
+from privacy_engine.grouping.class_state import (
     ClassState,
     exit_gain,
     largest_gain,
@@ -15,8 +15,8 @@ from privacy_engine.anonymizers.class_state import (
     open_state,
     total_loss,
 )
-from privacy_engine.anonymizers.constraints import Rule, RuleKind, pack_rules
-from tests.anonymizers.conftest import geometry_of, table_loss
+from privacy_engine.grouping.constraints import Rule, RuleKind, pack_rules
+from tests.grouping.conftest import geometry_of, table_loss
 
 GEOMETRY = geometry_of([0.0, 0.1, 0.3, 0.6, 1.0], {0: 4, 1: 4, 2: 5, 3: 5, 4: 6, 5: 6}, weight=0.5)
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=3, max_size=20)

@@ -10,9 +10,9 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.anonymizers.boxes import Codes, Floats, Ints, Space
-from privacy_engine.anonymizers.constraints import Constraints
 from privacy_engine.geometry import common_ancestor
+from privacy_engine.grouping.boxes import Codes, Floats, Ints, Space
+from privacy_engine.grouping.constraints import Constraints
 
 Flags = npt.NDArray[np.bool_]
 

@@ -6,9 +6,9 @@ Every function here looks for a cut whose parts all have `task.least` records an
 import numba as nb
 import numpy as np
 
-from privacy_engine.anonymizers.boxes import Codes, Floats, Ints, join_cost
-from privacy_engine.anonymizers.buckets import Buckets, Flags, Task, bucket_by, join, loss_of
-from privacy_engine.anonymizers.constraints import admits
+from privacy_engine.grouping.boxes import Codes, Floats, Ints, join_cost
+from privacy_engine.grouping.buckets import Buckets, Flags, Task, bucket_by, join, loss_of
+from privacy_engine.grouping.constraints import admits
 
 
 @nb.njit(cache=True)

@@ -8,9 +8,9 @@ of these gains is what a search by single moves cannot see: none of the moves pa
 import numba as nb
 import numpy as np
 
-from privacy_engine.anonymizers.boxes import Floats, Ints, Space, enlarge, union_cost
-from privacy_engine.anonymizers.class_state import LEAST, ClassState, exit_gain, may_swap, move, price_exits
-from privacy_engine.anonymizers.constraints import Constraints
+from privacy_engine.grouping.boxes import Floats, Ints, Space, enlarge, union_cost
+from privacy_engine.grouping.class_state import LEAST, ClassState, exit_gain, may_swap, move, price_exits
+from privacy_engine.grouping.constraints import Constraints
 
 FAILURES = 3  # attempts a class is granted in a round
 

@@ -6,8 +6,8 @@ A move is made if it lowers the total loss and every class that it touches keeps
 import numba as nb
 import numpy as np
 
-from privacy_engine.anonymizers.boxes import Codes, Ints, Space, union_cost
-from privacy_engine.anonymizers.class_state import (
+from privacy_engine.grouping.boxes import Codes, Ints, Space, union_cost
+from privacy_engine.grouping.class_state import (
     LEAST,
     ClassState,
     box_without,
@@ -17,7 +17,7 @@ from privacy_engine.anonymizers.class_state import (
     members_of,
     move,
 )
-from privacy_engine.anonymizers.constraints import Constraints
+from privacy_engine.grouping.constraints import Constraints
 
 NEIGHBOURS = 16  # classes at most that are asked for a substitute
 

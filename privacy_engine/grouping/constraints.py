@@ -24,7 +24,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.anonymizers.earth_movers import equal_distance, hierarchical_distance, ordered_distance
+from privacy_engine.grouping.earth_movers import equal_distance, hierarchical_distance, ordered_distance
 
 TOLERANCE = 1e-9  # rounding must not refuse a class whose figure is the limit itself
 
