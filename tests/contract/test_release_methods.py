@@ -120,7 +120,7 @@ def test_every_claimed_guarantee_holds_on_the_released_table(
     classes = EquivalenceClasses.of_table(release.table, release.schema)
     assert KAnonymity(k=load_method(name, **parameters).k) in release.guarantees
     assert all(holds(model, classes) for model in release.guarantees)
-    assert verify(release.table, SCHEMA, ReleasePolicy(require=release.guarantees)).passed
+    assert verify(release.table, release.schema, ReleasePolicy(require=release.guarantees)).passed
 
 
 @methods
