@@ -1,0 +1,1 @@
+"""Methods measured beside their papers and beside peers: `python -m benchmarks` writes one report."""
