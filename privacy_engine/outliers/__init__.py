@@ -1,0 +1,1 @@
+"""Outlier detectors: records that stand apart in a table of numbers and categories."""
