@@ -7,16 +7,26 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import paper_ilp, quality, speed
+from benchmarks import obpa, okplof, paper_ilp, quality, rfka, speed
 from benchmarks.report import Section, write
 from benchmarks.tables import Table, adult, head
 
 Part = Callable[[Table], Section]
-FULL: Mapping[str, Part] = {"quality": quality.run, "paper_ilp": paper_ilp.run, "speed": speed.run}
+FULL: Mapping[str, Part] = {
+    "quality": quality.run,
+    "paper_ilp": paper_ilp.run,
+    "speed": speed.run,
+    "obpa": obpa.run,
+    "okplof": okplof.run,
+    "rfka": rfka.run,
+}
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
     "paper_ilp": lambda table: paper_ilp.run(table, ks=(2, 5, 20), repeats=1),
     "speed": lambda table: speed.run(table, rows=None, repeats=2, with_peers=False),
+    "obpa": lambda table: obpa.run(table, ks=(16,), gcp_ks=(10,), seeds=(1,)),
+    "okplof": lambda table: okplof.run(table, ks=(100,), seeds=(1,), repeats=1, rows=None),
+    "rfka": lambda table: rfka.run(table, ks=(1, 5, 20), seeds=(1,), trees=100, repeats=1),
 }
 
 

@@ -1,4 +1,4 @@
-"""Release methods by name; a method is imported only when it is asked for."""
+"""Release methods and outlier detectors by name; one is imported only when it is asked for."""
 
 import dataclasses
 import importlib
@@ -10,6 +10,15 @@ METHODS: Mapping[str, str] = {
     "bottom_up": "privacy_engine.anonymizers.bottom_up:BottomUp",
     "ilp_l_diversity": "privacy_engine.anonymizers.ilp_l_diversity:ILPLDiversity",
     "kacluk": "privacy_engine.anonymizers.kacluk:KACLUK",
+    "obpa": "privacy_engine.anonymizers.obpa:OBPA",
+    "dsaed": "privacy_engine.anonymizers.dsaed:DSAED",
+    "rfka": "privacy_engine.anonymizers.rfka:RFKA",
+    "greedy_hamdist": "privacy_engine.anonymizers.greedy_hamdist:GreedyHamdist",
+}
+
+DETECTORS: Mapping[str, str] = {
+    "okplof": "privacy_engine.outliers.okplof:OKPLOF",
+    "lof": "privacy_engine.outliers.lof:LOF",
 }
 
 
@@ -18,16 +27,27 @@ def method_names() -> tuple[str, ...]:
     return tuple(METHODS)
 
 
+def detector_names() -> tuple[str, ...]:
+    """All registry keys of outlier detectors."""
+    return tuple(DETECTORS)
+
+
 def method_class(name: str) -> Any:
     """The parameter dataclass of a method.
 
     Raises:
         ValueError: if there is no method of that name.
     """
-    if name not in METHODS:
-        raise ValueError(f"method must be one of {list(METHODS)}, got {name!r}")
-    module, _, attribute = METHODS[name].partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    return _class(METHODS, name)
+
+
+def detector_class(name: str) -> Any:
+    """The parameter dataclass of an outlier detector.
+
+    Raises:
+        ValueError: if there is no detector of that name.
+    """
+    return _class(DETECTORS, name)
 
 
 def load_method(name: str, **parameters: Any) -> Any:
@@ -39,7 +59,29 @@ def load_method(name: str, **parameters: Any) -> Any:
     Raises:
         ValueError: if the method or a parameter is unknown, or a value is not allowed.
     """
-    cls = method_class(name)
+    return _load(name, method_class(name), parameters)
+
+
+def load_detector(name: str, **parameters: Any) -> Any:
+    """An outlier detector with its parameters.
+
+    >>> load_detector("lof", neighbours=10).neighbours
+    10
+
+    Raises:
+        ValueError: if the detector or a parameter is unknown, or a value is not allowed.
+    """
+    return _load(name, detector_class(name), parameters)
+
+
+def _class(registry: Mapping[str, str], name: str) -> Any:
+    if name not in registry:
+        raise ValueError(f"method must be one of {list(registry)}, got {name!r}")
+    module, _, attribute = registry[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _load(name: str, cls: Any, parameters: Mapping[str, Any]) -> Any:
     known = [f.name for f in dataclasses.fields(cls)]
     if unknown := sorted(set(parameters) - set(known)):
         raise ValueError(f"{name}: unknown parameters {unknown}; known are {known}")
