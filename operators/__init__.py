@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from operators.anonymizers import (
         BottomUpOperator,
+        DSAEDOperator,
+        GreedyHamdistOperator,
         ILPLDiversityOperator,
         KACLUKOperator,
         MondrianOperator,
+        OBPAOperator,
+        RFKAOperator,
     )
     from operators.cleanup import CleanupOperator, clean_up_after
+    from operators.compare import CompareOperator
     from operators.ingest import IngestParquetOperator
+    from operators.outliers import DetectOutliersOperator
     from operators.pipeline import release_dag, release_pipeline
     from operators.publish import PublishOperator, RetractOperator
     from operators.release import ReleaseOperator
@@ -21,11 +27,17 @@ if TYPE_CHECKING:
 __all__ = [
     "BottomUpOperator",
     "CleanupOperator",
+    "CompareOperator",
+    "DSAEDOperator",
+    "DetectOutliersOperator",
+    "GreedyHamdistOperator",
     "ILPLDiversityOperator",
     "IngestParquetOperator",
     "KACLUKOperator",
     "MondrianOperator",
+    "OBPAOperator",
     "PublishOperator",
+    "RFKAOperator",
     "ReleaseOperator",
     "RetractOperator",
     "ValidateOperator",
@@ -36,9 +48,20 @@ __all__ = [
 ]
 
 _HOME = {
-    "anonymizers": ("BottomUpOperator", "ILPLDiversityOperator", "KACLUKOperator", "MondrianOperator"),
+    "anonymizers": (
+        "BottomUpOperator",
+        "DSAEDOperator",
+        "GreedyHamdistOperator",
+        "ILPLDiversityOperator",
+        "KACLUKOperator",
+        "MondrianOperator",
+        "OBPAOperator",
+        "RFKAOperator",
+    ),
     "cleanup": ("CleanupOperator", "clean_up_after"),
+    "compare": ("CompareOperator",),
     "ingest": ("IngestParquetOperator",),
+    "outliers": ("DetectOutliersOperator",),
     "pipeline": ("release_dag", "release_pipeline"),
     "publish": ("PublishOperator", "RetractOperator"),
     "release": ("ReleaseOperator",),

@@ -200,3 +200,177 @@ class KACLUKOperator(AnonymizerOperator):
         self.sensitive = sensitive
         self.clusters = clusters
         self.refine = refine
+
+
+class OBPAOperator(AnonymizerOperator):
+    """OBPA, see `privacy_engine.anonymizers.obpa.OBPA`; weights None are its default, none."""
+
+    method = "obpa"
+    parameters = (
+        *SHARED,
+        "weights",
+        "order",
+        "distance",
+        "cut",
+        "outliers",
+        "outlier_share",
+        "model",
+        "min_samples",
+        "refine",
+        "block_size",
+    )
+    template_fields = (*AnonymizerOperator.template_fields, *parameters[len(SHARED) :])
+
+    def __init__(
+        self,
+        *,
+        table: "TableRef | XComArg",
+        k: int | str = 5,
+        l: int | str | None = None,  # noqa: E741  the field's own symbol
+        require: Models = (),
+        suppression_limit: float | str = 0.0,
+        intervals: str = "text",
+        weights: Mapping[str, float] | str | None = None,
+        order: str = "optics",
+        distance: str | None = None,
+        cut: str = "exact",
+        outliers: str = "assign",
+        outlier_share: float | str = 0.0,
+        model: str = "generalization",
+        min_samples: int | str = 4,
+        refine: bool | str = True,
+        block_size: int | str | None = 32_000,
+        seed: int | str | None = None,
+        title: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(table=table, seed=seed, title=title, **kwargs)
+        self.k = k
+        self.l = l
+        self.require = require
+        self.suppression_limit = suppression_limit
+        self.intervals = intervals
+        self.weights = weights
+        self.order = order
+        self.distance = distance
+        self.cut = cut
+        self.outliers = outliers
+        self.outlier_share = outlier_share
+        self.model = model
+        self.min_samples = min_samples
+        self.refine = refine
+        self.block_size = block_size
+
+
+class DSAEDOperator(AnonymizerOperator):
+    """DSAED, see `privacy_engine.anonymizers.dsaed.DSAED`."""
+
+    method = "dsaed"
+    parameters = (*SHARED, "min_samples", "eps_quantile", "model", "block_size")
+    template_fields = (*AnonymizerOperator.template_fields, *parameters[len(SHARED) :])
+
+    def __init__(
+        self,
+        *,
+        table: "TableRef | XComArg",
+        k: int | str = 5,
+        l: int | str | None = None,  # noqa: E741  the field's own symbol
+        require: Models = (),
+        suppression_limit: float | str = 0.0,
+        intervals: str = "text",
+        min_samples: int | str | None = None,
+        eps_quantile: float | str = 0.5,
+        model: str = "generalization",
+        block_size: int | str | None = 32_000,
+        seed: int | str | None = None,
+        title: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(table=table, seed=seed, title=title, **kwargs)
+        self.k = k
+        self.l = l
+        self.require = require
+        self.suppression_limit = suppression_limit
+        self.intervals = intervals
+        self.min_samples = min_samples
+        self.eps_quantile = eps_quantile
+        self.model = model
+        self.block_size = block_size
+
+
+class RFKAOperator(AnonymizerOperator):
+    """RFKA, see `privacy_engine.anonymizers.rfka.RFKA`."""
+
+    method = "rfka"
+    parameters = (*SHARED, "target", "bins", "one_hot", "generalize", "order", "trees")
+    template_fields = (*AnonymizerOperator.template_fields, *parameters[len(SHARED) :])
+
+    def __init__(
+        self,
+        *,
+        table: "TableRef | XComArg",
+        k: int | str = 5,
+        l: int | str | None = None,  # noqa: E741  the field's own symbol
+        require: Models = (),
+        suppression_limit: float | str = 0.0,
+        intervals: str = "text",
+        target: str | None = None,
+        bins: int | str = 5,
+        one_hot: bool | str = True,
+        generalize: bool | str = True,
+        order: str = "worth",
+        trees: int | str = 1000,
+        seed: int | str | None = None,
+        title: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(table=table, seed=seed, title=title, **kwargs)
+        self.k = k
+        self.l = l
+        self.require = require
+        self.suppression_limit = suppression_limit
+        self.intervals = intervals
+        self.target = target
+        self.bins = bins
+        self.one_hot = one_hot
+        self.generalize = generalize
+        self.order = order
+        self.trees = trees
+
+
+class GreedyHamdistOperator(AnonymizerOperator):
+    """Greedy_Hamdist, see `privacy_engine.anonymizers.greedy_hamdist.GreedyHamdist`."""
+
+    method = "greedy_hamdist"
+    parameters = (*SHARED, "target", "bins", "one_hot", "generalize", "order")
+    template_fields = (*AnonymizerOperator.template_fields, *parameters[len(SHARED) :])
+
+    def __init__(
+        self,
+        *,
+        table: "TableRef | XComArg",
+        k: int | str = 5,
+        l: int | str | None = None,  # noqa: E741  the field's own symbol
+        require: Models = (),
+        suppression_limit: float | str = 0.0,
+        intervals: str = "text",
+        target: str | None = None,
+        bins: int | str = 5,
+        one_hot: bool | str = True,
+        generalize: bool | str = True,
+        order: str = "worth",
+        seed: int | str | None = None,
+        title: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(table=table, seed=seed, title=title, **kwargs)
+        self.k = k
+        self.l = l
+        self.require = require
+        self.suppression_limit = suppression_limit
+        self.intervals = intervals
+        self.target = target
+        self.bins = bins
+        self.one_hot = one_hot
+        self.generalize = generalize
+        self.order = order

@@ -1,10 +1,11 @@
 """A method's parameters as they come from a DAG: plain values, or text where a template was rendered."""
 
 import ast
+import dataclasses
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -21,17 +22,47 @@ def method_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     from privacy_engine.registry import method_class
 
+    return _typed("release", method_class, method, given)
+
+
+def detector_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for an outlier detector.
+
+    Raises:
+        SpecError: if the detector does not exist, or a text is no value.
+    """
+    from privacy_engine.registry import detector_class
+
+    return _typed("outliers", detector_class, method, given)
+
+
+def _typed(
+    place: str, class_of: Callable[[str], Any], method: str, given: Mapping[str, Any]
+) -> dict[str, Any]:
     try:
-        hints = typing.get_type_hints(method_class(method))
+        cls = class_of(method)
     except ValueError as error:
-        raise SpecError(f"release: {error}") from None
-    parameters = {}
-    for name, value in given.items():
-        try:
-            parameters[name] = read_text(value, hints.get(name, str))
-        except ValueError as error:
-            raise SpecError(f"release: {method}.{name}: {error}") from None
-    return parameters
+        raise SpecError(f"{place}: {error}") from None
+    hints = typing.get_type_hints(cls)
+    # The signature of an operator cannot hold a mapping as a default: there, None stands for it.
+    made = {f.name for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING}
+    return {
+        name: read_field(f"{place}: {method}.{name}", value, hints.get(name, str))
+        for name, value in given.items()
+        if not (value is None and name in made)
+    }
+
+
+def read_field(name: str, value: Any, annotation: Any) -> Any:
+    """As `read_text`, for the field of that name.
+
+    Raises:
+        SpecError: naming it, if the text is no value.
+    """
+    try:
+        return read_text(value, annotation)
+    except ValueError as error:
+        raise SpecError(f"{name}: {error}") from None
 
 
 def read_text(value: Any, annotation: Any) -> Any:

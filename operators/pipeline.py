@@ -15,6 +15,7 @@ from airflow.sdk import (
 
 from operators.cleanup import clean_up_after
 from operators.ingest import IngestParquetOperator
+from operators.outliers import DetectOutliersOperator
 from operators.publish import PublishOperator
 from operators.release import ReleaseOperator
 from operators.spec import ReleaseSpec, ScheduleSpec
@@ -32,7 +33,7 @@ def release_asset(spec: ReleaseSpec) -> Asset:
 
 
 def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
-    """The tasks of a release, inside a DAG: ingest, validate, release, verify, publish, and the clean-up.
+    """The tasks of a release in a DAG: ingest, validate, detect outliers, release, verify, publish, clean up.
 
     Method parameters that are plain values can be changed for one run as `params` of the DAG, see
     `release_params`. The clean-up removes the run's work area, so one DAG holds one pipeline.
@@ -51,6 +52,15 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
         table = raw.output
         if spec.expectations is not None:
             table = ValidateOperator(task_id="validate", table=table, suite=spec.expectations).output
+        if spec.outliers is not None:
+            table = DetectOutliersOperator(
+                task_id="detect_outliers",
+                table=table,
+                method=spec.outliers.method,
+                parameters=spec.outliers.parameters,
+                action=spec.outliers.action.value,
+                max_share=spec.outliers.max_share,
+            ).output
         staged = ReleaseOperator(
             task_id="release",
             table=table,

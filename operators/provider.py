@@ -9,9 +9,11 @@ PACKAGE = "airflow-provider-privacy-release"
 OPERATOR_MODULES = (
     "operators.ingest",
     "operators.validate",
+    "operators.outliers",
     "operators.release",
     "operators.anonymizers",
     "operators.verify",
+    "operators.compare",
     "operators.publish",
     "operators.cleanup",
 )

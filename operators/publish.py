@@ -1,23 +1,17 @@
 """Operators that publish a verified release to the lake, and take one back."""
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from operators.context import DEFAULT_LAKE, lake_of, release_id, run_key
 from operators.guard import guarded
+from operators.references import measured_symbols
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from operators.steps import Published, ReportRef, StagedRef
-
-_SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
-    "k_anonymity": ("k", int),
-    "distinct_l_diversity": ("l", int),
-    "t_closeness": ("t", float),
-}
 
 
 class PublishOperator(BaseOperator):
@@ -82,11 +76,6 @@ class PublishOperator(BaseOperator):
 
 def event_of(published: "Published", staged: "StagedRef", report: "ReportRef") -> dict[str, Any]:
     """What an asset event says of a release: its place, and the figures measured on its bytes."""
-    measured = {}
-    for finding in report["findings"]:
-        symbol, number = _SYMBOLS.get(finding["rule"].partition("(")[0], ("", float))
-        if symbol and finding["measured"] is not None:
-            measured[symbol] = number(finding["measured"])
     return {
         "release": published["release"],
         "table": published["table"],
@@ -96,7 +85,7 @@ def event_of(published: "Published", staged: "StagedRef", report: "ReportRef") -
         "sha256": staged["sha256"],
         "manifest": published["manifest"],
         "report": published["report"],
-        **measured,
+        **measured_symbols(report),
     }
 
 

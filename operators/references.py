@@ -1,6 +1,13 @@
 """What travels between the steps of a release: addresses, counts and hashes, never records."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, NotRequired, TypedDict
+
+_SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
+    "k_anonymity": ("k", int),
+    "distinct_l_diversity": ("l", int),
+    "t_closeness": ("t", float),
+}
 
 
 class SourceRef(TypedDict):
@@ -24,6 +31,30 @@ class SourceRef(TypedDict):
     note: NotRequired[str]
 
 
+class OutlierRef(TypedDict):
+    """What one search for outliers found, and did: counts, and where the scores are in the work area.
+
+    Attributes:
+        records: that were examined.
+        flagged: how many are outliers; `share` of the records.
+        pruned: share of the records that needed no computation.
+        threshold: scores above it are outliers; None where a number of them was asked for.
+        removed: taken out of the table.
+        scores: path of score and flags by position; `aside` of the removed records.
+    """
+
+    method: str
+    action: str
+    records: int
+    flagged: int
+    share: float
+    pruned: float
+    threshold: float | None
+    removed: int
+    scores: str
+    aside: NotRequired[str]
+
+
 class TableRef(TypedDict):
     """A table in the work area; `schema` is the path of its schema, as JSON."""
 
@@ -32,10 +63,11 @@ class TableRef(TypedDict):
     sha256: str
     schema: str
     source: SourceRef
+    outliers: NotRequired[list[OutlierRef]]
 
 
 class StagedRef(TableRef):
-    """A release in the work area; `schema` is of the released columns."""
+    """A release in the work area; `schema` is of the released columns, `seconds` are those of the method."""
 
     manifest: str
     report: str
@@ -43,6 +75,7 @@ class StagedRef(TableRef):
     guarantees: list[dict[str, Any]]
     loss: dict[str, Any] | None
     figures: dict[str, float]
+    seconds: float
 
 
 class ReportRef(TypedDict):
@@ -67,3 +100,13 @@ class Published(TypedDict):
     manifest: str
     report: str
     rows: int
+
+
+def measured_symbols(report: ReportRef) -> dict[str, float]:
+    """What verification measured for k, l and t, where the policy asks for them."""
+    measured = {}
+    for finding in report["findings"]:
+        symbol, number = _SYMBOLS.get(finding["rule"].partition("(")[0], ("", float))
+        if symbol and finding["measured"] is not None:
+            measured[symbol] = number(finding["measured"])
+    return measured

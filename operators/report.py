@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from operators.report_text import FIGURES, LIMITS, NEIGHBOURS, NOTES, RISKS, claim, shown
 
@@ -74,14 +74,7 @@ def render_report(
     least = smallest_count if smallest_count is not None else _claimed_k(release)
     guarantees = _guarantees(release, classes)
     told = figures if release.loss is None else {}
-    environment = Environment(
-        loader=PackageLoader("operators", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2").render(
+    return page_template("report.html.j2").render(
         title=title,
         release=release,
         source_rows=source_rows,
@@ -104,6 +97,18 @@ def render_report(
         distributions=_distributions(release, least) if release.loss is None else [],
         smallest_count=least,
     )
+
+
+def page_template(name: str) -> Template:
+    """A page of `operators/templates`; what is filled in is escaped, and a missing value is an error."""
+    environment = Environment(
+        loader=PackageLoader("operators", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
 
 
 def _claimed_k(release: "Release") -> int:

@@ -19,6 +19,7 @@ class Stage(StrEnum):
 
     INGEST = "ingest"
     VALIDATE = "validate"
+    OUTLIERS = "outliers"
     RELEASE = "release"
     VERIFY = "verify"
     PUBLISH = "publish"
@@ -43,7 +44,7 @@ def run_release(
     work: WorkArea,
     watch: Watcher = lambda stage, text: None,
 ) -> Outcome:
-    """Ingest, validate, release, verify and publish; nothing is published unless the verification passes.
+    """Ingest, validate, detect outliers, release, verify, publish: nothing unless the verification passes.
 
     The caller removes the work area.
 
@@ -65,6 +66,18 @@ def run_release(
         watch(Stage.VALIDATE, "running")
         found = steps.validate(table, suite)
         watch(Stage.VALIDATE, f"{found['passed']} of {found['expected']} expectations met")
+    if spec.outliers is not None:
+        watch(Stage.OUTLIERS, f"running {spec.outliers.method}")
+        table = steps.detect_outliers(
+            table,
+            work,
+            method=spec.outliers.method,
+            parameters=spec.outliers.parameters,
+            action=spec.outliers.action,
+            max_share=spec.outliers.max_share,
+        )
+        told = table["outliers"][-1]
+        watch(Stage.OUTLIERS, f"{told['flagged']:,} outliers, {told['removed']:,} taken out")
     staged = steps.make_release(
         table,
         work,

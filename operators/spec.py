@@ -22,10 +22,11 @@ from pydantic import (
     model_validator,
 )
 
+from operators.outlier_step import Action, check_action
 from operators.spec_errors import problems_of
 from operators.spec_files import include_folder, load_policy, load_schema, load_suite, read_mapping
 from privacy_engine.errors import SpecError
-from privacy_engine.registry import method_names
+from privacy_engine.registry import detector_names, method_names
 
 if TYPE_CHECKING:
     from privacy_engine.policy import ReleasePolicy
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AttributeSpec",
     "MethodSpec",
+    "OutliersSpec",
     "PublishSpec",
     "ReleaseSpec",
     "ScheduleSpec",
@@ -84,6 +86,12 @@ def _category(value: object) -> object:
 def _known_method(value: str) -> str:
     if value not in method_names():
         raise ValueError(f"must be one of {list(method_names())}")
+    return value
+
+
+def _known_detector(value: str) -> str:
+    if value not in detector_names():
+        raise ValueError(f"must be one of {list(detector_names())}")
     return value
 
 
@@ -168,6 +176,34 @@ class MethodSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
+class OutliersSpec(BaseModel):
+    """The search for outliers; what is not named here is a parameter of the detector.
+
+    Attributes:
+        method: registry key of the detector.
+        action: what is done with them, see `operators.outlier_step.Action`.
+        max_share: the release fails if a larger share of the records are outliers; `fail` needs it.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    method: Annotated[str, AfterValidator(_known_detector)] = Field(
+        default="okplof", json_schema_extra={"enum": list(detector_names())}
+    )
+    action: Action = Action.REPORT
+    max_share: float | None = Field(default=None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _action_fits(self) -> Self:
+        check_action(self.action, self.max_share)
+        return self
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The detector's parameters, as plain values."""
+        return dict(self.model_extra or {})
+
+
 class PublishSpec(_Strict):
     """Where the release goes: an Airflow connection id and the name of a release table."""
 
@@ -201,6 +237,7 @@ class ReleaseSpec(_Strict):
     source: SourceSpec
     attributes: dict[str, AttributeSpec] = Field(alias="schema", min_length=1)
     expectations: IncludeFile | None = None
+    outliers: OutliersSpec | None = None
     release: MethodSpec
     policy: IncludeFile
     publish: PublishSpec

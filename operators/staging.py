@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from privacy_engine.schema import DataSchema
 
 PACKAGE = "airflow-provider-privacy-release"
+_DONE = {"report": "kept", "fail": "kept", "set_aside": "set aside", "suppress": "suppressed"}
 
 
 def make_release(
@@ -52,20 +54,27 @@ def make_release(
     """
     import numpy as np
 
+    from operators.outlier_figures import counted_in, require_whole_table, suppressed_before
+
     tell = progress or (lambda _: None)
     releaser = build_method(method, parameters or {})
     tell("reading")
     frame, schema = read_private(table["uri"], table["sha256"]), read_schema(table["schema"])
+    require_whole_table(releaser, schema, table)
     rng = np.random.default_rng(seed)
     tell(f"running {method}")
+    began = time.perf_counter()
     release = releaser.release(frame, schema, rng)
+    seconds = time.perf_counter() - began
     tell("measuring")
     utility, risk = measure(release, rng)
+    utility = counted_in(utility, suppressed_before(table), len(frame), len(schema.quasi_identifiers))
     figures = utility | risk
     tell("staging")
     sha256 = write_private(work.path(f"{label}.parquet"), parquet_bytes(release.table))
     manifest = {
         **release.manifest(),
+        **_outliers(release, table),
         "figures": figures,
         "source": public_source(table["source"], private=release.loss is not None),
         "sha256": sha256,
@@ -86,6 +95,7 @@ def make_release(
         guarantees=manifest["guarantees"],
         loss=manifest["loss"],
         figures=figures,
+        seconds=seconds,
     )
 
 
@@ -125,6 +135,16 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
     """
     hidden = {"uri", "fingerprint", "rows", "dropped"} if private else {"uri"}
     return {name: value for name, value in source.items() if name not in hidden}
+
+
+def _outliers(release: "Release", table: TableRef) -> dict[str, Any]:
+    """What the manifest says of outliers; nothing where exact counts of the source would void a DP claim."""
+    from operators.outlier_figures import public_outliers, suppressed_before
+
+    if "outliers" not in table or release.loss is not None:
+        return {}
+    suppressed = release.manifest()["suppressed"] + suppressed_before(table)
+    return {"outliers": public_outliers(table["outliers"]), "suppressed": suppressed}
 
 
 def _finite(figures: Mapping[str, float]) -> dict[str, float]:
@@ -182,13 +202,20 @@ def _json(value: Mapping[str, Any]) -> bytes:
 def _report(
     release: "Release", utility: dict[str, float], risk: dict[str, float], title: str | None, table: TableRef
 ) -> str:
+    from operators.outlier_figures import suppressed_before
     from operators.report import render_report
 
+    about = {"source fingerprint": table["source"]["fingerprint"]}
+    if release.loss is None:
+        about |= {
+            f"outliers by {o['method']}": f"{o['flagged']:,} of {o['records']:,}, {_DONE[o['action']]}"
+            for o in table.get("outliers", [])
+        }
     return render_report(
         release,
         utility,
         risk,
         title=title or release.method,
-        source_rows=table["rows"],
-        about={"source fingerprint": table["source"]["fingerprint"]},
+        source_rows=table["rows"] + suppressed_before(table),
+        about=about,
     )

@@ -1,4 +1,4 @@
-"""The work of a release, step by step, without Airflow: ingest, validate, release, verify, publish.
+"""The work of a release, step by step, without Airflow: ingest, validate, outliers, release, verify, publish.
 
 Between the steps travel small dictionaries, see `references`, never records. Each step that reads a file of
 an earlier one first holds its bytes against the recorded hash.
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from operators.outlier_step import detect_outliers
 from operators.parquet_files import parquet_bytes, read_private, write_private
 from operators.references import Published, ReportRef, SourceRef, StagedRef, TableRef
 from operators.sources import find_source, without_secret
@@ -32,6 +33,7 @@ __all__ = [
     "SourceRef",
     "StagedRef",
     "TableRef",
+    "detect_outliers",
     "ingest",
     "make_release",
     "publish_staged",

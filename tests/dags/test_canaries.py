@@ -47,6 +47,9 @@ FAULTS = {
     "broken_expectation": Fault(
         step="validate", changes={"suite": {"name": "people", "expectations": [NO_NUMBER]}}
     ),
+    "too_many_outliers": Fault(
+        step="detect_outliers", changes={"outliers": {"action": "fail", "max_share": 0.01, "top": 3}}
+    ),
     "infeasible": Fault(step="release", changes={"release": {"method": "mondrian", "k": 5, "l": 9}}),
     "strict_policy": Fault(
         step="verify", changes={"policy": {"require": [{"model": "k_anonymity", "k": 60}]}}
@@ -85,7 +88,7 @@ def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any, invented: pd.
     (root / "dags").symlink_to(checkout() / "dags")
     home = make_home(root)
     table = planted(invented)
-    home.write(table)
+    home.write(table, outliers={"method": "lof", "action": "set_aside", "top": 3})
     for name, fault in FAULTS.items():
         home.write(fault.spoil(table), name=name, columns=fault.column, **fault.changes)
     with (root / "output.txt").open("wb") as output:
@@ -108,6 +111,7 @@ def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any, invented: pd.
 def test_a_green_run_publishes_the_planted_values(left: Left) -> None:
     assert left.ended[GREEN]["state"] == "success", left.ended[GREEN]
     rows = read_release(left.lake, GREEN, left.ended[GREEN]["run_id"]).to_pandas()
+    assert len(rows) == 117
     assert rows["remark"].str.startswith(MARK).all()
     assert "name" not in rows
 

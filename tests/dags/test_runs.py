@@ -12,6 +12,8 @@ from operators.embedded import checkout
 from operators.lake import Lake, read_release, releases
 from operators.spec import load_spec
 from operators.synthetic_adult import synthetic_adult
+from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.registry import method_class, method_names
 
 FILES = sorted((checkout() / "include" / "releases").glob("*.yaml"))
 
@@ -49,10 +51,25 @@ def test_the_hand_composed_dag_publishes_one_of_three(
     assert not list(work_root.iterdir())
 
 
+def test_the_comparison_publishes_a_page_on_all_anonymizers_and_no_release(
+    run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
+) -> None:
+    done = run("compare_anonymizers")
+    assert done.state == "success", done.tasks
+    told = done.returned("compare")
+    page = Path(told["report"]).read_text()
+    anonymizers = [name for name in method_names() if issubclass(method_class(name), Anonymizer)]
+    assert told["releases"] == len(anonymizers)
+    assert all(f'<th scope="row">{name}</th>' in page for name in anonymizers)
+    assert page.count("<circle") == len(anonymizers)
+    assert [path.name for path in airflow_lake.folder.iterdir()] == ["_comparisons"]
+    assert not list(work_root.iterdir())
+
+
 def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[[], Any]) -> None:
     bag = load()
     assert bag.import_errors == {}
-    assert set(bag.dags) == {file.stem for file in FILES} | {"compose_by_hand"}
+    assert set(bag.dags) == {file.stem for file in FILES} | {"compose_by_hand", "compare_anonymizers"}
     assert all(dag.doc_md and dag.tags for dag in bag.dags.values())
 
 

@@ -19,13 +19,18 @@ import operators
 from operators import (
     BottomUpOperator,
     CleanupOperator,
+    CompareOperator,
+    DSAEDOperator,
+    GreedyHamdistOperator,
     ILPLDiversityOperator,
     IngestParquetOperator,
     KACLUKOperator,
     MondrianOperator,
+    OBPAOperator,
     PublishOperator,
     ReleaseOperator,
     RetractOperator,
+    RFKAOperator,
     ValidateOperator,
     VerifyOperator,
 )
@@ -37,7 +42,16 @@ from privacy_engine.errors import PublishError
 from privacy_engine.registry import method_class, method_names
 
 ALL = [getattr(operators, name) for name in operators.__all__ if name.endswith("Operator")]
-NAMED = [BottomUpOperator, ILPLDiversityOperator, KACLUKOperator, MondrianOperator]
+NAMED = [
+    BottomUpOperator,
+    DSAEDOperator,
+    GreedyHamdistOperator,
+    ILPLDiversityOperator,
+    KACLUKOperator,
+    MondrianOperator,
+    OBPAOperator,
+    RFKAOperator,
+]
 SCHEMA = {
     "name": {"role": "identifier", "kind": "categorical"},
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
@@ -118,7 +132,11 @@ def test_a_named_operator_has_the_parameters_of_its_method(operator: type[Anonym
         for name, p in signature.items()
         if name not in ("self", "kwargs", "table", "seed", "title")
     }
-    fields = {field.name: field.default for field in dataclasses.fields(method_class(operator.method))}
+    fields = {
+        # A mapping is made anew for each method; None stands for it in a signature.
+        field.name: None if field.default is dataclasses.MISSING else field.default
+        for field in dataclasses.fields(method_class(operator.method))
+    }
     assert own == fields
     assert set(operator.parameters) == set(fields)
 
@@ -189,6 +207,40 @@ def test_rendered_text_is_read_as_the_type_of_the_parameter(source: Path, work_r
     shown = manifest["parameters"]
     assert (shown["k"], shown["l"], shown["suppression_limit"]) == (10, 2, 0.5)
     assert (shown["refine"], shown["block_size"]) == (False, None)
+
+
+@pytest.mark.parametrize("weights", [None, {"age": 1, "town": 3.5}, '{"age": 1, "town": 3.5}'], ids=str)
+def test_weights_are_a_mapping_or_its_text_or_the_methods_default(
+    weights: Any, source: Path, work_root: Path
+) -> None:
+    operator = OBPAOperator(task_id="anonymize", table=ingested(source), k=5, weights=weights, seed=1)
+    table = operator.execute(context("anonymize"))
+    shown = json.loads(Path(table["manifest"]).read_text())["parameters"]
+    assert shown["weights"] == ({} if weights is None else {"age": 1.0, "town": 3.5})
+
+
+def test_a_comparison_is_written_to_the_lake_and_a_retry_writes_it_again(
+    source: Path, lake: Lake, work_root: Path
+) -> None:
+    tables = [staged(source, index, k=k) for index, k in enumerate((5, 10, 20))]
+    operator = CompareOperator(task_id="compare", tables=tables, reports=[verified(t) for t in tables])
+    told = operator.execute(context("compare", run_id="manual 1/2"))
+    path = Path(told["report"])
+    assert told == {"report": f"{lake.root}/_comparisons/people/manual%201%2F2.html", "releases": 3}
+    page = path.read_text()
+    assert all(f"mondrian k={k} l=2" in page for k in (5, 10, 20))
+    assert operator.execute(context("compare", run_id="manual 1/2")) == told
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_comparison_of_reports_in_another_order_is_refused(
+    source: Path, lake: Lake, work_root: Path
+) -> None:
+    tables = [staged(source, index, k=k) for index, k in enumerate((5, 10))]
+    reports = [verified(table) for table in reversed(tables)]
+    operator = CompareOperator(task_id="compare", tables=tables, reports=reports)
+    with pytest.raises(AirflowFailException, match="2 of 2 are not"):
+        operator.execute(context("compare"))
 
 
 def test_a_parameter_that_is_no_value_fails_without_a_retry(source: Path, work_root: Path) -> None:
