@@ -9,6 +9,7 @@ delta-disclosure privacy, Brickell and Shmatikov (2008).
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum, StrEnum
@@ -81,7 +82,7 @@ class KAnonymity:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SensitiveModel:
+class SensitiveModel(ABC):
     """What the models of a sensitive attribute share: which attribute, and the worst of classes.
 
     Attributes:
@@ -97,13 +98,13 @@ class SensitiveModel:
         _require(named, "attribute must be the name of a sensitive attribute, or None", given)
 
     @property
+    @abstractmethod
     def threshold(self) -> float:
         """The number that the measure is held against."""
-        raise NotImplementedError
 
+    @abstractmethod
     def per_class(self, counts: ClassCounts, hierarchy: Hierarchy | None) -> FloatArray:
         """(c,) the number of each class."""
-        raise NotImplementedError
 
     def measure(self, classes: EquivalenceClasses) -> float:
         """The number of the worst class; nan for an empty table."""
