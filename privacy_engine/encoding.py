@@ -127,6 +127,11 @@ class EncodedTable:
             parent=np.concatenate(parents).astype(np.int32),
         )
 
+    def released(self, labels: npt.NDArray[np.int64]) -> "EncodedTable":
+        """The records that are not suppressed, by labels (n,), -1 = suppressed; not copied where all stay."""
+        kept = np.flatnonzero(labels >= 0)
+        return self if len(kept) == len(self) else self.take(kept)
+
     def take(self, rows: npt.NDArray[np.intp]) -> "EncodedTable":
         """Some of the records, with the same domains."""
         return replace(

@@ -247,3 +247,10 @@ def test_the_source_is_not_changed() -> None:
 def test_numbers_are_released_in_full_and_whole_ones_without_a_point(value: float, text: str) -> None:
     assert number_text(value) == text
     assert float(text) == value
+
+
+def test_only_suppressed_records_are_left_out_and_nothing_is_copied_without_any() -> None:
+    schema = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric"}})
+    encoded = EncodedTable.encode(pd.DataFrame({"age": [30, 10, 20]}), schema)
+    assert encoded.released(np.array([0, 1, 1])) is encoded
+    assert encoded.released(np.array([0, -1, 1])).table["age"].tolist() == [10, 30]

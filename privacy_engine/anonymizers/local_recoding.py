@@ -54,8 +54,8 @@ class LocalRecoding:
         if self.block_size is None or len(encoded) <= self.block_size:
             labels = merge(encoded, rng, propose)
             labels = repair(encoded, labels, self.geometry, self.models, self.k, self.suppression_limit)
-            released = encoded.take(np.flatnonzero(labels >= 0))
-            return self._refined(encoded, labels, compile_constraints(self.models, released), rng, look_up)
+            constraints = compile_constraints(self.models, encoded.released(labels))
+            return self._refined(encoded, labels, constraints, rng, look_up)
         constraints = compile_constraints(self.models, encoded)
         size = max(self.block_size, 2 * self.k)
         block = blocks(encoded.codes, self.geometry, size, self.k, encoded.sensitive, constraints)

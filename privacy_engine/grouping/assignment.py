@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from privacy_engine.geometry import Geometry, class_spans, span_costs
+from privacy_engine.geometry import Geometry
 from privacy_engine.grouping.box_tree import plant
-from privacy_engine.grouping.boxes import Boxes, Codes, Ints, tabulate
+from privacy_engine.grouping.boxes import Codes, Ints, boxes_of, tabulate
 from privacy_engine.grouping.refinement import look_up_serially
 
 
@@ -19,13 +19,9 @@ def assign_to_cheapest(codes: Codes, labels: Ints, geometry: Geometry) -> Ints:
         geometry: costs of the q attributes.
     """
     outside = np.flatnonzero(labels < 0)
-    classes = int(labels.max()) + 1
-    lo, hi = class_spans(codes, labels, classes, geometry)
-    size = np.bincount(labels[labels >= 0]).astype(np.float64)
-    boxes = Boxes(lo, hi, size, span_costs(lo, hi, geometry).sum(axis=1))
-    space = tabulate(geometry)
+    boxes, space = boxes_of(codes, labels, geometry), tabulate(geometry)
     cheapest = np.full((len(outside), 1), -1, np.int64)
-    grown = plant(space, boxes, np.arange(classes))
+    grown = plant(space, boxes, np.arange(len(boxes.size)))
     look_up_serially(space, boxes, grown, np.ascontiguousarray(codes[outside], np.int32), cheapest)
     assigned = labels.copy()
     assigned[outside] = cheapest[:, 0]

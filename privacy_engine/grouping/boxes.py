@@ -10,7 +10,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.geometry import Geometry, common_ancestor
+from privacy_engine.geometry import Geometry, class_spans, common_ancestor, span_costs
 
 WIDEST_TABLE = 512  # nodes of a hierarchy up to which all pairs are tabulated (2 MB each)
 
@@ -53,6 +53,13 @@ class Boxes(NamedTuple):
     hi: Codes
     size: Floats
     cost: Floats
+
+
+def boxes_of(codes: Codes, labels: Ints, geometry: Geometry) -> Boxes:
+    """The boxes of classes ``labels`` (n,), 0 .. m - 1 without gaps; records labelled -1 are passed over."""
+    size = np.bincount(labels[labels >= 0]).astype(np.float64)
+    lo, hi = class_spans(codes, labels, len(size), geometry)
+    return Boxes(lo, hi, size, span_costs(lo, hi, geometry).sum(axis=1))
 
 
 def tabulate(geometry: Geometry) -> Space:

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.encoding import EncodedTable
-from privacy_engine.geometry import Geometry, class_spans, span_costs
+from privacy_engine.geometry import Geometry
 from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first, propose_serially
 from privacy_engine.grouping.box_tree import Criterion, plant
-from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, tabulate
+from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, boxes_of, tabulate
 from privacy_engine.grouping.constraints import Constraints, admits, class_counts
 from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.models import PrivacyModel
@@ -41,8 +41,8 @@ def repair(
     if not models:
         return labels
     labels = suppress_failing(encoded, labels, compile_constraints(models, encoded), suppression_limit)
-    released = encoded.take(np.flatnonzero(labels >= 0))  # the models compare with what is released
-    return merge_until_kept(encoded, labels, geometry, compile_constraints(models, released), k)
+    constraints = compile_constraints(models, encoded.released(labels))  # they compare with what is released
+    return merge_until_kept(encoded, labels, geometry, constraints, k)
 
 
 def suppress_failing(
@@ -76,11 +76,8 @@ def merge_until_kept(
     if len(kept) == 0:
         return out
     numbered = np.unique(labels[kept], return_inverse=True)[1].astype(np.int64)
-    classes = int(numbered.max()) + 1
-    lo, hi = class_spans(encoded.codes[kept], numbered, classes, geometry)
-    size = np.bincount(numbered, minlength=classes).astype(np.float64)
-    boxes = Boxes(lo, hi, size, span_costs(lo, hi, geometry).sum(axis=1))
-    counts = class_counts(numbered, encoded.sensitive[:, kept], constraints.start, classes)
+    boxes = boxes_of(encoded.codes[kept], numbered, geometry)
+    counts = class_counts(numbered, encoded.sensitive[:, kept], constraints.start, len(boxes.size))
     into = _merge_failing(tabulate(geometry), boxes, counts, constraints, k)
     out[kept] = np.unique(into[numbered], return_inverse=True)[1]
     return out
