@@ -31,3 +31,7 @@ class SpecError(PrivacyEngineError, ValueError):
 
 class BudgetExceededError(PrivacyEngineError):
     """The privacy budget does not cover the request: wait for the next period or ask for less."""
+
+
+class LedgerError(PrivacyEngineError):
+    """The privacy budget ledger cannot be reached or refuses: nothing was measured, retry is safe."""

@@ -1,0 +1,153 @@
+"""What a release spent: each mechanism with its noise, their sum, and the claim held against these books.
+
+A differentially private claim cannot be measured on released bytes. What can be checked is its bookkeeping:
+that each mechanism added the noise its epsilon needs, that the epsilons add up to the claim, that a ledger
+booked it, and that no domain was read from the data. The test suite audits the mechanisms themselves.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from privacy_engine.dp.amplification import amplified
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss, exact_sum, rounded_up
+from privacy_engine.schema import DataSchema
+from privacy_engine.verification import Finding
+
+# epsilon of one run = this times sensitivity / scale
+_FACTOR: Mapping[str, int] = {"discrete_laplace": 1, "noisy_max": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spend:
+    """One mechanism of a release and what it cost; public, like every figure in it.
+
+    Attributes:
+        mechanism: ``discrete_laplace`` or ``noisy_max``, see ``privacy_engine.dp.mechanisms``.
+        target: what it measured: attribute names, never a value.
+        epsilon, delta: what it spends in all, after composition of its runs and amplification.
+        sensitivity: of one run, in the units of ``scale``.
+        scale: of the noise of one run.
+        runs: how many runs ``epsilon`` covers, composed sequentially.
+        sample: (m, n) where all runs saw the same m of n records, drawn in secret without replacement.
+    """
+
+    mechanism: str
+    target: str
+    epsilon: float
+    delta: float = 0.0
+    sensitivity: float
+    scale: float
+    runs: int = 1
+    sample: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.mechanism not in _FACTOR:
+            raise ValueError(f"mechanism must be one of {list(_FACTOR)}, got {self.mechanism!r}")
+        for name in ("epsilon", "sensitivity", "scale"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise ValueError(f"{name} must be > 0 and finite, got {value}")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"delta must be in [0, 1), got {self.delta}")
+        if self.runs < 1:
+            raise ValueError(f"runs must be >= 1, got {self.runs}")
+        if self.sample is not None:
+            m, n = self.sample
+            if not 1 <= m <= n:
+                raise ValueError(f"sample must be (m, n) with 1 <= m <= n, got ({m}, {n})")
+            object.__setattr__(self, "sample", (m, n))  # a list, where it comes from JSON
+
+    @property
+    def epsilon_of_noise(self) -> float:
+        """The epsilon that sensitivity and scale give, composed and amplified, rounded up.
+
+        >>> noise = {"mechanism": "noisy_max", "target": "age", "sensitivity": 1, "scale": 8.0}
+        >>> Spend(epsilon=0.5, runs=2, **noise).epsilon_of_noise
+        0.5
+        >>> round(Spend(epsilon=0.5, runs=2, sample=(10, 100), **noise).epsilon_of_noise, 4)
+        0.0629
+        """
+        one = _FACTOR[self.mechanism] * Fraction(self.sensitivity) / Fraction(self.scale)
+        inner = rounded_up(one * self.runs)
+        return amplified(inner, Fraction(*self.sample)) if self.sample else inner
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that ``from_dict`` reads back."""
+        return dataclasses.asdict(self) | {"sample": list(self.sample) if self.sample else None}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Spend":
+        """Read what ``to_dict`` writes.
+
+        Raises:
+            ValueError: for unknown or missing fields, or values out of range.
+        """
+        known = {f.name for f in dataclasses.fields(cls)}
+        required = known - {"delta", "runs", "sample"}
+        if not required <= set(fields) <= known:
+            raise ValueError(
+                f"a spend must have the fields {sorted(required)}, got {sorted(map(str, fields))}"
+            )
+        return cls(**fields)
+
+
+def total(spends: Iterable[Spend], neighbours: Neighbours) -> PrivacyLoss:
+    """Sequential composition of all spends, exact and then rounded up.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    parts = tuple(spends)
+    return PrivacyLoss(
+        epsilon=exact_sum(s.epsilon for s in parts),
+        delta=exact_sum(s.delta for s in parts),
+        neighbours=neighbours,
+    )
+
+
+def check_bookkeeping(
+    loss: PrivacyLoss, spends: Sequence[Spend], schema: DataSchema, booked: PrivacyLoss | None
+) -> tuple[Finding, ...]:
+    """Hold the claim of a differentially private release against its books.
+
+    The sensitivities are taken from the books: that they are right is for proofs and audits to show.
+
+    Args:
+        loss: what the release claims.
+        spends: its mechanisms.
+        schema: of the table that was measured.
+        booked: what the budget ledger holds for it; None where it holds nothing.
+
+    Returns:
+        A finding for each rule: the noise of every mechanism suffices for its epsilon; the mechanisms add up
+        to no more than the claim; the ledger booked at least the claim, for the same neighbours; every domain
+        is public.
+    """
+    spent = total(spends, loss.neighbours) if spends else None
+    covering = booked if booked and booked.neighbours is loss.neighbours else None
+    quiet = sum(s.epsilon_of_noise > s.epsilon for s in spends)
+    private = sum(not a.has_public_domain for a in schema.without_identifiers().attributes)
+    found = [_at_most("mechanisms with too little noise for their epsilon", 0, quiet if spends else None)]
+    for part in ("epsilon", "delta"):
+        claimed = getattr(loss, part)
+        found += [
+            _at_most(f"{part} of all mechanisms, at most the claimed", claimed, getattr(spent, part, None)),
+            _at_least(
+                f"{part} booked in the ledger, at least the claimed", claimed, getattr(covering, part, None)
+            ),
+        ]
+    return (*found, _at_most("attributes whose domain is not in the schema", 0, private))
+
+
+def _at_most(rule: str, threshold: float, measured: float | None) -> Finding:
+    passed = measured is not None and measured <= threshold
+    return Finding(rule=rule, threshold=threshold, measured=measured, passed=passed)
+
+
+def _at_least(rule: str, threshold: float, measured: float | None) -> Finding:
+    passed = measured is not None and measured >= threshold
+    return Finding(rule=rule, threshold=threshold, measured=measured, passed=passed)

@@ -1,0 +1,291 @@
+"""The decision whether one more booking fits: exact, for every kind of period, and never above a limit."""
+
+import math
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from privacy_engine.dp.ledger import (
+    Booking,
+    Entry,
+    Event,
+    State,
+    bookings_of,
+    free_again,
+    limits_of,
+    refuse_overspending,
+    standings,
+)
+from privacy_engine.dp.limits import Limit, Period, decimal_text, exact
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.errors import BudgetExceededError
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+REPLACE = Neighbours.REPLACE_ONE
+EPSILONS = st.sampled_from([0.05, 0.1, 0.2, 0.3, 0.7, 1 / 3, 1e-9, 0.1 + 0.2]) | st.floats(1e-6, 2)
+
+
+def loss(epsilon: float, delta: float = 0.0, neighbours: Neighbours = REPLACE) -> PrivacyLoss:
+    return PrivacyLoss(epsilon=epsilon, delta=delta, neighbours=neighbours)
+
+
+def booking(
+    epsilon: float, at: datetime = NOW, state: State = State.COMMITTED, delta: float = 0.0
+) -> Booking:
+    return Booking(
+        dataset="adult",
+        key=f"{at} {epsilon}",
+        loss=loss(epsilon, delta),
+        state=state,
+        entry_hash="",
+        attempt=1,
+        booked_at=at,
+        detail={},
+    )
+
+
+def limit(epsilon: float, period: str = "total", delta: float = 0.0) -> Limit:
+    return Limit(epsilon=epsilon, delta=delta, period=Period.parse(period))
+
+
+def fits(asked: PrivacyLoss, limits: list[Limit], bookings: list[Booking], now: datetime = NOW) -> bool:
+    try:
+        refuse_overspending("adult", asked, limits, bookings, now)
+    except BudgetExceededError:
+        return False
+    return True
+
+
+def refusal(asked: PrivacyLoss, limits: list[Limit], bookings: list[Booking]) -> str:
+    with pytest.raises(BudgetExceededError) as caught:
+        refuse_overspending("adult", asked, limits, bookings, NOW)
+    return str(caught.value)
+
+
+# Exactness
+
+
+def test_ten_spends_of_a_tenth_fill_a_budget_of_one_and_an_eleventh_does_not_fit() -> None:
+    spent = [booking(0.1) for _ in range(9)]
+    assert fits(loss(0.1), [limit(1.0)], spent)
+    spent.append(booking(0.1))
+    assert not fits(loss(0.1), [limit(1.0)], spent)
+    assert not fits(loss(5e-324), [limit(1.0)], spent)
+    (standing,) = standings([limit(1.0)], spent, NOW)
+    assert (standing.spent, standing.left) == (1, 0)
+
+
+def test_deltas_add_as_exactly_as_epsilons() -> None:
+    spent = [booking(0.01, delta=1e-6) for _ in range(9)]
+    assert fits(loss(0.01, 1e-6), [limit(1.0, delta=1e-5)], spent)
+    spent.append(booking(0.01, delta=1e-6))
+    assert not fits(loss(0.01, 1e-6), [limit(1.0, delta=1e-5)], spent)
+    assert fits(loss(0.01), [limit(1.0, delta=1e-5)], spent)
+
+
+def test_a_pure_budget_pays_for_no_delta() -> None:
+    assert "epsilon 0.1 and delta 0.000000001" in refusal(loss(0.1, 1e-9), [limit(1.0)], [])
+
+
+@given(st.floats(min_value=0, allow_infinity=False, allow_nan=False))
+def test_decimal_text_is_the_number_exactly(value: float) -> None:
+    assert Fraction(decimal_text(value)) == exact(value)
+    assert float(decimal_text(value)) == value
+
+
+@given(st.lists(EPSILONS, min_size=1, max_size=60), st.floats(0.01, 5))
+def test_spends_decided_one_by_one_stop_at_the_budget_and_not_before(
+    asked: list[float], budget: float
+) -> None:
+    spent: list[Booking] = []
+    total = Fraction(0)
+    for epsilon in asked:
+        fitted = fits(loss(epsilon), [limit(budget)], spent)
+        assert fitted == (total + exact(epsilon) <= exact(budget))
+        if fitted:
+            spent.append(booking(epsilon))
+            total += exact(epsilon)
+    assert total <= exact(budget)
+
+
+# Periods
+
+
+@given(
+    st.lists(st.tuples(EPSILONS, st.integers(0, 40)), max_size=40),
+    st.floats(0.3, 3),
+    st.integers(1, 30),
+)
+def test_no_window_of_a_rolling_limit_ever_holds_more_than_it(
+    asked: list[tuple[float, int]], budget: float, days: int
+) -> None:
+    rolling = limit(budget, f"{days}d")
+    spent: list[Booking] = []
+    now = NOW
+    for epsilon, hours in asked:
+        now += timedelta(hours=8 * hours)
+        if fits(loss(epsilon), [rolling], spent, now):
+            spent.append(booking(epsilon, now))
+    for start in [b.booked_at for b in spent]:
+        inside = [b for b in spent if start <= b.booked_at < start + days * DAY]
+        assert sum(exact(b.loss.epsilon) for b in inside) <= exact(budget)
+
+
+def test_a_rolling_limit_is_free_again_when_it_says_and_not_before() -> None:
+    spent = [booking(0.4, NOW - 20 * DAY), booking(0.4, NOW - 10 * DAY), booking(0.2, NOW - 5 * DAY)]
+    rolling = limit(1.0, "30d")
+    again = free_again(rolling, loss(0.5), spent, NOW)
+    assert again == NOW + 20 * DAY
+    assert fits(loss(0.5), [rolling], spent, again)
+    assert not fits(loss(0.5), [rolling], spent, again - timedelta(microseconds=1))
+    assert "enough is free again at 2026-03-21 12:00:00 UTC" in refusal(loss(0.5), [rolling], spent)
+
+
+@pytest.mark.parametrize(("asked", "period"), [(1.5, "30d"), (0.5, "total"), (1.5, "release")])
+def test_no_time_is_promised_where_waiting_does_not_help(asked: float, period: str) -> None:
+    spent = [booking(0.8)]
+    assert free_again(limit(1.0, period), loss(asked), spent, NOW) is None
+    assert "free again" not in refusal(loss(asked), [limit(1.0, period)], spent)
+
+
+def test_a_limit_for_each_release_bounds_one_booking_and_not_their_sum() -> None:
+    spent = [booking(0.5) for _ in range(100)]
+    assert fits(loss(0.5), [limit(0.5, "release")], spent)
+    assert not fits(loss(0.500001), [limit(0.5, "release")], spent)
+
+
+def test_several_limits_hold_together_and_each_that_is_short_is_named() -> None:
+    limits = [limit(2.0), limit(1.0, "365d"), limit(0.3, "release")]
+    spent = [booking(0.9)]
+    assert fits(loss(0.1), limits, spent)
+    assert not fits(loss(0.2), limits, spent)
+    told = refusal(loss(1.2), limits, spent)
+    assert "epsilon 1.1 is left of epsilon 2 (in total)" in told
+    assert "epsilon 0.1 is left of epsilon 1 (in 365 days)" in told
+    assert "epsilon 0.3 is left of epsilon 0.3 (for each release)" in told
+
+
+def test_a_refusal_names_data_set_request_and_remedy() -> None:
+    told = refusal(loss(0.25), [limit(1.0)], [booking(0.9)])
+    assert told.startswith(
+        "data set adult cannot pay epsilon 0.25: epsilon 0.1 is left of epsilon 1 (in total)"
+    )
+    assert "privacy-release budget grant adult --epsilon E --reason TEXT" in told
+
+
+# What counts
+
+
+def test_without_a_limit_nothing_fits_and_the_command_that_grants_one_is_named() -> None:
+    told = refusal(loss(1e-9), [], [])
+    assert "it has none" in told
+    assert "privacy-release budget grant adult --epsilon E --reason TEXT" in told
+
+
+def test_the_command_in_a_refusal_is_quoted_for_a_shell() -> None:
+    with pytest.raises(BudgetExceededError, match="grant 'my data' --epsilon"):
+        refuse_overspending("my data", loss(1.0), [], [], NOW)
+
+
+def test_another_neighbour_relation_than_the_limits_is_refused() -> None:
+    told = refusal(loss(0.1, neighbours=Neighbours.ADD_REMOVE), [limit(1.0)], [])
+    assert "for the neighbour relation replace_one, the release asks for add_remove" in told
+
+
+def test_a_reservation_counts_and_a_cancelled_one_does_not() -> None:
+    assert not fits(loss(0.5), [limit(1.0)], [booking(0.6, state=State.RESERVED)])
+    assert fits(loss(0.5), [limit(1.0)], [booking(0.6, state=State.CANCELLED)])
+    (standing,) = standings([limit(1.0)], [booking(0.25, state=State.RESERVED), booking(0.5)], NOW)
+    assert (standing.spent, standing.reserved, standing.left) == (
+        Fraction(3, 4),
+        Fraction(1, 4),
+        Fraction(1, 4),
+    )
+
+
+def test_a_limit_of_zero_closes_the_data_set() -> None:
+    assert not fits(loss(1e-9), [limit(10.0), limit(0.0, "365d")], [])
+
+
+def test_a_limit_lowered_below_what_is_spent_leaves_nothing_rather_than_less() -> None:
+    (standing,) = standings([limit(0.5)], [booking(0.8)], NOW)
+    assert standing.left == 0
+    assert standing.to_dict()["spent"] == 0.8
+
+
+def test_a_time_without_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="must have a time zone"):
+        standings([limit(1.0)], [], datetime(2026, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "day", "d", "0d", "-1d", "1.5d", "07d", "36501d", "365", "365 d", "Total", "٣d"]
+)
+def test_a_period_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a period must be total, release or a number of days"):
+        Period.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(-0.1, 0.0), (math.inf, 0.0), (math.nan, 0.0), (1.0, 1.0), (1.0, -1e-9)]
+)
+def test_a_limit_that_bounds_nothing_is_refused(epsilon: float, delta: float) -> None:
+    with pytest.raises(ValueError, match="of a limit must be"):
+        Limit(epsilon=epsilon, delta=delta)
+
+
+# From entries
+
+
+def entry(
+    number: int, event: Event, key: str, epsilon: str = "0.1", attempt: int = 1, **detail: str
+) -> Entry:
+    return Entry(
+        dataset="adult",
+        number=number,
+        event=event,
+        key=key,
+        attempt=attempt,
+        at=NOW + number * DAY,
+        epsilon=epsilon,
+        delta="0",
+        neighbours=REPLACE,
+        detail=detail,
+        salt="",
+        previous="",
+        hash=f"hash {number}",
+    )
+
+
+def test_a_grant_replaces_the_limit_of_its_period_and_no_other() -> None:
+    entries = [
+        entry(1, Event.GRANT, "1", "1", period="total"),
+        entry(2, Event.GRANT, "2", "0.5", period="30d"),
+        entry(3, Event.GRANT, "3", "0.7", period="365d"),
+        entry(4, Event.GRANT, "4", "3", period="total"),
+    ]
+    assert limits_of(entries) == (limit(3.0), limit(0.5, "30d"), limit(0.7, "365d"))
+
+
+def test_bookings_follow_their_entries() -> None:
+    entries = [
+        entry(1, Event.RESERVE, "a"),
+        entry(2, Event.RESERVE, "b"),
+        entry(3, Event.RESERVE, "c"),
+        entry(4, Event.COMMIT, "a", model_sha256="m"),
+        entry(5, Event.CANCEL, "b"),
+        entry(6, Event.CANCEL, "c"),
+        entry(7, Event.RESERVE, "c", attempt=2),
+    ]
+    held = bookings_of(entries)
+    assert [(b.key, b.state, b.attempt, b.entry_hash) for b in held.values()] == [
+        ("a", State.COMMITTED, 1, "hash 1"),
+        ("b", State.CANCELLED, 1, "hash 2"),
+        ("c", State.RESERVED, 2, "hash 7"),
+    ]
+    assert held["a"].model_sha256 == "m"
+    assert held["c"].booked_at == NOW + 7 * DAY
