@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from privacy_engine.schema import DataSchema as DataSchema
     from privacy_engine.schema import Kind as Kind
     from privacy_engine.schema import Role as Role
+    from privacy_engine.synthesizers.bayesian_network import BayesianNetwork as BayesianNetwork
+    from privacy_engine.synthesizers.model import SynthesizerModel as SynthesizerModel
     from privacy_engine.verification import Report as Report
     from privacy_engine.verification import verify as verify
 
@@ -68,6 +70,8 @@ _HOME = {
     "registry": ("load_method", "method_names"),
     "release": ("Release", "ReleaseMethod"),
     "schema": ("Attribute", "DataSchema", "Kind", "Role"),
+    "synthesizers.bayesian_network": ("BayesianNetwork",),
+    "synthesizers.model": ("SynthesizerModel",),
     "verification": ("Report", "verify"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

@@ -3,15 +3,19 @@
 import dataclasses
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.models import PrivacyModel, model_to_dict
 from privacy_engine.recoding import Recoding
 from privacy_engine.schema import DataSchema
+
+if TYPE_CHECKING:  # a judge of releases compiles no synthesizer
+    from privacy_engine.synthesizers.model import SynthesizerModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +30,9 @@ class Release:
         guarantees: what the method claims of ``table``.
         loss: differential privacy spent; None where there is no DP claim.
         recoding: what an anonymizer did to the quasi-identifiers; None for other methods.
+        rows: (n,) int64, which row of the source each released record is; None where the records are not the
+            source's, or it is not told. It is as private as the source.
+        model: what a synthesizer measured and drew the records from; None for other methods.
         notes: figures that a reader must know, such as the share of distorted sensitive values.
     """
 
@@ -36,12 +43,14 @@ class Release:
     guarantees: tuple[PrivacyModel, ...]
     loss: PrivacyLoss | None = None
     recoding: Recoding | None = None
+    rows: npt.NDArray[np.int64] | None = None
+    model: "SynthesizerModel | None" = None
     notes: dict[str, float] = field(default_factory=dict)
 
     def manifest(self) -> dict[str, Any]:
         """What may be told to everybody: no record and no cell value."""
         recoding = self.recoding
-        return {
+        told: dict[str, Any] = {
             "method": self.method,
             "parameters": self.parameters,
             "guarantees": [model_to_dict(model) for model in self.guarantees],
@@ -52,6 +61,14 @@ class Release:
             "columns": {a.name: {"role": a.role.value, "kind": a.kind.value} for a in self.schema.attributes},
             "notes": dict(self.notes),
         }
+        if self.model is not None:
+            told["model"] = {
+                "network": self.model.structure(),
+                "mechanisms": [spend.to_dict() for spend in self.model.spends],
+                "source_rows": self.model.rows,
+                "domains": "schema",
+            }
+        return told
 
 
 class ReleaseMethod(Protocol):

@@ -1,0 +1,72 @@
+"""What a synthesizer measured: differentially private, so it may be stored, shown and sampled at will."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from privacy_engine.dp.accounting import Spend
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.domains import Storage
+
+
+@dataclass(frozen=True, kw_only=True)
+class SynthesizerModel:
+    """The result of ``measure``.
+
+    Attributes:
+        method: registry key of the synthesizer.
+        parameters: those that shaped the measurement, plain values.
+        network: the noisy distribution.
+        rows: number of records of the source, which is public.
+        spends: every mechanism that touched the records.
+        loss: what they claim together.
+        storages: the declared type of each column.
+    """
+
+    method: str
+    parameters: Mapping[str, Any]
+    network: BayesianNetwork
+    rows: int
+    spends: tuple[Spend, ...]
+    loss: PrivacyLoss
+    storages: Mapping[str, Storage]
+
+    def structure(self) -> dict[str, list[str]]:
+        """The parents of each attribute, in the order of the network."""
+        return {node.attribute: list(node.parents) for node in self.network.nodes}
+
+    def to_json(self) -> str:
+        """JSON text, the same for equal models; ``from_json`` reads back every probability bit for bit."""
+        fields = {
+            "method": self.method,
+            "parameters": dict(self.parameters),
+            "rows": self.rows,
+            "loss": self.loss.to_dict(),
+            "spends": [spend.to_dict() for spend in self.spends],
+            "storages": {name: storage.value for name, storage in self.storages.items()},
+            "network": self.network.to_dict(),
+        }
+        return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "SynthesizerModel":
+        """Read what ``to_json`` writes.
+
+        Raises:
+            ValueError: if the text is no such model.
+        """
+        try:
+            fields = json.loads(text)
+            return cls(
+                method=fields["method"],
+                parameters=fields["parameters"],
+                network=BayesianNetwork.from_dict(fields["network"]),
+                rows=fields["rows"],
+                spends=tuple(map(Spend.from_dict, fields["spends"])),
+                loss=PrivacyLoss(**fields["loss"]),
+                storages={name: Storage(value) for name, value in fields["storages"].items()},
+            )
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"this text is no synthesizer's model: {type(error).__name__}") from None

@@ -1,0 +1,116 @@
+"""Noisy counts made a probability distribution: three rules, all post-processing and so free of budget."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+GRID = 1000  # IMLap-Noisy tries the thresholds i / 1000
+
+
+class PostProcess(StrEnum):
+    """How negative cells and a total that is not n are mended."""
+
+    CLIP = "clip"
+    THRESHOLD = "threshold"
+    SIMPLEX = "simplex"
+
+
+def clip_and_normalise(counts: Ints, total: int) -> Floats:
+    """Negative cells become 0, the rest is scaled to sum to 1: NoisyConditionals of PrivBayes.
+
+    Args:
+        counts: noisy counts, any shape.
+        total: the public number of records, n.
+
+    Returns:
+        Probabilities in the same shape; uniform where nothing is left.
+
+    >>> clip_and_normalise(np.array([3, -1, 1]), 4).tolist()
+    [0.75, 0.0, 0.25]
+    """
+    return _normalised(np.maximum(counts, 0) / total)
+
+
+def imlap_threshold(counts: Ints, total: int) -> Floats:
+    """Cells below a threshold become 0, the rest is scaled to sum to 1: IMLap-Noisy, steps (5) to (9).
+
+    Formula (5) of the paper is lost. Known: t = i / 1000 for a positive whole i, computed from the noisy
+    table alone. Here t is the grid value for which the mass of the cells >= t is closest to 1, the least
+    among equals, and not above the largest cell, so that at least one cell stays (without that, a table
+    drowned in noise could end up empty). Where the largest cell is below the grid, the result is uniform.
+
+    Args and returns as ``clip_and_normalise``.
+
+    Of these cells .6 and .395 have mass .995, which is nearer to 1 than 1.085: t = .091.
+
+    >>> imlap_threshold(np.array([600, 395, 90, -85]), 1000).round(3).tolist()
+    [0.603, 0.397, 0.0, 0.0]
+    """
+    kept = counts * float(GRID) >= chosen_threshold(counts, total) * total
+    return _normalised(np.where(kept, counts / total, 0.0))
+
+
+def chosen_threshold(counts: Ints, total: int) -> int:
+    """i of the threshold i / 1000 of ``imlap_threshold``; 1 where no cell reaches that.
+
+    In counts instead of probabilities: whole numbers, whose ties are ties in floating point, too.
+    """
+    ascending = np.sort(counts, axis=None).astype(np.float64)
+    grid = np.arange(1, GRID + 1) * float(total)
+    grid = grid[: max(1, np.searchsorted(grid, ascending[-1] * GRID, side="right"))]
+    mass_from = np.append(np.cumsum(ascending[::-1])[::-1], 0.0)
+    mass = mass_from[np.searchsorted(ascending * GRID, grid, side="left")]
+    return int(np.argmin(np.abs(mass - total))) + 1
+
+
+def project_to_simplex(counts: Ints, total: int) -> Floats:
+    """The distribution nearest to the noisy probabilities in Euclidean distance.
+
+    Cells are lowered (or raised) by one common amount, and stop at 0, so that the sum is 1: Duchi,
+    Shalev-Shwartz, Singer, Chandra (2008), figure 1. The sum is known without noise: n is public.
+
+    Args and returns as ``clip_and_normalise``.
+
+    >>> project_to_simplex(np.array([4, -1, 3]), 4).tolist()
+    [0.625, 0.0, 0.375]
+    """
+    cells = (counts / total).ravel()
+    descending = np.sort(cells)[::-1]
+    excess = np.cumsum(descending) - 1.0
+    rank = np.arange(1, len(cells) + 1)
+    last = np.flatnonzero(descending * rank > excess)[-1]
+    return _normalised(np.maximum(cells - excess[last] / (last + 1), 0.0).reshape(counts.shape))
+
+
+def probabilities(counts: Ints, total: int, rule: PostProcess) -> Floats:
+    """Noisy counts as a distribution, by the rule."""
+    return _RULES[rule](counts, total)
+
+
+_RULES: Mapping[PostProcess, Callable[[Ints, int], Floats]] = {
+    PostProcess.CLIP: clip_and_normalise,
+    PostProcess.THRESHOLD: imlap_threshold,
+    PostProcess.SIMPLEX: project_to_simplex,
+}
+
+
+def conditional(joint: Floats) -> Floats:
+    """Pr(X | parents) from Pr(parents, X), the child on the last axis.
+
+    Where the joint distribution knows nothing of a combination of parents, the child's own distribution in
+    the same table stands in: it may still be asked for, since the parents are drawn from other tables.
+    """
+    mass = joint.sum(axis=-1, keepdims=True)
+    own = joint.reshape(-1, joint.shape[-1]).sum(axis=0)
+    given = np.where(mass > 0, joint / np.where(mass > 0, mass, 1.0), own / own.sum())
+    return np.asarray(given / given.sum(axis=-1, keepdims=True))
+
+
+def _normalised(cells: Floats) -> Floats:
+    mass = float(cells.sum())
+    return cells / mass if mass > 0 else np.full(cells.shape, 1.0 / cells.size)

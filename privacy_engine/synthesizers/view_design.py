@@ -1,0 +1,83 @@
+"""Which joint tables are worth measuring: few cells, and attributes that have not met before.
+
+Only sizes are read here, and those are public or come from noisy counts.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Members = tuple[int, ...]
+
+DRAWS = 600  # attempts at a set of attributes; more change nothing
+
+
+def candidate_views(
+    sizes: Sequence[int], *, cells: float, width: int, rng: np.random.Generator
+) -> list[Members]:
+    """Sets of attributes whose joint table has at most so many cells, each as large as it can be.
+
+    Attributes are added in random order while they fit. All pairs that fit come in addition, and single
+    attributes that fit with no other.
+
+    Args:
+        sizes: of the attributes.
+        cells: most cells of a table.
+        width: most attributes of a set.
+        rng: draws the orders; what is drawn has no bearing on privacy.
+    """
+    found: set[Members] = set()
+    for _ in range(DRAWS):
+        members: list[int] = []
+        size = 1
+        for attribute in rng.permutation(len(sizes)).tolist():
+            if len(members) < width and size * sizes[attribute] <= cells:
+                members.append(attribute)
+                size *= sizes[attribute]
+        if len(members) > 1:
+            found.add(tuple(sorted(members)))
+    pairs = itertools.combinations(range(len(sizes)), 2)
+    found.update((a, b) for a, b in pairs if width > 1 and sizes[a] * sizes[b] <= cells)
+    met = set(itertools.chain.from_iterable(found))
+    found.update((a,) for a in range(len(sizes)) if a not in met)
+    return sorted(found)
+
+
+@dataclass(kw_only=True)
+class Coverage:
+    """Which attributes and which pairs of them have been measured together.
+
+    Attributes:
+        attributes: seen so far.
+        pairs: seen so far, the smaller number first.
+    """
+
+    attributes: set[int] = field(default_factory=set)
+    pairs: set[tuple[int, int]] = field(default_factory=set)
+
+    def add(self, members: Members) -> None:
+        """Count a measured set in."""
+        self.attributes.update(members)
+        self.pairs.update(itertools.combinations(sorted(members), 2))
+
+    def freshest(self, candidates: Sequence[Members], left: int) -> list[Members]:
+        """Those with at least half as many new pairs as the best.
+
+        Attributes never seen need no preference: the model is far off where they are. Only when the sets that
+        are left could not hold them all any more, those count that bring enough of them.
+
+        Args:
+            candidates: at least one.
+            left: how many sets will still be chosen, this one included.
+        """
+        unseen = [len(set(members) - self.attributes) for members in candidates]
+        missing = set(itertools.chain.from_iterable(candidates)) - self.attributes
+        part = min(len(missing) - max(unseen) * (left - 1), max(unseen))
+        candidates = [m for m, count in zip(candidates, unseen, strict=True) if count >= part]
+        gains = [self._new_pairs(members) for members in candidates]
+        return [m for m, gain in zip(candidates, gains, strict=True) if 2 * gain >= max(gains)]
+
+    def _new_pairs(self, members: Members) -> int:
+        return len(set(itertools.combinations(members, 2)) - self.pairs)

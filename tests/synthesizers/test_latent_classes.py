@@ -1,0 +1,146 @@
+"""Latent class models: marginals against enumeration, fitting against models that are known."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privacy_engine.synthesizers.latent_classes import (
+    LatentClasses,
+    View,
+    em_step,
+    fit,
+    mean_of,
+    misfit,
+    random_start,
+    uniform,
+)
+
+SIZES = (2, 3, 2, 4)
+
+
+@st.composite
+def models(draw: st.DrawFn) -> LatentClasses:
+    """Models of one to five attributes and up to four classes."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return random_start(sizes, draw(st.integers(1, 4)), rng)
+
+
+def by_enumeration(model: LatentClasses) -> np.ndarray:
+    """The definition, cell by cell."""
+    joint = np.zeros([table.shape[1] for table in model.tables])
+    for cell in np.ndindex(*joint.shape):
+        for k, weight in enumerate(model.weights):
+            joint[cell] += weight * np.prod([t[k, x] for t, x in zip(model.tables, cell, strict=True)])
+    return joint
+
+
+def exact_view(model: LatentClasses, members: tuple[int, ...], deviation: float = 1e-4) -> View:
+    cells = model.marginal(members)
+    return View(members=members, cells=cells, deviation=deviation, mended=cells)
+
+
+def two_kinds_of_people() -> LatentClasses:
+    """60 % answer mostly 0, 40 % mostly the last value."""
+    rng = np.random.default_rng(1)
+    low = [np.array([0.85, *rng.dirichlet(np.ones(s - 1)) * 0.15]) for s in SIZES]
+    return LatentClasses(
+        weights=np.array([0.6, 0.4]), tables=tuple(np.stack([row, row[::-1]]) for row in low)
+    )
+
+
+@given(models())
+def test_a_marginal_is_the_sum_over_classes_and_the_other_attributes(model: LatentClasses) -> None:
+    joint = by_enumeration(model)
+    d = joint.ndim
+    for size in range(1, d + 1):
+        for members in itertools.combinations(range(d), size):
+            expected = joint.sum(axis=tuple(a for a in range(d) if a not in members))
+            assert np.allclose(model.marginal(members), expected)
+
+
+@given(models(), models())
+def test_the_mean_of_models_has_the_mean_of_their_marginals(a: LatentClasses, b: LatentClasses) -> None:
+    small, large = sorted((a, b), key=lambda m: len(m.tables))
+    if [t.shape[1] for t in small.tables] != [t.shape[1] for t in large.tables[: len(small.tables)]]:
+        large = random_start([t.shape[1] for t in small.tables], 3, np.random.default_rng(0))
+    cut = LatentClasses(weights=large.weights, tables=large.tables[: len(small.tables)])
+    expected = (by_enumeration(small) + by_enumeration(cut)) / 2
+    assert np.allclose(by_enumeration(mean_of([small, cut])), expected)
+
+
+@settings(max_examples=30)
+@given(models(), st.integers(0, 2**32 - 1))
+def test_slopes_are_the_derivatives_of_the_misfit(model: LatentClasses, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    d = len(model.tables)
+    members = [tuple(sorted(rng.choice(d, rng.integers(1, d + 1), replace=False).tolist())) for _ in range(3)]
+    noisy = [model.marginal(m) + rng.normal(0, 0.1, [model.tables[a].shape[1] for a in m]) for m in members]
+    views = [View(members=m, cells=c, deviation=0.3, mended=c) for m, c in zip(members, noisy, strict=True)]
+    parts = (model.weights, model.tables)
+    _, slopes = misfit(views, parts)
+    arrays = [model.weights, *model.tables]
+    for array, slope in zip(arrays, slopes, strict=True):
+        place = tuple(int(rng.integers(size)) for size in array.shape)
+        before, step = array[place], 1e-6
+        array[place] = before + step
+        up = misfit(views, parts)[0]
+        array[place] = before - step
+        down = misfit(views, parts)[0]
+        array[place] = before
+        assert slope[place] == pytest.approx(before * (up - down) / (2 * step), rel=1e-3, abs=1e-6)
+
+
+@settings(max_examples=30)
+@given(models())
+def test_em_raises_the_likelihood_of_the_views(model: LatentClasses) -> None:
+    truth = random_start([t.shape[1] for t in model.tables], 2, np.random.default_rng(5))
+    views = [exact_view(truth, tuple(range(len(model.tables))))]
+
+    def likelihood(at: LatentClasses) -> float:
+        return float((views[0].cells * np.log(at.marginal(views[0].members))).sum())
+
+    # The pseudo-counts cost little against one whole record a view.
+    assert likelihood(em_step(views, model)) >= likelihood(model) - 5e-3
+
+
+def test_views_of_pairs_recover_a_model_they_do_not_hold_in_full() -> None:
+    truth = two_kinds_of_people()
+    views = [exact_view(truth, pair) for pair in itertools.combinations(range(4), 2)]
+    start = random_start(SIZES, 2, np.random.default_rng(2))
+    found = fit(views, start, em_steps=30, descent_steps=200)
+    assert np.abs(found.marginal((0, 1, 2, 3)) - by_enumeration(truth)).max() < 5e-3
+    assert np.sort(found.weights) == pytest.approx([0.4, 0.6], abs=0.02)
+
+
+def test_negative_noisy_cells_do_not_pull_the_fit_away() -> None:
+    """Two views of the same pair, wrong by the same amount in opposite directions."""
+    truth = two_kinds_of_people()
+    error = np.full((2, 3), 0.2) * np.array([1, -1])[:, None]
+    views = [
+        View(
+            members=(0, 1),
+            cells=truth.marginal((0, 1)) + sign * error,
+            deviation=0.01,
+            mended=np.abs(truth.marginal((0, 1))),
+        )
+        for sign in (1, -1)
+    ]
+    found = fit(views, random_start(SIZES, 3, np.random.default_rng(3)), em_steps=5, descent_steps=200)
+    assert np.abs(found.marginal((0, 1)) - truth.marginal((0, 1))).max() < 5e-3
+
+
+def test_noise_that_drowns_everything_leaves_independent_attributes() -> None:
+    truth = two_kinds_of_people()
+    views = [exact_view(truth, pair, deviation=10.0) for pair in itertools.combinations(range(4), 2)]
+    start = random_start(SIZES, 4, np.random.default_rng(4))
+    found = fit(views, start, em_steps=0, descent_steps=300)
+    product = np.multiply.outer(found.marginal((0,)), found.marginal((1,)))
+    assert np.abs(found.marginal((0, 1)) - product).max() < 1e-3
+
+
+def test_a_uniform_model_is_uniform() -> None:
+    assert np.allclose(by_enumeration(uniform((2, 3))), np.full((2, 3), 1 / 6))
