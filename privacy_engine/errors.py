@@ -29,6 +29,10 @@ class SpecError(PrivacyEngineError, ValueError):
     """A release specification or policy file is wrong: mend the named field."""
 
 
+class SecretError(PrivacyEngineError, ValueError):
+    """The secret of memoised answers is missing, too short, or not the one of the earlier releases."""
+
+
 class BudgetExceededError(PrivacyEngineError):
     """The privacy budget does not cover the request: wait for the next period or ask for less."""
 

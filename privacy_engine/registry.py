@@ -14,6 +14,13 @@ METHODS: Mapping[str, str] = {
     "dsaed": "privacy_engine.anonymizers.dsaed:DSAED",
     "rfka": "privacy_engine.anonymizers.rfka:RFKA",
     "greedy_hamdist": "privacy_engine.anonymizers.greedy_hamdist:GreedyHamdist",
+    "privbayes": "privacy_engine.synthesizers.privbayes:PrivBayes",
+    "dpsm_bayes": "privacy_engine.synthesizers.dpsm_bayes:DPSMBayes",
+    "privbayes_r": "privacy_engine.synthesizers.privbayes_r:PrivBayesR",
+    "latent_class": "privacy_engine.synthesizers.latent_class:LatentClass",
+    "errph": "privacy_engine.randomizers.errph:ERRPH",
+    "trr": "privacy_engine.randomizers.trr:TRR",
+    "local_laplace": "privacy_engine.randomizers.local_laplace:LocalLaplace",
 }
 
 DETECTORS: Mapping[str, str] = {
@@ -30,6 +37,15 @@ def method_names() -> tuple[str, ...]:
 def detector_names() -> tuple[str, ...]:
     """All registry keys of outlier detectors."""
     return tuple(DETECTORS)
+
+
+def is_randomizer(name: str) -> bool:
+    """Whether a method answers for each individual at random; imports nothing.
+
+    >>> is_randomizer("errph"), is_randomizer("mondrian"), is_randomizer("unknown")
+    (True, False, False)
+    """
+    return METHODS.get(name, "").startswith("privacy_engine.randomizers.")
 
 
 def method_class(name: str) -> Any:

@@ -1,0 +1,279 @@
+"""A channel: with which probability each value of a public domain is released as which.
+
+ERRPH (Zhang and Tang 2007, section 3) is the channel ``p_0 I + 1 p^T``; Warner's randomized response and the
+bounded geometric mechanism are others. Probabilities are whole multiples of 2^-53, so that what is sampled
+from random bits is exactly what is stated: epsilon is computed from those integers, not claimed.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.dp.loss import rounded_up
+from privacy_engine.randomizers.estimation import Estimate, FloatArray, estimate_joint
+
+BITS = 53
+TOTAL = 1 << BITS  # a row's weights add up to this
+LARGEST = 1 << (62 - BITS)  # most values of a domain: code * TOTAL must fit into 63 bits
+SLACK = 1e-9  # how far given probabilities may be from a sum of 1
+MOST_GEOMETRIC = 30.0  # epsilon beyond which 53 bits do not hold the far ends of geometric noise
+WORST_CONDITION = 1e9  # of a matrix that is still inverted
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Channel:
+    """A row-stochastic matrix over a public domain of k values.
+
+    Attributes:
+        labels: (k,) the values' public names, distinct; from the schema, never from the data.
+        weights: (k, k) int64, row i: how often, of 2^53, value i is released as each value.
+
+    Raises:
+        ValueError: if the labels repeat, a weight is negative, or a row does not add up to 2^53.
+
+    >>> coin = Channel.partial_hiding(("yes", "no"), keep=0.5)
+    >>> coin.matrix.tolist(), round(coin.epsilon, 6) == round(math.log(3), 6)
+    ([[0.75, 0.25], [0.25, 0.75]], True)
+    """
+
+    labels: tuple[str, ...]
+    weights: IntArray
+
+    def __post_init__(self) -> None:
+        k = len(self.labels)
+        if not 1 <= k <= LARGEST or len(set(self.labels)) < k:
+            raise ValueError(
+                f"a channel must have 1 to {LARGEST} distinct labels, got {k}: use coarser values"
+            )
+        weights = np.array(self.weights, dtype=np.int64)
+        if weights.shape != (k, k) or (weights < 0).any() or (weights.sum(axis=1) != TOTAL).any():
+            raise ValueError(
+                f"the weights of {k} labels must be {k} x {k}, >= 0, and each row sum to 2^{BITS}"
+            )
+        weights.flags.writeable = False
+        object.__setattr__(self, "weights", weights)
+
+    @classmethod
+    def of_matrix(cls, labels: Sequence[str], matrix: npt.ArrayLike) -> "Channel":
+        """Probabilities, each row from one true value, rounded to multiples of 2^-53.
+
+        Raises:
+            ValueError: if a probability is not in [0, 1] or a row does not sum to 1 within 1e-9.
+        """
+        given = np.asarray(matrix, dtype=np.float64)
+        if given.shape != (len(labels), len(labels)):
+            raise ValueError(f"the matrix of {len(labels)} labels must be square, got shape {given.shape}")
+        if not ((given >= 0) & (given <= 1)).all() or (np.abs(given.sum(axis=1) - 1) > SLACK).any():
+            raise ValueError("each row of a channel must hold probabilities that sum to 1")
+        weights = np.floor(given / given.sum(axis=1, keepdims=True) * TOTAL).astype(np.int64)
+        rows = np.arange(len(labels))
+        weights[rows, weights.argmax(axis=1)] += TOTAL - weights.sum(axis=1)
+        return cls(tuple(labels), weights)
+
+    @classmethod
+    def partial_hiding(
+        cls, labels: Sequence[str], *, keep: float, spread: Sequence[float] | None = None
+    ) -> "Channel":
+        """ERRPH: the value itself with probability p_0, else value j with p_j whatever the true one is.
+
+        Args:
+            labels: (k,) the domain, k >= 2.
+            keep: p_0, in (0, 1).
+            spread: (k,) p_j > 0, with p_0 a sum of 1; (1 - p_0) / k each where none are given.
+
+        Raises:
+            ValueError: if p_0 or a p_j is out of range, or they do not sum to 1.
+        """
+        k = len(labels)
+        check_share("p_0", keep)
+        others = np.full(k, (1 - keep) / k) if spread is None else np.asarray(spread, dtype=np.float64)
+        if others.shape != (k,) or not (others > 0).all():
+            raise ValueError(f"there must be one p_j > 0 for each of the {k} values, got {others.size}")
+        if abs(keep + others.sum() - 1) > SLACK:
+            raise ValueError(f"p_0 and the p_j must sum to 1, got {keep + others.sum():.9g}")
+        return cls(tuple(labels), _hiding(np.floor(others * TOTAL).astype(np.int64)))
+
+    @classmethod
+    def of_epsilon(cls, labels: Sequence[str], epsilon: float) -> "Channel":
+        """ERRPH with equal p_j: the most truthful one whose computed epsilon does not exceed the given one.
+
+        Inverts epsilon = ln(1 + k p_0 / (1 - p_0)): p_j = 1 / (e^epsilon + k - 1) of being another value j.
+
+        Raises:
+            ValueError: if epsilon is not > 0 and finite.
+        """
+        check_epsilon(epsilon)
+        k = len(labels)
+        other = math.ceil(TOTAL / (math.exp(min(epsilon, BITS)) + k - 1))  # e^53 > 2^53: nothing is lost
+        while _log_ratio(TOTAL - (k - 1) * other, other) > epsilon:  # the logarithm's rounding: a few steps
+            other += 1
+        return cls(tuple(labels), _hiding(np.full(k, other, dtype=np.int64)))
+
+    @classmethod
+    def geometric(cls, labels: Sequence[str], epsilon: float) -> "Channel":
+        """Ordered values plus discrete Laplace noise of scale (k - 1) / epsilon, clamped to the domain.
+
+        Ghosh, Roughgarden, Sundararajan 2009: Universally utility-maximizing privacy mechanisms. The scale is
+        raised until the computed epsilon does not exceed the given one.
+
+        Raises:
+            ValueError: if epsilon is not > 0 and finite.
+        """
+        check_epsilon(epsilon)
+        k = len(labels)
+        slack = 0.0  # what rounding the weights to multiples of 2^-53 takes of epsilon, found by doubling
+        while True:
+            step = min(epsilon, MOST_GEOMETRIC) * (1 - slack) / max(k - 1, 1)
+            channel = cls.of_matrix(labels, _geometric(k, step))
+            if channel.epsilon <= epsilon:
+                return channel
+            slack = max(2 * slack, 1e-15)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """(k, k) probabilities, exact: 53 bits fit into a float."""
+        return np.asarray(self.weights / TOTAL, dtype=np.float64)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """Local differential privacy: ln of the largest ratio, over outputs, of two true values; rounded up.
+
+        Neighbours are any two true values of one individual. Infinite where an output rules a value out.
+        """
+        used = self.weights[:, self.weights.max(axis=0) > 0]
+        high, low = used.max(axis=0), used.min(axis=0)
+        if not low.all():
+            return math.inf
+        worst = int(np.argmax(high / low))
+        near = np.flatnonzero(high / low >= high[worst] / low[worst] * (1 - 1e-12))  # ties up to rounding
+        return max(_log_ratio(int(high[j]), int(low[j])) for j in near)
+
+    @cached_property
+    def hiding(self) -> IntArray | None:
+        """(k,) weights of the p_j of partial hiding; None where the channel is another one."""
+        other = self.weights.min(axis=0)
+        return other if len(self) > 1 and np.array_equal(self.weights, _hiding(other)) else None
+
+    @cached_property
+    def inverse(self) -> FloatArray:
+        """(k, k) inverse of the matrix.
+
+        Raises:
+            ValueError: if it has none, as a channel that tells nothing.
+        """
+        if not np.linalg.cond(self.matrix) < WORST_CONDITION:
+            raise ValueError(
+                "the channel has no usable inverse: its output tells (almost) nothing, raise p_0 or epsilon"
+            )
+        return np.asarray(np.linalg.inv(self.matrix), dtype=np.float64)
+
+    @cached_property
+    def fingerprint(self) -> bytes:
+        """(16,) bytes that differ for any two channels."""
+        text = "".join(f"{len(label)}:{label}" for label in self.labels).encode()
+        return hashlib.blake2b(text + b"\0" + self.weights.astype("<i8").tobytes(), digest_size=16).digest()
+
+    def perturb(self, codes: npt.ArrayLike, words: npt.NDArray[np.uint64]) -> IntArray:
+        """Release codes at random.
+
+        Args:
+            codes: (n,) true values, 0 .. k - 1.
+            words: (n,) 64 random bits each; their upper 53 decide.
+
+        Returns:
+            (n,) int64 released codes.
+
+        Raises:
+            ValueError: if a code is outside the domain.
+        """
+        true = np.asarray(codes, dtype=np.int64)
+        if true.size and not (true.min() >= 0 and true.max() < len(self)):
+            raise ValueError(f"codes must be 0 .. {len(self) - 1}")
+        ends = self.weights.cumsum(axis=1) + np.arange(len(self), dtype=np.int64)[:, None] * TOTAL
+        at = true * TOTAL + (words >> np.uint64(64 - BITS)).astype(np.int64)
+        return np.searchsorted(ends.ravel(), at, side="right") - true * len(self)
+
+    def estimate(self, counts: npt.ArrayLike) -> Estimate:
+        """The distribution of the true values from the released ones, eq. (1).
+
+        Args:
+            counts: (k,) how often each value was released.
+        """
+        return estimate_joint(counts, [self.inverse])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that ``from_dict`` reads back exactly; short where only the diagonal stands out."""
+        if self.hiding is not None:
+            return {"labels": list(self.labels), "other": self.hiding.tolist()}
+        return {"labels": list(self.labels), "weights": self.weights.tolist()}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Channel":
+        """Read what ``to_dict`` writes.
+
+        Raises:
+            ValueError: if it is no channel.
+        """
+        try:
+            labels = tuple(map(str, fields["labels"]))
+            if "other" in fields:
+                return cls(labels, _hiding(np.array(fields["other"], dtype=np.int64)))
+            return cls(labels, np.array(fields["weights"], dtype=np.int64))
+        except (KeyError, TypeError, OverflowError):
+            raise ValueError("a channel must have labels, and weights of whole numbers") from None
+
+
+def check_share(name: str, share: float) -> None:
+    """Refuse a probability that is not inside (0, 1).
+
+    Raises:
+        ValueError: naming the parameter.
+    """
+    if not 0 < share < 1:
+        raise ValueError(f"{name} must be in (0, 1), got {share!r}")
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Refuse an epsilon that is not > 0 and finite.
+
+    Raises:
+        ValueError: if so.
+    """
+    if not (epsilon > 0 and math.isfinite(epsilon)):
+        raise ValueError(f"epsilon must be > 0 and finite, got {epsilon!r}")
+
+
+def _hiding(other: IntArray) -> IntArray:
+    """(k, k) weights: column j has ``other[j]`` in every row but its own, which takes what is left."""
+    weights = np.tile(other, (len(other), 1))
+    np.fill_diagonal(weights, TOTAL - other.sum() + other)
+    return weights
+
+
+def _geometric(k: int, step: float) -> FloatArray:
+    """(k, k) clamped discrete Laplace noise whose ratio of neighbouring values is e^-step."""
+    ratio = math.exp(-step)
+    distance = np.abs(np.arange(k)[:, None] - np.arange(k)[None, :])
+    inner = -math.expm1(-step) / (1 + ratio) * ratio**distance
+    ends = ratio**distance / (1 + ratio)  # all the tail beyond an end falls on it
+    inner[:, [0, -1]] = ends[:, [0, -1]]
+    return inner if k > 1 else np.ones((1, 1))
+
+
+def _log_ratio(high: int, low: int) -> float:
+    """ln(high / low), never below the true value; 0 for equal weights."""
+    if high == low:
+        return 0.0
+    return math.nextafter(math.log(rounded_up(Fraction(high, low))), math.inf)

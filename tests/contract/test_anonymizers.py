@@ -1,0 +1,192 @@
+"""What every registered anonymizer must keep beyond the contract of release methods."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_engine import (
+    DistinctLDiversity,
+    EquivalenceClasses,
+    InfeasibleError,
+    KAnonymity,
+    Release,
+    ReleasePolicy,
+    TCloseness,
+    load_method,
+    verify,
+)
+from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.models import holds
+from privacy_engine.release import parameters_of
+from tests.contract import tables
+from tests.contract.tables import SCHEMA, family, people
+
+VARIANTS = [{}, {"k": 3, "l": 2}, {"k": 4, "l": 3, "suppression_limit": 0.1}]
+
+methods = pytest.mark.parametrize("name", family(Anonymizer))
+variants = pytest.mark.parametrize("parameters", VARIANTS, ids=lambda p: "-".join(p) or "defaults")
+
+
+def released(name, parameters, table, schema=SCHEMA) -> Release:
+    return tables.released(name, parameters, table, schema=schema)
+
+
+@methods
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"k": 1},
+        {"k": 2.5},
+        {"l": 1},
+        {"suppression_limit": 1.5},
+        {"intervals": "roman"},
+        {"require": ({"model": "x"},)},
+    ],
+    ids=lambda bad: next(iter(bad)),
+)
+def test_a_bad_parameter_is_refused_at_construction(name: str, bad: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"must|unknown"):
+        load_method(name, **bad)
+
+
+@methods
+def test_parameters_survive_a_round_trip_through_json(name: str) -> None:
+    method = load_method(name, k=4, require=(TCloseness(t=0.4, attribute="disease"),))
+    assert load_method(name, **json.loads(json.dumps(parameters_of(method)))) == method
+
+
+@methods
+@variants
+def test_every_claimed_guarantee_holds_on_the_released_table(
+    name: str, parameters: dict[str, object]
+) -> None:
+    release = released(name, parameters, people())
+    classes = EquivalenceClasses.of_table(release.table, release.schema)
+    assert KAnonymity(k=load_method(name, **parameters).k) in release.guarantees
+    assert all(holds(model, classes) for model in release.guarantees)
+    assert verify(release.table, release.schema, ReleasePolicy(require=release.guarantees)).passed
+
+
+@methods
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"model": "t_closeness", "t": 0.25, "attribute": "disease"},
+        {"model": "entropy_l_diversity", "l": 2.0},
+        {"model": "recursive_cl_diversity", "c": 2.0, "l": 2},
+        {"model": "alpha_k_anonymity", "alpha": 0.6, "k": 8},
+        {"model": "beta_likeness", "beta": 1.0},
+        {"model": "beta_likeness", "beta": 2.0, "enhanced": True},
+        {"model": "delta_disclosure", "delta": 1.2},
+    ],
+    ids=lambda model: f"{model['model']}{'-enhanced' if model.get('enhanced') else ''}",
+)
+def test_a_required_model_is_met_on_the_released_table(name: str, model: dict[str, object]) -> None:
+    release = released(name, {"k": 3, "require": (model,)}, people())
+    classes = EquivalenceClasses.of_table(release.table, release.schema)
+    assert model["model"] in {m.name for m in release.guarantees}
+    assert all(holds(m, classes) for m in release.guarantees)
+
+
+@methods
+@pytest.mark.parametrize("intervals", ["text", "bounds", "midpoint"])
+def test_every_rendering_keeps_the_guarantees(name: str, intervals: str) -> None:
+    release = released(name, {"k": 4, "l": 2, "intervals": intervals}, people())
+    classes = EquivalenceClasses.of_table(release.table, release.schema)
+    assert all(holds(model, classes) for model in release.guarantees)
+    assert list(release.table.columns) == list(release.schema.names)
+
+
+@methods
+@variants
+def test_no_record_is_lost_beyond_the_suppression_limit(name: str, parameters: dict[str, object]) -> None:
+    release = released(name, parameters, people())
+    limit = load_method(name, **parameters).suppression_limit
+    assert len(release.table) >= (1 - limit) * len(people())
+    assert release.recoding.suppressed == len(people()) - len(release.table)
+
+
+@methods
+@variants
+def test_equal_inputs_and_seed_give_equal_output(name: str, parameters: dict[str, object]) -> None:
+    first, second = (released(name, parameters, people()).table for _ in range(2))
+    pd.testing.assert_frame_equal(first, second)
+
+
+@methods
+def test_the_row_index_is_ignored(name: str) -> None:
+    table = people()
+    again = table.set_axis(np.arange(len(table))[::-1], axis=0)
+    pd.testing.assert_frame_equal(released(name, {}, table).table, released(name, {}, again).table)
+
+
+@methods
+@variants
+def test_the_order_of_the_records_does_not_matter(name: str, parameters: dict[str, object]) -> None:
+    table = people().drop(
+        columns="visits"
+    )  # an insensitive value may go to either of two records alike in all else
+    schema = SCHEMA.select(table.columns)
+    shuffled = table.sample(frac=1, random_state=5)
+    one, other = (released(name, parameters, t, schema=schema).table for t in (table, shuffled))
+    pd.testing.assert_frame_equal(one, other)
+
+
+@methods
+def test_the_order_of_released_rows_follows_from_their_values_alone(name: str) -> None:
+    table = released(name, {}, people()).table
+    pd.testing.assert_frame_equal(table, table.sort_values(list(table.columns), ignore_index=True))
+
+
+@methods
+def test_sensitive_and_insensitive_values_stay_true(name: str) -> None:
+    table, release = people(), released(name, {}, people())
+    for column in ("disease", "visits"):
+        assert sorted(release.table[column]) == sorted(table[column])
+
+
+@methods
+def test_fewer_records_than_k_are_infeasible(name: str) -> None:
+    with pytest.raises(InfeasibleError, match="4 rows cannot be 5-anonymous"):
+        released(name, {"k": 5}, people(4))
+
+
+@methods
+def test_a_sensitive_attribute_of_too_few_values_is_infeasible(name: str) -> None:
+    with pytest.raises(InfeasibleError, match=r"4 (distinct )?values"):
+        released(name, {"k": 5, "l": 5}, people())
+
+
+@methods
+def test_a_manifest_holds_plain_values_and_no_record(name: str) -> None:
+    release = released(name, {"k": 4, "l": 2}, people())
+    manifest = json.loads(json.dumps(release.manifest()))
+    assert manifest["rows"] == len(release.table)
+    assert manifest["guarantees"][0] == {"model": "k_anonymity", "k": 4}
+    assert not any(f'"{value}"' in json.dumps(manifest) for value in people()["colour"].unique())
+
+
+AWKWARD = {
+    "constant": people().assign(age=40, grade="low", city="Bern", colour="red"),
+    "duplicates": pd.concat([people(10)] * 12),
+    "one class of k": people(5),
+}
+
+
+@methods
+@pytest.mark.parametrize("case", AWKWARD)
+def test_an_awkward_table_is_released_whole(name: str, case: str) -> None:
+    release = released(name, {"k": 5}, AWKWARD[case])
+    assert len(release.table) == len(AWKWARD[case])
+    assert holds(KAnonymity(k=5), EquivalenceClasses.of_table(release.table, release.schema))
+
+
+@methods
+def test_one_quasi_identifier_is_enough(name: str) -> None:
+    schema = SCHEMA.select(["age", "disease"])
+    release = released(name, {"k": 5, "l": 2}, people()[["age", "disease"]], schema=schema)
+    classes = EquivalenceClasses.of_table(release.table, release.schema)
+    assert holds(KAnonymity(k=5), classes)
+    assert holds(DistinctLDiversity(l=2), classes)
