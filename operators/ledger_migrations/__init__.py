@@ -1,0 +1,1 @@
+"""Migrations of the budget ledger, run by `BudgetLedger.migrate`."""
