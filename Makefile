@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements-dev.lock
 KERNELS := $(VENV)/.kernels
-CODE := conftest.py $(wildcard privacy_engine operators dags benchmarks tests)
+CODE := conftest.py $(wildcard privacy_engine operators dags benchmarks deploy docs tests)
 
 # With it set, every process would compile Airflow anew: an import of 1.5 s takes 10 s.
 unexport PYTHONDONTWRITEBYTECODE
@@ -58,13 +58,33 @@ format: $(STAMP)  ## Format, and mend what lint can mend by itself
 bench: $(STAMP) $(KERNELS)  ## Compare methods with the papers' tables and with peers
 	@$(BIN)/python -m benchmarks
 
+.PHONY: docs
+docs: $(STAMP)  ## Write docs/reference.md anew from signatures and docstrings
+	@PYTHONPATH=. $(BIN)/python docs/make_reference.py
+
 # One resolution for all supported versions; addresses are left out so that any index or mirror serves.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+# What the image has beside the package itself.
+IMAGE_EXTRAS = --extra postgres --extra celery --extra fab --extra statsd --extra s3 --extra azure
 .PHONY: lock
 lock: $(STAMP)  ## Resolve the lock files anew (ARGS=--upgrade for newer versions)
-	$(COMPILE) $(ARGS) pyproject.toml --extra dev --extra bench -o $(LOCK)
+	$(COMPILE) $(ARGS) pyproject.toml --extra dev --extra bench --extra postgres -o $(LOCK)
 	$(COMPILE) pyproject.toml -c $(LOCK) -o requirements.lock
+	$(COMPILE) pyproject.toml $(IMAGE_EXTRAS) -c $(LOCK) -o requirements-production.lock
+
+.PHONY: wheel
+wheel: $(STAMP)  ## Build the package into dist/
+	@rm -rf dist
+	$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python -o dist .
+
+.PHONY: image
+image: wheel  ## Build the image of docker-compose.yaml from the wheel
+	docker build --tag privacy-release:0.1.0 .
+
+.PHONY: secrets
+secrets:  ## Write fresh random secrets for docker-compose.yaml into .env, never over an older one
+	@$(PYTHON) deploy/make_secrets.py .env
 
 .PHONY: clean
 clean:  ## Remove .venv, the embedded Airflow, the local lake and all caches

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from operators.settings import setting
 from privacy_engine.errors import PrivacyEngineError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def lake_at(root: str, argument: str = "--lake") -> "Lake":
 def default_lake() -> str:
     """The lake of `lake_default` where Airflow has no such connection."""
     home = os.environ.get("AIRFLOW_HOME")
-    chosen = os.environ.get("PRIVACY_LAKE") or (f"{home}/lake" if home else None)
+    chosen = setting("lake") or (f"{home}/lake" if home else None)
     if chosen is None:
         raise WrongArgumentError("the lake must be named: give --lake DIR, or set PRIVACY_LAKE")
     return chosen
@@ -69,7 +70,7 @@ def work_root() -> Path:
     """Where work areas are; without Airflow in the user's cache folder, which no other user can enter."""
     from operators.work_area import work_area_root
 
-    if os.environ.get("PRIVACY_WORK_AREA") or os.environ.get("AIRFLOW_HOME"):
+    if setting("work_area") or os.environ.get("AIRFLOW_HOME"):
         with usage("PRIVACY_WORK_AREA"):
             return work_area_root()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"

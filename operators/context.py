@@ -1,9 +1,7 @@
 """What an operator takes from its run: the private folder, the names, and where the lake is."""
 
-import os
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operators.work_area import WorkArea, work_area_root
@@ -11,6 +9,8 @@ from privacy_engine.errors import SpecError
 
 if TYPE_CHECKING:
     from operators.lake import Lake
+    from operators.ledger import BudgetLedger
+    from operators.membership import Identification
 
 DEFAULT_LAKE = "lake_default"
 
@@ -42,33 +42,48 @@ def release_id(context: Mapping[str, Any]) -> str:
     return str(key or context["ti"].run_id)
 
 
-def default_lake_root() -> str:
-    """`$PRIVACY_LAKE`, else `lake` under `$AIRFLOW_HOME`: where releases go without a connection."""
-    home = os.environ.get("AIRFLOW_HOME") or "~/airflow"
-    return str(Path(os.environ.get("PRIVACY_LAKE") or Path(home) / "lake").expanduser().absolute())
-
-
 def lake_of(connection_id: str) -> "Lake":
-    """The lake of an Airflow connection, whose extra holds `path` and, for object stores, `storage_options`.
+    """The lake of an Airflow connection, see `LakeHook`.
 
     Raises:
-        SpecError: if there is no such connection, or it names no place. Without a connection `lake_default`
-            is a folder, see `default_lake_root`.
+        SpecError: if there is no such connection, or it names no place.
     """
-    from operators.lake import Lake
+    from operators.lake_hook import LakeHook
 
-    extra = _extra(connection_id)
-    if extra is None and connection_id == DEFAULT_LAKE:
-        return Lake(root=default_lake_root())
-    if not extra or not isinstance(extra.get("path"), str):
-        raise SpecError(
-            f"the Airflow connection {connection_id} must exist and name the lake as `path` in its extra; "
-            'add it, for example with --conn-type fs --conn-extra \'{"path": "/data/lake"}\''
-        )
+    return LakeHook(connection_id).get_conn()
+
+
+def ledger_of(connection_id: str) -> "BudgetLedger":
+    """The privacy budget ledger of an Airflow connection, see `LedgerHook`.
+
+    Raises:
+        SpecError: if there is no such connection, or it does not name a ledger.
+        LedgerError: if the default file cannot be made.
+    """
+    from operators.ledger_hook import LedgerHook
+
+    return LedgerHook(connection_id).get_conn()
+
+
+def identification_of(connection_id: str, column: str) -> "Identification":
+    """How persons are told apart by a column, with the key that is an Airflow connection's password.
+
+    Raises:
+        SpecError: if there is no such connection, or its password is too short to be a key.
+    """
+    from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from operators.membership import Identification
+
     try:
-        return Lake(root=extra["path"], storage_options=tuple(storage_options_of(extra).items()))
-    except ValueError as error:
-        raise SpecError(f"connection {connection_id}: {error}") from None
+        secret = Connection.get(connection_id).password
+    except AirflowNotFoundException:
+        raise SpecError(
+            f"the Airflow connection {connection_id} must exist and hold the membership key as its "
+            "password; add it, with a secret such as `openssl rand -hex 32` prints"
+        ) from None
+    return Identification(column=column, key=secret or "")
 
 
 def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
@@ -82,11 +97,17 @@ def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
     """
     if connection_id is None:
         return {}
-    extra = _extra(connection_id)
+    from operators.lake_hook import extra_of
+    from operators.storage_options import source_options
+
+    extra = extra_of(connection_id)
     if extra is None:
         raise SpecError(f"the Airflow connection {connection_id} of the source must exist; add it")
     if extra.get("storage_options"):
-        return {"storage_options": storage_options_of(extra)}
+        try:
+            return {"storage_options": source_options(extra)}
+        except SpecError as error:
+            raise SpecError(f"connection {connection_id}: {error}") from None
     from airflow.sdk import ObjectStoragePath
 
     try:
@@ -96,20 +117,3 @@ def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
             f"connection {connection_id} must hold `storage_options` in its extra, or the Airflow provider "
             "for the scheme of the source must be installed"
         ) from None
-
-
-def storage_options_of(extra: Mapping[str, Any]) -> dict[str, str]:
-    """The `storage_options` of a connection's extra as text pairs."""
-    return {str(key): str(value) for key, value in (extra.get("storage_options") or {}).items()}
-
-
-def _extra(connection_id: str) -> dict[str, Any] | None:
-    """The extra of a connection; None if there is no such connection."""
-    from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
-
-    try:
-        extra: dict[str, Any] = Connection.get(connection_id).extra_dejson
-    except AirflowNotFoundException:
-        return None
-    return extra

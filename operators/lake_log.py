@@ -71,11 +71,9 @@ class Publication:
 
 
 def publications(lake: Lake, table: "DeltaTable") -> list[Publication]:
-    """Every publication up to the table's newest version, oldest first."""
-    with reaching(lake, "read the history"):
-        commits = sorted(table.history(), key=lambda commit: int(commit["version"]))
+    """Every publication up to the table's newest version, oldest first; brings the table up to it."""
     found: list[Publication] = []
-    for commit in commits:
+    for commit in commits(lake, table):
         note = commit.get(LOG_KEY)
         if not isinstance(note, Mapping):  # a commit of another tool: maintenance, or the table's creation
             continue
@@ -92,6 +90,25 @@ def publications(lake: Lake, table: "DeltaTable") -> list[Publication]:
         if stone is None:
             found.append(_publication(commit["version"], committed, note))
     return found
+
+
+def commits(lake: Lake, table: "DeltaTable") -> list[dict[str, Any]]:
+    """The log of a table up to its newest version, oldest first; brings the table up to it.
+
+    The Delta library lists all commits there are, but counts their versions backwards from the one that the
+    table was opened at: what it tells is true only if nobody committed in between.
+
+    Raises:
+        PublishError: if the lake cannot be reached, or the table changes all the time.
+    """
+    for _ in range(ATTEMPTS):
+        with reaching(lake, "read the history"):
+            version = table.version()
+            found = table.history()
+            table.update_incremental()
+            if table.version() == version:
+                return sorted(found, key=lambda commit: int(commit["version"]))
+    raise PublishError(f"a table changed under each of {ATTEMPTS} attempts to read its history; retry")
 
 
 def _after(earlier: Publication, release_id: str, stone: Tombstone | None) -> Publication:
@@ -167,6 +184,11 @@ def predicate(release_id: str) -> str:
 def proof_folder(name: str) -> str:
     """Where manifests, reports and tombstones of a table are stored, below the lake's root."""
     return f"_proof/{name}"
+
+
+def log_entry(name: str, version: int) -> str:
+    """Path of a commit, below the lake's root."""
+    return f"{name}/_delta_log/{version:020d}.json"
 
 
 def check_name(name: str) -> None:

@@ -12,13 +12,15 @@ from operators.lake_log import (
     Publication,
     State,
     check_text,
+    commits,
     data_files,
     existing_table,
+    log_entry,
     predicate,
     proof_folder,
     publications,
 )
-from operators.lake_store import Lake, listing, put, reaching, remove
+from operators.lake_store import Lake, listing, modified, put, reaching, remove
 from privacy_engine.errors import PublishError
 
 _LONGEST_REASON = 1500
@@ -114,8 +116,7 @@ def clean_orphans(lake: Lake, name: str, *, older_than: timedelta = timedelta(da
     """
     table = existing_table(lake, name)
     entries = publications(lake, table)
-    with reaching(lake, "read the history"):
-        versions = [int(commit["version"]) for commit in table.history()]
+    versions = [int(commit["version"]) for commit in commits(lake, table)]
     kept = {f"{proof_folder(name)}/{proof}" for proof in _kept_proofs(entries)}
     for version in versions:
         kept |= data_files(lake, name, None, version)
@@ -139,12 +140,12 @@ def _erase(lake: Lake, name: str, release_id: str, *, already: bool) -> Retracti
     files: set[str] = set()
     for entry in gone:
         files |= data_files(lake, name, release_id, entry.version)
-    # Files that a crashed publication left in the release's folder are in no version. Younger ones may belong
-    # to a run that publishes the release anew; what began before the retraction cannot commit any more
-    # (conflict).
-    retracted = datetime.fromisoformat(stone.committed)
+    # Files that a crashed publication left in the release's folder are in no version. What began before the
+    # retraction cannot commit any more (conflict); younger files may belong to a run that publishes the
+    # release anew. Only the store's own clock tells them apart, and on S3 it counts whole seconds.
+    retracted = modified(lake, log_entry(name, stone.version))
     for folder in {path.rsplit("/", 1)[0] for path in files}:
-        files |= {file.path for file in listing(lake, folder) if file.modified <= retracted}
+        files |= {file.path for file in listing(lake, folder) if retracted and file.modified < retracted}
     files -= data_files(lake, name, release_id)
     kept = _kept_proofs(entries)
     files |= {f"{proof_folder(name)}/{proof}" for entry in gone for proof in entry.proofs - kept}

@@ -135,6 +135,15 @@ def remove(lake: Lake, path: str) -> bool:
         return True
 
 
+def modified(lake: Lake, path: str) -> datetime | None:
+    """When the store last saw a file change (UTC), or None if there is no such file."""
+    from pyarrow.fs import FileType
+
+    with reaching(lake, "look at a file"):
+        found = _filesystem(lake).get_file_info(path)
+        return found.mtime if found.type == FileType.File else None
+
+
 def listing(lake: Lake, folder: str) -> list[StoredFile]:
     """All files below a folder of the lake, at any depth; empty if there is no such folder."""
     from pyarrow.fs import FileSelector, FileType
@@ -177,10 +186,19 @@ def reaching(lake: Lake, purpose: str) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """What an error may tell: its class, for failures of the store its words without query strings."""
+    """What an error may tell: its class, and of failures of the store what it answered.
+
+    Not the whole answer: stores quote the request in it, with its signature and the id of its key.
+    """
     kind = type(error).__name__
     if not isinstance(error, OSError) and kind != "TableNotFoundError":
         return kind
     plain = re.sub(r"\x1b\[[0-9;]*m|↳", "", str(error))
+    status = re.search(r"\b[45]\d\d [A-Z][A-Za-z ]+\b", plain)
+    if status is not None:
+        code = re.search(r"<Code>(\w+)</Code>", plain)
+        return f"the store answered {status[0]}{f', {code[1]}' if code else ''}"
+    if "error sending request" in plain:
+        return "the store gave no answer"
     words = " ".join(re.sub(r"\?\S+", "?...", plain).split())
     return f"{kind} ({words[:300]})"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 _GLOB = frozenset("*?[")
+_AZURE = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -49,6 +50,7 @@ def find_source(
     hidden: tuple[str, ...]
     with reading(shown):
         filesystem, path = _opened(uri, storage_options, filesystem)
+        filesystem.invalidate_cache()  # a process that lives long would be told the files of yesterday
         if _GLOB & set(path) and not filesystem.exists(path):
             files = [f for f in filesystem.glob(path) if not filesystem.isdir(f)]
             hidden = (".", "_")
@@ -68,7 +70,8 @@ def find_source(
     kept = sorted(f for f in files if not any(part.startswith(hidden) for part in names[f].split("/")))
     if not kept:
         raise SchemaError(
-            f"{shown} must be a Parquet file, or a folder or glob with at least one; found none"
+            f"{shown} must be a Parquet file, or a folder or glob with at least one; found none: correct the "
+            "address, or wait for the data"
         )
     return Source(uri=shown, filesystem=filesystem, files=tuple(kept), names=tuple(names[f] for f in kept))
 
@@ -95,17 +98,21 @@ def without_values(name: str) -> str:
 def without_secret(uri: str) -> str:
     """An address without user, password, query and fragment, which may carry keys; a path as it is.
 
+    On Azure the container stands where others have the user.
+
     >>> without_secret("s3://key:secret@bucket/people?signature=x")
     's3://bucket/people'
+    >>> without_secret("abfss://container@account.dfs.core.windows.net/people")
+    'abfss://container@account.dfs.core.windows.net/people'
     """
     if "://" not in uri:
         return uri
     parts = urlsplit(uri)
-    return (
-        urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-        if parts.netloc
-        else uri
-    )
+    if not parts.netloc:
+        return uri
+    user, _, host = parts.netloc.rpartition("@")
+    place = parts.netloc if parts.scheme in _AZURE and ":" not in user else host
+    return urlunsplit((parts.scheme, place, parts.path, "", ""))
 
 
 def _opened(
@@ -132,7 +139,10 @@ def reading(name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise SchemaError(f"{name} must exist; correct the address of the source") from None
     except PermissionError:
-        raise SchemaError(f"{name} must be readable by the service user; give it the right to read") from None
+        raise SchemaError(
+            f"{name} must be readable by the service user; give it the right to read, or correct the keys of "
+            "its connection"
+        ) from None
     except pa.ArrowException as error:
         raise SchemaError(
             f"{name} must be a whole Parquet file, got {type(error).__name__}: it is truncated, damaged or "

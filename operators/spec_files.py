@@ -1,35 +1,35 @@
 """The files of an include folder: schemas, policies and suites, with errors that name file and field."""
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from operators.settings import VARIABLES, setting
 from privacy_engine.errors import PrivacyEngineError, SpecError
 
 if TYPE_CHECKING:
     from privacy_engine.policy import ReleasePolicy
     from privacy_engine.schema import DataSchema
 
-HOME_VARIABLE = "PRIVACY_RELEASE_HOME"
-
 
 def include_folder() -> Path:
     """The folder with releases, policies, hierarchies and expectations.
 
-    It is `include` under `$PRIVACY_RELEASE_HOME`, else under the checkout that this package lies in.
+    It is `include` under the option `home`, else under the checkout that this package lies in.
 
     Raises:
         SpecError: if there is no such folder.
     """
-    chosen = os.environ.get(HOME_VARIABLE)
+    chosen = setting("home")
     home = Path(chosen).expanduser() if chosen else Path(__file__).resolve().parents[1]
     folder = home / "include"
     if not folder.is_dir():
-        raise SpecError(f"{folder} must be a folder: set {HOME_VARIABLE} to the folder that holds include/")
+        raise SpecError(
+            f"{folder} must be a folder: set {VARIABLES['home']} to the folder that holds include/"
+        )
     return folder
 
 

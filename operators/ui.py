@@ -36,18 +36,28 @@ class ComponentError(RuntimeError):
 
 @dataclass(kw_only=True)
 class Components:
-    """The running parts of Airflow, each the leader of a session, by which all descendants can be found."""
+    """The running parts of Airflow, each the leader of a session, by which all descendants can be found.
+
+    Attributes:
+        python: the interpreter whose Airflow is started.
+    """
 
     logs: Path
     environment: Mapping[str, str]
+    python: str = sys.executable
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def start(self, name: str) -> None:
-        """Start `airflow NAME`; its output goes to a file in the log folder."""
+    def start(self, name: str, settings: Mapping[str, str] | None = None) -> None:
+        """Start `airflow NAME`, e.g. `celery worker`; its output goes to a file in the log folder.
+
+        Args:
+            name: the words after `airflow`.
+            settings: environment variables of this component alone.
+        """
         with self.log_of(name).open("wb") as log:
             self.running[name] = subprocess.Popen(
-                [sys.executable, "-m", "airflow", name],
-                env=dict(self.environment),
+                [self.python, "-m", "airflow", *name.split()],
+                env=dict(self.environment) | dict(settings or {}),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

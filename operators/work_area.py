@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from operators.settings import folder_of
 from privacy_engine.errors import IntegrityError
 
 _SLUG_LENGTH = 60
@@ -18,16 +19,12 @@ _HASH_LENGTH = 16
 
 
 def work_area_root() -> Path:
-    """Folder that holds all work areas: `$PRIVACY_WORK_AREA`, else `work_area` under `$AIRFLOW_HOME`.
+    """Folder that holds all work areas: the option `work_area`, else the one under `$AIRFLOW_HOME`.
 
     Raises:
-        ValueError: if the variable names a relative folder, which would move with the working directory.
+        ValueError: as `folder_of`.
     """
-    chosen = os.environ.get("PRIVACY_WORK_AREA")
-    root = Path(chosen or Path(os.environ.get("AIRFLOW_HOME") or "~/airflow") / "work_area").expanduser()
-    if not root.is_absolute():
-        raise ValueError("the work area must be an absolute path; set PRIVACY_WORK_AREA to one")
-    return root
+    return folder_of("work_area", "work_area")
 
 
 def sha256_file(path: Path) -> str:

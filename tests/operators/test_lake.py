@@ -24,6 +24,7 @@ from operators.lake import (
     releases,
     retract,
 )
+from operators.lake_log import open_table, publications
 from operators.work_area import sha256_file
 from privacy_engine.errors import IntegrityError, PublishError, SchemaError
 
@@ -132,6 +133,15 @@ def test_a_later_run_replaces_its_release_and_the_old_one_stays_in_its_version(l
     assert read_release(lake, NAME, "a").equals(new.rows)
     assert read_release(lake, NAME, "a", version=before.version).equals(old.rows)
     assert states(lake) == [("a", "superseded"), ("a", "current")]
+
+
+def test_versions_are_true_on_a_snapshot_that_other_writers_have_overtaken(lake, stage):
+    send(lake, stage(3), "a")
+    overtaken = open_table(lake, NAME)
+    send(lake, stage(4), "b")
+    send(lake, stage(5), "c")
+    found = publications(lake, overtaken)
+    assert [(entry.release_id, entry.version) for entry in found] == [("a", 1), ("b", 2), ("c", 3)]
 
 
 def test_commit_carries_the_proof(lake, stage):
@@ -913,6 +923,25 @@ def test_a_release_published_anew_during_a_retraction_survives_a_store_clock_beh
     assert retracting.returncode == 0
     assert read_release(lake, NAME, "a").equals(good.rows)
     assert len(data_files_on_disk(lake)) == 1
+
+
+def test_a_file_of_a_run_that_has_yet_to_commit_survives_a_store_that_counts_whole_seconds(lake, stage):
+    bad = stage(3)
+    send(lake, bad, "a")
+    (published,) = data_files_on_disk(lake)
+    retracting = child(lake, bad, ["meet_after_delete"], "a", "run 1", reason="wrong source")
+    assert retracting.stdout.readline() == "ready\n"
+    second = 1_800_000_000
+    commit = Path(lake.table(NAME)) / "_delta_log" / "00000000000000000002.json"
+    crashed, uncommitted = (
+        published.with_name(f"part-{word}.parquet") for word in ("crashed", "uncommitted")
+    )
+    for file, modified in ((crashed, second - 1), (commit, second), (uncommitted, second)):
+        file.touch()
+        os.utime(file, (modified, modified))
+    retracting.communicate("go\n")
+    assert retracting.returncode == 0
+    assert data_files_on_disk(lake) == {uncommitted}
 
 
 def test_a_retraction_erases_all_versions_with_a_store_clock_ahead_of_ours(lake, stage):

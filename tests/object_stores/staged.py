@@ -1,0 +1,86 @@
+"""Releases that show whether they are whole, and what every reader of a table sees of them."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from operators.lake import Lake, Published, publish
+from operators.work_area import sha256_file
+
+NAME = "people"
+RELEASE = "2026-W47"
+MANIFEST = {"method": "ilp_l_diversity", "guarantees": ["k=10", "l=3"], "loss": None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """A verified release. Its rows number `edition + 100`, and each carries the checksum of all."""
+
+    edition: int
+    file: Path
+    report: Path
+    sha256: str
+
+    @property
+    def manifest(self) -> dict[str, object]:
+        return MANIFEST | {"edition": self.edition}
+
+    def rows(self) -> pa.Table:
+        return pq.read_table(self.file)
+
+
+def stage(folder: Path, edition: int) -> Staged:
+    place = folder / f"edition-{edition}"
+    place.mkdir(parents=True)
+    n = 100 + edition
+    plain = pa.table({"edition": [edition] * n, "age": [f"[{i}, {i + 9}]" for i in range(n)]})
+    pq.write_table(plain.append_column("checksum", pa.array([_checksum(plain)] * n)), place / "t.parquet")
+    (place / "report.html").write_text(f"<p>edition {edition}</p>")
+    return Staged(
+        edition=edition,
+        file=place / "t.parquet",
+        report=place / "report.html",
+        sha256=sha256_file(place / "t.parquet"),
+    )
+
+
+def send(lake: Lake, staged: Staged, run_key: str, release_id: str = RELEASE) -> Published:
+    return publish(
+        lake,
+        NAME,
+        release_id,
+        staged.file,
+        staged.manifest,
+        staged.report,
+        expected_sha256=staged.sha256,
+        run_key=run_key,
+    )
+
+
+def seen(lake: Lake, version: int | None = None) -> int | None:
+    """The edition that a Delta client sees in the table, None if it is empty or not there.
+
+    Raises:
+        AssertionError: if it is not the whole of one release.
+    """
+    try:
+        table = deltalake.DeltaTable(lake.table(NAME), version=version, storage_options=lake.options)
+    except deltalake.exceptions.TableNotFoundError:
+        return None
+    rows = table.to_pyarrow_table()
+    if rows.num_rows == 0:
+        return None
+    (edition,) = rows["edition"].unique().to_pylist()
+    assert rows.num_rows == 100 + edition
+    assert rows["checksum"].unique().to_pylist() == [_checksum(rows)]
+    return int(edition)
+
+
+def _checksum(rows: pa.Table) -> str:
+    columns = [rows["edition"].to_pylist(), rows["age"].to_pylist()]
+    return hashlib.sha256(json.dumps(columns).encode()).hexdigest()

@@ -1,0 +1,213 @@
+"""Publishers that are killed, cut off or raced, and what readers see then: the old release or the new."""
+
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import ExitStack
+
+import pytest
+
+from operators.lake import read_release, releases
+from tests.object_stores.children import child, published, publishing, result
+from tests.object_stores.staged import NAME, RELEASE, Staged, seen, send
+from tests.object_stores.stores import Bucket
+from tests.object_stores.wire import Answer, Sent, Wire
+
+pytestmark = pytest.mark.object_stores
+Edition = Callable[[int], Staged]
+Forward = Callable[[], Answer]
+
+
+def states(bucket: Bucket) -> list[str]:
+    return [str(entry["state"]) for entry in releases(bucket.lake(), NAME)]
+
+
+def test_at_every_write_of_a_publication_a_reader_sees_the_old_release_or_the_new_one(
+    bucket: Bucket, wire: Wire, edition: Edition
+) -> None:
+    lake = bucket.lake()
+    send(lake, edition(1), "run 1")
+    steps: list[tuple[str, int | None, int | None]] = []
+
+    def look(request: Sent, forward: Forward) -> Answer:
+        if request.writes is None:
+            return forward()
+        before = seen(lake)
+        answer = forward()
+        steps.append((request.writes, before, seen(lake)))
+        return answer
+
+    wire.course = look
+    published(bucket.through(wire.endpoint).lake(), edition(2), "run 2")
+    assert steps[-1] == ("commit", 1, 2)
+    assert set(steps[:-1]) == {("proof", 1, 1), ("data", 1, 1)}
+
+
+def test_a_reader_that_never_stops_sees_whole_releases_alone(bucket: Bucket, edition: Edition) -> None:
+    lake = bucket.lake()
+    send(lake, edition(1), "run 1")
+    with child(lake) as reader:
+        assert result(reader) == 1
+        for number in range(2, 8):
+            send(lake, edition(number), f"run {number}")
+            told = result(reader)
+            while told != number:
+                assert told == number - 1
+                told = result(reader)
+
+
+@pytest.mark.parametrize(
+    ("write", "arrives"),
+    [("proof", False), ("proof", True), ("data", False), ("data", True), ("commit", False), ("commit", True)],
+    ids=["before-proofs", "in-proofs", "before-data", "after-data", "before-commit", "after-commit"],
+)
+def test_a_killed_publisher_leaves_a_whole_release_and_a_retry_publishes_once(
+    bucket: Bucket, wire: Wire, edition: Edition, write: str, arrives: bool
+) -> None:
+    lake, new = bucket.lake(), edition(2)
+    send(lake, edition(1), "run 1")
+    victim: Future[subprocess.Popen[str]] = Future()
+
+    def kill(request: Sent, forward: Forward) -> Answer | None:
+        if request.writes != write:
+            return forward()
+        if arrives:
+            forward()
+        victim.result().kill()
+        return None
+
+    wire.course = kill
+    with publishing(bucket.through(wire.endpoint).lake(), new, "run 2") as process:
+        victim.set_result(process)
+        assert process.wait() == -signal.SIGKILL
+    committed = (write, arrives) == ("commit", True)
+    assert seen(lake) == (2 if committed else 1)
+
+    done = send(lake, new, "run 2")
+    assert (done.already, done.version) == (committed, 2)
+    assert read_release(lake, NAME, RELEASE).equals(new.rows())
+    assert states(bucket) == ["superseded", "current"]
+
+
+def test_a_first_publisher_that_is_killed_leaves_no_release_and_a_retry_makes_one(
+    bucket: Bucket, wire: Wire, edition: Edition
+) -> None:
+    victim: Future[subprocess.Popen[str]] = Future()
+
+    def kill_once_the_table_stands(request: Sent, forward: Forward) -> Answer | None:
+        if request.writes != "data":
+            return forward()
+        victim.result().kill()
+        return None
+
+    wire.course = kill_once_the_table_stands
+    with publishing(bucket.through(wire.endpoint).lake(), edition(1), "run 1") as process:
+        victim.set_result(process)
+        assert process.wait() == -signal.SIGKILL
+    assert seen(bucket.lake()) is None
+    assert states(bucket) == []
+    send(bucket.lake(), edition(2), "run 2")
+    assert seen(bucket.lake()) == 2
+
+
+def test_a_commit_that_arrives_after_its_publisher_died_and_was_retried_is_refused_by_the_store(
+    bucket: Bucket, wire: Wire, edition: Edition
+) -> None:
+    lake, new = bucket.lake(), edition(2)
+    send(lake, edition(1), "run 1")
+    victim: Future[subprocess.Popen[str]] = Future()
+    late: list[Forward] = []
+
+    def delay(request: Sent, forward: Forward) -> Answer | None:
+        if request.writes != "commit":
+            return forward()
+        late.append(forward)
+        victim.result().kill()
+        return None
+
+    wire.course = delay
+    with publishing(bucket.through(wire.endpoint).lake(), new, "run 2") as process:
+        victim.set_result(process)
+        process.wait()
+    done = send(lake, new, "run 2")
+    before = bucket.objects()
+    status = late[0]()[0]
+    assert status in (409, 412)
+    assert bucket.objects() == before
+    assert not done.already
+    assert seen(lake) == 2
+
+
+def test_a_publisher_that_never_hears_of_its_commit_publishes_once(
+    bucket: Bucket, wire: Wire, edition: Edition
+) -> None:
+    lake, new = bucket.lake(), edition(2)
+    send(lake, edition(1), "run 1")
+    lost: list[int] = []
+
+    def lose_the_first_answer(request: Sent, forward: Forward) -> Answer | None:
+        answer = forward()
+        if request.writes == "commit" and not lost:
+            lost.append(answer[0])
+            return None
+        return answer
+
+    wire.course = lose_the_first_answer
+    told = published(bucket.through(wire.endpoint).lake(), new, "run 2")
+    assert lost in ([200], [201])
+    assert told.get("already") or "then retry" in told["error"]
+    assert send(lake, new, "run 2").already
+    assert states(bucket) == ["superseded", "current"]
+    assert seen(lake) == 2
+
+
+def meet(wire: Wire, parties: int) -> None:
+    """Hold the first commits until all of them have been sent."""
+    barrier = threading.Barrier(parties)
+    turns = iter(range(parties))
+
+    def hold(request: Sent, forward: Forward) -> Answer:
+        if request.writes == "commit" and next(turns, None) is not None:
+            barrier.wait()
+        return forward()
+
+    wire.course = hold
+
+
+def test_two_attempts_of_one_run_at_once_make_one_commit(
+    bucket: Bucket, wire: Wire, edition: Edition
+) -> None:
+    send(bucket.lake(), edition(1), "run 1")
+    new = edition(2)
+    meet(wire, 2)
+    with ExitStack() as stack:
+        pair = [
+            stack.enter_context(publishing(bucket.through(wire.endpoint).lake(), new, "run 2"))
+            for _ in range(2)
+        ]
+        told = [result(process) for process in pair]
+    assert sorted(one["already"] for one in told) == [False, True]
+    assert {one["version"] for one in told} == {2}
+    assert states(bucket) == ["superseded", "current"]
+    assert seen(bucket.lake()) == 2
+
+
+def test_two_runs_that_replace_one_release_at_once_leave_one_of_them_whole(
+    bucket: Bucket, wire: Wire, edition: Edition
+) -> None:
+    send(bucket.lake(), edition(1), "run 1")
+    meet(wire, 2)
+    with ExitStack() as stack:
+        pair = [
+            stack.enter_context(
+                publishing(bucket.through(wire.endpoint).lake(), edition(number), f"run {number}")
+            )
+            for number in (2, 3)
+        ]
+        told = [result(process) for process in pair]
+    assert not any(one["already"] for one in told)
+    last = max(range(2), key=lambda i: told[i]["version"])
+    assert seen(bucket.lake()) == last + 2
+    assert states(bucket) == ["superseded", "superseded", "current"]

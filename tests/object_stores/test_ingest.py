@@ -1,0 +1,109 @@
+"""Reading people's records from an object store, through an Airflow connection that holds the keys."""
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from operators.context import source_access
+from operators.sources import find_source
+from operators.steps import ingest
+from operators.tables import Ingested, check_source, read_source
+from operators.work_area import WorkArea
+from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.schema import DataSchema
+from tests.object_stores.staged import NAME, Staged, send
+from tests.object_stores.stores import Bucket
+
+pytestmark = pytest.mark.object_stores
+SCHEMA = DataSchema.from_dict(
+    {
+        "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+        "zip": {"role": "quasi_identifier", "kind": "categorical", "categories": ["N1", "N2"]},
+        "illness": {"role": "sensitive", "kind": "categorical"},
+    }
+)
+PEOPLE = pd.DataFrame({"age": [30, 40, 50], "zip": ["N1", "N2", "N1"], "illness": ["flu", "cold", "flu"]})
+
+
+def parquet(table: pd.DataFrame) -> bytes:
+    sink = io.BytesIO()
+    table.to_parquet(sink, index=False)
+    return sink.getvalue()
+
+
+@pytest.fixture
+def access(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """How a source of the bucket is reached: what an operator takes from its connection."""
+    extra = {"storage_options": bucket.store.source_options()}
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_PEOPLE_STORE", json.dumps({"conn_type": "generic", "extra": json.dumps(extra)})
+    )
+    return source_access(bucket.address("people"), "people_store")
+
+
+def read(uri: str, access: dict[str, Any]) -> Ingested:
+    source = find_source(uri, **access)
+    check_source(source, SCHEMA)
+    return read_source(source, SCHEMA)
+
+
+def test_file_folder_and_glob_give_the_same_records(bucket: Bucket, access: dict[str, Any]) -> None:
+    bucket.put("people/a.parquet", parquet(PEOPLE))
+    for path in ("people/a.parquet", "people", "people/", "people/*.parquet", "peopl*/a.parquet"):
+        pd.testing.assert_frame_equal(read(bucket.address(path), access).table, PEOPLE)
+
+
+def test_folders_named_by_a_value_are_a_column_and_hidden_files_are_no_data(
+    bucket: Bucket, access: dict[str, Any]
+) -> None:
+    rest = parquet(PEOPLE[["age", "illness"]])
+    for key in ("zip=N2/a.parquet", "zip=N1/b.parquet", "_temporary/c.parquet", ".d.parquet", "_SUCCESS"):
+        bucket.put(f"people/{key}", rest)
+    for path in ("people", "people/*/*.parquet"):
+        assert read(bucket.address(path), access).table["zip"].tolist() == ["N1"] * 3 + ["N2"] * 3
+
+
+def test_a_file_that_came_later_is_seen_by_the_same_process(bucket: Bucket, access: dict[str, Any]) -> None:
+    for number, path in enumerate(["people/a.parquet", "people/b.parquet"], start=1):
+        bucket.put(path, parquet(PEOPLE))
+        assert len(read(bucket.address("people"), access).table) == 3 * number
+        assert len(read(bucket.address("people/*.parquet"), access).table) == 3 * number
+
+
+def test_a_release_table_is_no_source(
+    bucket: Bucket, access: dict[str, Any], edition: Callable[[int], Staged]
+) -> None:
+    send(bucket.lake(), edition(1), "run 1")
+    with pytest.raises(SchemaError, match="is a Delta table"):
+        find_source(bucket.address(f"lake/{NAME}"), **access)
+
+
+def test_a_truncated_object_is_named_with_a_remedy(bucket: Bucket, access: dict[str, Any]) -> None:
+    bucket.put("people/a.parquet", parquet(PEOPLE)[:-20])
+    with pytest.raises(SchemaError, match=r"a\.parquet must be a whole Parquet file.*write it again"):
+        read(bucket.address("people"), access)
+
+
+def test_the_reference_to_an_ingested_table_names_the_source_and_no_key(
+    bucket: Bucket, access: dict[str, Any], work: WorkArea
+) -> None:
+    bucket.put("people/a.parquet", parquet(PEOPLE))
+    table = ingest(bucket.address("people"), SCHEMA, work, **access)
+    assert table["source"]["uri"] == bucket.address("people")
+    assert bucket.store.secret not in json.dumps(table)
+
+
+def test_a_source_that_is_given_the_lakes_names_for_its_keys_is_told_so(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extra = {"storage_options": bucket.store.lake_options()}
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_PEOPLE_STORE", json.dumps({"conn_type": "generic", "extra": json.dumps(extra)})
+    )
+    with pytest.raises(SpecError, match="must have fsspec's names") as caught:
+        source_access(bucket.address("people"), "people_store")
+    assert bucket.store.secret not in str(caught.value)

@@ -1,0 +1,137 @@
+"""Publishing to an object store and taking back: what stands there after each step."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import groupby
+from urllib.parse import quote
+
+import pytest
+
+from operators.lake import clean_orphans, manifest_of, read_release, releases, retract
+from operators.lake_store import get, put
+from operators.lake_tables import table_names
+from tests.object_stores.children import published
+from tests.object_stores.staged import NAME, RELEASE, Staged, seen, send
+from tests.object_stores.stores import Bucket
+from tests.object_stores.wire import Wire
+
+pytestmark = pytest.mark.object_stores
+Edition = Callable[[int], Staged]
+
+
+def data(bucket: Bucket) -> set[str]:
+    return {key for key in bucket.objects() if key.endswith(".parquet")}
+
+
+def proofs(bucket: Bucket) -> set[str]:
+    return {key for key in bucket.objects() if key.startswith("lake/_proof/")}
+
+
+def test_a_release_is_read_as_it_was_staged_and_its_proofs_stand_beside_it(
+    bucket: Bucket, edition: Edition
+) -> None:
+    lake, staged = bucket.lake(), edition(1)
+    done = send(lake, staged, "run 1")
+    assert read_release(lake, NAME, RELEASE).equals(staged.rows())
+    assert seen(lake) == 1
+    assert manifest_of(lake, NAME, RELEASE) == staged.manifest
+    objects = bucket.objects()
+    assert set(objects) == {
+        f"lake/_proof/{NAME}/{done.manifest_sha256}.json",
+        f"lake/_proof/{NAME}/{done.report_sha256}.html",
+        f"lake/{NAME}/_delta_log/00000000000000000000.json",
+        f"lake/{NAME}/_delta_log/00000000000000000001.json",
+        *data(bucket),
+    }
+    assert objects[f"lake/_proof/{NAME}/{done.report_sha256}.html"] == staged.report.read_bytes()
+    assert done.report_uri == bucket.address(f"lake/_proof/{NAME}/{done.report_sha256}.html")
+    assert table_names(lake) == [NAME]
+
+
+def test_a_changed_release_is_a_new_version_and_the_old_one_stays_readable(
+    bucket: Bucket, edition: Edition
+) -> None:
+    lake, old, new = bucket.lake(), edition(1), edition(2)
+    first = send(lake, old, "run 1")
+    second = send(lake, new, "run 2")
+    assert second.version == first.version + 1
+    assert seen(lake) == 2
+    assert read_release(lake, NAME, RELEASE, version=first.version).equals(old.rows())
+    assert [entry["state"] for entry in releases(lake, NAME)] == ["superseded", "current"]
+
+
+def test_publishing_the_same_run_again_changes_no_object(bucket: Bucket, edition: Edition) -> None:
+    lake, staged = bucket.lake(), edition(1)
+    first = send(lake, staged, "run 1")
+    before = bucket.objects()
+    again = send(lake, staged, "run 1")
+    assert (again.already, again.version) == (True, first.version)
+    assert bucket.objects() == before
+
+
+def test_a_retracted_release_leaves_its_tombstone_and_the_other_releases(
+    bucket: Bucket, edition: Edition
+) -> None:
+    lake, kept = bucket.lake(), edition(1)
+    send(lake, kept, "run 1", "2026-W46")
+    before = bucket.objects()
+    gone = send(lake, edition(2), "run 2")
+    send(lake, edition(3), "run 3")
+    done = retract(lake, NAME, RELEASE, "wrong source")
+    assert done.files_removed == 6  # data, manifest and report of both publications
+    assert seen(lake) == 1
+    assert data(bucket) == {key for key in before if key.endswith(".parquet")}
+    stone = f"lake/_proof/{NAME}/{done.tombstone_sha256}.json"
+    assert proofs(bucket) == {stone, *(key for key in before if key.startswith("lake/_proof/"))}
+    assert manifest_of(lake, NAME, RELEASE)["reason"] == "wrong source"
+    with pytest.raises(FileNotFoundError):
+        seen(lake, gone.version)
+    assert retract(lake, NAME, RELEASE, "again").files_removed == 0
+
+
+def test_any_release_id_is_found_again_in_the_keys_of_objects(bucket: Bucket, edition: Edition) -> None:
+    lake = bucket.lake()
+    ids = ["scheduled__2026-11-20T00:00:00+00:00", "a/b", "100% größe", "a%2Fb", ".."]
+    for number, release_id in enumerate(ids):
+        send(lake, edition(number), "run", release_id)
+    for number, release_id in enumerate(ids):
+        assert read_release(lake, NAME, release_id).num_rows == 100 + number, quote(release_id)
+    for release_id in ids:
+        assert retract(lake, NAME, release_id, "test").files_removed == 3
+    assert data(bucket) == set()
+
+
+def test_a_report_that_is_sent_in_parts_arrives_whole(bucket: Bucket) -> None:
+    report = bytes(range(256)) * 50_000
+    put(bucket.lake(), "_proof/large.html", report)
+    assert get(bucket.lake(), "_proof/large.html") == report
+
+
+def test_what_no_commit_refers_to_is_cleaned_and_nothing_else(bucket: Bucket, edition: Edition) -> None:
+    lake = bucket.lake()
+    send(lake, edition(1), "run 1")
+    before = bucket.objects()
+    (file,) = data(bucket)
+    bucket.put(f"{file.rpartition('/')[0]}/part-crashed.parquet", b"PAR1")
+    bucket.put(f"lake/_proof/{NAME}/crashed.html", b"<p>")
+    assert clean_orphans(lake, NAME) == 0  # their publication may still run
+    assert clean_orphans(lake, NAME, older_than=timedelta(0)) == 2
+    assert bucket.objects() == before
+
+
+def test_a_commit_is_a_write_that_the_store_refuses_where_one_stands(
+    bucket: Bucket, wire: Wire, edition: Edition
+) -> None:
+    published(bucket.through(wire.endpoint).lake(), edition(1), "run 1")
+    commits = [request for request in wire.sent if request.writes == "commit"]
+    assert len(commits) == 2  # the empty table, and the publication
+    for request in commits:
+        assert {name.lower(): value for name, value in request.headers.items()}["if-none-match"] == "*"
+
+
+def test_a_publication_writes_its_proofs_and_its_data_before_its_commit(
+    bucket: Bucket, wire: Wire, edition: Edition
+) -> None:
+    send(bucket.lake(), edition(1), "run 1")
+    published(bucket.through(wire.endpoint).lake(), edition(2), "run 2")
+    assert [kind for kind, _ in groupby(wire.writes())] == ["proof", "data", "commit"]
