@@ -53,6 +53,7 @@ class EncodedTable:
         domains: (q,) what the codes of each quasi-identifier mean.
         sensitive: (s, n) int32, codes of the sensitive attributes.
         sensitive_domains: (s,) what those codes mean; an ordered domain where order counts.
+        rows: (n,) int64, where each record stood in the table that was encoded.
     """
 
     schema: DataSchema
@@ -61,6 +62,7 @@ class EncodedTable:
     domains: tuple[Domain, ...]
     sensitive: npt.NDArray[np.int32]
     sensitive_domains: tuple[Domain, ...]
+    rows: npt.NDArray[np.int64]
 
     @classmethod
     def encode(cls, table: pd.DataFrame, schema: DataSchema) -> "EncodedTable":
@@ -87,6 +89,7 @@ class EncodedTable:
                 len(secret), len(table)
             ),
             sensitive_domains=tuple(domain for _, domain in secret),
+            rows=order.astype(np.int64),
         )
 
     def __len__(self) -> int:
@@ -139,6 +142,7 @@ class EncodedTable:
             table=self.table.take(rows).reset_index(drop=True),
             codes=self.codes[rows],
             sensitive=self.sensitive[:, rows],
+            rows=self.rows[rows],
         )
 
     def with_sensitive(self, row: int, codes: npt.NDArray[np.int32]) -> "EncodedTable":

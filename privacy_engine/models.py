@@ -365,7 +365,13 @@ MODELS: Mapping[str, type[Any]] = {
 }
 
 
-def model_to_dict(model: PrivacyModel) -> dict[str, Any]:
+class Named(Protocol):
+    """A model of whatever family, a dataclass of its parameters."""
+
+    name: ClassVar[str]
+
+
+def model_to_dict(model: Named) -> dict[str, Any]:
     """Plain values that ``model_from_dict`` reads back.
 
     >>> model_to_dict(KAnonymity(k=5))
@@ -378,8 +384,8 @@ def model_to_dict(model: PrivacyModel) -> dict[str, Any]:
     }
 
 
-def model_from_dict(fields: Mapping[str, Any]) -> PrivacyModel:
-    """Read ``{model: name, parameter: value, ...}``.
+def model_from_dict(fields: Mapping[str, Any], known: Mapping[str, type[Any]] = MODELS) -> Any:
+    """Read ``{model: name, parameter: value, ...}`` as one of the known models.
 
     Raises:
         ValueError: if the model or a parameter is unknown or a value is not allowed.
@@ -388,10 +394,10 @@ def model_from_dict(fields: Mapping[str, Any]) -> PrivacyModel:
         raise ValueError("a privacy model must be a mapping with `model` and its parameters")
     parameters = dict(fields)
     name = parameters.pop("model", None)
-    if not isinstance(name, str) or name not in MODELS:
-        raise ValueError(f"model must be one of {sorted(MODELS)}")
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"model must be one of {sorted(known)}")
     try:
-        made: PrivacyModel = MODELS[name](**parameters)
+        made = known[name](**parameters)
     except TypeError as error:
         raise ValueError(f"model {name}: {str(error).rpartition('__init__() ')[2]}") from None
     return made

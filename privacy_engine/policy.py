@@ -7,10 +7,11 @@ from typing import Any
 
 import yaml
 
+from privacy_engine.cross_release import CROSS_RELEASE_MODELS, CrossReleaseModel
 from privacy_engine.errors import SpecError
-from privacy_engine.models import PrivacyModel, model_from_dict, model_to_dict
+from privacy_engine.models import MODELS, Named, PrivacyModel, model_from_dict, model_to_dict
 
-_LIMITS = ("max_suppressed", "max_gcp", "max_distorted", "max_epsilon", "max_delta")
+_LIMITS = ("max_suppressed", "max_gcp", "max_distorted", "max_breach", "max_epsilon", "max_delta")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,9 +20,13 @@ class ReleasePolicy:
 
     Attributes:
         require: models that the released bytes must satisfy.
+        across: models that they must satisfy together with the earlier releases of the same people; in a file
+            they stand in `require`, too.
         max_suppressed: largest share of suppressed records, 0 .. 1.
         max_gcp: largest global certainty penalty, 0 .. 1.
         max_distorted: largest share of records whose sensitive value was changed, 0 .. 1.
+        max_breach: largest breach coefficient of a randomized attribute, 0 .. 1, see
+            ``privacy_engine.randomizers.breach``; it says nothing of an attribute that has none.
         max_epsilon, max_delta: largest differential privacy loss; a release without a DP claim fails them.
 
     >>> ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]}).require
@@ -29,16 +34,20 @@ class ReleasePolicy:
     """
 
     require: tuple[PrivacyModel, ...] = ()
+    across: tuple[CrossReleaseModel, ...] = ()
     max_suppressed: float | None = None
     max_gcp: float | None = None
     max_distorted: float | None = None
+    max_breach: float | None = None
     max_epsilon: float | None = None
     max_delta: float | None = None
 
     def __post_init__(self) -> None:
-        if not self.require and self.max_epsilon is None:
+        rules = self.require or self.across
+        if not rules and self.max_epsilon is None and self.max_breach is None:
             raise SpecError(
-                "a policy must require at least one model or an epsilon: it would let everything through"
+                "a policy must require at least one model, an epsilon or a breach coefficient: it would let "
+                "everything through"
             )
         for name in _LIMITS:
             limit = getattr(self, name)
@@ -49,7 +58,8 @@ class ReleasePolicy:
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back."""
         limits = {name: getattr(self, name) for name in _LIMITS if getattr(self, name) is not None}
-        return {"require": [model_to_dict(m) for m in self.require], **limits}
+        rules: tuple[Named, ...] = (*self.require, *self.across)
+        return {"require": [model_to_dict(m) for m in rules], **limits}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "ReleasePolicy":
@@ -68,10 +78,14 @@ class ReleasePolicy:
         models = []
         for i, entry in enumerate(required):
             try:
-                models.append(model_from_dict(entry))
+                models.append(model_from_dict(entry, {**MODELS, **CROSS_RELEASE_MODELS}))
             except ValueError as error:
                 raise SpecError(f"policy require[{i}]: {error}") from None
-        return cls(require=tuple(models), **{name: fields[name] for name in _LIMITS if name in fields})
+        return cls(
+            require=tuple(m for m in models if m.name in MODELS),
+            across=tuple(m for m in models if m.name in CROSS_RELEASE_MODELS),
+            **{name: fields[name] for name in _LIMITS if name in fields},
+        )
 
     @classmethod
     def from_yaml(cls, text: str) -> "ReleasePolicy":

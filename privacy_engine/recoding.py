@@ -88,6 +88,11 @@ class Recoding:
         nothing about the source's. Ordered attributes become intervals, trees the label of their node,
         categorical attributes without a hierarchy the set ``{a, b}`` of the class's values.
         """
+        table, schema = self.render_by_row(intervals)
+        return table.reset_index(drop=True), schema
+
+    def render_by_row(self, intervals: Intervals = Intervals.TEXT) -> tuple[pd.DataFrame, DataSchema]:
+        """The same; the index of a released record tells which row of the source it is."""
         kept = np.flatnonzero(self.labels >= 0)
         labels = self.labels[kept]
         columns: dict[str, pd.Series] = {}
@@ -104,7 +109,9 @@ class Recoding:
                 columns[attribute.name] = _records(self.encoded.table[attribute.name], kept)
                 attributes.append(attribute)
         table = pd.DataFrame(columns)
-        return table.take(_released_order(table)).reset_index(drop=True), DataSchema(tuple(attributes))
+        order = _released_order(table)
+        rows = pd.Index(self.encoded.rows[kept][order])
+        return table.take(order).set_axis(rows, axis="index"), DataSchema(tuple(attributes))
 
     def _render_attribute(
         self, j: int, attribute: Attribute, intervals: Intervals

@@ -1,16 +1,19 @@
 """Does a released table keep a policy? Reads the released records and knows no algorithm."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.classes import EquivalenceClasses
+from privacy_engine.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import VerificationError
-from privacy_engine.models import PrivacyModel, holds, model_to_dict
+from privacy_engine.models import Named, PrivacyModel, holds, model_to_dict
 from privacy_engine.policy import ReleasePolicy
 from privacy_engine.schema import DataSchema
 
@@ -78,6 +81,8 @@ def verify(
     *,
     loss: PrivacyLoss | None = None,
     figures: Mapping[str, float] | None = None,
+    persons: npt.NDArray[np.object_] | None = None,
+    earlier: Sequence[Membership] = (),
 ) -> Report:
     """Measure every rule of a policy on released records.
 
@@ -86,18 +91,24 @@ def verify(
         schema: what their columns are. Its identifiers must not be among the columns.
         policy: what must hold.
         loss: what the release claims to have spent; limits on epsilon and delta are held against it.
-        figures: ``suppressed``, ``gcp`` and ``distorted`` as shares, for the limits on them.
+        figures: ``suppressed``, ``gcp``, ``distorted`` and ``breach`` as shares, for the limits on them.
+        persons: (n,) whose record each row is, as text, for the models across releases.
+        earlier: the earlier releases that may be about the same people.
 
     Returns:
         The report; it never raises for a failed rule.
 
     Raises:
-        VerificationError: if columns are missing, unknown, or identifiers.
+        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
+            demanded and cannot be measured.
     """
     _check_columns(table, schema)
     classes = EquivalenceClasses.of_table(table, schema)
     found = [_model_finding(model, classes) for model in policy.require]
-    for name in ("suppressed", "gcp", "distorted"):
+    if policy.across:
+        history = History(new=_people(table, schema, policy, loss, persons), earlier=tuple(earlier))
+        found += [_across_finding(model, history, classes) for model in policy.across]
+    for name in ("suppressed", "gcp", "distorted", "breach"):
         limit = getattr(policy, f"max_{name}")
         if limit is not None:
             found.append(_limit_finding(f"max_{name}", limit, (figures or {}).get(name)))
@@ -135,13 +146,48 @@ def _model_finding(model: PrivacyModel, classes: EquivalenceClasses) -> Finding:
     )
 
 
+def _people(
+    table: pd.DataFrame,
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    loss: PrivacyLoss | None,
+    persons: npt.NDArray[np.object_] | None,
+) -> Membership:
+    """Who is in which class of the release, where models across releases can be measured at all."""
+    demanded = ", ".join(model.name for model in policy.across)
+    if loss is not None:
+        raise VerificationError(
+            f"the policy demands {demanded}, which is about people in classes and says nothing of a release "
+            "with a privacy loss: losses add up over releases, and a budget limits their sum; take it out"
+        )
+    if persons is None:
+        raise VerificationError(
+            f"the policy demands {demanded}, but it is not known whose records are released; name the column "
+            "that identifies a person in the specification of the release, as history.identifier"
+        )
+    return Membership.of_table(persons, table, schema)
+
+
+def _across_finding(model: CrossReleaseModel, history: History, classes: EquivalenceClasses) -> Finding:
+    measured = model.per_person(history, classes)
+    missed = measured < model.threshold
+    return Finding(
+        rule=_rule(model),
+        threshold=model.threshold,
+        measured=float(measured.min()) if len(measured) else None,
+        passed=len(measured) > 0 and not missed.any(),
+        failing_classes=len(np.unique(classes.labels[missed])),
+        failing_rows=int(missed.sum()),
+    )
+
+
 def _limit_finding(rule: str, limit: float, measured: float | None) -> Finding:
     known = measured if measured is not None and math.isfinite(measured) else None
     passed = known is not None and known <= limit
     return Finding(rule=rule, threshold=limit, measured=known, passed=passed)
 
 
-def _rule(model: PrivacyModel) -> str:
+def _rule(model: Named) -> str:
     fields = model_to_dict(model)
     name = fields.pop("model")
     return f"{name}({', '.join(f'{key}={value}' for key, value in fields.items())})"

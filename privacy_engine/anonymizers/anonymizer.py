@@ -85,15 +85,16 @@ class Anonymizer(ABC):
         recoding = self.anonymize(encoded, rng)
         guarantees = self.guarantees(schema)
         _require_kept(recoding, guarantees)
-        released, released_schema = recoding.render(self.intervals)
+        released, released_schema = recoding.render_by_row(self.intervals)
         changed = (recoding.encoded.sensitive != encoded.sensitive).any(axis=0) & (recoding.labels >= 0)
         return Release(
-            table=released,
+            table=released.reset_index(drop=True),
             schema=released_schema,
             method=self.key,
             parameters=parameters_of(self),
             guarantees=guarantees,
             recoding=recoding,
+            rows=released.index.to_numpy(),
             notes={"distorted": float(changed.mean())},
         )
 

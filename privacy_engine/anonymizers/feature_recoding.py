@@ -62,12 +62,12 @@ class FeatureRecoding(Recoding):
         first = np.cumsum(sizes[group]) - sizes[group]
         return classes, order[np.arange(len(classes)) - np.repeat(first - start[group], sizes[group])]
 
-    def render(self, intervals: Intervals = Intervals.TEXT) -> tuple[pd.DataFrame, DataSchema]:
+    def render_by_row(self, intervals: Intervals = Intervals.TEXT) -> tuple[pd.DataFrame, DataSchema]:
         """The released table and its schema, without the quasi-identifiers of which nothing is kept.
 
         The left out columns are constant, so the order of the rows follows from the others alone.
         """
-        table, schema = super().render(intervals)
+        table, schema = super().render_by_row(intervals)
         quasi = self.encoded.schema.quasi_identifiers
         dropped = {
             released.name

@@ -133,7 +133,7 @@ class Channel:
         slack = 0.0  # what rounding the weights to multiples of 2^-53 takes of epsilon, found by doubling
         while True:
             step = min(epsilon, MOST_GEOMETRIC) * (1 - slack) / max(k - 1, 1)
-            channel = cls.of_matrix(labels, _geometric(k, step))
+            channel = cls(tuple(labels), _geometric(k, step))
             if channel.epsilon <= epsilon:
                 return channel
             slack = max(2 * slack, 1e-15)
@@ -214,10 +214,13 @@ class Channel:
         return estimate_joint(counts, [self.inverse])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that ``from_dict`` reads back exactly; short where only the diagonal stands out."""
+        """Plain values that ``from_dict`` reads back exactly; short for partial hiding and for noise."""
+        labels = {"labels": list(self.labels)}
         if self.hiding is not None:
-            return {"labels": list(self.labels), "other": self.hiding.tolist()}
-        return {"labels": list(self.labels), "weights": self.weights.tolist()}
+            return labels | {"other": self.hiding.tolist()}
+        if (bands := _bands(self.weights)) is not None:
+            return labels | {"bands": {name: part.tolist() for name, part in bands.items()}}
+        return labels | {"weights": self.weights.tolist()}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Channel":
@@ -230,8 +233,11 @@ class Channel:
             labels = tuple(map(str, fields["labels"]))
             if "other" in fields:
                 return cls(labels, _hiding(np.array(fields["other"], dtype=np.int64)))
+            if "bands" in fields:
+                bands = {name: np.array(part, dtype=np.int64) for name, part in fields["bands"].items()}
+                return cls(labels, _of_bands(**bands))
             return cls(labels, np.array(fields["weights"], dtype=np.int64))
-        except (KeyError, TypeError, OverflowError):
+        except (KeyError, TypeError, AttributeError, IndexError, OverflowError):
             raise ValueError("a channel must have labels, and weights of whole numbers") from None
 
 
@@ -262,14 +268,46 @@ def _hiding(other: IntArray) -> IntArray:
     return weights
 
 
-def _geometric(k: int, step: float) -> FloatArray:
-    """(k, k) clamped discrete Laplace noise whose ratio of neighbouring values is e^-step."""
+def _bands(weights: IntArray) -> dict[str, IntArray] | None:
+    """The parts that ``_of_bands`` takes; None where the weights are not made of them."""
+    if len(weights) < 4:
+        return None
+    bands = {
+        "diagonal": weights.diagonal().copy(),
+        "distances": weights[0, 1:-1],
+        "first": weights[:, 0],
+        "last": weights[:, -1],
+    }
+    return bands if np.array_equal(_of_bands(**bands), weights) else None
+
+
+def _of_bands(diagonal: IntArray, distances: IntArray, first: IntArray, last: IntArray) -> IntArray:
+    """(k, k) weights of clamped noise, which depend on the distance alone but for the end columns.
+
+    Args:
+        diagonal: (k,) it takes what rounding left.
+        distances: (k - 2,) weights at the distances 1 .. k - 2.
+        first: (k,) the first column, where all the tail below it falls.
+        last: (k,) the last column.
+    """
+    k = len(diagonal)
+    by_distance = np.concatenate([[0], distances, [0]]).astype(np.int64)
+    weights: IntArray = by_distance[np.abs(np.arange(k)[:, None] - np.arange(k)[None, :])]
+    np.fill_diagonal(weights, diagonal)
+    weights[:, 0], weights[:, -1] = first, last
+    return weights
+
+
+def _geometric(k: int, step: float) -> IntArray:
+    """(k, k) weights of clamped discrete Laplace noise whose ratio of neighbouring values is e^-step."""
     ratio = math.exp(-step)
     distance = np.abs(np.arange(k)[:, None] - np.arange(k)[None, :])
     inner = -math.expm1(-step) / (1 + ratio) * ratio**distance
-    ends = ratio**distance / (1 + ratio)  # all the tail beyond an end falls on it
-    inner[:, [0, -1]] = ends[:, [0, -1]]
-    return inner if k > 1 else np.ones((1, 1))
+    inner[:, [0, -1]] = ratio ** distance[:, [0, -1]] / (1 + ratio)  # all the tail beyond an end falls on it
+    weights: IntArray = np.floor(inner * TOTAL).astype(np.int64)
+    np.fill_diagonal(weights, 0)
+    np.fill_diagonal(weights, TOTAL - weights.sum(axis=1))
+    return weights
 
 
 def _log_ratio(high: int, low: int) -> float:

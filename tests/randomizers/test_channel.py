@@ -181,8 +181,13 @@ def test_a_distribution_has_no_negative_share_and_sums_to_one() -> None:
 
 @pytest.mark.parametrize(
     "channel",
-    [Channel.partial_hiding(ABC, keep=0.4, spread=[0.1, 0.2, 0.3]), Channel.geometric(ABC, 1.0)],
-    ids=["hiding", "geometric"],
+    [
+        Channel.partial_hiding(ABC, keep=0.4, spread=[0.1, 0.2, 0.3]),
+        Channel.geometric(ABC, 1.0),
+        Channel.geometric(tuple("abcdefgh"), 1.0),
+        Channel.of_matrix(tuple("abcd"), np.full((4, 4), 0.2) + 0.2 * np.eye(4)[[1, 0, 3, 2]]),
+    ],
+    ids=["hiding", "geometric", "bands", "another"],
 )
 def test_a_channel_survives_json_exactly(channel: Channel) -> None:
     again = Channel.from_dict(json.loads(json.dumps(channel.to_dict())))
@@ -191,9 +196,10 @@ def test_a_channel_survives_json_exactly(channel: Channel) -> None:
     assert again.epsilon == channel.epsilon
 
 
-def test_partial_hiding_is_written_short() -> None:
+def test_partial_hiding_and_noise_are_written_short() -> None:
     labels = tuple(f"v{i}" for i in range(100))
     assert len(json.dumps(Channel.partial_hiding(labels, keep=0.5).to_dict())) < 4000
+    assert len(json.dumps(Channel.geometric(labels, 5.0).to_dict())) < 10_000
 
 
 def test_fingerprints_tell_channels_apart() -> None:
