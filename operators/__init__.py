@@ -14,32 +14,54 @@ if TYPE_CHECKING:
         OBPAOperator,
         RFKAOperator,
     )
+    from operators.approve import ApproveReleaseOperator
+    from operators.budget_guard import BudgetGuardOperator
     from operators.cleanup import CleanupOperator, clean_up_after
     from operators.compare import CompareOperator
+    from operators.curator import CuratorReportOperator
     from operators.ingest import IngestParquetOperator
+    from operators.learning import TrainNaiveBayesOperator
     from operators.outliers import DetectOutliersOperator
     from operators.pipeline import release_dag, release_pipeline
     from operators.publish import PublishOperator, RetractOperator
+    from operators.randomizers import ERRPHOperator, LocalLaplaceOperator, TRROperator
     from operators.release import ReleaseOperator
+    from operators.synthesizers import (
+        DPSMBayesOperator,
+        LatentClassOperator,
+        PrivBayesOperator,
+        PrivBayesROperator,
+    )
     from operators.validate import ValidateOperator
     from operators.verify import VerifyOperator
 
 __all__ = [
+    "ApproveReleaseOperator",
     "BottomUpOperator",
+    "BudgetGuardOperator",
     "CleanupOperator",
     "CompareOperator",
+    "CuratorReportOperator",
+    "DPSMBayesOperator",
     "DSAEDOperator",
     "DetectOutliersOperator",
+    "ERRPHOperator",
     "GreedyHamdistOperator",
     "ILPLDiversityOperator",
     "IngestParquetOperator",
     "KACLUKOperator",
+    "LatentClassOperator",
+    "LocalLaplaceOperator",
     "MondrianOperator",
     "OBPAOperator",
+    "PrivBayesOperator",
+    "PrivBayesROperator",
     "PublishOperator",
     "RFKAOperator",
     "ReleaseOperator",
     "RetractOperator",
+    "TRROperator",
+    "TrainNaiveBayesOperator",
     "ValidateOperator",
     "VerifyOperator",
     "clean_up_after",
@@ -58,13 +80,19 @@ _HOME = {
         "OBPAOperator",
         "RFKAOperator",
     ),
+    "approve": ("ApproveReleaseOperator",),
+    "budget_guard": ("BudgetGuardOperator",),
     "cleanup": ("CleanupOperator", "clean_up_after"),
     "compare": ("CompareOperator",),
+    "curator": ("CuratorReportOperator",),
     "ingest": ("IngestParquetOperator",),
+    "learning": ("TrainNaiveBayesOperator",),
     "outliers": ("DetectOutliersOperator",),
     "pipeline": ("release_dag", "release_pipeline"),
     "publish": ("PublishOperator", "RetractOperator"),
+    "randomizers": ("ERRPHOperator", "LocalLaplaceOperator", "TRROperator"),
     "release": ("ReleaseOperator",),
+    "synthesizers": ("DPSMBayesOperator", "LatentClassOperator", "PrivBayesOperator", "PrivBayesROperator"),
     "validate": ("ValidateOperator",),
     "verify": ("VerifyOperator",),
 }

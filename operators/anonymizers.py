@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from operators.guard import guarded
+from operators.links import ReportLink
 from operators.release import stage_release
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class AnonymizerOperator(BaseOperator):
     template_fields: Collection[str] = ("table", "seed", "title", *SHARED)
     template_fields_renderers = {"table": "json", "require": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
+    operator_extra_links = (ReportLink(),)
 
     def __init__(
         self,

@@ -42,5 +42,6 @@ def clean_up_after(last: Any) -> CleanupOperator:
     """
     cleanup = CleanupOperator(task_id="cleanup", retries=2)
     cleanup.as_teardown(on_failure_fail_dagrun=True)
-    last >> [EmptyOperator(task_id="done"), cleanup]
+    last >> EmptyOperator(task_id="done")
+    last >> cleanup
     return cleanup

@@ -1,7 +1,8 @@
 """The command `privacy-release`: the work of the DAGs without Airflow.
 
 Exit codes: 0 done; 1 refused, because the release does not keep its policy, its guarantees cannot be met, or
-bytes changed on the way; 2 a wrong argument, file or table, or a lake that cannot be reached.
+bytes changed on the way, or the privacy budget is short; 2 a wrong argument, file or table, or a lake or
+ledger that cannot be reached.
 """
 
 import argparse
@@ -15,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from operators.cli_budget import add_budget_commands
+from operators.cli_learning import add_reconstruct_command
 from operators.cli_places import (
     WrongArgumentError,
     default_lake,
@@ -24,8 +27,15 @@ from operators.cli_places import (
     usage,
     work_root,
 )
+from operators.cli_query import add_query_command
 from operators.cli_text import bars, finding_lines, manifest_lines, outcome_lines, release_line
-from privacy_engine.errors import InfeasibleError, IntegrityError, PrivacyEngineError, VerificationError
+from privacy_engine.errors import (
+    BudgetExceededError,
+    InfeasibleError,
+    IntegrityError,
+    PrivacyEngineError,
+    VerificationError,
+)
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -33,7 +43,7 @@ if TYPE_CHECKING:
     from operators.work_area import WorkArea
 
 DONE, REFUSED, WRONG = 0, 1, 2
-_REFUSALS = (VerificationError, InfeasibleError, IntegrityError)
+_REFUSALS = (VerificationError, InfeasibleError, IntegrityError, BudgetExceededError)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,7 +78,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="privacy-release",
         description="Publish tables about people safely, or look at what was published.",
-        epilog="Exit codes: 0 done; 1 refused by policy or verification; 2 wrong argument, file or lake.",
+        epilog="Exit codes: 0 done; 1 refused by policy, verification or budget; "
+        "2 wrong argument, file, lake or ledger.",
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an unexpected error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -80,6 +91,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run.add_argument(
         "--release-id", metavar="ID", help="names the release in its table; default: the time, UTC"
+    )
+    run.add_argument(
+        "--approved-by",
+        metavar="NAME",
+        help="who approves the release, if it keeps its policy; needed where the SPEC requires approval",
     )
     run.add_argument(
         "--keep-work",
@@ -130,6 +146,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _command(kinds, "json", "print the JSON Schema of a specification, for editors", _json_schema)
 
+    add_query_command(_command(commands, "query", "ask published releases in SQL", None))
+
+    add_reconstruct_command(
+        _command(commands, "reconstruct", "estimate shares and means from a randomized release", None)
+    )
+
+    budget = _command(commands, "budget", "grant privacy budgets, and see what is spent of them", None)
+    add_budget_commands(budget.add_subparsers(title="commands", metavar="COMMAND", required=True))
+
     _command(
         commands, "list-methods", "list the release methods, their parameters and guarantees", _list_methods
     )
@@ -146,6 +171,7 @@ def _command(commands: Any, name: str, text: str, function: Any) -> argparse.Arg
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from operators.approval import plain_comment
     from operators.lake_log import check_text
     from operators.runs import run_release
     from operators.spec import load_spec
@@ -156,9 +182,10 @@ def _run(arguments: argparse.Namespace) -> int:
     release_id = arguments.release_id or datetime.now(UTC).strftime("cli__%Y-%m-%dT%H:%M:%S.%fZ")
     with usage("--release-id"):
         check_text("release id", release_id)
+    approved_by = plain_comment(arguments.approved_by) or None
     work = WorkArea(work_root(), f"cli/{spec.name}/{release_id}/{os.getpid()}")
     with _removed(work, keep=arguments.keep_work), bars() as watch:
-        outcome = run_release(spec, lake, release_id, work, watch)
+        outcome = run_release(spec, lake, release_id, work, watch, approved_by=approved_by)
     print("\n".join(outcome_lines(outcome)))
     return DONE
 
@@ -204,11 +231,11 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 def _retract(arguments: argparse.Namespace) -> int:
-    from operators.lake import retract
+    from operators.retraction import retract_release
 
     lake, name = table_of(arguments.target)
     with usage("RELEASE or --reason"):
-        done = retract(lake, name, arguments.release, arguments.reason)
+        done = retract_release(lake, name, arguments.release, arguments.reason)
     print(
         f"{'was' if done.already else 'is'} retracted from {lake.root}/{name}; "
         f"{done.files_removed} files erased"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from privacy_engine.errors import PrivacyEngineError, PublishError
+from privacy_engine.errors import LedgerError, PrivacyEngineError, PublishError
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -34,7 +34,7 @@ def guarded(
     """Make an operator's `execute` raise only errors that may be logged.
 
     - An error of the engine fails the task at once, with its own message: the same input would fail again.
-    - A `PublishError` is retried: the lake may be back by then.
+    - A `PublishError` or `LedgerError` is retried: the lake or the ledger may be back by then.
     - Any other error is retried as `UnexpectedError`, which names type and place and drops the message.
     """
 
@@ -54,8 +54,8 @@ def _safe(error: Exception, step: str) -> Exception:
     if isinstance(error, AirflowException):
         error.__cause__ = error.__context__ = None
         return error
-    if isinstance(error, PublishError):
-        return PublishError(str(error))
+    if isinstance(error, PublishError | LedgerError):
+        return type(error)(str(error))
     if isinstance(error, PrivacyEngineError):
         return AirflowFailException(str(error))
     withheld = "its message is withheld, it may quote records; repeat the step where they may be seen"

@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
-from operators.context import file_label, run_work_area, source_access
+from operators.context import file_label, identification_of, run_work_area, source_access
 from operators.guard import guarded
+from operators.membership import DEFAULT_KEY
+from operators.monitoring import monitored
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 class IngestParquetOperator(BaseOperator):
     """Read a Parquet file, folder or glob, check it against the schema and keep it in the run's work area.
 
-    Identifiers stay behind: they are not copied. Returns a reference to the table, not the table.
+    Identifiers stay behind: they are not copied, but for the one that memoised answers go by. Returns a
+    reference to the table, not the table.
 
     Args:
         uri: a path or address; `sample://adult` is the built-in sample.
@@ -26,9 +29,22 @@ class IngestParquetOperator(BaseOperator):
         columns: to read; None reads all, and each must be in the schema then.
         nulls: `fail`, or `drop` records with a null in a quasi-identifier or a sensitive attribute.
         connection: Airflow connection of the object store, see `context.source_access`.
+        individual: the identifier that is kept, in the work area alone, for a method that memoises by it.
+        person: the identifier by which a record is known as a person's, for models across releases; a keyed
+            hash of it is kept beside the table.
+        membership_key: Airflow connection id whose password is the key of that hash.
     """
 
-    template_fields = ("uri", "schema", "columns", "nulls", "connection")
+    template_fields = (
+        "uri",
+        "schema",
+        "columns",
+        "nulls",
+        "connection",
+        "individual",
+        "person",
+        "membership_key",
+    )
     template_fields_renderers = {"schema": "json", "columns": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e8f1fa"
 
@@ -40,6 +56,9 @@ class IngestParquetOperator(BaseOperator):
         columns: Sequence[str] | None = None,
         nulls: Literal["fail", "drop"] = "fail",
         connection: str | None = None,
+        individual: str | None = None,
+        person: str | None = None,
+        membership_key: str = DEFAULT_KEY,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -48,13 +67,18 @@ class IngestParquetOperator(BaseOperator):
         self.columns = columns
         self.nulls = nulls
         self.connection = connection
+        self.individual = individual
+        self.person = person
+        self.membership_key = membership_key
 
     @guarded
+    @monitored("ingest")
     def execute(self, context: "Context") -> "TableRef":
         """Copy the table into the work area; a reference to it."""
         from operators.spec import load_schema
         from operators.steps import ingest
 
+        people = identification_of(self.membership_key, self.person) if self.person else None
         with run_work_area(context) as work:
             table = ingest(
                 self.uri,
@@ -62,6 +86,8 @@ class IngestParquetOperator(BaseOperator):
                 work,
                 columns=self.columns,
                 nulls=self.nulls,
+                individual=self.individual,
+                people=people,
                 label=file_label(context),
                 **source_access(self.uri, self.connection),
             )

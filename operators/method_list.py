@@ -18,12 +18,18 @@ def _paragraph(name: str, method: Any) -> str:
     lines = [name, f"  {_first_line(module)}", f"  {_first_line(method)}", "  parameters:"]
     hints = typing.get_type_hints(method)
     lines += [f"    {f.name}: {_type(hints[f.name])} = {_default(f)}" for f in dataclasses.fields(method)]
-    lines.append(
-        f"  guarantees with its defaults: {', '.join(map(repr, method().guarantees(_small_schema())))}"
-    )
-    loss = method().privacy_loss(_small_schema())
-    lines.append(f"  differential privacy: {'none claimed' if loss is None else loss}")
+    guarantees = ", ".join(map(repr, method().guarantees(_small_schema()))) or "none"
+    lines.append(f"  guarantees with its defaults: {guarantees}")
+    lines.append(f"  differential privacy: {_loss(method().privacy_loss(_small_schema()))}")
     return "\n".join(lines)
+
+
+def _loss(loss: Any) -> str:
+    if loss is None:
+        return "none claimed"
+    of = {"replace_one": "one record replaced", "add_remove": "one record more or fewer"}
+    spent = f"epsilon {loss.epsilon:g} and delta {loss.delta:g} for {of[loss.neighbours]}"
+    return f"{spent}, with its defaults; it spends a budget"
 
 
 def _small_schema() -> Any:
@@ -31,7 +37,7 @@ def _small_schema() -> Any:
     from privacy_engine.schema import Attribute, DataSchema, Kind, Role
 
     age = Attribute(name="age", role=Role.QUASI_IDENTIFIER, kind=Kind.NUMERIC, bounds=(0, 120))
-    return DataSchema((age, Attribute(name="diagnosis", role=Role.SENSITIVE)))
+    return DataSchema((age, Attribute(name="diagnosis", role=Role.SENSITIVE, categories=("no", "yes"))))
 
 
 def _first_line(documented: Any) -> str:
@@ -39,7 +45,8 @@ def _first_line(documented: Any) -> str:
 
 
 def _type(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) else str(hint).replace("privacy_engine.models.", "")
+    name = hint.__name__ if isinstance(hint, type) else str(hint)
+    return name.replace("privacy_engine.models.", "").replace("collections.abc.", "")
 
 
 def _default(field: "dataclasses.Field[Any]") -> str:

@@ -17,19 +17,27 @@ _PRIVATE = ("scores", "aside")
 
 
 def require_whole_table(method: "ReleaseMethod", schema: "DataSchema", table: TableRef) -> None:
-    """Refuse a differentially private method on a table whose outliers were taken out.
+    """Refuse a differentially private method on a table that some records were taken out of.
 
     Which records are outliers depends on all the others: one record more or less can change many, and the
-    method's epsilon does not count that.
+    method's epsilon does not count that. Dropping records with a null changes their number, which counts as
+    public, where another record has the null.
 
     Raises:
         SpecError: if the method claims a privacy loss and an earlier step took records out.
     """
+    if method.privacy_loss(schema) is None:
+        return
     took = [o["action"] for o in table.get("outliers", []) if o["action"] in REMOVING]
-    if took and method.privacy_loss(schema) is not None:
+    if took:
         raise SpecError(
             f"outliers: the action {took[0]} must not precede a differentially private method: its loss does "
             "not cover the choice of the outliers; take the action report or fail"
+        )
+    if table["source"]["dropped"]:
+        raise SpecError(
+            "source: records with nulls must not be dropped before a differentially private method: its loss "
+            "is for a public number of records; declare the columns nullable, or leave them out"
         )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from operators.membership import follow
 from operators.parquet_files import parquet_bytes, read_private, write_private
 from operators.references import OutlierRef, TableRef
 from operators.staging import read_schema
@@ -150,4 +151,6 @@ def _without(
     left = table.copy()
     left["sha256"] = write_private(kept, parquet_bytes(frame[~found.flags]))
     left["uri"], left["rows"] = str(kept), len(frame) - found.count
+    if "persons" in table:
+        left["persons"] = follow(table["persons"], ~found.flags, work.path(f"{label}.persons.parquet"))
     return left, str(aside)

@@ -7,6 +7,7 @@ from airflow.sdk import BaseOperator
 
 from operators.context import file_label, run_work_area
 from operators.guard import guarded
+from operators.monitoring import monitored
 from operators.parameters import detector_parameters, read_field
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class DetectOutliersOperator(BaseOperator):
         self.max_share = max_share
 
     @guarded
+    @monitored("outliers")
     def execute(self, context: "Context") -> "TableRef":
         """Detect; a reference to the table to go on with, whose `outliers` hold the counts."""
         from operators.steps import detect_outliers

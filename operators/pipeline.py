@@ -1,6 +1,6 @@
 """A release specification as a DAG: the operators in their order, the schedule, the asset of the release."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,17 +13,32 @@ from airflow.sdk import (
     TaskGroup,
 )
 
+from operators.approve import ApproveReleaseOperator
+from operators.budget import DEFAULT_LEDGER
+from operators.budget_guard import BudgetGuardOperator
 from operators.cleanup import clean_up_after
+from operators.curator import CuratorReportOperator
 from operators.ingest import IngestParquetOperator
 from operators.outliers import DetectOutliersOperator
 from operators.publish import PublishOperator
 from operators.release import ReleaseOperator
-from operators.spec import ReleaseSpec, ScheduleSpec
+from operators.spec import RELEASE, ReleaseSpec, ScheduleSpec
 from operators.validate import ValidateOperator
 from operators.verify import VerifyOperator
 
 # Runs before it are never made up for (no catch-up): it only has to lie in the past and stay the same.
 START = datetime(2026, 1, 1, tzinfo=UTC)
+# The release's id, see `operators.context.release_id`, as one part of a path.
+_RELEASE_ID = "{{ (partition_key or run_id) | replace('/', '_') }}"
+APPROVAL = "approval"  # the DAG's parameter that asks for approval of one run
+# The lake or the ledger may be out of reach for a while; all else fails for good.
+_RETRIES: Mapping[str, Any] = {
+    "retries": 3,
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": True,
+}
+# A run by hand must not fall back to answers that do not repeat, or to another person's.
+_FIXED = frozenset({"randomness", "individual"})
 _PARAMETER_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
@@ -33,22 +48,46 @@ def release_asset(spec: ReleaseSpec) -> Asset:
 
 
 def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
-    """The tasks of a release in a DAG: ingest, validate, detect outliers, release, verify, publish, clean up.
+    """The tasks of a release in a DAG: from ingest to publish and clean-up.
+
+    A release that spends a privacy budget begins with a guard, which stops the run where too little is left,
+    and is compared with its source for the curator alone.
 
     Method parameters that are plain values can be changed for one run as `params` of the DAG, see
     `release_params`. The clean-up removes the run's work area, so one DAG holds one pipeline.
     """
-    parameters = spec.release.parameters
     params = release_params(spec)
+    parameters = {
+        name: f"{{{{ params.{name} }}}}" if name in params else value
+        for name, value in spec.release.parameters.items()
+    }
+    spent = spec.budget
+    retries = _RETRIES if spent else {}
     with TaskGroup(spec.name, tooltip=spec.description) as group:
         raw = IngestParquetOperator(
             task_id="ingest",
-            uri=spec.source.uri,
+            uri=spec.source.uri.replace(RELEASE, _RELEASE_ID),
             schema=spec.schema_fields,
             columns=spec.source.columns,
             nulls=spec.source.nulls,
             connection=spec.source.connection,
+            individual=spec.individual,
+            **(
+                {"person": spec.history.identifier, "membership_key": spec.history.key}
+                if spec.history
+                else {}
+            ),
         )
+        if spent is not None:
+            guard = BudgetGuardOperator(
+                task_id="budget",
+                dataset=spent.dataset,
+                **_loss_asked(spec, parameters),
+                ledger=spent.ledger,
+                action=spent.when_short,
+                **retries,
+            )
+            guard >> raw
         table = raw.output
         if spec.expectations is not None:
             table = ValidateOperator(task_id="validate", table=table, suite=spec.expectations).output
@@ -65,39 +104,82 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             task_id="release",
             table=table,
             method=spec.release.method,
-            parameters={
-                name: f"{{{{ params.{name} }}}}" if name in params else value
-                for name, value in parameters.items()
-            },
+            parameters=parameters,
             seed=spec.release.seed,
             title=spec.name,
+            budget=spent.dataset if spent else None,
+            ledger=spent.ledger if spent else DEFAULT_LEDGER,
+            secret=spec.release.secret,
+            replaces=spec.release.replaces,
+            series=spec.publish.table if spec.release.memoised else None,
+            lake=spec.publish.lake,
+            **retries,
         )
-        report = VerifyOperator(task_id="verify", table=staged.output, policy=spec.policy)
+        report = VerifyOperator(
+            task_id="verify",
+            table=staged.output,
+            policy=spec.policy,
+            name=spec.publish.table,
+            lake=spec.publish.lake,
+            **(_RETRIES if spent or spec.history else {}),
+        )
+        approved = None
+        if spec.approval is not None:
+            approved = ApproveReleaseOperator(
+                task_id="approve",
+                table=staged.output,
+                report=report.output,
+                name=spec.publish.table,
+                lake=spec.publish.lake,
+                required=spec.approval.required or f"{{{{ params.{APPROVAL} }}}}",
+                assigned_users=spec.approval.assigned_to or (),
+                timeout=spec.approval.timeout,
+                **_RETRIES,
+            ).output
         published = PublishOperator(
             task_id="publish",
             table=staged.output,
             report=report.output,
             name=spec.publish.table,
             lake=spec.publish.lake,
+            approved=approved,
             outlets=[release_asset(spec)],
-            # The lake may be out of reach for a while; all else fails for good.
-            retries=3,
-            retry_delay=timedelta(seconds=30),
-            retry_exponential_backoff=True,
+            **_RETRIES,
         )
-        clean_up_after(published)
+        last: list[Any] = [published]
+        if spec.told_to_curator:
+            compared = CuratorReportOperator(
+                task_id="curator_report", source=table, table=staged.output, name=spec.name
+            )
+            last.append(compared)
+        clean_up_after(last)
     return group
 
 
 def release_params(spec: ReleaseSpec) -> dict[str, Param]:
-    """Method parameters that can be changed for one run; what must hold stands in the policy, not here."""
-    return {
+    """What can be changed for one run: method parameters, and to ask for approval where it is not required.
+
+    What must hold stands in the policy, and who must be asked in the specification: no run can change them.
+    """
+    asked = {}
+    if spec.approval is not None and not spec.approval.required:
+        asked[APPROVAL] = Param(
+            False, type="boolean", description="Ask for approval before this run publishes anything"
+        )
+    return asked | {
         name: Param(
             value, type=_PARAMETER_TYPES[type(value)], description=f"Parameter of {spec.release.method}"
         )
         for name, value in spec.release.parameters.items()
-        if type(value) in _PARAMETER_TYPES and name.isidentifier()
+        if type(value) in _PARAMETER_TYPES and name.isidentifier() and name not in _FIXED
     }
+
+
+def _loss_asked(spec: ReleaseSpec, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What the guard asks the budget for: epsilon, or whatever random answers on this schema cost."""
+    if not spec.release.random_answers:
+        return {"epsilon": parameters["epsilon"]}
+    return {"method": spec.release.method, "parameters": parameters, "schema": spec.schema_fields}
 
 
 def release_dag(spec: ReleaseSpec, partitioned: Collection[str] = ()) -> DAG:
@@ -143,9 +225,11 @@ def _all(assets: list[Any]) -> Any:
 
 def _documentation(spec: ReleaseSpec) -> str:
     columns = "\n".join(f"| `{name}` | {a.role} | {a.kind} |" for name, a in spec.attributes.items())
+    spent = f", privacy budget of `{spec.budget.dataset}`" if spec.budget else ""
+    asked = ", after approval" if spec.approval and spec.approval.required else ""
     return (
         f"{spec.description or spec.name}\n\n"
-        f"Source `{spec.source.uri}`, method `{spec.release.method}`, "
-        f"release table `{spec.publish.table}` in the lake `{spec.publish.lake}`.\n\n"
+        f"Source `{spec.source.uri}`, method `{spec.release.method}`{spent}, "
+        f"release table `{spec.publish.table}` in the lake `{spec.publish.lake}`{asked}.\n\n"
         f"| column | role | kind |\n|---|---|---|\n{columns}\n"
     )

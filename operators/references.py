@@ -1,6 +1,6 @@
 """What travels between the steps of a release: addresses, counts and hashes, never records."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 _SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
@@ -55,6 +55,14 @@ class OutlierRef(TypedDict):
     aside: NotRequired[str]
 
 
+class PersonsRef(TypedDict):
+    """Who the records of a table are about, in its order: a private file of hashes; `key` tells which key."""
+
+    uri: str
+    sha256: str
+    key: str
+
+
 class TableRef(TypedDict):
     """A table in the work area; `schema` is the path of its schema, as JSON."""
 
@@ -64,10 +72,42 @@ class TableRef(TypedDict):
     schema: str
     source: SourceRef
     outliers: NotRequired[list[OutlierRef]]
+    persons: NotRequired[PersonsRef]
+
+
+class BookingRef(TypedDict):
+    """The entry of a budget ledger that covers a differentially private release.
+
+    Attributes:
+        dataset: whose budget was spent.
+        ledger: Airflow connection id.
+        key: of the booking, see `operators.budget.booking_key`. It stays inside: it is a hash over the exact
+            records, and whoever knows all of them but one could tell the last one by trying.
+        entry_hash: of the ledger's entry that reserved the loss. It may be published: it covers the key, but
+            also a random salt that stays in the ledger.
+        model_sha256: of the model's text in the ledger.
+        epsilon, delta, neighbours: what was booked.
+    """
+
+    dataset: str
+    ledger: str
+    key: str
+    entry_hash: str
+    model_sha256: str
+    epsilon: float
+    delta: float
+    neighbours: str
 
 
 class StagedRef(TableRef):
-    """A release in the work area; `schema` is of the released columns, `seconds` are those of the method."""
+    """A release in the work area; `schema` is of the released columns.
+
+    Attributes:
+        seconds: of the method; of the sampling alone where the release is differentially private, for how
+            long the rest took depends on the records.
+        booking, model, mechanisms: of a differentially private release: the ledger's entry, the path of the
+            measured model, and what was spent on which attributes.
+    """
 
     manifest: str
     report: str
@@ -76,10 +116,17 @@ class StagedRef(TableRef):
     loss: dict[str, Any] | None
     figures: dict[str, float]
     seconds: float
+    booking: NotRequired[BookingRef]
+    model: NotRequired[str]
+    mechanisms: NotRequired[list[dict[str, Any]]]
 
 
 class ReportRef(TypedDict):
-    """What verification found; `sha256` is of the very bytes that were read."""
+    """What verification found; `sha256` is of the very bytes that were read.
+
+    Attributes:
+        compared: versions of the release table that it was verified together with, where the policy asks so.
+    """
 
     passed: bool
     sha256: str
@@ -87,6 +134,7 @@ class ReportRef(TypedDict):
     classes: int
     findings: list[dict[str, Any]]
     policy: dict[str, Any]
+    compared: NotRequired[list[int]]
 
 
 class Published(TypedDict):
@@ -104,8 +152,13 @@ class Published(TypedDict):
 
 def measured_symbols(report: ReportRef) -> dict[str, float]:
     """What verification measured for k, l and t, where the policy asks for them."""
+    return symbols_of(report["findings"])
+
+
+def symbols_of(findings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The same from the findings alone, which a commit records."""
     measured = {}
-    for finding in report["findings"]:
+    for finding in findings:
         symbol, number = _SYMBOLS.get(finding["rule"].partition("(")[0], ("", float))
         if symbol and finding["measured"] is not None:
             measured[symbol] = number(finding["measured"])

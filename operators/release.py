@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from operators.context import file_label, run_work_area
+from operators.budget import DEFAULT_LEDGER, Budget
+from operators.context import DEFAULT_LAKE, file_label, ledger_of, run_key, run_work_area
 from operators.guard import guarded
+from operators.links import ReportLink
+from operators.memoised import Memory, memory_of
+from operators.monitoring import monitored, tell_budget
 from operators.parameters import method_parameters, read_text
 
 if TYPE_CHECKING:
@@ -24,13 +28,25 @@ class ReleaseOperator(BaseOperator):
         table: reference to an ingested table.
         method: registry key, see `privacy-release list-methods`.
         parameters: of the method; rendered text is read as the parameter's type.
-        seed: of the random choices; None takes fresh entropy.
+        seed: of the random choices; None takes fresh entropy. It never chooses the noise of a differentially
+            private method, only which records are sampled from the measured model.
         title: of the report.
+        budget: data set whose privacy budget a differentially private method spends; it needs one.
+        ledger: Airflow connection id of the budget's ledger.
+        secret: Airflow connection id whose password is the secret of memoised answers.
+        replaces: fingerprint of the earlier secret that is given up on purpose.
+        series: release table that memoised answers will go to: with another secret than its last release they
+            are refused before anything is booked. Publishing refuses them in any case.
+        lake: Airflow connection id of the lake of that table.
     """
 
-    template_fields = ("table", "method", "parameters", "seed", "title")
+    template_fields = (
+        *("table", "method", "parameters", "seed", "title"),
+        *("budget", "ledger", "secret", "replaces", "series", "lake"),
+    )
     template_fields_renderers = {"table": "json", "parameters": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
+    operator_extra_links = (ReportLink(),)
 
     def __init__(
         self,
@@ -40,6 +56,12 @@ class ReleaseOperator(BaseOperator):
         parameters: Mapping[str, Any] | None = None,
         seed: int | str | None = None,
         title: str | None = None,
+        budget: str | None = None,
+        ledger: str = DEFAULT_LEDGER,
+        secret: str | None = None,
+        replaces: str | None = None,
+        series: str | None = None,
+        lake: str = DEFAULT_LAKE,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -48,15 +70,37 @@ class ReleaseOperator(BaseOperator):
         self.parameters = parameters
         self.seed = seed
         self.title = title
+        self.budget = budget
+        self.ledger = ledger
+        self.secret = secret
+        self.replaces = replaces
+        self.series = series
+        self.lake = lake
 
     @guarded
     def execute(self, context: "Context") -> "StagedRef":
         """Stage a release; a reference to it."""
-        return stage_release(self, context, method=self.method, parameters=self.parameters or {})
+        return stage_release(
+            self,
+            context,
+            method=self.method,
+            parameters=self.parameters or {},
+            budget=self.budget,
+            ledger=self.ledger,
+            memory=memory_of(self),
+        )
 
 
+@monitored("release")
 def stage_release(
-    operator: Any, context: "Context", *, method: str, parameters: Mapping[str, Any]
+    operator: Any,
+    context: "Context",
+    *,
+    method: str,
+    parameters: Mapping[str, Any],
+    budget: str | None = None,
+    ledger: str = DEFAULT_LEDGER,
+    memory: Memory | None = None,
 ) -> "StagedRef":
     """What every release operator does.
 
@@ -65,8 +109,15 @@ def stage_release(
         context: of the running task.
         method: registry key.
         parameters: plain values or rendered text.
+        budget: data set whose privacy budget is spent, if one is.
+        ledger: Airflow connection id of its ledger.
+        memory: of memoised answers.
     """
     from operators.steps import make_release
+
+    paid, budget = None, read_text(budget, str | None)
+    if budget is not None:
+        paid = Budget(dataset=budget, run=run_key(context), ledger=ledger_of(ledger), connection=ledger)
 
     def say(step: str) -> None:
         operator.log.info("release step", step=step)
@@ -82,6 +133,9 @@ def stage_release(
             title=operator.title,
             label=file_label(context),
             progress=say,
+            budget=paid,
+            memory=memory,
         )
+    tell_budget(operator, paid)
     operator.log.info("staged", method=staged["method"], rows=staged["rows"], **staged["figures"])
     return staged

@@ -5,13 +5,27 @@ public domains of the schema. Counts of the source are protected (`privacy_engin
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from operators.report_text import FIGURES, LIMITS, NEIGHBOURS, NOTES, RISKS, claim, shown
+from operators.report_randomized import randomized_part
+from operators.report_synthetic import BudgetLine, budget_lines, mechanisms_of, network_of, own_marginals
+from operators.report_text import (
+    FIGURES,
+    LIMITS,
+    NEIGHBOURS,
+    NOTES,
+    PRIVATE_LIMITS,
+    RANDOMIZED_LIMITS,
+    RISKS,
+    SYNTHETIC_LIMITS,
+    claim,
+    shown,
+)
 
 if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
     from privacy_engine.classes import EquivalenceClasses
@@ -49,6 +63,7 @@ def render_report(
     findings: Sequence[Mapping[str, Any]] | None = None,
     about: Mapping[str, str] | None = None,
     smallest_count: int | None = None,
+    budget: Mapping[str, Any] | None = None,
 ) -> str:
     """The report as HTML.
 
@@ -63,6 +78,8 @@ def render_report(
         about: further facts for the head, such as the release id; label -> text.
         smallest_count: counts of the source below it are hidden, others rounded to its multiples;
             by default the k that the release claims, else 10.
+        budget: what the release's data set has spent, this release included: ``dataset``, and ``limits``, a
+            list of ``period`` (in words), ``limit``, ``spent`` and ``left`` (epsilons).
 
     Raises:
         ValueError: if smallest_count is below 2.
@@ -70,7 +87,8 @@ def render_report(
     from privacy_engine.classes import EquivalenceClasses
 
     classes = EquivalenceClasses.of_table(release.table, release.schema)
-    linkable = bool(release.schema.quasi_identifiers) and release.loss is None
+    randomized = randomized_part(release)
+    linkable = bool(release.schema.quasi_identifiers) and release.loss is None and randomized is None
     least = smallest_count if smallest_count is not None else _claimed_k(release)
     guarantees = _guarantees(release, classes)
     told = figures if release.loss is None else {}
@@ -80,16 +98,24 @@ def render_report(
         source_rows=source_rows,
         about=about or {},
         parameters={name: _plain(value) for name, value in release.parameters.items()},
-        tiles=_tiles(release, told, risk, source_rows),
+        tiles=_tiles(release, told, risk, source_rows, budget_lines(budget)),
         guarantees=guarantees,
         findings=findings,
         broken=sum(not g["holds"] for g in guarantees) + sum(not f["passed"] for f in findings or ()),
         loss=release.loss,
+        factor=f"{math.exp(release.loss.epsilon):,.3g}" if release.loss else "",
+        synthetic=release.model is not None,
+        randomized=randomized,
+        network=network_of(release),
+        mechanisms=mechanisms_of(release),
+        dataset=(budget or {}).get("dataset"),
+        budget=budget_lines(budget),
+        marginals=own_marginals(release),
         neighbours=NEIGHBOURS.get(release.loss.neighbours.value, "") if release.loss else "",
         notes=[
             Line(label=n, text=f"{v:.4g}", meaning=NOTES.get(n, "")) for n, v in release.notes.items() if v
         ],
-        limits=LIMITS,
+        limits=_limits(release),
         utility=_lines(FIGURES, told),
         risks=_lines(RISKS, risk) if linkable else [],
         sizes=_class_sizes(classes) if linkable else [],
@@ -111,6 +137,14 @@ def page_template(name: str) -> Template:
     return environment.get_template(name)
 
 
+def _limits(release: "Release") -> tuple[tuple[str, str], ...]:
+    if release.model is not None:
+        return SYNTHETIC_LIMITS
+    if getattr(release, "randomization", None) is not None:
+        return RANDOMIZED_LIMITS
+    return LIMITS if release.loss is None else PRIVATE_LIMITS
+
+
 def _claimed_k(release: "Release") -> int:
     claimed = [int(k) for model in release.guarantees if (k := getattr(model, "k", None)) is not None]
     return max(claimed, default=SMALLEST_COUNT)
@@ -130,14 +164,19 @@ def _lines(known: Mapping[str, tuple[str, str, str]], figures: Mapping[str, floa
 
 
 def _tiles(
-    release: "Release", figures: Mapping[str, float], risk: Mapping[str, float], source_rows: int
+    release: "Release",
+    figures: Mapping[str, float],
+    risk: Mapping[str, float],
+    source_rows: int,
+    budget: Sequence[BudgetLine],
 ) -> list[Line]:
     """The headline: what most readers came for."""
+    of_source = f"of {source_rows:,} in the source" if release.loss is None else ""
     tiles = [
         Line(
             label="Records released",
             text=f"{len(release.table):,}",
-            meaning=f"of {source_rows:,} in the source",
+            meaning="none of them a person's" if release.model else of_source,
         ),
     ]
     if "suppressed_records" in figures:
@@ -147,6 +186,10 @@ def _tiles(
     if release.loss is not None:
         delta = f"delta {release.loss.delta:g}"
         tiles.append(Line(label="Epsilon", text=f"{release.loss.epsilon:g}", meaning=delta))
+        if budget:
+            least = min(budget, key=lambda line: line.left)
+            meaning = f"of {least.limit:.4g}, {least.period}"
+            tiles.append(Line(label="Budget left", text=f"{least.left:.4g}", meaning=meaning))
     elif "smallest_class" in risk:
         tiles += [
             Line(

@@ -114,6 +114,94 @@ LIMITS: tuple[tuple[str, str], ...] = (
     ),
 )
 
+# Of every differentially private release.
+PRIVATE_LIMITS: tuple[tuple[str, str], ...] = (
+    (
+        "Several records of one person, and groups",
+        "The promise is for one record. For somebody with m records in the source, or for m people together, "
+        "epsilon counts m times.",
+    ),
+    (
+        "People in general",
+        "What holds for many people, such as how two attributes go together, is meant to be learned, and is "
+        "learned of those who resemble them.",
+    ),
+    (
+        "Other releases",
+        "Releases of the same people add up their epsilons. A budget bounds the sum over the releases that "
+        "are booked in it, and no others.",
+    ),
+)
+
+# Of a table that was drawn from a differentially private model.
+SYNTHETIC_LIMITS: tuple[tuple[str, str], ...] = (
+    (
+        "Likeness to the source",
+        "Nothing here says how near the records are to the people's: that would be a figure of the people, "
+        "who are protected. Every count is off by noise, and what the network does not join is independent.",
+    ),
+    (
+        "Records",
+        "No record is a person's. One may equal a person's by chance, as a guess can, and that tells nothing "
+        "of that person.",
+    ),
+    *PRIVATE_LIMITS,
+)
+
+# Of a table whose values were randomized one by one.
+RANDOMIZED_LIMITS: tuple[tuple[str, str], ...] = (
+    (
+        "Single records",
+        "No record is a person's true one, and none is meant to be read alone: a value may be true or drawn "
+        "at random. Only shares and means over many records say something, with the errors that are told.",
+    ),
+    (
+        "New values",
+        "Each new value of a person is answered anew and costs its epsilon again. Where answers are "
+        "memoised, a change itself shows: whoever can tell which records of two releases are one person's "
+        "sees that an answer changed, and when. Epsilon does not cover that.",
+    ),
+    (
+        "The secret",
+        "Whoever holds the secret of memoised answers can tell which of them are true. It is kept apart from "
+        "the data, by whoever releases.",
+    ),
+    (
+        "Several records of one person, and groups",
+        "The promise is for one record. For m people together epsilon counts m times.",
+    ),
+    (
+        "Transformed numbers",
+        "A number that was released as y = a x + b (TRR) has no differential privacy: the nearer it is to 0, "
+        "the less noise it gets. The breach width speaks of an average person who knows nothing else.",
+    ),
+    (
+        "Attributes released as they are",
+        "They can be linked to a person like any published column, and no epsilon is for them.",
+    ),
+)
+
+# how an attribute was randomized, see `privacy_engine.randomizers.accounts`
+CHANNELS: Mapping[str, str] = {
+    "hiding": "partial hiding (ERRPH)",
+    "channel": "a channel of its own",
+    "laplace": "bounded Laplace noise",
+    "transformation": "y = a x + b (TRR)",
+}
+
+# mechanism -> (name, what it did)
+MECHANISMS: Mapping[str, tuple[str, str]] = {
+    "discrete_laplace": (
+        "Discrete Laplace noise",
+        "Whole-number noise on every cell of a table of counts, before anything is read from it.",
+    ),
+    "noisy_max": (
+        "Noisy maximum",
+        "Of all candidates the one whose score is highest after noise is chosen; of the scores nothing is "
+        "kept. On a secret sample of the records the same noise costs less.",
+    ),
+}
+
 # figure -> (label, unit, what it says); unit: "share", "risk", "count", "number"
 FIGURES: Mapping[str, tuple[str, str, str]] = {
     "gcp_lca": (
@@ -194,6 +282,8 @@ RISKS: Mapping[str, tuple[str, str, str]] = {
 NOTES: Mapping[str, str] = {
     "distorted": "Share of the records whose sensitive value was exchanged for another (R_man). "
     "Where it is above 0 the table is not truthful record by record.",
+    "breach": "Largest breach coefficient of an attribute: the share of its values that is released as it "
+    "is, times the chance that such a one is recognised.",
 }
 
 NEIGHBOURS: Mapping[str, str] = {

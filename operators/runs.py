@@ -2,27 +2,40 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from operators import steps
-from operators.references import Published, ReportRef, StagedRef
+from operators.approval import ApprovalRef
+from operators.budget import Budget, require_budget, require_left
+from operators.curator_step import report_to_curator
+from operators.membership import identification_of_environment
+from operators.memoised import Memory, default_secret, last_fingerprint
+from operators.references import Published, ReportRef, StagedRef, TableRef
+from operators.spec import RELEASE
+from operators.staging import build_method
 from operators.work_area import WorkArea
+from privacy_engine.errors import SpecError
 
 if TYPE_CHECKING:
     from operators.lake import Lake
+    from operators.ledger import BudgetLedger
     from operators.spec import ReleaseSpec
+    from privacy_engine.schema import DataSchema
 
 
 class Stage(StrEnum):
     """The steps of a release, in order."""
 
+    BUDGET = "budget"
     INGEST = "ingest"
     VALIDATE = "validate"
     OUTLIERS = "outliers"
     RELEASE = "release"
     VERIFY = "verify"
     PUBLISH = "publish"
+    CURATOR = "curator"
 
 
 Watcher = Callable[[Stage, str], None]
@@ -43,10 +56,14 @@ def run_release(
     release_id: str,
     work: WorkArea,
     watch: Watcher = lambda stage, text: None,
+    *,
+    ledger: "BudgetLedger | None" = None,
+    approved_by: str | None = None,
 ) -> Outcome:
     """Ingest, validate, detect outliers, release, verify, publish: nothing unless the verification passes.
 
-    The caller removes the work area.
+    Where the release must be approved and is not, or spends a budget that is too short, nothing is read. The
+    secret of memoised answers is that of `memoised.default_secret`. The caller removes the work area.
 
     Args:
         spec: what to do.
@@ -54,13 +71,110 @@ def run_release(
         release_id: names the release in its table.
         work: where records are kept meanwhile.
         watch: told the stage and what is done in it.
+        ledger: that the release's budget is booked in; by default the one of `ledger_places.default_ledger`.
+        approved_by: who approves what the run makes, if it keeps the policy; the manifest names them.
 
     Raises:
         PrivacyEngineError: as the steps do.
     """
-    schema, policy, suite = spec.data_schema(), spec.release_policy(), spec.expectation_suite()
+    if spec.approval is not None and spec.approval.required and not approved_by:
+        raise SpecError(
+            f"{spec.name} must be approved before it is published; name who approves it (--approved-by), or "
+            "run its DAG, which asks"
+        )
+    schema, policy = spec.data_schema(), spec.release_policy()
+    memory = _memory(spec, lake) if spec.release.memoised else None
+    budget = _budget(spec, release_id, schema, ledger, watch)
+    table = _table(spec, release_id, schema, work, watch)
+    staged = steps.make_release(
+        table,
+        work,
+        method=spec.release.method,
+        parameters=spec.release.parameters,
+        seed=spec.release.seed,
+        title=spec.name,
+        progress=lambda text: watch(Stage.RELEASE, text),
+        budget=budget,
+        memory=memory,
+    )
+    watch(Stage.RELEASE, f"{staged['rows']:,} records")
+    watch(Stage.VERIFY, "measuring the staged bytes")
+    report = steps.verify_staged(
+        staged, policy, budget.ledger if budget else None, lake=lake, name=spec.publish.table
+    )
+    steps.raise_if_failed(report)
+    watch(Stage.VERIFY, f"{len(report['findings'])} rules kept by {report['classes']:,} classes")
+    watch(Stage.PUBLISH, "committing")
+    approved = _approval(spec, report, approved_by)
+    published = steps.publish_staged(staged, report, lake, spec.publish.table, release_id, approved=approved)
+    watch(Stage.PUBLISH, f"version {published['version']} of {published['table']}")
+    if spec.told_to_curator:
+        path = report_to_curator(table, staged, spec.name, release_id)
+        watch(Stage.CURATOR, f"a private report, not to be published: {path}")
+    return Outcome(staged=staged, report=report, published=published)
+
+
+def _approval(spec: "ReleaseSpec", report: ReportRef, approved_by: str | None) -> ApprovalRef | None:
+    """The approval that was given with the command; where it may be left out, that nobody was asked."""
+    if spec.approval is None and not approved_by:
+        return None
+    return ApprovalRef(
+        by=approved_by,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        comment="",
+        automatic=not approved_by,
+        sha256=report["sha256"],
+    )
+
+
+def _memory(spec: "ReleaseSpec", lake: "Lake") -> Memory:
+    """What memoised answers go by: the secret of the environment, and that of the last release."""
+    last = last_fingerprint(lake, spec.publish.table)
+    return Memory(secret=default_secret(), last=last, replaces=spec.release.replaces)
+
+
+def _budget(
+    spec: "ReleaseSpec",
+    release_id: str,
+    schema: "DataSchema",
+    ledger: "BudgetLedger | None",
+    watch: Watcher,
+) -> Budget | None:
+    """The budget of a release that spends one, if it covers the release."""
+    from operators.ledger_places import default_ledger
+
+    method, budget = build_method(spec.release.method, spec.release.parameters), None
+    if spec.budget is not None:
+        budget = Budget(
+            dataset=spec.budget.dataset,
+            run=f"{spec.name}/{release_id}",
+            ledger=ledger or default_ledger(),
+            connection=spec.budget.ledger,
+        )
+    loss = require_budget(method, schema, budget)
+    if budget is not None and loss is not None:
+        watch(Stage.BUDGET, f"epsilon {loss.epsilon:g} of {budget.dataset}")
+        require_left(budget, loss)
+    return budget
+
+
+def _table(
+    spec: "ReleaseSpec", release_id: str, schema: "DataSchema", work: WorkArea, watch: Watcher
+) -> TableRef:
+    """The ingested table, validated and searched for outliers."""
+    suite = spec.expectation_suite()
+    people = identification_of_environment(spec.history.identifier) if spec.history else None
     watch(Stage.INGEST, "reading")
-    table = steps.ingest(spec.source.uri, schema, work, columns=spec.source.columns, nulls=spec.source.nulls)
+    uri = spec.source.uri.replace(RELEASE, release_id.replace("/", "_"))
+    table = steps.ingest(
+        uri,
+        schema,
+        work,
+        columns=spec.source.columns,
+        nulls=spec.source.nulls,
+        individual=spec.individual,
+        people=people,
+    )
     watch(Stage.INGEST, f"{table['rows']:,} records, {table['source']['dropped']:,} dropped for nulls")
     if suite is not None:
         watch(Stage.VALIDATE, "running")
@@ -78,21 +192,4 @@ def run_release(
         )
         told = table["outliers"][-1]
         watch(Stage.OUTLIERS, f"{told['flagged']:,} outliers, {told['removed']:,} taken out")
-    staged = steps.make_release(
-        table,
-        work,
-        method=spec.release.method,
-        parameters=spec.release.parameters,
-        seed=spec.release.seed,
-        title=spec.name,
-        progress=lambda text: watch(Stage.RELEASE, text),
-    )
-    watch(Stage.RELEASE, f"{staged['rows']:,} records")
-    watch(Stage.VERIFY, "measuring the staged bytes")
-    report = steps.verify_staged(staged, policy)
-    steps.raise_if_failed(report)
-    watch(Stage.VERIFY, f"{len(report['findings'])} rules kept by {report['classes']:,} classes")
-    watch(Stage.PUBLISH, "committing")
-    published = steps.publish_staged(staged, report, lake, spec.publish.table, release_id)
-    watch(Stage.PUBLISH, f"version {published['version']} of {published['table']}")
-    return Outcome(staged=staged, report=report, published=published)
+    return table

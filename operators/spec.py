@@ -22,18 +22,22 @@ from pydantic import (
     model_validator,
 )
 
-from operators.outlier_step import Action, check_action
+from operators.durations import parse_duration
+from operators.outlier_step import REMOVING, Action, check_action
 from operators.spec_errors import problems_of
 from operators.spec_files import include_folder, load_policy, load_schema, load_suite, read_mapping
 from privacy_engine.errors import SpecError
-from privacy_engine.registry import detector_names, method_names
+from privacy_engine.registry import detector_names, is_randomizer, method_names
 
 if TYPE_CHECKING:
     from privacy_engine.policy import ReleasePolicy
     from privacy_engine.schema import DataSchema
 
 __all__ = [
+    "ApprovalSpec",
     "AttributeSpec",
+    "BudgetSpec",
+    "HistorySpec",
     "MethodSpec",
     "OutliersSpec",
     "PublishSpec",
@@ -51,6 +55,7 @@ __all__ = [
 PRESETS = frozenset(
     {"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"}
 )
+RELEASE = "{release}"  # stands for the release id in the address of a source
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
 
 
@@ -95,10 +100,16 @@ def _known_detector(value: str) -> str:
     return value
 
 
+def _duration(value: str) -> str:
+    parse_duration(value)
+    return value
+
+
 Name = Annotated[str, Field(pattern=f"^{_NAME}$")]
 Cron = Annotated[str, AfterValidator(_cron)]
 IncludeFile = Annotated[str, Field(min_length=1), AfterValidator(_existing_file)]
 Category = Annotated[str, BeforeValidator(_category)]
+Duration = Annotated[str, AfterValidator(_duration)]
 
 
 class _Strict(BaseModel):
@@ -111,8 +122,10 @@ class SourceSpec(_Strict):
     """Where the records come from.
 
     Attributes:
-        uri: a Parquet file, folder or glob, as a path or address; `sample://adult` is the built-in sample.
-            A relative path is relative to the folder that holds `releases/`.
+        uri: a Parquet file, folder or glob, as a path or address; `sample://adult` and
+            `sample://bank_customers` are built-in samples. A relative path is relative to the folder that
+            holds `releases/`. `{release}` in it stands for the release's id: the partition key of the run,
+            else its run id.
         columns: to read; None reads all, and each must be in the schema then.
         nulls: `fail`, or `drop` the records with a null in a quasi-identifier or a sensitive attribute.
         connection: Airflow connection id of the object store.
@@ -161,6 +174,8 @@ class MethodSpec(BaseModel):
     Attributes:
         method: registry key.
         seed: of the random choices; None takes fresh entropy in every run.
+        secret: Airflow connection id whose password is the secret of memoised answers.
+        replaces: fingerprint of the earlier secret that is given up on purpose, see `operators.memoised`.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -169,6 +184,29 @@ class MethodSpec(BaseModel):
         json_schema_extra={"enum": list(method_names())}
     )
     seed: int | None = Field(default=None, ge=0)
+    secret: str | None = Field(default=None, min_length=1)
+    replaces: str | None = Field(default=None, pattern="^[0-9a-f]{32}$")
+
+    @model_validator(mode="after")
+    def _secret_fits(self) -> Self:
+        if self.memoised != (self.secret is not None):
+            raise ValueError(
+                "release.secret, the connection of the secret, must stand beside randomness: memoised and "
+                "nowhere else; add or remove it"
+            )
+        if self.replaces is not None and self.secret is None:
+            raise ValueError("release.replaces must stand beside a secret; remove it")
+        return self
+
+    @property
+    def random_answers(self) -> bool:
+        """Whether the method answers for each individual at random."""
+        return is_randomizer(self.method)
+
+    @property
+    def memoised(self) -> bool:
+        """Whether its answers repeat from release to release."""
+        return self.random_answers and self.parameters.get("randomness") == "memoised"
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -202,6 +240,50 @@ class OutliersSpec(BaseModel):
     def parameters(self) -> dict[str, Any]:
         """The detector's parameters, as plain values."""
         return dict(self.model_extra or {})
+
+
+class BudgetSpec(_Strict):
+    """The privacy budget that a differentially private release spends.
+
+    Attributes:
+        dataset: whose budget, by its name in the ledger. Releases about the same people share one.
+        ledger: Airflow connection id of the budget ledger.
+        when_short: what a run does when too little is left: `skip` all of its tasks and end green, or `fail`.
+        curator_report: whether to compare each release with its source, in a file that stays inside, see
+            `operators.curator`.
+    """
+
+    dataset: Name
+    ledger: str = Field(default="ledger_default", min_length=1)
+    when_short: Literal["skip", "fail"] = "fail"
+    curator_report: bool = True
+
+
+class ApprovalSpec(_Strict):
+    """Whether somebody must approve the verified release before it is published.
+
+    Attributes:
+        required: always. Otherwise nobody is asked but where a run says so: the DAG's parameter `approval`.
+            What the file requires no run can switch off.
+        assigned_to: ids of the Airflow users who may answer; None: whoever may answer in this DAG.
+        timeout: how long to wait for an answer; after that the release counts as rejected.
+    """
+
+    required: bool = True
+    assigned_to: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(default=None, min_length=1)
+    timeout: Duration = "2 days"
+
+
+class HistorySpec(_Strict):
+    """How people are known again in a later release, for a policy with models across releases.
+
+    Attributes:
+        identifier: the column that identifies a person, one record each; only a keyed hash of it is kept.
+        key: Airflow connection id whose password is the key; without Airflow it is $PRIVACY_MEMBERSHIP_KEY.
+    """
+
+    identifier: str = Field(min_length=1)
+    key: str = Field(default="membership_default", min_length=1)
 
 
 class PublishSpec(_Strict):
@@ -239,7 +321,10 @@ class ReleaseSpec(_Strict):
     expectations: IncludeFile | None = None
     outliers: OutliersSpec | None = None
     release: MethodSpec
+    budget: BudgetSpec | None = None
     policy: IncludeFile
+    history: HistorySpec | None = None
+    approval: ApprovalSpec | None = None
     publish: PublishSpec
 
     @model_validator(mode="after")
@@ -256,6 +341,76 @@ class ReleaseSpec(_Strict):
                 f"columns {unread} of schema must be in source.columns; add them or drop them from schema"
             )
         return self
+
+    @model_validator(mode="after")
+    def _history_fits(self) -> Self:
+        if self.history is None:
+            return self
+        known = self.attributes.get(self.history.identifier)
+        if known is None or known.role != "identifier":
+            raise ValueError(
+                "history.identifier must be a column of schema with the role identifier; correct it"
+            )
+        if self.budget is not None or self.release.random_answers:
+            raise ValueError(
+                "history must not stand beside a budget or random answers: they make no classes that "
+                "people could share, and their losses add up in the budget; remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _budget_fits(self) -> Self:
+        if self.budget is None:
+            return self
+        spent = ("epsilon", "p_0") if self.release.random_answers else ("epsilon",)
+        if not set(spent) & set(self.release.parameters):
+            raise ValueError(
+                f"release.{' or '.join(spent)} must stand beside a budget, it is what each run spends; add "
+                "it, or remove the budget if the method is not differentially private"
+            )
+        # A record that replaces another may bring a null where there was none: the number of records, which
+        # counts as public, would depend on it.
+        if self.source.nulls == "drop":
+            raise ValueError(
+                "source.nulls must be fail beside a budget: a loss for a public number of records does not "
+                "cover which records have a null; make the columns nullable, or leave them out"
+            )
+        if self.outliers is not None and self.outliers.action in REMOVING:
+            raise ValueError(
+                f"outliers.action {self.outliers.action.value} must not precede a differentially private "
+                "method: its loss does not cover the choice of the outliers; take report or fail"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _answers_repeat(self) -> Self:
+        if not self.release.random_answers:
+            return self
+        if self.schedule is not None and not self.release.memoised:
+            raise ValueError(
+                "release.randomness must be memoised on a schedule: answers that are drawn afresh in every "
+                "release wear out by averaging; set it, with a secret, or release once without a schedule"
+            )
+        if self.release.memoised and self.individual is None:
+            raise ValueError(
+                "schema must have the one identifier that memoised answers go by; give a column the role "
+                "identifier, and name it as release.individual where there are several"
+            )
+        return self
+
+    @property
+    def individual(self) -> str | None:
+        """The identifier that memoised answers go by; None where there is none, or they are not memoised."""
+        names = [name for name, a in self.attributes.items() if a.role == "identifier"]
+        if not self.release.memoised:
+            return None
+        named = self.release.parameters.get("individual", names[0] if len(names) == 1 else None)
+        return named if named in names else None
+
+    @property
+    def told_to_curator(self) -> bool:
+        """Whether a report compares the release with its source: only of records drawn from a model."""
+        return bool(self.budget and self.budget.curator_report and not self.release.random_answers)
 
     @property
     def schema_fields(self) -> dict[str, dict[str, Any]]:

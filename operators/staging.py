@@ -4,18 +4,26 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from operators.budget import public_booking
+from operators.membership import follow
 from operators.parquet_files import parquet_bytes, read_private, write_private
-from operators.references import SourceRef, StagedRef, TableRef
+from operators.references import BookingRef, SourceRef, StagedRef, TableRef
 from operators.work_area import WorkArea
 from privacy_engine.errors import IntegrityError, SpecError
+from privacy_engine.registry import is_randomizer
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from operators.answers import Answers
+    from operators.budget import Budget, Measured
+    from operators.memoised import Memory
     from privacy_engine.release import Release, ReleaseMethod
     from privacy_engine.schema import DataSchema
 
@@ -33,6 +41,8 @@ def make_release(
     title: str | None = None,
     label: str = "staged",
     progress: Callable[[str], None] | None = None,
+    budget: "Budget | None" = None,
+    memory: "Memory | None" = None,
 ) -> StagedRef:
     """Run a release method and stage what it made, with manifest and report, in the work area.
 
@@ -41,49 +51,169 @@ def make_release(
         work: where the release is staged.
         method: registry key.
         parameters: of the method.
-        seed: of its random choices; None takes fresh entropy. It is not recorded: it tells the choices.
+        seed: of its random choices; None takes fresh entropy. It is not recorded: it tells the choices. Of a
+            differentially private method it chooses the sampled records alone, and None derives it from the
+            measured model; the noise can never be seeded. Random answers take it with `randomness: seeded`.
         title: of the report.
         label: begins the names of the files.
         progress: told the name of each part of the work as it begins.
+        budget: pays for a differentially private method, which needs one.
+        memory: of memoised answers, which need one.
 
     Raises:
-        SpecError: if method or parameters are wrong.
+        SpecError: if method or parameters are wrong, or the method does not fit the budget, secret or seed.
+        SecretError: if the answers are to be memoised and there is no secret, or another than before.
         SchemaError: if the table does not fit its schema.
         InfeasibleError: if the guarantees cannot be met.
         IntegrityError: if the table changed since it was ingested.
+        BudgetExceededError: if the budget does not cover the loss; the table was not read.
+        LedgerError: if the budget's ledger cannot be reached.
     """
     import numpy as np
 
-    from operators.outlier_figures import counted_in, require_whole_table, suppressed_before
+    from operators.answers import draw_answers, paid_answers
+    from operators.budget import require_budget
+    from operators.memoised import keyed
+    from operators.outlier_figures import require_whole_table
 
     tell = progress or (lambda _: None)
-    releaser = build_method(method, parameters or {})
-    tell("reading")
-    frame, schema = read_private(table["uri"], table["sha256"]), read_schema(table["schema"])
+    releaser, schema = build_method(method, parameters or {}), read_schema(table["schema"])
+    releaser = keyed(releaser, memory, seed)
+    loss = require_budget(releaser, schema, budget)
+    if "persons" in table and (loss is not None or is_randomizer(method)):
+        raise SpecError(
+            f"history is about who is in which class, and {method} makes no classes; leave history out: "
+            "its losses add up over releases, and the budget limits their sum"
+        )
     require_whole_table(releaser, schema, table)
-    rng = np.random.default_rng(seed)
-    tell(f"running {method}")
+    if is_randomizer(method):
+        answer = partial(draw_answers, rng=np.random.default_rng(seed))
+        if budget is not None and loss is not None:
+            answer = partial(paid_answers, work=work, label=label, budget=budget, loss=loss, tell=tell)
+        began = time.perf_counter()
+        made = _made_of_answers(answer(releaser, table, schema), began, budget)
+    elif budget is None:
+        made = _made(releaser, schema, table, np.random.default_rng(seed), tell)
+    else:
+        made = _made_by_budget(releaser, schema, table, seed, budget, tell)
+    tell("staging")
+    return _stage(made, table, work, label, seeded=seed is not None, title=title, memory=memory)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Made:
+    """A release before it is staged, with what was measured on it."""
+
+    release: "Release"
+    seconds: float
+    utility: dict[str, float]
+    risk: dict[str, float]
+    booking: BookingRef | None = None
+    measured: "Measured | None" = None
+    account: dict[str, Any] | None = None
+
+    @property
+    def hides_source(self) -> bool:
+        """Whether exact counts and hashes of the source would tell what the release hides."""
+        return self.release.loss is not None or randomization_of(self.release) is not None
+
+
+def _made(
+    releaser: "ReleaseMethod",
+    schema: "DataSchema",
+    table: TableRef,
+    rng: "np.random.Generator",
+    tell: Callable[[str], None],
+) -> _Made:
+    from operators.outlier_figures import counted_in, suppressed_before
+
+    tell("reading")
+    frame = read_private(table["uri"], table["sha256"])
+    tell(f"running {releaser.key}")
     began = time.perf_counter()
     release = releaser.release(frame, schema, rng)
     seconds = time.perf_counter() - began
     tell("measuring")
     utility, risk = measure(release, rng)
     utility = counted_in(utility, suppressed_before(table), len(frame), len(schema.quasi_identifiers))
-    figures = utility | risk
-    tell("staging")
+    return _Made(release=release, seconds=seconds, utility=utility, risk=risk)
+
+
+def _made_by_budget(
+    releaser: Any,
+    schema: "DataSchema",
+    table: TableRef,
+    seed: int | None,
+    budget: "Budget",
+    tell: Callable[[str], None],
+) -> _Made:
+    """All of it derives from the model in the ledger, so nothing here is a figure of the source."""
+    import numpy as np
+
+    from operators.budget import account_of, measured_model
+
+    measured = measured_model(releaser, table, schema, budget, tell)
+    tell("sampling")
+    began = time.perf_counter()
+    rng = np.random.default_rng(measured.seed if seed is None else seed)
+    release = releaser.release_of(measured.model, schema, rng)
+    seconds = time.perf_counter() - began
+    return _Made(
+        release=release,
+        seconds=seconds,
+        utility=_finite(release.notes),
+        risk={},
+        booking=measured.booking,
+        measured=measured,
+        account=account_of(budget),
+    )
+
+
+def _made_of_answers(answers: "Answers", began: float, budget: "Budget | None") -> _Made:
+    """No class of equal records means anything among random answers, so there is no risk of linking."""
+    from operators.budget import account_of
+
+    return _Made(
+        release=answers.release,
+        seconds=time.perf_counter() - began,
+        utility=_finite(answers.release.notes),
+        risk={},
+        booking=answers.booking,
+        account=account_of(budget) if budget else None,
+    )
+
+
+def _stage(
+    made: _Made,
+    table: TableRef,
+    work: WorkArea,
+    label: str,
+    *,
+    seeded: bool,
+    title: str | None,
+    memory: "Memory | None" = None,
+) -> StagedRef:
+    release, randomization = made.release, randomization_of(made.release)
+    if randomization is not None:
+        seeded = not randomization["private_randomness"]
+    figures = made.utility | made.risk
     sha256 = write_private(work.path(f"{label}.parquet"), parquet_bytes(release.table))
     manifest = {
         **release.manifest(),
         **_outliers(release, table),
         "figures": figures,
-        "source": public_source(table["source"], private=release.loss is not None),
+        "source": public_source(table["source"], private=made.hides_source),
         "sha256": sha256,
-        "seeded": seed is not None,
+        "seeded": seeded,
         "software": software(),
     }
+    if made.booking is not None:
+        manifest["booking"] = public_booking(made.booking)
+    if memory is not None and memory.replaces is not None:
+        manifest["replaces"] = memory.replaces
     write_private(work.path(f"{label}.manifest.json"), _json(manifest))
-    write_private(work.path(f"{label}.report.html"), _report(release, utility, risk, title, table).encode())
-    return StagedRef(
+    write_private(work.path(f"{label}.report.html"), _report(made, title, table).encode())
+    staged = StagedRef(
         uri=str(work.path(f"{label}.parquet")),
         rows=len(release.table),
         sha256=sha256,
@@ -95,8 +225,23 @@ def make_release(
         guarantees=manifest["guarantees"],
         loss=manifest["loss"],
         figures=figures,
-        seconds=seconds,
+        seconds=made.seconds,
     )
+    if "persons" in table and release.rows is not None:
+        staged["persons"] = follow(table["persons"], release.rows, work.path(f"{label}.persons.parquet"))
+    if made.booking is not None:
+        staged["booking"] = made.booking
+    if made.measured is not None:
+        write_private(work.path(f"{label}.model.json"), made.measured.text.encode())
+        staged["model"] = str(work.path(f"{label}.model.json"))
+        staged["mechanisms"] = [spend.to_dict() for spend in made.measured.model.spends]
+    return staged
+
+
+def randomization_of(release: "Release") -> dict[str, Any] | None:
+    """What the manifest tells of how a release was randomized; None where it was not."""
+    told = getattr(release, "randomization", None)
+    return None if told is None else told.to_dict()
 
 
 def build_method(method: str, parameters: Mapping[str, Any]) -> "ReleaseMethod":
@@ -131,7 +276,8 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
 
     Args:
         source: where the records came from.
-        private: the release is differentially private: exact counts and hashes of the source would void that.
+        private: the release is differentially private or randomized: exact counts and hashes of the source
+            would void that.
     """
     hidden = {"uri", "fingerprint", "rows", "dropped"} if private else {"uri"}
     return {name: value for name, value in source.items() if name not in hidden}
@@ -141,7 +287,7 @@ def _outliers(release: "Release", table: TableRef) -> dict[str, Any]:
     """What the manifest says of outliers; nothing where exact counts of the source would void a DP claim."""
     from operators.outlier_figures import public_outliers, suppressed_before
 
-    if "outliers" not in table or release.loss is not None:
+    if "outliers" not in table or release.loss is not None or randomization_of(release) is not None:
         return {}
     suppressed = release.manifest()["suppressed"] + suppressed_before(table)
     return {"outliers": public_outliers(table["outliers"]), "suppressed": suppressed}
@@ -199,23 +345,22 @@ def _json(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _report(
-    release: "Release", utility: dict[str, float], risk: dict[str, float], title: str | None, table: TableRef
-) -> str:
+def _report(made: _Made, title: str | None, table: TableRef) -> str:
     from operators.outlier_figures import suppressed_before
     from operators.report import render_report
 
-    about = {"source fingerprint": table["source"]["fingerprint"]}
-    if release.loss is None:
-        about |= {
+    release, about = made.release, {}
+    if not made.hides_source:
+        about = {"source fingerprint": table["source"]["fingerprint"]} | {
             f"outliers by {o['method']}": f"{o['flagged']:,} of {o['records']:,}, {_DONE[o['action']]}"
             for o in table.get("outliers", [])
         }
     return render_report(
         release,
-        utility,
-        risk,
+        made.utility,
+        made.risk,
         title=title or release.method,
         source_rows=table["rows"] + suppressed_before(table),
         about=about,
+        budget=made.account,
     )

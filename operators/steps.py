@@ -5,15 +5,25 @@ an earlier one first holds its bytes against the recorded hash.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from operators.approval import ApprovalRef, public_approval
+from operators.membership import (
+    Identification,
+    earlier_releases,
+    read_persons,
+    record,
+    refuse_unseen,
+    write_persons,
+)
 from operators.outlier_step import detect_outliers
 from operators.parquet_files import parquet_bytes, read_private, write_private
 from operators.references import Published, ReportRef, SourceRef, StagedRef, TableRef
 from operators.sources import find_source, without_secret
 from operators.staging import make_release, read_manifest, read_schema, write_schema
-from operators.tables import Nulls, check_source, read_source
+from operators.tables import Nulls, check_source, kept_schema, read_source
 from operators.work_area import WorkArea, sha256_file
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
 
@@ -22,10 +32,10 @@ if TYPE_CHECKING:
 
     from operators.expectations import SuiteResult
     from operators.lake import Lake
+    from operators.ledger import BudgetLedger
+    from privacy_engine.cross_release import Membership
     from privacy_engine.policy import ReleasePolicy
     from privacy_engine.schema import DataSchema
-
-SAMPLE = "sample://adult"
 
 __all__ = [
     "Published",
@@ -52,18 +62,24 @@ def ingest(
     nulls: Nulls = "fail",
     storage_options: Mapping[str, Any] | None = None,
     filesystem: "AbstractFileSystem | None" = None,
+    individual: str | None = None,
+    people: Identification | None = None,
     label: str = "ingest",
 ) -> TableRef:
     """Read a table about people into the work area, without its identifiers.
 
     Args:
-        uri: Parquet file, folder or glob, as a path or address, or `sample://adult`.
+        uri: Parquet file, folder or glob, as a path or address, or a sample, see `operators.sample_data`.
         schema: what the columns must be.
         work: where the copy is kept until teardown.
         columns: to read; None reads all, and each must be in the schema then.
         nulls: `fail` on a null in a quasi-identifier or sensitive attribute, or `drop` its record.
         storage_options: for fsspec, where the address is of an object store.
         filesystem: an fsspec file system to use instead, such as that of an `ObjectStoragePath`.
+        people: by which identifier the records are known as a person's, for models across releases: keyed
+            hashes are kept beside the table, in a file of their own.
+        individual: the one identifier that is kept, in the work area alone, for answers that are memoised by
+            it.
         label: begins the names of the files; tasks that share a work area need different ones.
 
     Raises:
@@ -75,7 +91,10 @@ def ingest(
         address, note = _sample(uri, work, label)
     source = find_source(address, storage_options, filesystem)
     check_source(source, schema, columns)
-    read = read_source(source, schema, columns, nulls)
+    if people is not None and individual is not None:
+        raise SpecError("history is about classes, which random answers have none of; leave history out")
+    read = read_source(source, schema, columns, nulls, people.column if people else individual)
+    persons = None if people is None else people.persons(read.table.pop(people.column))
     sha256 = write_private(work.path(f"{label}.parquet"), parquet_bytes(read.table))
     origin = SourceRef(
         uri=without_secret(uri),
@@ -87,13 +106,16 @@ def ingest(
     )
     if note is not None:
         origin["note"] = note
-    return TableRef(
+    table = TableRef(
         uri=str(work.path(f"{label}.parquet")),
         rows=len(read.table),
         sha256=sha256,
-        schema=write_schema(work, label, schema.without_identifiers()),
+        schema=write_schema(work, label, kept_schema(schema, individual)),
         source=origin,
     )
+    if people is not None and persons is not None:
+        table["persons"] = write_persons(persons, work.path(f"{label}.persons.parquet"), people.key_id)
+    return table
 
 
 def validate(table: TableRef, suite: Mapping[str, Any]) -> "SuiteResult":
@@ -111,21 +133,57 @@ def validate(table: TableRef, suite: Mapping[str, Any]) -> "SuiteResult":
     return result
 
 
-def verify_staged(staged: StagedRef, policy: "ReleasePolicy") -> ReportRef:
+def verify_staged(
+    staged: StagedRef,
+    policy: "ReleasePolicy",
+    ledger: "BudgetLedger | None" = None,
+    *,
+    lake: "Lake | None" = None,
+    name: str | None = None,
+) -> ReportRef:
     """Hold the staged bytes against a policy; a rule that fails is in the report, not raised.
 
+    A differentially private release is held against its budget ledger, too; and one that a policy demands
+    models across releases of, against the earlier releases of its table.
+
+    Args:
+        staged: what `make_release` gave.
+        policy: what must hold.
+        ledger: that booked the loss of a differentially private release; without one it is refused.
+        lake: of the release table, whose earlier releases are looked at where the policy demands that.
+        name: of the release table.
+
     Raises:
-        IntegrityError: if the staged file is not the one that the method made.
+        IntegrityError: if the staged file is not the one that the method made, or the ledger was edited.
         VerificationError: if its columns are not those of the released schema.
+        SpecError: if the release is differentially private and there is no ledger.
+        LedgerError: if the ledger cannot be reached.
     """
+    from operators.bookkeeping import bookkeeping_findings
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.verification import verify
 
-    frame = read_private(staged["uri"], staged["sha256"])
+    frame, schema = read_private(staged["uri"], staged["sha256"]), read_schema(staged["schema"])
+    manifest = read_manifest(staged["manifest"])
+    _require_one_claim(staged, manifest)
     loss = PrivacyLoss(**staged["loss"]) if staged["loss"] else None
-    report = verify(frame, read_schema(staged["schema"]), policy, loss=loss, figures=staged["figures"])
+    earlier, persons = _earlier(staged, policy, lake, name), None
+    if "persons" in staged:
+        persons = read_persons(staged["persons"])
+    report = verify(
+        frame,
+        schema,
+        policy,
+        loss=loss,
+        figures=staged["figures"],
+        persons=persons,
+        earlier=tuple(earlier.values()),
+    )
+    if loss is not None:
+        books = bookkeeping_findings(staged, manifest, loss, frame, schema, ledger)
+        report = replace(report, findings=(*report.findings, *books))
     found = report.to_dict()
-    return ReportRef(
+    told = ReportRef(
         passed=found["passed"],
         sha256=staged["sha256"],
         rows=found["rows"],
@@ -133,6 +191,31 @@ def verify_staged(staged: StagedRef, policy: "ReleasePolicy") -> ReportRef:
         findings=found["findings"],
         policy=policy.to_dict(),
     )
+    if policy.across:
+        told["compared"] = list(earlier)
+    return told
+
+
+def _earlier(
+    staged: StagedRef, policy: "ReleasePolicy", lake: "Lake | None", name: str | None
+) -> "dict[int, Membership]":
+    """Who is in the earlier releases of the table, by version, where the policy asks for it."""
+    if not policy.across or "persons" not in staged:  # without persons the verification says what to do
+        return {}
+    if lake is None or name is None:
+        raise SpecError(
+            "the policy is about the earlier releases of the table, too; verify needs the name of the "
+            "table and its lake"
+        )
+    return earlier_releases(lake, name, staged["persons"]["key"])
+
+
+def _require_one_claim(staged: StagedRef, manifest: Mapping[str, Any]) -> None:
+    """Refuse a manifest that claims another loss than the release that is verified and published with it."""
+    if manifest.get("loss") != staged["loss"]:
+        raise IntegrityError(
+            "the manifest must claim the privacy loss of the staged release; run the release again"
+        )
 
 
 def raise_if_failed(report: ReportRef) -> None:
@@ -159,7 +242,7 @@ def publish_staged(
     release_id: str,
     *,
     run_key: str | None = None,
-    approved: Mapping[str, Any] | None = None,
+    approved: ApprovalRef | None = None,
 ) -> Published:
     """Publish the verified bytes with manifest and report; a retry of the same run changes nothing.
 
@@ -170,14 +253,17 @@ def publish_staged(
         name: of the release table.
         release_id: partition key of the run, else its run id.
         run_key: names the run across its retries, e.g. DAG id and run id.
-        approved: who approved it and when, where somebody was asked.
+        approved: who approved these bytes and when, where somebody was to be asked.
 
     Raises:
-        VerificationError: if the report does not pass.
-        IntegrityError: if the report is about other bytes than the staged file's.
+        VerificationError: if the report does not pass, or another release of the table was published after
+            the release was verified together with the earlier ones.
+        IntegrityError: if the report or the approval is about other bytes than the staged file's.
+        SecretError: if its answers do not repeat those of the table's earlier releases.
         PublishError: if the lake cannot be reached or refuses.
     """
     from operators import lake as store
+    from operators.memoised import require_same_secret
 
     raise_if_failed(report)
     path = Path(staged["uri"])
@@ -192,9 +278,12 @@ def publish_staged(
         raise IntegrityError(
             "the manifest must be of the staged release; run the release and verify it again"
         )
+    _require_one_claim(staged, manifest)
+    require_same_secret(lake, name, manifest)
     manifest |= {"policy": report["policy"], "measured": report["findings"]}
+    refuse_unseen(lake, name, release_id, report)
     if approved is not None:
-        manifest["approval"] = dict(approved)
+        manifest["approval"] = public_approval(approved, report)
     done = store.publish(
         lake,
         name,
@@ -205,7 +294,7 @@ def publish_staged(
         expected_sha256=report["sha256"],
         run_key=run_key,
     )
-    return Published(
+    published = Published(
         release=done.release_id,
         table=done.name,
         lake=lake.root,
@@ -215,15 +304,14 @@ def publish_staged(
         report=done.report_uri,
         rows=done.rows,
     )
+    if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
+        record(staged, published)
+    return published
 
 
 def _sample(uri: str, work: WorkArea, label: str) -> tuple[str, str]:
-    """The sample table as a file of the work area, and where it came from."""
-    from operators.sample_data import write_sample
+    """A sample table as a file of the work area, and where it came from."""
+    from operators.sample_data import write_named_sample
 
-    if uri != SAMPLE:
-        raise SpecError(
-            f"source.uri must be {SAMPLE} or the address of Parquet files, got another sample; correct it"
-        )
     path = work.path(f"{label}.sample.parquet")
-    return str(path), write_sample(path)
+    return str(path), write_named_sample(uri, path)

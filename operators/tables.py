@@ -67,14 +67,19 @@ def check_source(source: Source, schema: "DataSchema", columns: Sequence[str] | 
 
 
 def read_source(
-    source: Source, schema: "DataSchema", columns: Sequence[str] | None = None, nulls: Nulls = "fail"
+    source: Source,
+    schema: "DataSchema",
+    columns: Sequence[str] | None = None,
+    nulls: Nulls = "fail",
+    individual: str | None = None,
 ) -> Ingested:
     """The records of all files, in the order of the file names.
 
     Raises:
-        SchemaError: if a file is no whole Parquet file or the records do not fit the schema.
+        SchemaError: if a file is no whole Parquet file, the records do not fit the schema, or the individual
+            is no identifier of it.
     """
-    kept = schema.without_identifiers()
+    kept = kept_schema(schema, individual)
     digest = hashlib.sha256()
     parts = []
     for name, data in _contents(source):
@@ -95,6 +100,23 @@ def read_source(
             )
     kept.check(table)
     return Ingested(table=table, fingerprint=digest.hexdigest(), rows=rows, dropped=rows - len(table))
+
+
+def kept_schema(schema: "DataSchema", individual: str | None = None) -> "DataSchema":
+    """The schema of what is read: without identifiers, but for the one that names an individual.
+
+    Raises:
+        SchemaError: if that is no identifier of the schema.
+    """
+    names = [a.name for a in schema.identifiers]
+    if individual is None:
+        return schema.without_identifiers()
+    if individual not in names:
+        raise SchemaError(
+            f"the individual must be named by an identifier of the schema, {names}, got {individual!r}: give "
+            "its column the role identifier"
+        )
+    return schema.select([name for name in schema.names if name == individual or name not in names])
 
 
 def read_all(source: Source) -> "pd.DataFrame":

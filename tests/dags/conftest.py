@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+
+from tests.dags.officers import Officers, offices
+from tests.dags.weeks import MONDAY, Week, key_of
 
 BUNDLE = "dags-folder"
 SCHEMA = {
@@ -79,6 +83,54 @@ def run(
         )
 
     return test
+
+
+@pytest.fixture(scope="module")
+def office(airflow_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Officers]:
+    """Airflow's REST API, and who may ask it."""
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        offices(tmp_path_factory.mktemp("login"), patch.setenv) as found,
+    ):
+        yield found
+
+
+@pytest.fixture
+def officers(office: Officers, run: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> Officers:
+    """They answer while a run waits for them."""
+    found = Officers(client=office.client, tokens=office.tokens)
+    monkeypatch.setattr(time, "sleep", found)
+    return found
+
+
+@pytest.fixture
+def run_week(
+    load: Callable[[], Any], work_root: Path, airflow_lake: Any, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Week]:
+    """Run a partition of a DAG with real tasks in this process; running it again is the same run, cleared."""
+    from airflow.models import dagrun
+
+    make_run = dagrun.get_or_create_dagrun
+    # Airflow's test loop sleeps a second whenever it passes a failure or skip on to the tasks behind it.
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+
+    def run(week: int, dag_id: str = "people", **conf: Any) -> Week:
+        key, date = key_of(week), MONDAY + timedelta(weeks=week)
+
+        def of_partition(**arguments: Any) -> Any:
+            """`DAG.test` has no argument for the partition."""
+            made = make_run(**arguments)
+            made.partition_key = key
+            arguments["session"].commit()
+            return made
+
+        with monkeypatch.context() as patch:
+            patch.setattr(dagrun, "get_or_create_dagrun", of_partition)
+            done = load().dags[dag_id].test(run_after=date, logical_date=date, run_conf=conf or None)
+        tasks = {task.task_id.rpartition(".")[2]: str(task.state) for task in done.get_task_instances()}
+        return Week(key=key, state=str(done.state), tasks=tasks)
+
+    return run
 
 
 @dataclass(frozen=True, kw_only=True)

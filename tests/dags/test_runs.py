@@ -1,7 +1,9 @@
 """Every DAG in `dags/` runs green, on generated records in the form of Adult."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,13 @@ import pytest
 from operators.context import release_id
 from operators.embedded import checkout
 from operators.lake import Lake, read_release, releases
+from operators.ledger import Limit
+from operators.ledger_places import default_ledger
 from operators.spec import load_spec
 from operators.synthetic_adult import synthetic_adult
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.registry import method_class, method_names
+from tests.dags.officers import Officers
 
 FILES = sorted((checkout() / "include" / "releases").glob("*.yaml"))
 
@@ -26,13 +31,31 @@ def adult(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PRIVACY_DATA", str(folder))
 
 
+@pytest.fixture(autouse=True)
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default ledger, with a budget for each data set that a shipped release spends on."""
+    monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
+    ledger = default_ledger()
+    for budget in filter(None, (load_spec(file).budget for file in FILES)):
+        ledger.grant(budget.dataset, Limit(epsilon=100.0), reason="a test", by="officer")
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secret of each shipped release whose answers repeat."""
+    login = json.dumps({"conn_type": "generic", "password": token_hex(32)})
+    for secret in filter(None, (load_spec(file).release.secret for file in FILES)):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{secret.upper()}", login)
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_dag_of_a_release_runs_green(
-    file: Path, run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
+    file: Path, run: Callable[[str], Any], officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
     spec = load_spec(file)
     done = run(spec.name)
     assert done.state == "success", done.tasks
+    assert len(officers.seen) == bool(spec.approval and spec.approval.required)
     assert set(done.tasks.values()) == {"success"}
     published = done.returned(f"{spec.name}.publish")
     rows = read_release(airflow_lake, spec.publish.table, done.run_id)
@@ -69,7 +92,11 @@ def test_the_comparison_publishes_a_page_on_all_anonymizers_and_no_release(
 def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[[], Any]) -> None:
     bag = load()
     assert bag.import_errors == {}
-    assert set(bag.dags) == {file.stem for file in FILES} | {"compose_by_hand", "compare_anonymizers"}
+    assert set(bag.dags) == {file.stem for file in FILES} | {
+        "compose_by_hand",
+        "compare_anonymizers",
+        "train_on_randomized",
+    }
     assert all(dag.doc_md and dag.tags for dag in bag.dags.values())
 
 

@@ -7,9 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from sqlalchemy.engine import URL
 
 from operators.lake import Lake
+from operators.ledger import BudgetLedger
 from operators.work_area import WorkArea
+from tests.operators import postgres
 
 REGIONS = {"north": ("N1", "N2"), "south": ("S1", "S2")}
 ILLNESSES = ("cold", "cough", "flu", "measles")
@@ -87,3 +90,29 @@ def work(tmp_path: Path) -> Iterator[WorkArea]:
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(root=str(tmp_path / "lake"))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[URL]:
+    """A PostgreSQL server for the whole session, where Debian's binaries are installed."""
+    binaries = postgres.binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL's server is not installed (Debian: apt-get install postgresql)")
+    with postgres.server(binaries) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty place for a ledger: once a SQLite file, once on PostgreSQL."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    return postgres.new_schema(request.getfixturevalue("postgres_server"))
+
+
+@pytest.fixture
+def ledger(ledger_url: str) -> BudgetLedger:
+    """A ledger with tables and without entries."""
+    ledger = BudgetLedger(ledger_url)
+    ledger.migrate()
+    return ledger

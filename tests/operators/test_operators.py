@@ -20,23 +20,32 @@ from operators import (
     BottomUpOperator,
     CleanupOperator,
     CompareOperator,
+    DPSMBayesOperator,
     DSAEDOperator,
+    ERRPHOperator,
     GreedyHamdistOperator,
     ILPLDiversityOperator,
     IngestParquetOperator,
     KACLUKOperator,
+    LatentClassOperator,
+    LocalLaplaceOperator,
     MondrianOperator,
     OBPAOperator,
+    PrivBayesOperator,
+    PrivBayesROperator,
     PublishOperator,
     ReleaseOperator,
     RetractOperator,
     RFKAOperator,
+    TRROperator,
     ValidateOperator,
     VerifyOperator,
 )
 from operators.anonymizers import AnonymizerOperator
 from operators.guard import UnexpectedError, guarded
 from operators.lake import Lake, manifest_of, read_release, releases
+from operators.randomizers import RandomizerOperator
+from operators.synthesizers import SynthesizerOperator
 from operators.work_area import WorkArea, sha256_file
 from privacy_engine.errors import PublishError
 from privacy_engine.registry import method_class, method_names
@@ -44,14 +53,26 @@ from privacy_engine.registry import method_class, method_names
 ALL = [getattr(operators, name) for name in operators.__all__ if name.endswith("Operator")]
 NAMED = [
     BottomUpOperator,
+    DPSMBayesOperator,
     DSAEDOperator,
+    ERRPHOperator,
     GreedyHamdistOperator,
     ILPLDiversityOperator,
     KACLUKOperator,
+    LatentClassOperator,
+    LocalLaplaceOperator,
     MondrianOperator,
     OBPAOperator,
+    PrivBayesOperator,
+    PrivBayesROperator,
     RFKAOperator,
+    TRROperator,
 ]
+# What is not the method's: the table, whose budget pays, and what a release is called.
+NOT_PARAMETERS = (
+    *("self", "kwargs", "table", "budget", "ledger", "seed", "title"),
+    *("secret", "replaces", "series", "lake"),  # of memoised answers
+)
 SCHEMA = {
     "name": {"role": "identifier", "kind": "categorical"},
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
@@ -125,13 +146,11 @@ def test_every_argument_of_an_operator_is_a_template_field(operator: type[BaseOp
 
 
 @pytest.mark.parametrize("operator", NAMED, ids=lambda c: c.__name__)
-def test_a_named_operator_has_the_parameters_of_its_method(operator: type[AnonymizerOperator]) -> None:
+def test_a_named_operator_has_the_parameters_of_its_method(
+    operator: type[AnonymizerOperator | SynthesizerOperator | RandomizerOperator],
+) -> None:
     signature = inspect.signature(operator.__init__).parameters
-    own = {
-        name: p.default
-        for name, p in signature.items()
-        if name not in ("self", "kwargs", "table", "seed", "title")
-    }
+    own = {name: p.default for name, p in signature.items() if name not in NOT_PARAMETERS}
     fields = {
         # A mapping is made anew for each method; None stands for it in a signature.
         field.name: None if field.default is dataclasses.MISSING else field.default

@@ -16,6 +16,7 @@ from operators.sample_data import (
     COLUMNS,
     GENERATED_ROWS,
     download_adult,
+    half_of,
     parse_adult,
     sample_table,
     write_sample,
@@ -155,6 +156,23 @@ def test_generated_attributes_depend_on_each_other_as_in_life(generated: pd.Data
     assert rich[school >= 13].mean() > rich[school < 13].mean() + 0.15
     assert single[generated["age"] < 25].mean() > single[generated["age"] >= 50].mean() + 0.5
     assert professional[school >= 14].mean() > professional[school <= 9].mean() + 0.3
+
+
+def test_a_part_is_half_of_the_records_and_another_half_for_another_text(generated: pd.DataFrame) -> None:
+    one, again, other = (half_of(generated, text) for text in ("week 1", "week 1", "week 2"))
+    assert len(one) == (len(generated) + 1) // 2
+    assert one.equals(again)
+    assert not one.equals(other)
+
+
+def test_a_part_of_the_sample_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, generated: pd.DataFrame
+) -> None:
+    generated.to_parquet(tmp_path / "adult.parquet")
+    monkeypatch.setenv("PRIVACY_DATA", str(tmp_path))
+    note = write_sample(tmp_path / "part.parquet", part="2026-01-05T00:00:00")
+    assert note.startswith("Half of the sample")
+    assert len(pd.read_parquet(tmp_path / "part.parquet")) == (len(generated) + 1) // 2
 
 
 def test_local_file_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, closed_port: str) -> None:

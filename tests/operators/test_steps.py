@@ -147,9 +147,9 @@ def test_release_that_keeps_its_policy_is_published_with_its_proof(
     staged: StagedRef, table: TableRef, lake: Lake, people: pd.DataFrame
 ) -> None:
     report = steps.verify_staged(staged, policy(K, L, max_gcp=0.9))
-    done = steps.publish_staged(
-        staged, report, lake, "people", "r1", run_key="dag/1", approved={"by": "officer"}
-    )
+    said: Any = {"by": "officer", "at": "2026-11-20T12:30:00+00:00", "comment": "", "automatic": False}
+    approved = said | {"sha256": report["sha256"]}
+    done = steps.publish_staged(staged, report, lake, "people", "r1", run_key="dag/1", approved=approved)
     assert (done["release"], done["table"], done["rows"], done["already"]) == ("r1", "people", 200, False)
     manifest = store.manifest_of(lake, "people", "r1")
     assert manifest["sha256"] == report["sha256"] == staged["sha256"]
@@ -157,7 +157,7 @@ def test_release_that_keeps_its_policy_is_published_with_its_proof(
     assert "uri" not in manifest["source"]
     assert manifest["policy"]["require"] == [K, L]
     assert [finding["passed"] for finding in manifest["measured"]] == [True, True, True]
-    assert manifest["approval"] == {"by": "officer"}
+    assert manifest["approval"] == said
     assert manifest["seeded"] is True
     assert "seed" not in manifest["parameters"]
     assert manifest["software"]["version"]

@@ -1,0 +1,45 @@
+"""A classifier from random answers.
+
+Follows the release `bank_customers_randomized`: naive Bayes (PPNB) is trained on the published bytes and
+their manifest alone, and asked about 5,000 other customers. These are simulated, so their exact figures may
+be told; a test on records of people stays with the curator.
+"""
+
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG, Asset, PartitionedAssetTimetable
+
+from operators import IngestParquetOperator, TrainNaiveBayesOperator, clean_up_after
+
+RELEASE = "bank_customers_randomized"
+NUMBERS = {
+    "age": (18, 90),
+    "cards": (0, 20),
+    "swipes": (0, 100),
+    "amount": (0, 40),
+    "deposit": (0, 200),
+    "loan": (0, 150),
+}
+LISTED = ("education", "occupation", "marital-status", "income-level", "value")
+SCHEMA = {
+    "customer": {"role": "identifier", "kind": "categorical"},
+    **{
+        name: {"role": "quasi_identifier", "kind": "numeric", "bounds": bounds}
+        for name, bounds in NUMBERS.items()
+    },
+    **{name: {"role": "quasi_identifier", "kind": "categorical"} for name in LISTED},
+}
+
+with DAG(
+    dag_id="train_on_randomized",
+    doc_md=__doc__,
+    schedule=PartitionedAssetTimetable(assets=Asset.ref(name=RELEASE)),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    tags=["example"],
+):
+    test = IngestParquetOperator(task_id="ingest_test", uri="sample://bank_customers_test", schema=SCHEMA)
+    trained = TrainNaiveBayesOperator(
+        task_id="train", name=RELEASE, target="value", test=test.output, public_test=True
+    )
+    clean_up_after(trained)

@@ -1,0 +1,65 @@
+"""DAG runs of releases about the same people: what the releases together would tell is caught in time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from operators.lake import Lake, releases
+
+POLICY = {
+    "require": [
+        {"model": "k_anonymity", "k": 10},
+        {"model": "cross_release_k_anonymity", "k": 10},
+        {"model": "m_invariance", "m": 2, "attribute": "disease"},
+    ]
+}
+
+
+@pytest.fixture(autouse=True)
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The key, and the folder of what is kept about people."""
+    login = {"conn_type": "generic", "password": "a secret of the tests alone, long enough"}
+    monkeypatch.setenv("AIRFLOW_CONN_HISTORY_KEY", json.dumps(login))
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    return tmp_path / "curator"
+
+
+def people(ages: Any) -> pd.DataFrame:
+    number = np.arange(len(ages))
+    return pd.DataFrame(
+        {
+            "name": [f"person {i}" for i in number],
+            "age": np.asarray(ages, dtype=float),
+            "town": "north",
+            "disease": np.array(["cold", "flu"])[(number + number // 16) % 2],
+            "remark": "a",
+        }
+    )
+
+
+def test_a_second_release_that_singles_people_out_together_with_the_first_is_not_published(
+    home: Any, run: Any, airflow_lake: Lake, work_root: Path, private: Path
+) -> None:
+    ages = np.arange(160)
+    fields: dict[str, Any] = {
+        "policy": POLICY,
+        "columns": {"age": {"bounds": [0, 200]}},
+        "release": {"method": "mondrian", "k": 10, "l": 2, "seed": 7},
+        "history": {"identifier": "name", "key": "history_key"},
+    }
+    home.write(people(ages), **fields)
+    first = run("people")
+    assert first.state == "success", first.tasks
+    again = run("people")
+    assert again.state == "success", again.tasks
+    home.write(people(ages.reshape(16, 10).T.reshape(-1)), **fields)
+    third = run("people")
+    assert (third.state, third.tasks["people.verify"]) == ("failed", "failed")
+    assert third.tasks["people.publish"] == "upstream_failed"
+    assert [r["release_id"] for r in releases(airflow_lake, "people")] == [first.run_id, again.run_id]
+    assert len(list(private.rglob("*.parquet"))) == 2
+    assert not list(work_root.iterdir())

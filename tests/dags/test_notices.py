@@ -1,0 +1,154 @@
+"""What people are told, and where the link leads, after real runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseNotifier
+
+from operators.lake import Lake
+from operators.ledger import BudgetLedger, Limit, Period
+from operators.notices import failure_notice, low_budgets, tell_failure, tell_low_budget
+
+PRIVATE = {
+    "columns": {
+        "town": {"categories": ["north", "south"]},
+        "disease": {"categories": ["cold", "flu", "gout"]},
+        "remark": {"categories": ["a", "b"]},
+    },
+    "policy": {"max_epsilon": 1.0},
+    "release": {"method": "latent_class", "epsilon": 0.875},
+    "budget": {"dataset": "people"},
+}
+
+
+class Letters(BaseNotifier):
+    """Keeps what it would send."""
+
+    template_fields = ("subject", "text")
+
+    def __init__(self, subject: str, text: str) -> None:
+        super().__init__()
+        self.subject = subject
+        self.text = text
+        self.sent: list[tuple[str, str]] = []
+
+    def notify(self, context: Any) -> None:
+        self.sent.append((self.subject, self.text))
+
+
+@pytest.fixture
+def letters() -> Letters:
+    return Letters(subject="{{ notice.subject }}", text="{{ notice.text }} see {{ notice.link }}")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
+    monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
+    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=1.0, period=Period.parse("total")), reason="test")
+    return ledger
+
+
+@pytest.fixture
+def run_with(
+    load: Callable[[], Any], work_root: Path, airflow_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Any]:
+    """Run the DAG `people` with a callback on one of its tasks."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+
+    def test(task_id: str, **callbacks: Any) -> Any:
+        dag = load().dags["people"]
+        for name, callback in callbacks.items():
+            setattr(dag.get_task(task_id), name, [callback])
+        return dag.test()
+
+    return test
+
+
+def test_a_refused_release_sends_the_rules_that_failed_and_no_value(
+    home: Any, invented: Any, run_with: Callable[..., Any], letters: Letters
+) -> None:
+    home.write(invented, policy={"require": [{"model": "k_anonymity", "k": 50}]})
+    done = run_with("people.verify", on_failure_callback=tell_failure(letters))
+    assert str(done.state) == "failed"
+    ((subject, text),) = letters.sent
+    assert subject == "people: people.verify failed, nothing was published by it"
+    assert "k_anonymity(k=50) measured 5" in text
+    assert f"run {done.run_id}, task people.verify, attempt 1." in text
+    assert "see /privacy/report?dag_id=people&run_id=" in text
+    values = {str(value) for column in ("name", "town", "disease") for value in invented[column]}
+    assert not [value for value in values if value in subject + text]
+
+
+def test_a_notifier_can_send_more_than_once(
+    home: Any, invented: Any, run_with: Callable[..., Any], letters: Letters
+) -> None:
+    home.write(invented, policy={"require": [{"model": "k_anonymity", "k": 50}]})
+    first = run_with("people.verify", on_failure_callback=tell_failure(letters))
+    second = run_with("people.verify", on_failure_callback=tell_failure(letters))
+    assert [run.run_id in text for run, (_, text) in zip((first, second), letters.sent, strict=True)] == [
+        True,
+        True,
+    ]
+
+
+def test_of_an_error_that_this_project_did_not_word_only_the_type_is_told(
+    home: Any, load: Callable[[], Any]
+) -> None:
+    task = load().dags["people"].get_task("people.verify")
+    running = type("Running", (), {"dag_id": "people", "run_id": "r", "task_id": "t", "map_index": -1})()
+    running.try_number = 1
+    text = failure_notice({"ti": running, "task": task, "exception": ValueError("secret cell")}).text
+    assert "It failed with ValueError." in text
+    assert "secret" not in text
+    foreign = failure_notice({"ti": running, "task": object(), "exception": RuntimeError("secret")}).text
+    assert "secret" not in foreign
+    assert "stands in the task's log" in foreign
+
+
+def test_a_budget_that_runs_low_is_told_once_it_does(
+    home: Any, invented: Any, ledger: BudgetLedger, run_with: Callable[..., Any], letters: Letters
+) -> None:
+    home.write(invented, **{**PRIVATE, "release": {"method": "latent_class", "epsilon": 0.5}})
+    assert str(run_with("people.release", on_success_callback=tell_low_budget(letters)).state) == "success"
+    assert letters.sent == []
+    home.write(invented, **{**PRIVATE, "release": {"method": "latent_class", "epsilon": 0.375}})
+    assert str(run_with("people.release", on_success_callback=tell_low_budget(letters)).state) == "success"
+    ((subject, text),) = letters.sent
+    assert subject == "people: little of the privacy budget is left"
+    assert "0.125 of epsilon 1 is left of people (total)" in text
+
+
+def test_a_release_without_a_budget_tells_nothing_of_one(
+    run_with: Callable[..., Any], home: Any, letters: Letters
+) -> None:
+    assert str(run_with("people.release", on_success_callback=tell_low_budget(letters)).state) == "success"
+    assert letters.sent == []
+
+
+def test_limits_of_one_release_and_closed_data_sets_are_never_low(ledger: BudgetLedger) -> None:
+    ledger.grant("people", Limit(epsilon=0.0, period=Period.parse("release")), reason="test")
+    ledger.grant("closed", Limit(epsilon=0.0, period=Period.parse("total")), reason="test")
+    assert low_budgets("people", ledger.standing("people"), below=1.0) == ()
+    assert low_budgets("closed", ledger.standing("closed"), below=1.0) == ()
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        low_budgets("people", ledger.standing("people"), below=20)
+
+
+def test_tasks_of_a_release_link_to_its_report(home: Any, run: Callable[[str], Any], load: Any) -> None:
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+
+    done = run("people")
+    assert done.state == "success"
+    with create_session() as session:
+        rows = session.query(XComModel).filter_by(run_id=done.run_id, key="_link_ReportLink").all()
+        links = {row.task_id: str(row.value).strip('"') for row in rows}
+    assert set(links) == {"people.release", "people.verify", "people.publish"}
+    for task_id, link in links.items():
+        assert link.startswith("/privacy/report?dag_id=people&run_id=manual__")
+        assert link.endswith(f"&task_id={task_id}&map_index=-1")
+        assert "+00:00" not in link

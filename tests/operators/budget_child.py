@@ -1,0 +1,68 @@
+"""Makes, verifies and publishes private releases, in a process of its own that a test can kill or hold.
+
+The steps are real; a fault point only ends the process (SIGKILL: no clean-up runs) or waits for the parent.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from lake_child import after, before, kill_me, rendezvous
+
+from operators import lake, steps
+from operators.budget import Budget
+from operators.lake import Lake
+from operators.ledger import BudgetLedger
+from operators.work_area import WorkArea
+from privacy_engine.policy import ReleasePolicy
+from privacy_engine.schema import DataSchema
+from privacy_engine.synthesizers.synthesizer import Synthesizer
+
+
+def arm(point: str) -> None:
+    """Set one fault point or meeting point."""
+    match point:
+        case "before_reserve":
+            BudgetLedger.reserve = before(BudgetLedger.reserve, kill_me)
+        case "after_reserve":
+            BudgetLedger.reserve = after(BudgetLedger.reserve, kill_me)
+        case "after_measure":
+            Synthesizer.measure = after(Synthesizer.measure, kill_me)
+        case "after_commit":
+            BudgetLedger.commit = after(BudgetLedger.commit, kill_me)
+        case "before_publish":
+            lake.put = before(lake.put, kill_me)
+        case "after_publish":
+            lake._commit = after(lake._commit, kill_me)
+        case "meet_after_measure":
+            Synthesizer.measure = after(Synthesizer.measure, rendezvous)
+        case _:
+            raise ValueError(point)
+
+
+def release(task: dict[str, Any], run: str, week: str) -> dict[str, Any]:
+    """One run, from the source to the lake."""
+    schema = DataSchema.from_dict(task["schema"])
+    ledger = BudgetLedger(task["ledger"])
+    budget = Budget(dataset="people", run=run, ledger=ledger)
+    with WorkArea(Path(task["work"]), run) as work:
+        table = steps.ingest(task["source"], schema, work)
+        staged = steps.make_release(
+            table, work, method="privbayes", parameters={"epsilon": task["epsilon"]}, budget=budget
+        )
+        report = steps.verify_staged(staged, ReleasePolicy(max_epsilon=1.0), ledger)
+        done = steps.publish_staged(staged, report, Lake(root=task["lake"]), "people", week, run_key=run)
+    return {"sha256": staged["sha256"], "key": staged["booking"]["key"], "already": done["already"]}
+
+
+def main() -> None:
+    task = json.loads(sys.argv[1])
+    for point in task["points"]:
+        arm(point)
+    done = [release(task, *run) for run in task["runs"]]
+    sys.stdout.write(json.dumps(done) + "\n")
+
+
+if __name__ == "__main__":
+    main()
