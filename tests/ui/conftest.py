@@ -1,0 +1,72 @@
+"""A browser in front of a real Airflow; pictures of the pages go to the folder `$PRIVACY_SCREENSHOTS`."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ui.server import PASSWORDS, Server, standalone
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+DESKTOP, PHONE = (1280, 860), (360, 740)
+WAIT = 60_000  # milliseconds until a busy machine must have shown something
+
+
+@pytest.fixture(scope="session")
+def server(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with standalone(tmp_path_factory.mktemp("standalone")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    program = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if program is None:
+        pytest.skip("no Chromium is installed (Debian: apt-get install chromium)")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as tool:
+        # A container's root user has no user namespaces for Chromium's own sandbox.
+        running = tool.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def log_in(server: Server, browser: Any) -> Iterator[Callable[..., Any]]:
+    """Log in by Airflow's form; a page of a browser window of that user's own."""
+    windows = []
+
+    def enter(user: str, scheme: str = "light") -> Any:
+        window = browser.new_context(
+            color_scheme=scheme, viewport={"width": DESKTOP[0], "height": DESKTOP[1]}
+        )
+        windows.append(window)
+        window.set_default_timeout(WAIT)
+        page = window.new_page()
+        page.goto(f"{server.address}/auth/login?next=%2F")
+        page.fill("input[name=username]", user)
+        page.fill("input[name=password]", PASSWORDS[user])
+        page.click("button[type=submit]")
+        page.wait_for_url(f"{server.address}/")
+        return page
+
+    yield enter
+    for window in windows:
+        window.close()
+
+
+@pytest.fixture(scope="session")
+def picture() -> Callable[..., None]:
+    """Keep a picture of what a page shows, if a folder for them is named."""
+    folder = os.environ.get("PRIVACY_SCREENSHOTS")
+
+    def take(page: Any, name: str, *, whole: bool = False) -> None:
+        if folder:
+            page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
+
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    return take

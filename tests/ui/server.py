@@ -1,0 +1,99 @@
+"""A real `airflow standalone` of its own, with invented people to release, for tests in a browser."""
+
+import json
+import os
+import shutil
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from operators.embedded import HOST, checkout, embedded_environment, free_port, inherited_environment
+from operators.ledger import BudgetLedger, Limit, Period
+from operators.synthetic_adult import synthetic_adult
+from operators.ui import Components, wait_until_ready
+
+PASSWORDS = {"officer": "of all the people", "visitor": "who only looks"}
+ROLES = "officer:admin,visitor:viewer"
+# One release by generalization, one with differential privacy.
+RELEASES = ("adult_occupation", "adult_synthetic_weekly")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A running Airflow; its state and the lake are below `root`."""
+
+    address: str
+    root: Path
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask Airflow's REST API, as the officer."""
+        return self._ask(method, f"/api/v2{path}", body, {"Authorization": f"Bearer {self.token('officer')}"})
+
+    def token(self, user: str) -> str:
+        """A fresh login."""
+        login = {"username": user, "password": PASSWORDS[user]}
+        return str(self._ask("POST", "/auth/token", login, {})["access_token"])
+
+    def _ask(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Any:
+        request = urllib.request.Request(
+            f"{self.address}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", **headers},
+            method=method,
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+
+@contextmanager
+def standalone(root: Path) -> Iterator[Server]:
+    """Start it on free ports and wait until it can be used; end every process of it afterwards."""
+    port = free_port()
+    environment = inherited_environment() | _environment(root, port)
+    components = Components(logs=root, environment=environment)
+    try:
+        components.start("standalone")
+        server = Server(address=f"http://{HOST}:{port}", root=root)
+        wait_until_ready(components, server.address)
+        yield server
+    finally:
+        components.stop()
+
+
+def _environment(root: Path, port: int) -> dict[str, str]:
+    """Make what the server needs below the root; the variables that point to it."""
+    home, include, data = root / ".airflow", root / "include", root / "data"
+    for folder in (home, include / "releases", data):
+        folder.mkdir(parents=True)
+    (root / "dags").mkdir()
+    shutil.copy(checkout() / "dags" / "releases.py", root / "dags")
+    for name in ("hierarchies", "policies", "expectations"):
+        (include / name).symlink_to(checkout() / "include" / name)
+    for name in RELEASES:
+        spec = yaml.safe_load((checkout() / "include" / "releases" / f"{name}.yaml").read_text())
+        del spec["schedule"]  # runs begin when a test says so
+        (include / "releases" / f"{name}.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+    synthetic_adult(6_000, rng=np.random.default_rng(1)).to_parquet(data / "adult.parquet", index=False)
+    (home / "passwords.json").write_text(json.dumps(PASSWORDS))
+    ledger = BudgetLedger(str(root / "ledger.db"))
+    ledger.migrate()
+    ledger.grant("adult", Limit(epsilon=1.0, period=Period.parse("365d")), reason="for tests", by="officer")
+    return embedded_environment(root, port) | {
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ROLES,
+        "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
+        "AIRFLOW__API__SECRET_KEY": os.urandom(32).hex(),
+        "PRIVACY_CURATOR": str(root / "curator"),
+        "PRIVACY_DATA": str(data),
+        "PRIVACY_LEDGER": str(root / "ledger.db"),
+        "PYTHONPATH": str(checkout()),
+        # `standalone` starts its parts by the name of the command.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+    }

@@ -1,0 +1,348 @@
+"""From the trigger to the retraction, as a person sees it: in Chromium, in Airflow's UI, on a real run."""
+
+import re
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from tests.ui.conftest import DESKTOP, PHONE
+from tests.ui.server import Server
+
+pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]
+
+ANONYMIZED, SYNTHETIC = "adult_occupation", "adult_synthetic_weekly"
+APPROVE = f"{ANONYMIZED}.approve"
+DEADLINE = 300.0  # seconds for a run of some six tasks on a busy machine
+PAGES = (
+    "/privacy/releases",
+    "/privacy/budget",
+    "/privacy/static/pages.css",
+    "/privacy/report?dag_id=x&run_id=y",
+)
+
+
+def trigger_with_approval(server: Server, page: Any) -> str:
+    """Trigger the release by the button in the UI, with approval switched on; the id of the run."""
+    page.goto(f"{server.address}/dags/{ANONYMIZED}", wait_until="domcontentloaded")
+    page.get_by_role("button", name="Trigger").click()
+    form = page.get_by_role("dialog")
+    switch = form.locator("input[name=element_approval]")
+    switch.locator("xpath=ancestor::label").click()
+    assert switch.is_checked()
+    wanted = re.compile(f"/dags/{ANONYMIZED}/dagRuns$")
+    with page.expect_response(wanted) as triggered:
+        form.get_by_role("button", name="Trigger", exact=True).click()
+    made = triggered.value.json()
+    assert made["conf"]["approval"] is True
+    return str(made["dag_run_id"])
+
+
+def place_of(run_id: str) -> str:
+    """Of a run of the release, in the addresses of UI and API."""
+    return f"/dags/{ANONYMIZED}/runs/{quote(run_id, safe='')}"
+
+
+def asked(server: Server, run_id: str) -> str:
+    """The task that waits for a person, once it does."""
+    tasks = f"/dags/{ANONYMIZED}/dagRuns/{quote(run_id, safe='')}/taskInstances"
+
+    def waiting() -> str | None:
+        state = {task["task_id"]: task["state"] for task in server.call("GET", tasks)["task_instances"]}
+        assert not {"failed", "upstream_failed"} & set(state.values()), state
+        return APPROVE if state.get(APPROVE) == "awaiting_input" else None
+
+    return until(waiting, "the question for approval")
+
+
+def answer(server: Server, page: Any, run_id: str, option: str, comment: str) -> None:
+    """Answer the question in the form that Airflow shows."""
+    page.goto(
+        f"{server.address}{place_of(run_id)}/tasks/{APPROVE}/required_actions", wait_until="domcontentloaded"
+    )
+    page.get_by_role("button", name=option, exact=True).wait_for()
+    page.locator("[name=element_comment]").fill(comment)
+    with page.expect_response(re.compile("/hitlDetails$")) as answered:
+        page.get_by_role("button", name=option, exact=True).click()
+    assert answered.value.ok
+
+
+def finished(server: Server, dag_id: str, run_id: str) -> str:
+    """The state that the run ended in."""
+
+    def ended() -> str | None:
+        state = server.call("GET", f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}")["state"]
+        return str(state) if state in ("success", "failed") else None
+
+    return until(ended, f"the end of {dag_id}")
+
+
+def until(look: Callable[[], str | None], what: str) -> str:
+    """What a look finds, once it finds something."""
+    deadline = time.monotonic() + DEADLINE
+    while (found := look()) is None:
+        assert time.monotonic() < deadline, f"waited {DEADLINE:.0f} s for {what}"
+        time.sleep(0.5)
+    return found
+
+
+def in_airflow(page: Any, title: str) -> Any:
+    """What Airflow shows of a page of ours."""
+    return page.frame_locator(f"iframe[title='{title}']")
+
+
+def open_report_tab(server: Server, page: Any, place: str) -> Any:
+    """Open the tab of a run or a task by its name; our page in it."""
+    page.goto(f"{server.address}{place}", wait_until="domcontentloaded")
+    page.get_by_role("link", name="Release report").click()
+    tab = in_airflow(page, "Release report")
+    tab.locator("h1").wait_for()
+    return tab
+
+
+def open_in_menu(server: Server, page: Any, name: str) -> Any:
+    page.goto(f"{server.address}/", wait_until="domcontentloaded")
+    page.get_by_role("link", name=name, exact=True).click()
+    view = in_airflow(page, name)
+    view.locator("h1").wait_for()
+    return view
+
+
+@pytest.fixture(scope="module")
+def budget_at_first(server: Server) -> str:
+    """What the budget page shows before anything is released."""
+    return get(server, "/privacy/budget")
+
+
+def get(server: Server, address: str) -> str:
+    """A page as the officer is sent it."""
+    headers = {"Authorization": f"Bearer {server.token('officer')}"}
+    request = urllib.request.Request(f"{server.address}{address}", headers=headers)
+    with urllib.request.urlopen(request, timeout=60) as found:
+        return str(found.read().decode())
+
+
+@pytest.fixture(scope="module")
+def runs(server: Server, browser: Any, budget_at_first: str) -> dict[str, str]:
+    """Both example releases, triggered by REST and published; run ids by DAG."""
+    made = {}
+    for dag_id in (ANONYMIZED, SYNTHETIC):
+        until(lambda dag_id=dag_id: dag_if_known(server, dag_id), f"the DAG {dag_id}")
+        body = {"logical_date": None}
+        made[dag_id] = str(server.call("POST", f"/dags/{dag_id}/dagRuns", body)["dag_run_id"])
+    assert {finished(server, dag_id, run_id) for dag_id, run_id in made.items()} == {"success"}
+    return made
+
+
+def dag_if_known(server: Server, dag_id: str) -> str | None:
+    known = server.call("GET", "/dags?limit=100")["dags"]
+    return next((dag_id for dag in known if dag["dag_id"] == dag_id), None)
+
+
+def test_a_release_is_triggered_reported_approved_listed_and_retracted_in_the_browser(
+    server: Server, runs: dict[str, str], log_in: Callable[..., Any], picture: Callable[..., None]
+) -> None:
+    page = log_in("officer")
+    run_id = trigger_with_approval(server, page)
+    asked(server, run_id)
+    tab = open_report_tab(server, page, place_of(run_id))
+    assert tab.locator("h1 .status").inner_text() == "not published"
+    tab.frame_locator("iframe.report").get_by_role("heading", name=ANONYMIZED).wait_for()
+    picture(page, "run-report-before-approval")
+    page.goto(f"{server.address}{place_of(run_id)}/tasks/{APPROVE}/required_actions")
+    page.get_by_role("button", name="Approve", exact=True).wait_for()
+    picture(page, "approval")
+    assert run_id not in released(server)
+    answer(server, page, run_id, "Approve", "fine by a test")
+    assert finished(server, ANONYMIZED, run_id) == "success"
+
+    tab = open_report_tab(server, page, place_of(run_id))
+    report = tab.frame_locator("iframe.report")
+    report.get_by_role("heading", name=ANONYMIZED).wait_for()
+    assert tab.locator("h1 .status").inner_text() == "published"
+    report.get_by_text("k-anonymity").first.wait_for()
+    picture(page, "run-report")
+    tab = open_report_tab(server, page, f"{place_of(run_id)}/tasks/{ANONYMIZED}.release")
+    tab.frame_locator("iframe.report").get_by_role("heading", name=ANONYMIZED).wait_for()
+    picture(page, "task-report")
+
+    listed = open_in_menu(server, page, "Releases")
+    row = listed.get_by_role("row").filter(has=listed.get_by_role("link", name=run_id))
+    assert row.locator("[data-label='Approved by']").inner_text() == "officer"
+    picture(page, "releases")
+    row.get_by_role("link", name=run_id).click()
+    listed.get_by_text("fine by a test").first.wait_for()
+    listed.get_by_role("link", name="Retract ...").click()
+    listed.get_by_label("Why").fill("retracted by a test")
+    listed.get_by_label("I want to retract this release.").check()
+    picture(page, "retract")
+    listed.get_by_role("button", name="Retract").click()
+    listed.get_by_text("retracted by a test").first.wait_for()
+    assert listed.locator("h1 .status").inner_text() == "retracted"
+    picture(page, "retracted")
+
+    tab = open_report_tab(server, page, place_of(run_id))
+    tab.get_by_text("Retracted: retracted by a test").wait_for()
+    assert tab.locator("iframe").count() == 0
+
+
+def test_a_rejected_release_fails_publishes_nothing_and_leaves_no_report(
+    server: Server, runs: dict[str, str], log_in: Callable[..., Any], picture: Callable[..., None]
+) -> None:
+    page = log_in("officer")
+    run_id = trigger_with_approval(server, page)
+    asked(server, run_id)
+    visitor = log_in("visitor")
+    forbidden = visitor.request.patch(
+        f"{server.address}/api/v2/dags/{ANONYMIZED}/dagRuns/{quote(run_id, safe='')}"
+        f"/taskInstances/{APPROVE}/-1/hitlDetails",
+        data={"chosen_options": ["Approve"], "params_input": {}},
+    )
+    assert forbidden.status == 403
+    answer(server, page, run_id, "Reject", "not by a test")
+    assert finished(server, ANONYMIZED, run_id) == "failed"
+    assert run_id not in released(server)
+    tab = open_report_tab(server, page, place_of(run_id))
+    tab.get_by_text("did not publish it").wait_for()
+    assert tab.locator("iframe").count() == 0
+    assert not list((server.root / ".airflow" / "work_area").iterdir())
+    picture(page, "run-report-rejected")
+
+
+def released(server: Server) -> set[str]:
+    """Ids of the published releases."""
+    page = get(server, "/privacy/releases")
+    return set(re.findall(r'aria-label="Choose release (\S+) of', page))
+
+
+def test_the_budget_drops_by_what_a_private_release_spends(
+    server: Server,
+    budget_at_first: str,
+    runs: dict[str, str],
+    log_in: Callable[..., Any],
+    picture: Callable[..., None],
+) -> None:
+    assert "1 of 1 left, in any 365 days" in budget_at_first
+    page = log_in("officer")
+    budget = open_in_menu(server, page, "Budget")
+    budget.get_by_role("heading", name="0.8 of 1 left, in any 365 days").wait_for()
+    budget.get_by_text("History").click()
+    budget.get_by_text(runs[SYNTHETIC]).first.wait_for()
+    picture(page, "budget")
+
+
+def test_two_releases_are_chosen_with_the_keyboard_and_compared(
+    server: Server, runs: dict[str, str], log_in: Callable[..., Any], picture: Callable[..., None]
+) -> None:
+    page = log_in("officer")
+    page.goto(f"{server.address}/privacy/releases?table={SYNTHETIC}&table=")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    boxes = page.locator("input[name=pick]")
+    button = page.locator("[data-pick-button]")
+    assert button.is_disabled()
+    for i in (0, boxes.count() - 1):
+        boxes.nth(i).focus()
+        page.keyboard.press("Space")
+    assert button.is_enabled()
+    button.focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Two releases compared").wait_for()
+    assert page.locator("tr.differs").count() > 0
+    picture(page, "compare", whole=True)
+
+
+def test_typing_into_the_search_hides_the_other_rows(
+    server: Server, runs: dict[str, str], log_in: Callable[..., Any]
+) -> None:
+    page = log_in("officer")
+    page.goto(f"{server.address}/privacy/releases")
+    rows = page.locator("tr[data-text]:visible")
+    before = rows.count()
+    page.get_by_label("Search").type(SYNTHETIC[:9])
+    assert 0 < rows.count() < before
+    assert all(SYNTHETIC in row.inner_text() for row in rows.all())
+    assert page.locator("[data-count]").inner_text() == str(rows.count())
+
+
+def test_every_page_fits_a_phone_in_light_and_dark_and_breaks_no_rule_of_its_policy(
+    server: Server, runs: dict[str, str], log_in: Callable[..., Any], picture: Callable[..., None]
+) -> None:
+    for scheme, paper in (("light", "rgb(245, 246, 248)"), ("dark", "rgb(16, 21, 28)")):
+        page = log_in("officer", scheme).context.new_page()  # Airflow's own page still asks for its parts
+        complaints: list[str] = []
+        asked: list[str] = []
+        page.on("console", lambda message, told=complaints: told.append(message.text))
+        page.on("request", lambda request, told=asked: told.append(request.url))
+        for name, address in addresses(runs).items():
+            for size, (width, height) in {"desktop": DESKTOP, "phone": PHONE}.items():
+                page.set_viewport_size({"width": width, "height": height})
+                assert page.goto(f"{server.address}{address}").ok, name
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, size)
+                assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+                picture(page, f"{name}-{size}-{scheme}", whole=name != "report")
+        assert not [text for text in complaints if "Content Security Policy" in text]
+        assert asked
+        assert not [url for url in asked if not url.startswith(f"{server.address}/privacy/")]
+
+
+def addresses(runs: dict[str, str]) -> dict[str, str]:
+    """One of each page, by a name for its picture."""
+    one = {"lake": "lake_default", "table": ANONYMIZED, "version": 1}
+    return {
+        "releases": "/privacy/releases",
+        "release": f"/privacy/release?{urlencode(one)}",
+        "retract": f"/privacy/retract?{urlencode(one)}",
+        "trend": f"/privacy/trend?{urlencode({'table': ANONYMIZED})}",
+        "budget": "/privacy/budget",
+        "report": f"/privacy/report?{urlencode({'dag_id': ANONYMIZED, 'run_id': runs[ANONYMIZED]})}",
+    }
+
+
+def test_a_theme_chosen_in_airflow_rules_the_pages_and_the_report(
+    server: Server, runs: dict[str, str], log_in: Callable[..., Any], picture: Callable[..., None]
+) -> None:
+    page = log_in("officer", "light")
+    page.evaluate("localStorage.setItem('theme', 'dark')")
+    tab = open_report_tab(server, page, place_of(runs[ANONYMIZED]))
+    report = tab.frame_locator("iframe.report")
+    report.get_by_role("heading", name=ANONYMIZED).wait_for()
+    shown = "element => getComputedStyle(element).backgroundColor"
+    assert tab.locator("body").evaluate(shown) == "rgb(16, 21, 28)"
+    until(
+        lambda: "dark" if report.locator("body").evaluate(shown) == "rgb(16, 21, 28)" else None,
+        "the report in the chosen theme",
+    )
+    picture(page, "run-report-dark")
+
+
+def test_a_visitor_sees_releases_and_may_not_retract(
+    server: Server, runs: dict[str, str], log_in: Callable[..., Any], picture: Callable[..., None]
+) -> None:
+    page = log_in("visitor")
+    address = urlencode({"lake": "lake_default", "table": ANONYMIZED, "version": 1})
+    page.goto(f"{server.address}/privacy/release?{address}")
+    assert re.search(r"10\s*measured", page.locator("main").inner_text())
+    assert page.get_by_role("link", name="Retract ...").count() == 0
+    assert page.goto(f"{server.address}/privacy/retract?{address}").status == 403
+    picture(page, "forbidden")
+    fields = {
+        "lake": "lake_default",
+        "table": ANONYMIZED,
+        "version": "1",
+        "token": "x",
+        "reason": "x",
+        "sure": "yes",
+    }
+    assert page.request.post(f"{server.address}/privacy/retract", form=fields).status == 403
+
+
+def test_who_is_not_logged_in_is_refused_everywhere(server: Server, browser: Any) -> None:
+    window = browser.new_context()
+    for address in (*PAGES, "/privacy/docs", "/privacy/openapi.json", "/privacy/nothing"):
+        assert window.request.get(f"{server.address}{address}").status == 401, address
+    assert window.request.post(f"{server.address}/privacy/retract").status == 401
+    window.close()
