@@ -1,0 +1,33 @@
+# The image of every Airflow service in docker-compose.yaml. `make image` builds it: it copies the wheel that
+# `make wheel` put into dist/, so what runs is what was tested, and no build tool enters the image.
+ARG PYTHON=python:3.11.14-slim-bookworm
+FROM ${PYTHON} AS installed
+
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+COPY requirements-production.lock /build/
+# pip compiles what it installs: without bytecode each process would compile Airflow anew, for ten seconds.
+RUN python -m venv /opt/venv \
+    && /opt/venv/bin/pip install --no-deps --require-hashes --only-binary :all: -r /build/requirements-production.lock
+COPY dist/airflow_provider_privacy_release-*.whl /build/
+RUN /opt/venv/bin/pip install --no-deps --no-index /build/airflow_provider_privacy_release-*.whl \
+    && /opt/venv/bin/pip check \
+    && /opt/venv/bin/pip uninstall --yes pip
+
+FROM ${PYTHON}
+# numba's compiled kernels stay in the container: kept in a volume, they could outlive the code they were made from.
+ENV PATH=/opt/venv/bin:$PATH \
+    AIRFLOW_HOME=/opt/airflow \
+    NUMBA_CACHE_DIR=/opt/airflow/numba \
+    MPLCONFIGDIR=/opt/airflow/matplotlib \
+    PYTHONUNBUFFERED=1
+COPY --from=installed /opt/venv /opt/venv
+COPY --chmod=0755 deploy/initialize.sh /usr/local/bin/initialize
+# An empty volume takes owner and mode of the folder that it is mounted on. What only the service may read: 0700.
+RUN useradd --uid 50000 --user-group --no-create-home --home-dir /opt/airflow --shell /usr/sbin/nologin airflow \
+    && install -d -o airflow -g airflow -m 0755 /opt/airflow /opt/airflow/dags /opt/airflow/include /data \
+    && install -d -o airflow -g airflow -m 0750 /data/lake /opt/airflow/logs \
+    && install -d -o airflow -g airflow -m 0700 /data/work /data/curator
+USER airflow
+WORKDIR /opt/airflow
+ENTRYPOINT []
+CMD ["airflow", "version"]

@@ -1,0 +1,92 @@
+"""The wheel, in an empty environment outside of the repository, with the packages of the production image."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from operators.embedded import checkout, inherited_environment
+
+# What uv says where an index, or the way to it, is missing; anything else is an error of ours.
+UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused", "timed out")
+UV = Path(sys.executable).with_name("uv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """An environment that has nothing but what a production machine has."""
+
+    bin: Path
+    wheel: Path
+
+    @property
+    def python(self) -> str:
+        """Its interpreter."""
+        return str(self.bin / "python")
+
+    def run(self, *command: str, environment: Mapping[str, str], stdin: str = "") -> str:
+        """Run a command of the environment, away from the checkout; what it wrote to standard output."""
+        done = subprocess.run(
+            [str(self.bin / command[0]), *command[1:]],
+            env=dict(environment) | {"PATH": f"{self.bin}:{os.environ['PATH']}"},
+            cwd=environment["AIRFLOW_HOME"],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+
+def uv(*arguments: object) -> None:
+    """Run uv with the index and the cache of this machine; skip the test where no index can be reached."""
+    done = subprocess.run([UV, "--quiet", *map(str, arguments)], capture_output=True, text=True, check=False)
+    said = done.stderr.lower()
+    # Continuous integration has just installed from that index: there it is an error.
+    if done.returncode and "CI" not in os.environ and any(words in said for words in UNREACHABLE):
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel, installed in a new environment.
+
+    Byte code is left to the first use of each module: to make all of it takes longer than what is used.
+    """
+    root = tmp_path_factory.mktemp("production")
+    venv, wheels = root / "venv", root / "wheels"
+    locked = checkout() / "requirements-production.lock"
+    uv("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", wheels, checkout())
+    uv("venv", "--python", sys.executable, venv)
+    into = ("pip", "install", "--python", venv / "bin" / "python")
+    uv(*into, "--require-hashes", "-r", locked)
+    (wheel,) = wheels.glob("*.whl")
+    uv(*into, "--no-deps", wheel)
+    uv("pip", "check", "--python", venv / "bin" / "python")
+    return Installed(bin=venv / "bin", wheel=wheel)
+
+
+@pytest.fixture(scope="session")
+def clean() -> dict[str, str]:
+    """This process's environment without anything that points to the repository or to its Airflow."""
+    return {
+        name: value
+        for name, value in inherited_environment().items()
+        if not name.startswith(("PRIVACY_", "AIRFLOW", "PYTHON", "VIRTUAL_ENV", "MPLCONFIGDIR"))
+    }
+
+
+def visits(rows: int) -> pd.DataFrame:
+    """Invented visits to a clinic."""
+    rng = np.random.default_rng(5)
+    return pd.DataFrame(
+        {"age": rng.integers(0, 100, rows), "diagnosis": rng.choice(["cold", "flu", "gout"], rows)}
+    )

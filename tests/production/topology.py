@@ -1,0 +1,241 @@
+"""The services of docker-compose.yaml without Docker: their commands and settings, on free ports.
+
+PostgreSQL and Redis are Debian's; Airflow is the one that was installed from the wheel. What Docker would
+provide is replaced: host names by addresses of this machine, volumes by folders.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import URL
+
+from operators.embedded import HOST, checkout, free_port
+from operators.ui import Components, wait_until_ready
+from tests.operators.postgres import binaries, server
+from tests.production.compose import environment, secrets_of, services
+from tests.production.conftest import Installed
+
+AIRFLOW = ("api-server", "scheduler", "dag-processor", "triggerer", "worker")
+FINISHED = {"success", "failed"}
+PATIENCE = 600.0
+# Waiting is most of the time of a run: look more often than one would in production.
+QUICK = {
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "2",
+}
+
+
+@dataclass(kw_only=True)
+class Topology:
+    """The running services.
+
+    Attributes:
+        root: holds what Docker would keep in volumes.
+        values: the secrets, by the names of their variables.
+        replaced: texts of the compose file that name something of Docker, and what stands for it here.
+        ports: settings that several Airflows on one machine need.
+        base: what every process is given.
+    """
+
+    root: Path
+    installed: Installed
+    values: Mapping[str, str]
+    replaced: Mapping[str, str]
+    ports: Mapping[str, str]
+    base: Mapping[str, str]
+    parts: Components = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.parts = Components(logs=self.root, environment=self.base, python=self.installed.python)
+
+    @property
+    def address(self) -> str:
+        """Of the API server."""
+        return f"http://{self.replaced['api-server:8080']}"
+
+    def environment(self, service: str) -> dict[str, str]:
+        """What the compose file gives to a service, for this machine."""
+        found = environment(service, self.values)
+        for old, new in self.replaced.items():
+            found = {name: text.replace(old, new) for name, text in found.items()}
+        return dict(self.base) | found | self.ports | QUICK
+
+    def command_line(self, *command: str) -> str:
+        """Run `privacy-release` as its service would."""
+        return self.run("privacy-release", "privacy-release", *command)
+
+    def run(self, service: str, *command: str) -> str:
+        """Run a command of the installed environment with the settings of a service."""
+        return self.installed.run(
+            *command, environment=self.environment(service) | {"AIRFLOW_HOME": str(self.root)}
+        )
+
+    def start(self) -> None:
+        """Run the one-shot service, start all others, and wait until Airflow can be used."""
+        script = self.installed.bin / "initialize"
+        shutil.copy(checkout() / "deploy" / "initialize.sh", script)
+        self.run("initialize", "initialize")
+        for service in AIRFLOW:
+            _, *command = services()[service]["command"]
+            self.parts.start(" ".join(command), self.environment(service))
+        wait_until_ready(self.parts, self.address)
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask Airflow's REST API, as the administrator."""
+        return json.loads(self._ask(method, f"/api/v2{path}", body, self.login))
+
+    def page(self, path: str, headers: Mapping[str, str]) -> str:
+        """A page, for who sends these headers.
+
+        Raises:
+            HTTPError: if it is refused.
+        """
+        return self._ask("GET", path, None, headers)
+
+    @cached_property
+    def login(self) -> dict[str, str]:
+        """The header of a login, as the administrator that the one-shot service made."""
+        who = {"username": "admin", "password": self.values["ADMIN_PASSWORD"]}
+        token = json.loads(self._ask("POST", "/auth/token", who, {}))["access_token"]
+        return {"Authorization": f"Bearer {token}"}
+
+    def run_dag(self, dag_id: str) -> str:
+        """Trigger a DAG once it is known, and wait for the end of its run; how it ended."""
+        self._until(lambda: self._found(f"/dags/{dag_id}") is not None, f"the DAG {dag_id} to be known")
+        self.call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
+        run = self.call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None})["dag_run_id"]
+        path = f"/dags/{dag_id}/dagRuns/{run}"
+        self._until(lambda: self.call("GET", path)["state"] in FINISHED, f"a run of {dag_id} to end")
+        return str(self.call("GET", path)["state"])
+
+    def _found(self, path: str) -> Any:
+        try:
+            return self.call("GET", path)
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def _until(self, holds: Any, what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            self.parts.check()
+            assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s for {what}; see {self.root}"
+            time.sleep(0.5)
+
+    def _ask(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> str:
+        request = urllib.request.Request(
+            f"{self.address}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", **headers},
+            method=method,
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return str(answer.read().decode())
+
+
+@contextmanager
+def running(root: Path, installed: Installed, base: Mapping[str, str], env_file: Path) -> Iterator[Topology]:
+    """Everything of the compose file, until the block is left; `root` has `dags` and `include`."""
+    values = secrets_of(env_file.read_text())
+    for folder in ("data/lake", "data/work", "data/curator", "logs"):
+        (root / folder).mkdir(parents=True)
+    with postgres(values) as postgres_port, redis(root, values) as redis_port:
+        api = free_port()
+        topology = Topology(
+            root=root,
+            installed=installed,
+            values=values,
+            replaced={
+                "postgres:5432": f"{HOST}:{postgres_port}",
+                '"host": "postgres", "port": 5432': f'"host": "{HOST}", "port": {postgres_port}',
+                "redis:6379": f"{HOST}:{redis_port}",
+                "api-server:8080": f"{HOST}:{api}",
+                "http://localhost:8080": f"http://{HOST}:{api}",
+                "/opt/airflow": str(root),
+                "/data/": f"{root}/data/",
+            },
+            ports={
+                "AIRFLOW__API__HOST": HOST,
+                "AIRFLOW__API__PORT": str(api),
+                "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_SERVER_PORT": str(free_port()),
+                "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
+                "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
+            },
+            # Without the last, `python -m` would import this checkout if that is the working directory.
+            base=dict(base) | {"MPLCONFIGDIR": str(root / "matplotlib"), "PYTHONSAFEPATH": "1"},
+        )
+        try:
+            topology.start()
+            yield topology
+        finally:
+            topology.parts.stop()
+
+
+@contextmanager
+def postgres(values: Mapping[str, str]) -> Iterator[int]:
+    """A server with the databases and users that the compose file's script makes; its port."""
+    folder = binaries()
+    assert folder is not None
+    with server(folder) as url:
+        subprocess.run(
+            ["sh", checkout() / "deploy" / "databases.sh"],
+            env={
+                **values,
+                "PATH": f"{folder}:{os.environ['PATH']}",
+                "POSTGRES_USER": str(url.username),
+                "PGPASSWORD": str(url.password),
+                "PGHOST": str(url.host),
+                "PGPORT": str(url.port),
+            },
+            check=True,
+        )
+        yield int(url.port or 0)
+
+
+@contextmanager
+def redis(root: Path, values: Mapping[str, str]) -> Iterator[int]:
+    """A server that is started by the compose file's own command; its port."""
+    port = free_port()
+    shell, flag, script = services()["redis"]["command"]
+    script = script.replace("$$", "$").replace("<<END", f"--port {port} --bind {HOST} <<END")
+    with (root / "redis.log").open("wb") as log:
+        process = subprocess.Popen(
+            [shell, flag, script],
+            env={"PATH": os.environ["PATH"], "REDISCLI_AUTH": values["REDIS_PASSWORD"]},
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ledger_address(topology: Topology) -> str:
+    """Of the ledger's database, with its password."""
+    host, _, port = topology.replaced["postgres:5432"].partition(":")
+    return URL.create(
+        "postgresql+psycopg", "ledger", topology.values["LEDGER_DB_PASSWORD"], host, int(port), "privacy"
+    ).render_as_string(hide_password=False)
+
+
+def missing_programs() -> list[str]:
+    """What has to be installed first."""
+    found = {"PostgreSQL": binaries(), "redis-server": shutil.which("redis-server")}
+    return [name for name, path in found.items() if path is None]
