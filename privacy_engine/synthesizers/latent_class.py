@@ -6,7 +6,7 @@ one hidden variable carries most of what people's attributes have in common. The
 with one hidden root.
 
     1  e1, e2, e3 = parts of epsilon for single attributes, choices, views
-    2  measure each attribute of more than 8 values, join its rare values       discrete Laplace, e1 in all
+    2  measure each attribute of more than 8 values, smooth, join rare values   discrete Laplace, e1 in all
     3  candidates = sets of attributes with at most n e_view / (2 theta) cells
     4  repeat `rounds` times:
     5      fresh = the candidates with the most unseen attributes and many new pairs
@@ -15,8 +15,9 @@ with one hidden root.
     8      fit the model to all that was measured
     9  release the mean of `fits` models, each fitted from a start of its own, as a network
 
-Neighbour relation: one record replaced by any other, the number of records n public. Steps 3, 5, 8, 9 and the
-joining read noisy tables and public sizes alone: post-processing. Steps 2, 6, 7 compose sequentially.
+Neighbour relation: one record replaced by any other, the number of records n public. Steps 3, 5, 8, 9, the
+smoothing and the joining read noisy tables and public sizes alone: post-processing. Steps 2, 6, 7 compose
+sequentially.
 
 Taken from others: views of several attributes that cover the pairs (Qardaji, Yang, Li: PriView, 2014);
 choosing what the model gets most wrong (Hardt, Ligett, McSherry: MWEM, 2012; McKenna, Mullins, Sheldon,
@@ -41,7 +42,7 @@ import numpy.typing as npt
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale, noisy_max, noisy_max_scale, split
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
-from privacy_engine.synthesizers.domains import CodedTable
+from privacy_engine.synthesizers.domains import BinnedDomain, CodedTable
 from privacy_engine.synthesizers.latent_classes import (
     LatentClasses,
     View,
@@ -50,12 +51,14 @@ from privacy_engine.synthesizers.latent_classes import (
     random_start,
     uniform,
 )
+from privacy_engine.synthesizers.likely_values import likely_values
 from privacy_engine.synthesizers.marginals import WeightedRecords, contingency
 from privacy_engine.synthesizers.postprocess import project_to_simplex
 from privacy_engine.synthesizers.rare_values import ValueGroups
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_engine.synthesizers.view_design import Coverage, Members, candidate_views
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 # One record replaced: one cell of a table loses it and one gains it.
@@ -159,9 +162,17 @@ class Run:
         """Step 2."""
         for attribute, epsilon in zip(self.wide, self.for_attributes, strict=True):
             noisy = self._noisy(contingency(self.records, (attribute,)), (attribute,), epsilon)
-            groups = ValueGroups.joining_rare(noisy, self.n, RARE * _deviation(epsilon))
+            domain = self.coded.domains[attribute]
+            likely = likely_values(
+                noisy,
+                self.n,
+                scale=laplace_scale(epsilon=epsilon, sensitivity=TABLE_SENSITIVITY),
+                on_scale=domain.bins if isinstance(domain, BinnedDomain) else 0,
+            )
+            groups = ValueGroups.joining_rare(noisy, likely, RARE * _deviation(epsilon))
             self.groups[attribute] = groups
-            self._add((attribute,), groups.sums(noisy), epsilon)
+            grouped: Floats = np.bincount(groups.group_of, likely).astype(np.float64)
+            self._add((attribute,), cells=grouped, mended=grouped, epsilon=epsilon)
             self.coverage.add((attribute,))
 
     def plan_views(self) -> None:
@@ -174,6 +185,7 @@ class Run:
         self.rounds = self.method.rounds or fitting
         self.for_choice = split(self.for_choices, [1] * self.rounds)[0]
         self.for_view = split(self.for_views, [1] * self.rounds)[0]
+        self.view_scale = laplace_scale(epsilon=self.for_view, sensitivity=TABLE_SENSITIVITY)
         # Any two attributes that were not measured by themselves fit, so that none is left out.
         cells = min(max(useful / self.rounds, math.prod(narrow[-2:])), MOST_CELLS)
         self.candidates = candidate_views(self.sizes, cells=cells, width=self.method.width, rng=self.rng)
@@ -192,7 +204,8 @@ class Run:
     def measure_view(self, members: Members) -> None:
         """Steps 7 and 8."""
         noisy = self._noisy(self._grouped(members), members, self.for_view)
-        self._add(members, noisy, self.for_view)
+        mended = project_to_simplex(noisy, self.n)
+        self._add(members, cells=noisy / self.n, mended=mended, epsilon=self.for_view)
         self.coverage.add(members)
         self.measured += 1
         self.model = fit(self.views, self._start(), **ROUND_STEPS)
@@ -205,8 +218,7 @@ class Run:
 
     def _misfit(self, members: Members) -> int:
         expected = np.rint(self.n * self.model.marginal(members)).astype(np.int64)
-        scale = laplace_scale(epsilon=self.for_view, sensitivity=TABLE_SENSITIVITY)
-        return misfit_score(self._grouped(members), expected, round(expected.size * scale))
+        return misfit_score(self._grouped(members), expected, round(expected.size * self.view_scale))
 
     def _grouped(self, members: Members) -> Ints:
         """Counts over the groups of values, kept for the next round."""
@@ -221,14 +233,9 @@ class Run:
         self._book("discrete_laplace", members, epsilon)
         return laplace_counts(counts, epsilon=epsilon, sensitivity=TABLE_SENSITIVITY)
 
-    def _add(self, members: Members, noisy: Ints, epsilon: float) -> None:
-        view = View(
-            members=members,
-            cells=noisy / self.n,
-            deviation=_deviation(epsilon) / self.n,
-            mended=project_to_simplex(noisy, self.n),
-        )
-        self.views.append(view)
+    def _add(self, members: Members, *, cells: Floats, mended: Floats, epsilon: float) -> None:
+        deviation = _deviation(epsilon) / self.n
+        self.views.append(View(members=members, cells=cells, deviation=deviation, mended=mended))
 
     def _book(self, mechanism: str, members: Members, epsilon: float) -> None:
         scale_of = laplace_scale if mechanism == "discrete_laplace" else noisy_max_scale

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 Floats = npt.NDArray[np.float64]
 Parts = tuple[Floats, tuple[Floats, ...]]
@@ -145,9 +146,12 @@ def _descend(views: Sequence[View], model: LatentClasses, steps: int) -> LatentC
         return loss, np.concatenate([g.ravel() for g in gradient])
 
     start = np.concatenate([np.log(p + SMOOTHING / 10).ravel() for p in (model.weights, *model.tables)])
-    found = minimize(
-        objective, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "maxcor": MEMORY}
-    )
+    # L-BFGS-B solves systems of 2 MEMORY unknowns. The BLAS would share even these among all cores, whose
+    # threads then wait for each other: on a busy machine ten times as long as one thread needs.
+    with threadpool_limits(limits=1, user_api="blas"):
+        found = minimize(
+            objective, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "maxcor": MEMORY}
+        )
     weights, *tables = map(_softmax, unpack(found.x))
     return LatentClasses(weights=weights, tables=tuple(tables))
 
@@ -178,11 +182,11 @@ def _accumulate(views: Sequence[View], parts: Parts, factor_of: _Factor) -> tupl
         for member in view.members:
             joint = _with_axis(joint, tables[member])
         joint = joint * factor_of(view, joint.sum(axis=0))
-        by_class += joint.sum(axis=1)
-        joint = joint.reshape(len(weights), *view.cells.shape)
-        axes = range(1, joint.ndim)
-        for axis, member in zip(axes, view.members, strict=True):
-            by_value[member] += joint.sum(axis=tuple(a for a in axes if a != axis))
+        for member in view.members:  # the first axis is summed up and folded away, then the next
+            joint = joint.reshape(len(weights), tables[member].shape[1], -1)
+            by_value[member] += joint.sum(axis=2)
+            joint = joint.sum(axis=1)
+        by_class += joint.ravel()
     return by_class, by_value
 
 

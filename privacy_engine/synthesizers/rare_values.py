@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.synthesizers.postprocess import project_to_simplex
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -35,16 +33,24 @@ class ValueGroups:
         return cls(group_of=np.arange(size), shares=np.ones(size))
 
     @classmethod
-    def joining_rare(cls, noisy: Ints, total: int, least: float) -> "ValueGroups":
+    def joining_rare(cls, noisy: Ints, likely: Floats, least: float) -> "ValueGroups":
         """Values with a noisy count of at most ``least`` in one group, the last; the largest stands alone.
 
-        >>> ValueGroups.joining_rare(np.array([40, 3, 55, -2]), 96, least=5.0).group_of.tolist()
-        [0, 2, 1, 2]
+        Args:
+            noisy: (s,) counts.
+            likely: (s,) probabilities made from them, which tell how a group's values share it.
+            least: records that a value must exceed.
+
+        >>> groups = ValueGroups.joining_rare(
+        ...     np.array([40, 3, 55, -2]), np.array([0.4, 0.03, 0.56, 0.01]), 5.0
+        ... )
+        >>> groups.group_of.tolist(), groups.shares.round(2).tolist()
+        ([0, 2, 1, 2], [1.0, 0.75, 1.0, 0.25])
         """
         kept = noisy > least
         kept[np.argmax(noisy)] = True
         group_of = np.where(kept, np.cumsum(kept) - 1, kept.sum())
-        likely = project_to_simplex(noisy, total) + LEAST_SHARE
+        likely = likely + LEAST_SHARE
         return cls(group_of=group_of, shares=likely / np.bincount(group_of, likely)[group_of])
 
     @property

@@ -127,6 +127,25 @@ def test_attributes_of_many_values_come_first_and_get_more_where_there_are_more_
     assert first.epsilon / second.epsilon == pytest.approx((12 / 10) ** 0.5)
 
 
+def test_attributes_measured_by_themselves_count_as_seen() -> None:
+    """Else attributes of many values, seen already, would keep those out that no view has held yet."""
+    run = Run(LatentClass(), CodedTable.encode(mixed(), MIXED))
+    run.measure_attributes()
+    assert run.coverage.attributes == {0, 1}  # job and age
+    # One view is left: of the four sets only the last holds both attributes that were never seen.
+    assert run.coverage.freshest([(0, 1), (0, 2), (1, 3), (2, 3)], left=1) == [(2, 3)]
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1e6])
+def test_the_model_gets_the_smoothed_counts_of_an_attribute(epsilon: float) -> None:
+    run = Run(LatentClass(epsilon=epsilon), CodedTable.encode(mixed(), MIXED))
+    run.measure_attributes()
+    for view, groups in zip(run.views, run.groups[:2], strict=True):
+        assert view.cells.shape == (groups.size,)
+        assert view.cells.sum() == pytest.approx(1)
+        assert (view.cells > 0).all()
+
+
 @both
 def test_after_the_last_measurement_no_record_is_read(kind: str) -> None:
     table, schema = TABLES[kind]

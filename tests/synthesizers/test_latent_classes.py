@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from privacy_engine.synthesizers.latent_classes import (
     LatentClasses,
@@ -114,6 +115,27 @@ def test_views_of_pairs_recover_a_model_they_do_not_hold_in_full() -> None:
     found = fit(views, start, em_steps=30, descent_steps=200)
     assert np.abs(found.marginal((0, 1, 2, 3)) - by_enumeration(truth)).max() < 5e-3
     assert np.sort(found.weights) == pytest.approx([0.4, 0.6], abs=0.02)
+
+
+def test_a_fit_keeps_the_blas_to_one_thread_and_gives_the_others_back() -> None:
+    """Threads that wait for each other over tiny systems cost many times what one thread needs."""
+    seen = set()
+
+    def blas_threads() -> set[int]:
+        return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+
+    class Watched(np.ndarray):
+        def ravel(self, *_: object) -> np.ndarray:
+            """Read in every step of the descent."""
+            seen.update(blas_threads())
+            return np.asarray(self).ravel()
+
+    cells = two_kinds_of_people().marginal((0, 1))
+    views = [View(members=(0, 1), cells=cells.view(Watched), deviation=0.1, mended=cells)]
+    with threadpool_limits(limits=2, user_api="blas"):
+        fit(views, random_start(SIZES, 2, np.random.default_rng(6)), em_steps=1, descent_steps=2)
+        assert blas_threads() == {2}
+    assert seen == {1}
 
 
 def test_negative_noisy_cells_do_not_pull_the_fit_away() -> None:
