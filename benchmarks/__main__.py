@@ -7,7 +7,19 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import obpa, okplof, paper_ilp, quality, rfka, speed
+from benchmarks import (
+    dp_peers,
+    dp_speed,
+    dp_synthesis,
+    imlap,
+    obpa,
+    okplof,
+    paper_ilp,
+    ppnb,
+    quality,
+    rfka,
+    speed,
+)
 from benchmarks.report import Section, write
 from benchmarks.tables import Table, adult, head
 
@@ -19,6 +31,11 @@ FULL: Mapping[str, Part] = {
     "obpa": obpa.run,
     "okplof": okplof.run,
     "rfka": rfka.run,
+    "imlap": imlap.run,
+    "dp_synthesis": dp_synthesis.run,
+    "dp_peers": dp_peers.run,
+    "dp_speed": dp_speed.run,
+    "ppnb": ppnb.run,
 }
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
@@ -27,6 +44,18 @@ QUICK: Mapping[str, Part] = {
     "obpa": lambda table: obpa.run(table, ks=(16,), gcp_ks=(10,), seeds=(1,)),
     "okplof": lambda table: okplof.run(table, ks=(100,), seeds=(1,), repeats=1, rows=None),
     "rfka": lambda table: rfka.run(table, ks=(1, 5, 20), seeds=(1,), trees=100, repeats=1),
+    "imlap": lambda table: imlap.run(table, epsilons=(0.05, 0.4), runs=2),
+    "dp_synthesis": lambda table: dp_synthesis.run(table, epsilons=(0.2, 1.6), runs=2),
+    "dp_peers": lambda table: dp_peers.run(table, runs=2, peer_runs=0),
+    "dp_speed": lambda table: dp_speed.run(table, repeats=1, rows=100_000),
+    "ppnb": lambda table: ppnb.run(table, p_0s=(0.1, 0.35, 0.49, 0.8), runs=1, peer_runs=0, rows=None),
+}
+# Parts whose figures are means of random runs.
+REPEATED: Mapping[str, Callable[..., Section]] = {
+    "imlap": imlap.run,
+    "dp_synthesis": dp_synthesis.run,
+    "dp_peers": dp_peers.run,
+    "ppnb": ppnb.run,
 }
 
 
@@ -38,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> Path:
     print(source, flush=True)
     parts = QUICK if given.quick else FULL
     for name in given.only or parts:
-        section = parts[name](table)
+        repeated = given.runs and name in REPEATED
+        section = REPEATED[name](table, runs=given.runs) if repeated else parts[name](table)
         print(f"\n## {section.title}\n")
         print("\n\n".join(block for block in section.blocks if block not in section.plots), flush=True)
         path = write(given.out, section, source)
@@ -51,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     made.add_argument("--only", nargs="+", choices=list(FULL), metavar="NAME", help=f"of {', '.join(FULL)}")
     made.add_argument("--quick", action="store_true", help="fewer k, one seed, no peers, no large tables")
+    made.add_argument("--runs", type=int, help=f"random runs of {', '.join(REPEATED)}, instead of theirs")
     made.add_argument("--rows", type=int, help="use so many records only, for a trial run")
     made.add_argument(
         "--out",

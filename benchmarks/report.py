@@ -29,11 +29,13 @@ class Section:
         title: its heading.
         blocks: Markdown paragraphs and tables, in order; the name of a plot stands for that plot.
         plots: name -> figure.
+        source: where its records came from, if not from the table of the command.
     """
 
     title: str
     blocks: Sequence[str]
     plots: Mapping[str, Figure] = field(default_factory=dict)
+    source: str | None = None
 
 
 def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -112,7 +114,7 @@ def machine() -> str:
 def write(out: Path, section: Section, source: str) -> Path:
     """Put a section into ``benchmarks.md`` under a folder, and its plots beside it; the report's path.
 
-    Other sections that the report has already stay as they are; they stand in the order of their titles.
+    Other sections that the report has already stay as they are; they stand in the order of their numbers.
     """
     plots = out / "benchmarks"
     plots.mkdir(parents=True, exist_ok=True)
@@ -123,8 +125,15 @@ def write(out: Path, section: Section, source: str) -> Path:
     old = path.read_text(encoding="utf-8") if path.exists() else ""
     parts = dict(part.split("\n", 1) for part in old.split("\n## ")[1:])
     blocks = [f"![{b}](benchmarks/{b}.svg)" if b in section.plots else b for b in section.blocks]
-    parts[section.title] = "\n" + "\n\n".join([*blocks, f"*{source} {machine()}*"]) + "\n"
+    parts[section.title] = "\n" + "\n\n".join([*blocks, f"*{section.source or source} {machine()}*"]) + "\n"
     path.write_text(
-        HEAD + "".join(f"\n## {title}\n{text}" for title, text in sorted(parts.items())), encoding="utf-8"
+        HEAD + "".join(f"\n## {title}\n{text}" for title, text in sorted(parts.items(), key=_place)),
+        encoding="utf-8",
     )
     return path
+
+
+def _place(part: tuple[str, str]) -> tuple[int, str]:
+    """By the number that a title begins with, then by the title."""
+    number = part[0].split(".")[0]
+    return (int(number) if number.isdigit() else 0), part[0]

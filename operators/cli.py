@@ -237,7 +237,7 @@ def _retract(arguments: argparse.Namespace) -> int:
     with usage("RELEASE or --reason"):
         done = retract_release(lake, name, arguments.release, arguments.reason)
     print(
-        f"{'was' if done.already else 'is'} retracted from {lake.root}/{name}; "
+        f"{arguments.release} {'was' if done.already else 'is'} retracted from {lake.root}/{name}; "
         f"{done.files_removed} files erased"
     )
     return DONE

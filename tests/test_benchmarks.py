@@ -125,3 +125,16 @@ def test_a_part_that_is_run_again_replaces_itself_and_leaves_the_others(tmp_path
     ]  # fmt: skip
     assert "three" in text
     assert "one" not in text.split("## First")[1].split("*A table.")[0]
+
+
+def test_parts_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for title in ("10. Last", "2. Second", "9. Ninth"):
+        path = report.write(tmp_path, report.Section(title=title, blocks=[title], source="B."), "A.")
+    text = path.read_text()
+    assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["2. Second", "9. Ninth", "10. Last"]
+    assert text.count("*B. ") == 3  # where its records came from, not the command's table
+
+
+def test_every_part_has_a_quick_form_and_runs_can_be_named_where_there_are_some() -> None:
+    assert set(command.QUICK) == set(command.FULL) > set(command.REPEATED)
+    assert command.parser().parse_args(["--only", *command.REPEATED, "--runs", "2"]).runs == 2
