@@ -85,20 +85,22 @@ def visit(
 
 @pytest.fixture
 def dags(airflow_home: Path) -> Iterator[None]:
-    """Two DAGs that Airflow knows."""
+    """Two DAGs that Airflow knows; other tests of the session may have run DAGs of the same names."""
     from airflow.models.dag import DagModel
     from airflow.models.dagbundle import DagBundleModel
     from airflow.utils.session import create_session
-    from sqlalchemy import delete
 
+    ids = (OWN_DAG, FOREIGN_DAG)
     with create_session() as session:
         session.merge(DagBundleModel(name="pages"))
         session.flush()
-        for dag_id in (OWN_DAG, FOREIGN_DAG):
-            session.merge(DagModel(dag_id=dag_id, bundle_name="pages", timetable_type="none"))
+        known = {dag_id for dag_id in ids if session.get(DagModel, dag_id) is not None}
+        for dag_id in set(ids) - known:
+            session.add(DagModel(dag_id=dag_id, bundle_name="pages", timetable_type="none"))
     yield
     with create_session() as session:
-        session.execute(delete(DagModel).where(DagModel.bundle_name == "pages"))
+        for dag_id in set(ids) - known:
+            session.delete(session.get(DagModel, dag_id))
 
 
 @pytest.fixture
