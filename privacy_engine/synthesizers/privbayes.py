@@ -23,16 +23,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privacy_engine.dp.accounting import Spend
-from privacy_engine.dp.mechanisms import split
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.domains import CodedTable
-from privacy_engine.synthesizers.marginals import WeightedRecords
+from privacy_engine.synthesizers.greedy_network import learn_greedily
 from privacy_engine.synthesizers.network_synthesizer import NetworkSynthesizer
-from privacy_engine.synthesizers.noisy_tables import independent_network, noisy_network
 from privacy_engine.synthesizers.postprocess import PostProcess
 from privacy_engine.synthesizers.scores import integer_mutual_information, integer_sensitivity, two_valued
-from privacy_engine.synthesizers.selection import greedy_bayes
-from privacy_engine.synthesizers.structure import measured_families
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,21 +42,11 @@ class PrivBayes(NetworkSynthesizer):
 
     def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
         """Choose d - 1 parent sets, then measure the tables of the families that no other one contains."""
-        on_structure, on_tables = split(self.epsilon, (self.structure_share, 1 - self.structure_share))
-        limit = self.family_limit(coded, on_tables, shared=True)
-        records, clip = WeightedRecords.of(coded), PostProcess.CLIP
-        if not limit.allows_parents(coded.sizes):
-            return independent_network(coded, records, epsilon=self.epsilon, rule=clip)
-        families, selection = greedy_bayes(
-            coded.names,
-            records,
-            limit,
-            integer_mutual_information,
-            sensitivity=integer_sensitivity(len(coded), limit.cells, binary=two_valued(coded.sizes)),
-            epsilon=on_structure,
+        binary = two_valued(coded.sizes)
+        return learn_greedily(
+            self,
+            coded,
+            score=integer_mutual_information,
+            sensitivity=lambda limit: integer_sensitivity(len(coded), limit.cells, binary=binary),
+            rule=PostProcess.CLIP,
         )
-        measured = measured_families(families)
-        network, tables = noisy_network(
-            coded, records, families, measured=measured, epsilon=on_tables, rule=clip
-        )
-        return network, (selection, *tables)

@@ -16,16 +16,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from privacy_engine.dp.accounting import Spend
-from privacy_engine.dp.mechanisms import split
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.domains import CodedTable
-from privacy_engine.synthesizers.marginals import WeightedRecords
+from privacy_engine.synthesizers.greedy_network import learn_greedily
 from privacy_engine.synthesizers.network_synthesizer import NetworkSynthesizer
-from privacy_engine.synthesizers.noisy_tables import independent_network, noisy_network
 from privacy_engine.synthesizers.postprocess import PostProcess
 from privacy_engine.synthesizers.scores import dependence, dependence_sensitivity
-from privacy_engine.synthesizers.selection import greedy_bayes
-from privacy_engine.synthesizers.structure import measured_families
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,21 +36,10 @@ class PrivBayesR(NetworkSynthesizer):
 
     def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
         """Choose d - 1 parent sets, then measure the tables of the families that no other one contains."""
-        on_structure, on_tables = split(self.epsilon, (self.structure_share, 1 - self.structure_share))
-        limit = self.family_limit(coded, on_tables, shared=True)
-        records, simplex = WeightedRecords.of(coded), PostProcess.SIMPLEX
-        if not limit.allows_parents(coded.sizes):
-            return independent_network(coded, records, epsilon=self.epsilon, rule=simplex)
-        families, selection = greedy_bayes(
-            coded.names,
-            records,
-            limit,
-            dependence,
-            sensitivity=dependence_sensitivity(len(coded)),
-            epsilon=on_structure,
+        return learn_greedily(
+            self,
+            coded,
+            score=dependence,
+            sensitivity=lambda _: dependence_sensitivity(len(coded)),
+            rule=PostProcess.SIMPLEX,
         )
-        measured = measured_families(families)
-        network, tables = noisy_network(
-            coded, records, families, measured=measured, epsilon=on_tables, rule=simplex
-        )
-        return network, (selection, *tables)
