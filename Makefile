@@ -69,7 +69,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 IMAGE_EXTRAS = --extra postgres --extra celery --extra fab --extra statsd --extra s3 --extra azure
 .PHONY: lock
 lock: $(STAMP)  ## Resolve the lock files anew (ARGS=--upgrade for newer versions)
-	$(COMPILE) $(ARGS) pyproject.toml --extra dev --extra bench --extra postgres -o $(LOCK)
+	$(COMPILE) $(ARGS) pyproject.toml --extra dev --extra bench --extra postgres --extra spark -o $(LOCK)
 	$(COMPILE) pyproject.toml -c $(LOCK) -o requirements.lock
 	$(COMPILE) pyproject.toml $(IMAGE_EXTRAS) -c $(LOCK) -o requirements-production.lock
 
