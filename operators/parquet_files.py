@@ -3,7 +3,6 @@
 import hashlib
 import os
 import secrets
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,30 +10,6 @@ from privacy_engine.errors import IntegrityError
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
-
-
-def to_frame(table: "pa.Table") -> "pd.DataFrame":
-    """A frame whose integers and truth values stay what they are where some are null."""
-    import pandas as pd
-    import pyarrow as pa
-
-    nullable = {
-        pa.bool_(): pd.BooleanDtype(),
-        **{
-            getattr(pa, name.lower())(): pd.array([], dtype=name).dtype
-            for name in ("Int8", "Int16", "Int32", "Int64")
-        },
-        **{
-            getattr(pa, name.lower())(): pd.array([], dtype=name).dtype
-            for name in ("UInt8", "UInt16", "UInt32", "UInt64")
-        },
-    }
-    columns = {
-        name: column.to_pandas(types_mapper=nullable.get if column.null_count else None)
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
-    return pd.DataFrame(columns, columns=table.column_names)
 
 
 def parquet_bytes(table: "pd.DataFrame") -> bytes:
@@ -42,9 +17,10 @@ def parquet_bytes(table: "pd.DataFrame") -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    plain = plain_columns(pa.Table.from_pandas(table, preserve_index=False), list(table.columns))
+    from privacy_engine.engines.frames import to_arrow
+
     sink = pa.BufferOutputStream()
-    pq.write_table(plain, sink, compression="zstd", store_schema=False)
+    pq.write_table(to_arrow(table), sink, compression="zstd", store_schema=False)
     return bytes(sink.getvalue())
 
 
@@ -69,6 +45,8 @@ def read_private(path: str | Path, sha256: str) -> "pd.DataFrame":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from privacy_engine.engines.frames import to_frame
+
     path = Path(path)
     try:
         data = path.read_bytes()
@@ -88,18 +66,3 @@ def read_private(path: str | Path, sha256: str) -> "pd.DataFrame":
         raise IntegrityError(
             f"{path.name} of {len(data)} bytes must be a whole Parquet file; run from ingest again"
         ) from None
-
-
-def plain_columns(table: "pa.Table", names: Sequence[str]) -> "pa.Table":
-    """Columns in order, dictionaries decoded, one text type, and no metadata of file or fields."""
-    import pyarrow as pa
-    import pyarrow.types as t
-
-    def plain(kind: "pa.DataType") -> "pa.DataType":
-        if t.is_dictionary(kind):
-            return plain(kind.value_type)
-        return pa.string() if t.is_large_string(kind) or t.is_string_view(kind) else kind
-
-    fields = [pa.field(name, plain(table.schema.field(name).type)) for name in names]
-    columns = [table.column(field.name).cast(field.type) for field in fields]
-    return pa.Table.from_arrays(columns, schema=pa.schema(fields)).combine_chunks()

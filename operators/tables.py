@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from operators.arrow_types import problem_of_type
-from operators.parquet_files import plain_columns, to_frame
 from operators.sources import Source, partition_values, reading, without_values
 from privacy_engine.errors import SchemaError
 
@@ -155,6 +154,8 @@ def _columns(name: str, opened: "pq.ParquetFile", wanted: Sequence[str]) -> "pa.
     """Columns of a file, in the given order."""
     import pyarrow as pa
 
+    from privacy_engine.engines.frames import plain_columns
+
     stored = opened.schema_arrow.names
     with reading(name):
         table = opened.read(columns=[c for c in wanted if c in stored], use_pandas_metadata=False)
@@ -176,6 +177,8 @@ def _with_partitions(stored: "pa.Schema", name: str) -> "pa.Schema":
 
 def _joined(parts: "Sequence[pa.Table]") -> "pd.DataFrame":
     import pyarrow as pa
+
+    from privacy_engine.engines.frames import to_frame
 
     return to_frame(pa.concat_tables(parts))
 

@@ -1,0 +1,40 @@
+"""Arrow tables as frames and back, with the types that a released table keeps."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.types as t
+
+_WHOLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+
+
+def to_frame(table: pa.Table) -> pd.DataFrame:
+    """A frame whose integers and truth values stay what they are where some are null."""
+    nullable = {
+        pa.bool_(): pd.BooleanDtype(),
+        **{getattr(pa, name.lower())(): pd.array([], dtype=name).dtype for name in _WHOLE},
+    }
+    columns = {
+        name: column.to_pandas(types_mapper=nullable.get if column.null_count else None)
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+    return pd.DataFrame(columns, columns=table.column_names)
+
+
+def to_arrow(frame: pd.DataFrame) -> pa.Table:
+    """The columns of a frame in plain types: no index, and no metadata of file or fields."""
+    return plain_columns(pa.Table.from_pandas(frame, preserve_index=False), list(frame.columns))
+
+
+def plain_columns(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Columns in order, dictionaries decoded, one text type, and no metadata of file or fields."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if t.is_dictionary(kind):
+            return plain(kind.value_type)
+        return pa.string() if t.is_large_string(kind) or t.is_string_view(kind) else kind
+
+    fields = [pa.field(name, plain(table.schema.field(name).type)) for name in names]
+    columns = [table.column(field.name).cast(field.type) for field in fields]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields)).combine_chunks()
