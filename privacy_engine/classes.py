@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,51 @@ class SensitiveColumn:
         codes: (n,) integer, 0 .. size - 1, ascending with the values where they have an order.
         size: number of values in play.
         hierarchy: the tree over the codes, where the attribute has one.
+        prior: (size,) share of each value in the whole table, where these are the records of a part of it.
     """
 
     codes: npt.NDArray[np.int32]
     size: int
     hierarchy: Hierarchy | None = None
+    prior: npt.NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class SensitiveValues:
+    """The values of a sensitive attribute in a whole table, of which only some records are at hand.
+
+    Attributes:
+        column: (m,) its distinct values, a null one included where there is one.
+        codes: (m,) int32, the code of each, as in `SensitiveColumn`.
+        size: number of values in play.
+        counts: (size,) int64, records of the whole table with each.
+        hierarchy: the tree over the codes, where the attribute has one.
+
+    >>> values = SensitiveValues.of(pd.Series(["flu", "cold"]), np.array([3, 1]), None)
+    >>> values.codes.tolist(), values.prior.tolist()
+    ([1, 0], [0.25, 0.75])
+    """
+
+    column: pd.Series
+    codes: npt.NDArray[np.int32]
+    size: int
+    counts: npt.NDArray[np.int64]
+    hierarchy: Hierarchy | None = None
+
+    @classmethod
+    def of(
+        cls, column: pd.Series, counts: npt.NDArray[np.int64], attribute: Attribute | None
+    ) -> "SensitiveValues":
+        """From the distinct values (m,) and how many records (m,) have each, in any order."""
+        coded = _sensitive_column(column, attribute)
+        totals = np.zeros(coded.size, dtype=np.int64)
+        np.add.at(totals, coded.codes, counts)
+        return cls(column.reset_index(drop=True), coded.codes, coded.size, totals, coded.hierarchy)
+
+    @property
+    def prior(self) -> npt.NDArray[np.float64]:
+        """(size,) share of each value in the whole table."""
+        return self.counts / max(int(self.counts.sum()), 1)
 
 
 @dataclass(frozen=True)
@@ -65,6 +105,35 @@ class ClassCounts:
         return out
 
 
+class Sensitive(Protocol):
+    """What is known of a sensitive attribute of classes."""
+
+    @property
+    def hierarchy(self) -> Hierarchy | None:
+        """The tree over its codes, where it has one."""
+
+
+class Classes(Protocol):
+    """Classes of records as a judge sees them: their sizes, and the sensitive values in each."""
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """(c,) records in each class."""
+
+    @property
+    def sensitive(self) -> Mapping[str, Sensitive]:
+        """Sensitive attribute -> what is known of it."""
+
+    @property
+    def records(self) -> int:
+        """Records in all of the classes."""
+
+    def __len__(self) -> int: ...
+
+    def counts(self, attribute: str) -> ClassCounts:
+        """Sensitive values of each class; `SchemaError` if the attribute is no sensitive one."""
+
+
 @dataclass(frozen=True)
 class EquivalenceClasses:
     """The classes of a table: a partition of its records. A null is a value like any other.
@@ -86,6 +155,11 @@ class EquivalenceClasses:
         """(c,) records in each class."""
         return np.bincount(self.labels)
 
+    @property
+    def records(self) -> int:
+        """Records in all of the classes."""
+        return len(self.labels)
+
     def __len__(self) -> int:
         return len(self.sizes)
 
@@ -95,19 +169,19 @@ class EquivalenceClasses:
         Raises:
             SchemaError: if the attribute is not a sensitive one of the table.
         """
-        if attribute not in self.sensitive:
-            raise SchemaError(
-                f"{attribute!r} is no sensitive attribute of the table; it has {sorted(self.sensitive)}"
-            )
+        _require_sensitive(attribute, self.sensitive)
         column = self.sensitive[attribute]
         pairs, counts = _unique_counts(self.labels * column.size + column.codes, len(self) * column.size)
         classes, values = np.divmod(pairs, max(column.size, 1))
+        prior = column.prior
+        if prior is None:
+            prior = np.bincount(column.codes, minlength=column.size) / max(len(self.labels), 1)
         return ClassCounts(
             classes=classes,
             values=values,
             counts=counts,
             starts=np.searchsorted(classes, np.arange(len(self))),
-            prior=np.bincount(column.codes, minlength=column.size) / max(len(self.labels), 1),
+            prior=prior,
             sizes=self.sizes,
         )
 
@@ -133,17 +207,89 @@ class EquivalenceClasses:
     def of_labels(cls, labels: npt.NDArray[np.int64], encoded: "EncodedTable") -> "EquivalenceClasses":
         """The classes that an algorithm made; records labelled -1 (suppressed) are left out."""
         kept = labels >= 0
+        whole = encoded.whole_counts
         columns = {
-            name: SensitiveColumn(codes[kept], size, domain if isinstance(domain, Hierarchy) else None)
-            for name, codes, size, domain in zip(
-                encoded.sensitive_names,
-                encoded.sensitive,
-                encoded.sensitive_sizes,
-                encoded.sensitive_domains,
-                strict=True,
+            name: SensitiveColumn(
+                codes=encoded.sensitive[a, kept],
+                size=encoded.sensitive_sizes[a],
+                hierarchy=domain if isinstance(domain, Hierarchy) else None,
+                prior=whole[name] / whole[name].sum() if name in whole else None,
+            )
+            for a, (name, domain) in enumerate(
+                zip(encoded.sensitive_names, encoded.sensitive_domains, strict=True)
             )
         }
         return cls(labels=np.unique(labels[kept], return_inverse=True)[1].astype(np.int64), sensitive=columns)
+
+
+@dataclass(frozen=True)
+class CountedClasses:
+    """Some of the classes of a table, each of them whole, known by their counts alone.
+
+    Attributes:
+        sizes: (c,) int64, records in each class.
+        entries: sensitive attribute -> how often each of its values stands in each class.
+        sensitive: sensitive attribute -> its values in the whole table.
+    """
+
+    sizes: npt.NDArray[np.int64]
+    entries: Mapping[str, ClassCounts]
+    sensitive: Mapping[str, SensitiveValues]
+
+    @property
+    def records(self) -> int:
+        """Records in all of the classes."""
+        return int(self.sizes.sum())
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def counts(self, attribute: str) -> ClassCounts:
+        """Sensitive values of each class.
+
+        Raises:
+            SchemaError: if the attribute is not a sensitive one of the table.
+        """
+        _require_sensitive(attribute, self.sensitive)
+        return self.entries[attribute]
+
+    @classmethod
+    def of_entries(
+        cls,
+        sizes: npt.NDArray[np.int64],
+        entries: Mapping[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+        sensitive: Mapping[str, SensitiveValues],
+    ) -> "CountedClasses":
+        """From counted entries in any order.
+
+        Args:
+            sizes: (c,) records in each class.
+            entries: sensitive attribute -> classes, codes and counts, (e,) each; no class and code twice.
+            sensitive: sensitive attribute -> its values in the whole table.
+
+        >>> values = SensitiveValues.of(pd.Series(["flu", "cold"]), np.array([3, 1]), None)
+        >>> entries = {"illness": (np.array([1, 0, 1]), np.array([1, 1, 0]), np.array([1, 2, 1]))}
+        >>> part = CountedClasses.of_entries(np.array([2, 2]), entries, {"illness": values})
+        >>> part.counts("illness").shares.tolist()
+        [1.0, 0.5, 0.5]
+        """
+        counted = {}
+        for name, (classes, values, counts) in entries.items():
+            order = np.argsort(classes * max(sensitive[name].size, 1) + values, kind="stable")
+            counted[name] = ClassCounts(
+                classes=classes[order],
+                values=values[order],
+                counts=counts[order],
+                starts=np.searchsorted(classes[order], np.arange(len(sizes))),
+                prior=sensitive[name].prior,
+                sizes=sizes,
+            )
+        return cls(sizes=sizes, entries=counted, sensitive=sensitive)
+
+
+def _require_sensitive(attribute: str, known: Mapping[str, Sensitive]) -> None:
+    if attribute not in known:
+        raise SchemaError(f"{attribute!r} is no sensitive attribute of the table; it has {sorted(known)}")
 
 
 def class_labels(columns: Sequence[pd.Series], n: int) -> npt.NDArray[np.int64]:
@@ -167,7 +313,8 @@ def _sensitive_column(column: pd.Series, attribute: Attribute | None) -> Sensiti
         return SensitiveColumn(codes[coded.codes], len(tree.values), tree)
     if attribute is not None and attribute.categories is not None:
         place = {value: i for i, value in enumerate(attribute.categories)}
-        order = np.argsort([place.get(text, len(place)) for text in texts], kind="stable")
+        ascending = coded.ascending()  # those that are no category come last, in this order
+        order = ascending[np.argsort([place.get(texts[i], len(place)) for i in ascending], kind="stable")]
     else:
         order = coded.ascending()
     rank = np.empty(len(texts) + 1, dtype=np.int32)

@@ -36,5 +36,5 @@ def hierarchical_distance(moved: FloatArray, hierarchy: Hierarchy) -> FloatArray
             deficit[:, node] += np.maximum(-extra[:, child], 0)
         nodes = np.unique(above)
         extra[:, nodes] = surplus[:, nodes] - deficit[:, nodes]
-        cost += level / hierarchy.height * np.minimum(surplus[:, nodes], deficit[:, nodes]).sum(axis=1)
+        cost += level / hierarchy.height * np.minimum(surplus, deficit).take(nodes, axis=1).sum(axis=1)
     return cost

@@ -39,3 +39,11 @@ class BudgetExceededError(PrivacyEngineError):
 
 class LedgerError(PrivacyEngineError):
     """The privacy budget ledger cannot be reached or refuses: nothing was measured, retry is safe."""
+
+
+class EngineError(PrivacyEngineError):
+    """DuckDB or Spark failed or died on the way: nothing was released, retry is safe."""
+
+
+class CapacityError(PrivacyEngineError):
+    """Memory, disk or processes do not suffice: give more of them, or smaller pieces; a retry is safe."""

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.choice import choice
-from privacy_engine.classes import ClassCounts, EquivalenceClasses
+from privacy_engine.classes import ClassCounts, Classes
 from privacy_engine.distance import hierarchical_distance, ordered_distance
 from privacy_engine.errors import SchemaError
 from privacy_engine.hierarchy import Hierarchy
@@ -39,14 +39,14 @@ class PrivacyModel(Protocol):
     def threshold(self) -> float:
         """The number that the measure is held against."""
 
-    def measure(self, classes: EquivalenceClasses) -> float:
+    def measure(self, classes: Classes) -> float:
         """The number for the whole table: its worst class."""
 
-    def violations(self, classes: EquivalenceClasses) -> BoolArray:
+    def violations(self, classes: Classes) -> BoolArray:
         """(c,) True where a class does not satisfy the model."""
 
 
-def holds(model: PrivacyModel, classes: EquivalenceClasses) -> bool:
+def holds(model: PrivacyModel, classes: Classes) -> bool:
     """Whether a table satisfies a model; an empty table satisfies none."""
     return len(classes) > 0 and not model.violations(classes).any()
 
@@ -72,11 +72,11 @@ class KAnonymity:
         """k."""
         return float(self.k)
 
-    def measure(self, classes: EquivalenceClasses) -> float:
+    def measure(self, classes: Classes) -> float:
         """Size of the smallest class; 0 for an empty table."""
         return float(classes.sizes.min()) if len(classes) else 0.0
 
-    def violations(self, classes: EquivalenceClasses) -> BoolArray:
+    def violations(self, classes: Classes) -> BoolArray:
         """(c,) classes of fewer than k records."""
         return classes.sizes < self.k
 
@@ -106,14 +106,14 @@ class SensitiveModel(ABC):
     def per_class(self, counts: ClassCounts, hierarchy: Hierarchy | None) -> FloatArray:
         """(c,) the number of each class."""
 
-    def measure(self, classes: EquivalenceClasses) -> float:
+    def measure(self, classes: Classes) -> float:
         """The number of the worst class; nan for an empty table."""
         numbers = [self._numbers(classes, name) for name in self._attributes(classes)]
         if not len(classes):
             return float("nan")
         return float(min(n.min() for n in numbers) if self.at_least else max(n.max() for n in numbers))
 
-    def violations(self, classes: EquivalenceClasses) -> BoolArray:
+    def violations(self, classes: Classes) -> BoolArray:
         """(c,) classes that miss the threshold for any of the attributes."""
         found = np.zeros(len(classes), dtype=np.bool_)
         for name in self._attributes(classes):
@@ -125,10 +125,10 @@ class SensitiveModel(ABC):
         slack = TOLERANCE * max(1.0, abs(self.threshold))
         return numbers >= self.threshold - slack if self.at_least else numbers <= self.threshold + slack
 
-    def _numbers(self, classes: EquivalenceClasses, name: str) -> FloatArray:
+    def _numbers(self, classes: Classes, name: str) -> FloatArray:
         return self.per_class(classes.counts(name), classes.sensitive[name].hierarchy)
 
-    def _attributes(self, classes: EquivalenceClasses) -> tuple[str, ...]:
+    def _attributes(self, classes: Classes) -> tuple[str, ...]:
         names = (self.attribute,) if self.attribute is not None else tuple(classes.sensitive)
         if not names:
             raise SchemaError(
@@ -259,7 +259,7 @@ class TCloseness(SensitiveModel):
         for first in range(0, len(counts.sizes), step):
             moved = counts.dense(first, min(first + step, len(counts.sizes))) - counts.prior
             if self.distance is Distance.ORDERED:
-                parts.append(ordered_distance(moved[:, counts.prior > 0]))
+                parts.append(ordered_distance(moved.compress(counts.prior > 0, axis=1)))
             elif hierarchy is not None:
                 parts.append(hierarchical_distance(moved, hierarchy))
             else:

@@ -7,26 +7,29 @@ Each links by the quasi-identifiers alone and guesses evenly inside a class. Non
 speaks of what a class reveals without linking a record; `hasr` does, for its crudest form.
 """
 
+from collections import Counter
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.classes import EquivalenceClasses
+from privacy_engine.classes import Classes
 
 # Records in classes of fewer than five: the cell size that statistical offices most often refuse.
 THRESHOLD = 0.2
 
 
-def prosecutor_max(classes: EquivalenceClasses) -> float:
+def prosecutor_max(classes: Classes) -> float:
     """Risk of the most exposed record, ``max 1 / f_j``; 0 for an empty table."""
     return float(1.0 / classes.sizes.min()) if len(classes) else 0.0
 
 
-def prosecutor_mean(classes: EquivalenceClasses) -> float:
+def prosecutor_mean(classes: Classes) -> float:
     """Mean risk of a record, ``1/n sum_j f_j / f_j``: classes over records; 0 for an empty table."""
-    return len(classes) / len(classes.labels) if len(classes) else 0.0
+    return len(classes) / classes.records if len(classes) else 0.0
 
 
-def share_at_risk(classes: EquivalenceClasses, threshold: float = THRESHOLD) -> float:
+def share_at_risk(classes: Classes, threshold: float = THRESHOLD) -> float:
     """Share of the records whose prosecutor risk is above the threshold, 0 .. 1.
 
     Raises:
@@ -34,11 +37,10 @@ def share_at_risk(classes: EquivalenceClasses, threshold: float = THRESHOLD) -> 
     """
     if not 0 <= threshold <= 1:
         raise ValueError(f"threshold must be in [0, 1], got {threshold}")
-    exposed = classes.sizes[1.0 / classes.sizes > threshold]
-    return float(exposed.sum() / max(len(classes.labels), 1))
+    return _exposed(classes, threshold) / max(classes.records, 1)
 
 
-def journalist_max(classes: EquivalenceClasses, population: npt.NDArray[np.int64] | None = None) -> float:
+def journalist_max(classes: Classes, population: npt.NDArray[np.int64] | None = None) -> float:
     """Risk of the most exposed record when its class is sought in a population, ``max 1 / F_j``.
 
     Args:
@@ -52,14 +54,14 @@ def journalist_max(classes: EquivalenceClasses, population: npt.NDArray[np.int64
     return float(1.0 / _population(classes, population).min()) if len(classes) else 0.0
 
 
-def journalist_mean(classes: EquivalenceClasses, population: npt.NDArray[np.int64] | None = None) -> float:
+def journalist_mean(classes: Classes, population: npt.NDArray[np.int64] | None = None) -> float:
     """Mean risk of a record, ``1/n sum_j f_j / F_j``; arguments and errors as `journalist_max`."""
     if not len(classes):
         return 0.0
-    return float((classes.sizes / _population(classes, population)).sum() / len(classes.labels))
+    return float((classes.sizes / _population(classes, population)).sum() / classes.records)
 
 
-def marketer(classes: EquivalenceClasses, population: npt.NDArray[np.int64] | None = None) -> float:
+def marketer(classes: Classes, population: npt.NDArray[np.int64] | None = None) -> float:
     """Expected share of records that are linked correctly, ``1/n sum_j f_j / F_j``.
 
     Arguments and errors as `journalist_max`. It is the journalist's mean by definition, and without a
@@ -68,7 +70,7 @@ def marketer(classes: EquivalenceClasses, population: npt.NDArray[np.int64] | No
     return journalist_mean(classes, population)
 
 
-def hasr(classes: EquivalenceClasses, attribute: str | None = None) -> float:
+def hasr(classes: Classes, attribute: str | None = None) -> float:
     """Share of the classes with a single sensitive value, whose members are all disclosed, 0 .. 1.
 
     R_HASR of Zhu, Zhao and Wang (2010), section 5. Without an attribute the worst of the sensitive
@@ -78,7 +80,7 @@ def hasr(classes: EquivalenceClasses, attribute: str | None = None) -> float:
         SchemaError: if the attribute is not a sensitive one.
     """
     names = tuple(classes.sensitive) if attribute is None else (attribute,)
-    return max((_homogeneous(classes, name) for name in names), default=0.0)
+    return max((_homogeneous(classes, name) for name in names), default=0) / max(len(classes), 1)
 
 
 def r_man(changed: int, records: int) -> float:
@@ -92,7 +94,7 @@ def r_man(changed: int, records: int) -> float:
     return changed / records
 
 
-def figures(classes: EquivalenceClasses, population: npt.NDArray[np.int64] | None = None) -> dict[str, float]:
+def figures(classes: Classes, population: npt.NDArray[np.int64] | None = None) -> dict[str, float]:
     """All of them, by name; ``hasr`` only where there is a sensitive attribute."""
     found = {
         "classes": float(len(classes)),
@@ -109,15 +111,44 @@ def figures(classes: EquivalenceClasses, population: npt.NDArray[np.int64] | Non
     return found
 
 
-def _homogeneous(classes: EquivalenceClasses, attribute: str) -> float:
+def figures_of_parts(parts: Iterable[Classes]) -> dict[str, float]:
+    """As `figures` without a population, for the classes of a table that come part by part."""
+    classes, records, exposed, smallest = 0, 0, 0, 0
+    homogeneous: Counter[str] = Counter()
+    for part in parts:
+        if len(part):
+            smallest = min(smallest or int(part.sizes.min()), int(part.sizes.min()))
+        classes, records = classes + len(part), records + part.records
+        exposed += _exposed(part, THRESHOLD)
+        homogeneous.update({name: _homogeneous(part, name) for name in part.sensitive})
+    largest, mean = (1.0 / smallest, classes / records) if classes else (0.0, 0.0)
+    found = {
+        "classes": float(classes),
+        "smallest_class": float(smallest),
+        "prosecutor_max": largest,
+        "prosecutor_mean": mean,
+        "share_at_risk": exposed / max(records, 1),
+        "journalist_max": largest,  # of a population that is not known, the release is the least
+        "journalist_mean": mean,
+        "marketer": mean,
+    }
+    if homogeneous:
+        found["hasr"] = max(homogeneous.values()) / max(classes, 1)
+    return found
+
+
+def _exposed(classes: Classes, threshold: float) -> int:
+    """Records whose prosecutor risk is above the threshold."""
+    return int(classes.sizes[1.0 / classes.sizes > threshold].sum())
+
+
+def _homogeneous(classes: Classes, attribute: str) -> int:
+    """Classes with a single sensitive value."""
     counts = classes.counts(attribute)
-    values = np.bincount(counts.classes, minlength=len(classes))
-    return float(np.count_nonzero(values == 1) / max(len(classes), 1))
+    return int(np.count_nonzero(np.bincount(counts.classes, minlength=len(classes)) == 1))
 
 
-def _population(
-    classes: EquivalenceClasses, population: npt.NDArray[np.int64] | None
-) -> npt.NDArray[np.int64]:
+def _population(classes: Classes, population: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
     if population is None:
         return classes.sizes
     if population.shape != classes.sizes.shape or (population < classes.sizes).any():

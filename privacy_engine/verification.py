@@ -1,7 +1,7 @@
 """Does a released table keep a policy? Reads the released records and knows no algorithm."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.classes import EquivalenceClasses
+from privacy_engine.classes import Classes, EquivalenceClasses
 from privacy_engine.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import VerificationError
-from privacy_engine.models import Named, PrivacyModel, holds, model_to_dict
+from privacy_engine.models import Named, PrivacyModel, model_to_dict
 from privacy_engine.policy import ReleasePolicy
 from privacy_engine.schema import DataSchema
 
@@ -102,48 +102,109 @@ def verify(
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
             demanded and cannot be measured.
     """
-    _check_columns(table, schema)
+    check_columns(list(table.columns), schema)
     classes = EquivalenceClasses.of_table(table, schema)
-    found = [_model_finding(model, classes) for model in policy.require]
+    judged = [_Judged(model) for model in policy.require]
+    for model in judged:
+        model.add(classes)
+    found = [model.finding() for model in judged]
     if policy.across:
         history = History(new=_people(table, schema, policy, loss, persons), earlier=tuple(earlier))
         found += [_across_finding(model, history, classes) for model in policy.across]
-    for name in ("suppressed", "gcp", "distorted", "breach"):
-        limit = getattr(policy, f"max_{name}")
-        if limit is not None:
-            found.append(_limit_finding(f"max_{name}", limit, (figures or {}).get(name)))
-    if policy.max_epsilon is not None:
-        found.append(_limit_finding("max_epsilon", policy.max_epsilon, loss.epsilon if loss else None))
-    if policy.max_delta is not None:
-        found.append(_limit_finding("max_delta", policy.max_delta, loss.delta if loss else None))
+    found += _limit_findings(policy, loss, figures)
     return Report(rows=len(table), classes=len(classes), findings=tuple(found))
 
 
-def _check_columns(table: pd.DataFrame, schema: DataSchema) -> None:
+def verify_classes(
+    parts: Iterable[Classes],
+    columns: Sequence[str],
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    *,
+    loss: PrivacyLoss | None = None,
+    figures: Mapping[str, float] | None = None,
+) -> Report:
+    """Measure every rule of a policy on the classes of released records, part by part.
+
+    The report is the one that `verify` gives on the records.
+
+    Args:
+        parts: all classes of the records, each in one part, whole.
+        columns: all columns of the records.
+        schema: as for `verify`.
+        policy: what must hold.
+        loss: as for `verify`.
+        figures: as for `verify`.
+
+    Raises:
+        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
+            demanded: it asks about people, whom no count of classes names.
+    """
+    check_columns(columns, schema)
+    if policy.across:
+        demanded = ", ".join(model.name for model in policy.across)
+        raise VerificationError(
+            f"the policy demands {demanded}, which follows people through releases and needs all records in "
+            "memory; release the table with the engine `local`, or take it out of the policy"
+        )
+    judged = [_Judged(model) for model in policy.require]
+    for model in judged:  # nothing fails yet; a model that cannot be measured at all says so
+        model.add(EquivalenceClasses.of_table(pd.DataFrame(columns=list(columns)), schema))
+    rows = classes = 0
+    for part in parts:
+        rows, classes = rows + part.records, classes + len(part)
+        for model in judged:
+            model.add(part)
+    found = [model.finding() for model in judged]
+    return Report(rows=rows, classes=classes, findings=(*found, *_limit_findings(policy, loss, figures)))
+
+
+class _Judged:
+    """A model held against the classes of a table, some at a time."""
+
+    def __init__(self, model: PrivacyModel) -> None:
+        self.model = model
+        self.measured = math.nan
+        self.classes = self.failing_classes = self.failing_rows = 0
+
+    def add(self, classes: Classes) -> None:
+        measured = self.model.measure(classes)
+        violations = self.model.violations(classes)
+        if len(classes) or not self.classes:  # what no class is like counts only where there is none
+            worse = min if self.model.at_least else max
+            self.measured = worse(self.measured, measured) if self.classes else measured
+        self.classes += len(classes)
+        self.failing_classes += int(violations.sum())
+        self.failing_rows += int(classes.sizes[violations].sum())
+
+    def finding(self) -> Finding:
+        return Finding(
+            rule=_rule(self.model),
+            threshold=self.model.threshold,
+            measured=self.measured if math.isfinite(self.measured) else None,
+            passed=self.classes > 0 and not self.failing_classes,
+            failing_classes=self.failing_classes,
+            failing_rows=self.failing_rows,
+        )
+
+
+def check_columns(columns: Sequence[str], schema: DataSchema) -> None:
+    """Hold the columns of a release against its schema.
+
+    Raises:
+        VerificationError: if columns are missing, unknown, repeated, or identifiers.
+    """
     expected = [a.name for a in schema.without_identifiers().attributes]
-    if leaked := [a.name for a in schema.identifiers if a.name in table.columns]:
+    if leaked := [a.name for a in schema.identifiers if a.name in columns]:
         raise VerificationError(f"identifiers {leaked} are in the release: they must never be published")
-    if missing := [name for name in expected if name not in table.columns]:
+    if missing := [name for name in expected if name not in columns]:
         raise VerificationError(f"columns {missing} are missing from the release: it cannot be verified")
-    if unknown := [str(c) for c in table.columns if c not in expected]:
+    if unknown := [str(c) for c in columns if c not in expected]:
         raise VerificationError(
             f"columns {unknown} are not in the schema: it cannot be said what they reveal"
         )
-    if len(set(table.columns)) < len(table.columns):
+    if len(set(columns)) < len(columns):
         raise VerificationError("column names of a release must be distinct")
-
-
-def _model_finding(model: PrivacyModel, classes: EquivalenceClasses) -> Finding:
-    measured = model.measure(classes)
-    violations = model.violations(classes)
-    return Finding(
-        rule=_rule(model),
-        threshold=model.threshold,
-        measured=measured if math.isfinite(measured) else None,
-        passed=holds(model, classes),
-        failing_classes=int(violations.sum()),
-        failing_rows=int(classes.sizes[violations].sum()),
-    )
 
 
 def _people(
@@ -179,6 +240,21 @@ def _across_finding(model: CrossReleaseModel, history: History, classes: Equival
         failing_classes=len(np.unique(classes.labels[missed])),
         failing_rows=int(missed.sum()),
     )
+
+
+def _limit_findings(
+    policy: ReleasePolicy, loss: PrivacyLoss | None, figures: Mapping[str, float] | None
+) -> list[Finding]:
+    found = []
+    for name in ("suppressed", "gcp", "distorted", "breach"):
+        limit = getattr(policy, f"max_{name}")
+        if limit is not None:
+            found.append(_limit_finding(f"max_{name}", limit, (figures or {}).get(name)))
+    if policy.max_epsilon is not None:
+        found.append(_limit_finding("max_epsilon", policy.max_epsilon, loss.epsilon if loss else None))
+    if policy.max_delta is not None:
+        found.append(_limit_finding("max_delta", policy.max_delta, loss.delta if loss else None))
+    return found
 
 
 def _limit_finding(rule: str, limit: float, measured: float | None) -> Finding:

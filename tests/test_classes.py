@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.classes import EquivalenceClasses, class_labels
+from privacy_engine.classes import CountedClasses, EquivalenceClasses, SensitiveValues, class_labels
 from privacy_engine.columns import NULL
 from privacy_engine.encoding import EncodedTable
 from privacy_engine.errors import SchemaError
@@ -181,3 +181,58 @@ def test_classes_of_labels_are_those_of_a_table_that_names_the_classes(
         for counts in (made.counts("disease"), read.counts("disease"))
     ]
     assert content[0] == content[1]
+
+
+def test_values_outside_of_the_categories_are_coded_alike_in_any_order() -> None:
+    schema = DataSchema.from_dict({"s": {"role": "sensitive", "kind": "ordinal", "categories": ["b", "a"]}})
+    for values in (["z", "y", "a", "b"], ["b", "y", "a", "z"]):
+        column = EquivalenceClasses.of_table(pd.DataFrame({"s": values}), schema).sensitive["s"]
+        assert dict(zip(values, column.codes.tolist(), strict=True)) == {"b": 0, "a": 1, "y": 2, "z": 3}
+
+
+@settings(deadline=None)
+@given(records, st.randoms(use_true_random=False), st.booleans())
+def test_values_of_a_whole_table_have_the_codes_and_shares_of_its_column(
+    rows: list[Row], shuffle: object, tree: bool
+) -> None:
+    attribute = DataSchema.from_dict(
+        {"s": {"role": "sensitive", "nullable": True, **({"hierarchy": "tree"} if tree else {})}},
+        {"tree": TREE},
+    ).sensitive[0]
+    column = frame(rows)["disease"]
+    whole = EquivalenceClasses.of_table(pd.DataFrame({"s": column}), DataSchema((attribute,)))
+    distinct = list(Counter(row[2] for row in rows).items())
+    shuffle.shuffle(distinct)
+    values = SensitiveValues.of(
+        pd.Series([value for value, _ in distinct], dtype=object),
+        np.array([n for _, n in distinct]),
+        attribute,
+    )
+    code = dict(zip((value for value, _ in distinct), values.codes.tolist(), strict=True))
+    assert [code[row[2]] for row in rows] == whole.sensitive["s"].codes.tolist()
+    assert (values.size, values.hierarchy) == (whole.sensitive["s"].size, whole.sensitive["s"].hierarchy)
+    assert values.prior.tolist() == whole.counts("s").prior.tolist()
+
+
+@settings(deadline=None)
+@given(records, st.randoms(use_true_random=False))
+def test_counted_classes_are_those_that_were_counted(rows: list[Row], shuffle: object) -> None:
+    classes = of(rows)
+    counts = classes.counts("disease")
+    order = list(range(len(counts.classes)))
+    shuffle.shuffle(order)
+    column = classes.sensitive["disease"]
+    totals = np.bincount(column.codes, minlength=column.size)
+    values = SensitiveValues(
+        pd.Series(range(column.size)), np.arange(column.size, dtype=np.int32), column.size, totals
+    )
+    again = CountedClasses.of_entries(
+        classes.sizes,
+        {"disease": (counts.classes[order], counts.values[order], counts.counts[order])},
+        {"disease": values},
+    )
+    assert (len(again), again.records) == (len(classes), classes.records)
+    for name in ("classes", "values", "counts", "starts", "prior", "sizes"):
+        assert getattr(again.counts("disease"), name).tolist() == getattr(counts, name).tolist()
+    with pytest.raises(SchemaError, match="no sensitive attribute"):
+        again.counts("zip")
