@@ -63,8 +63,30 @@ class PersonsRef(TypedDict):
     key: str
 
 
+class EngineRef(TypedDict):
+    """What a table is worked on with, see `operators.engines`.
+
+    Attributes:
+        kind: `local` (the whole table in memory), `fragments` or `spark`.
+        rows: most records of a fragment.
+        memory: bytes that an aggregation may take.
+        processes: that work on fragments at a time; None = one for each core, as far as memory goes.
+        connection: Airflow connection id of the Spark session.
+    """
+
+    kind: str
+    rows: int
+    memory: int
+    processes: int | None
+    connection: str
+
+
 class TableRef(TypedDict):
-    """A table in the work area; `schema` is the path of its schema, as JSON."""
+    """A table in the work area; `schema` is the path of its schema, as JSON.
+
+    Attributes:
+        engine: of a table that no step may hold in memory as a whole; absent otherwise.
+    """
 
     uri: str
     rows: int
@@ -73,6 +95,47 @@ class TableRef(TypedDict):
     source: SourceRef
     outliers: NotRequired[list[OutlierRef]]
     persons: NotRequired[PersonsRef]
+    engine: NotRequired[EngineRef]
+
+
+class FileRef(TypedDict):
+    """A private file in the work area."""
+
+    uri: str
+    sha256: str
+
+
+class FragmentRef(TypedDict):
+    """The records of one fragment in the work area, as they were ingested.
+
+    Attributes:
+        fragment: its number, from 0.
+        plan: how the table was cut, and what is to be done with each fragment: `fragment_files.Cut`.
+    """
+
+    uri: str
+    rows: int
+    sha256: str
+    fragment: int
+    plan: FileRef
+
+
+class FragmentReleaseRef(TypedDict):
+    """The released records of one fragment in the work area.
+
+    Attributes:
+        fragment, plan: as of `FragmentRef`.
+        account: what is known of them: `fragment_files.Account`.
+        seconds: of the method.
+    """
+
+    uri: str
+    rows: int
+    sha256: str
+    fragment: int
+    plan: FileRef
+    account: FileRef
+    seconds: float
 
 
 class BookingRef(TypedDict):

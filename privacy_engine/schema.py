@@ -8,13 +8,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import yaml
 
 from privacy_engine.choice import E, choice
-from privacy_engine.columns import factorize, floats, is_number, value_text
+from privacy_engine.columns import is_number, value_text
 from privacy_engine.errors import SchemaError
+from privacy_engine.faults import Faults, faults_of_labels, faults_of_numbers, problems_of
 from privacy_engine.hierarchy import Hierarchy
 
 
@@ -106,42 +106,32 @@ class Attribute:
         """Whether the domain comes from the schema and never from the data."""
         return self.categories is not None or self.bounds is not None or self.hierarchy is not None
 
+    @property
+    def allows_nulls(self) -> bool:
+        """Whether a null may stand in the column."""
+        return self.nullable or self.role in (Role.IDENTIFIER, Role.INSENSITIVE)
+
     def problems(self, column: pd.Series) -> list[str]:
         """What is wrong with a column, by rule and count; empty if it fits."""
-        if self.ordered and self.categories is None:
-            return self._problems_of_numbers(column)
-        return self._problems_of_categories(column)
+        wrong = self.type_problem(column)
+        return [wrong] if wrong else problems_of(self.faults(column))
 
-    def _problems_of_numbers(self, column: pd.Series) -> list[str]:
-        if not is_number(column):
-            return [f"must be a number, got {column.dtype}: convert the column, or make it categorical"]
-        values = floats(column)
-        found = [_null_problem(int(np.isnan(values).sum()), self)]
-        if infinite := int(np.isinf(values).sum()):
-            found.append(f"{infinite} values are infinite: mend the source")
-        if self.bounds is not None:
-            outside = int(((values < self.bounds[0]) | (values > self.bounds[1])).sum())
-            if outside:
-                found.append(f"{outside} values are out of the bounds: widen the bounds or mend the source")
-        return [problem for problem in found if problem]
+    def type_problem(self, column: pd.Series) -> str | None:
+        """What is wrong with the type of a column, if anything."""
+        if self._of_numbers and not is_number(column):
+            return f"must be a number, got {column.dtype}: convert the column, or make it categorical"
+        return None
 
-    def _problems_of_categories(self, column: pd.Series) -> list[str]:
-        coded = factorize(column)
-        found = [_null_problem(coded.nulls, self)]
-        texts = np.array(coded.texts, dtype=object)
-        for name, domain in (
-            ("categories", self.categories),
-            ("hierarchy", self.hierarchy and self.hierarchy.values),
-        ):
-            if domain is not None and len(
-                unseen := np.flatnonzero(~np.isin(texts, np.array(domain, dtype=object)))
-            ):
-                rows = int(np.isin(coded.codes, unseen).sum())
-                found.append(
-                    f"the {name} miss {len(unseen)} distinct values in {rows} rows: "
-                    "add them or mend the source"
-                )
-        return [problem for problem in found if problem]
+    def faults(self, column: pd.Series) -> Faults:
+        """What is wrong with the values of a column of the right type; those of its parts add up."""
+        if self._of_numbers:
+            return faults_of_numbers(column, nullable=self.allows_nulls, bounds=self.bounds)
+        leaves = self.hierarchy.values if self.hierarchy else None
+        return faults_of_labels(column, nullable=self.allows_nulls, categories=self.categories, leaves=leaves)
+
+    @property
+    def _of_numbers(self) -> bool:
+        return self.ordered and self.categories is None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back; the hierarchy is written out in full."""
@@ -325,12 +315,6 @@ class DataSchema:
 
 
 _FIELDS = {"role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable"}
-
-
-def _null_problem(nulls: int, attribute: Attribute) -> str | None:
-    if not nulls or attribute.nullable or attribute.role in (Role.IDENTIFIER, Role.INSENSITIVE):
-        return None
-    return f"{nulls} values are null: drop them at ingest, or give them a category of their own"
 
 
 def _member(enum: type[E], value: object, name: str, field: str) -> E:

@@ -6,17 +6,23 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.types as t
 
-_WHOLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
+_NULLABLE = {
+    pa.bool_(): pd.BooleanDtype(),
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
+    pa.uint8(): pd.UInt8Dtype(),
+    pa.uint16(): pd.UInt16Dtype(),
+    pa.uint32(): pd.UInt32Dtype(),
+    pa.uint64(): pd.UInt64Dtype(),
+}
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """A frame whose integers and truth values stay what they are where some are null."""
-    nullable = {
-        pa.bool_(): pd.BooleanDtype(),
-        **{getattr(pa, name.lower())(): pd.array([], dtype=name).dtype for name in _WHOLE},
-    }
     columns = {
-        name: column.to_pandas(types_mapper=nullable.get if column.null_count else None)
+        name: column.to_pandas(types_mapper=_NULLABLE.get if column.null_count else None)
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
     return pd.DataFrame(columns, columns=table.column_names)

@@ -1,0 +1,67 @@
+"""Verification and risks of released records in files, of which only counts come into memory."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from privacy_engine.classes import Classes, CountedClasses, SensitiveValues
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.engines.engine import Engine, Files
+from privacy_engine.engines.frames import to_frame
+from privacy_engine.policy import ReleasePolicy
+from privacy_engine.risk import figures_of_parts
+from privacy_engine.schema import DataSchema
+from privacy_engine.verification import Report, check_columns, verify_classes
+
+
+def verify_files(
+    engine: Engine,
+    files: Files,
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    *,
+    loss: PrivacyLoss | None = None,
+    figures: Mapping[str, float] | None = None,
+) -> Report:
+    """Measure every rule of a policy on released records in Parquet files.
+
+    The report is the one that `verify` gives on the records; arguments and errors as there.
+
+    Raises:
+        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
+            demanded.
+        SchemaError: if a file is no whole Parquet file.
+    """
+    columns = engine.columns(files).names
+    check_columns(columns, schema)
+    return verify_classes(_parts(engine, files, schema), columns, schema, policy, loss=loss, figures=figures)
+
+
+def risk_of_files(engine: Engine, files: Files, schema: DataSchema) -> dict[str, float]:
+    """The figures of `risk.figures`, for released records in Parquet files.
+
+    Raises:
+        VerificationError, SchemaError: as `verify_files`.
+    """
+    check_columns(engine.columns(files).names, schema)
+    return figures_of_parts(_parts(engine, files, schema))
+
+
+def sensitive_values(engine: Engine, files: Files, schema: DataSchema) -> dict[str, SensitiveValues]:
+    """The values of each sensitive attribute in the whole table, and how many records have each."""
+    found = {}
+    for attribute in schema.sensitive:
+        counted = engine.contingency(files, [attribute.name])
+        values = to_frame(counted.select([attribute.name]))[attribute.name]
+        found[attribute.name] = SensitiveValues.of(
+            values, counted.column("count").to_numpy().astype(np.int64), attribute
+        )
+    return found
+
+
+def _parts(engine: Engine, files: Files, schema: DataSchema) -> Iterator[Classes]:
+    """The classes of the records; before them a part of none, so that an empty table has attributes, too."""
+    values = sensitive_values(engine, files, schema)
+    none = np.zeros(0, dtype=np.int64)
+    yield CountedClasses.of_entries(none, dict.fromkeys(values, (none, none, none)), values)
+    yield from engine.sensitive_counts(files, [a.name for a in schema.quasi_identifiers], values)

@@ -1,0 +1,168 @@
+"""The SQL that counts classes, for DuckDB on Parquet files."""
+
+import glob
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as t
+
+from privacy_engine.classes import CountedClasses, SensitiveValues
+from privacy_engine.engines.engine import Files
+from privacy_engine.engines.frames import plain_columns, to_arrow
+from privacy_engine.errors import IntegrityError, SchemaError
+
+
+class Source:
+    """A table of SQL whose columns go by number: DuckDB minds no case in names.
+
+    Attributes:
+        sql: for a FROM clause.
+        schema: names and types of its columns.
+    """
+
+    def __init__(self, table: str, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.sql = f"{table} AS r({', '.join(f'c{i}' for i in range(len(schema)))})"
+
+    @classmethod
+    def of_files(cls, files: Files, schema: pa.Schema) -> "Source":
+        """Parquet files, by their very names."""
+        listed = ", ".join("'" + glob.escape(str(file)).replace("'", "''") + "'" for file in files)
+        # A file's bounds pass over NaN. Without the option DuckDB takes them at their word, and for instance
+        # leaves out comparisons with NaN: https://github.com/duckdb/duckdb/issues/25521
+        return cls(f"read_parquet([{listed}], hive_partitioning = false, can_have_nan = true)", schema)
+
+    def kind(self, name: str) -> pa.DataType:
+        """Type of a column, dictionaries decoded.
+
+        Raises:
+            SchemaError: if there is not one column of that name.
+        """
+        if self.schema.get_field_index(name) < 0:
+            raise SchemaError(f"the files must have one column {name!r}; they have {self.schema.names}")
+        return plain_columns(self.schema.empty_table().select([name]), [name]).schema.field(0).type
+
+    def value(self, name: str) -> str:
+        """A column in which NaN is null, as in a frame, and -0.0 is 0.0.
+
+        Raises:
+            SchemaError: if DuckDB cannot tell all of its values apart.
+        """
+        kind = self.kind(name)
+        if t.is_decimal256(kind):  # DuckDB reads it as a double
+            raise SchemaError(f"column {name!r} must not be {kind}: cast it to double or text")
+        column = f"c{self.schema.get_field_index(name)}"
+        return f"nullif({column}, 'nan') + 0::FLOAT" if t.is_floating(kind) else column
+
+    def number(self, name: str) -> str:
+        """The same, of a column of numbers."""
+        kind = self.kind(name)
+        if not (t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)):
+            raise SchemaError(f"column {name!r} must hold numbers, got {kind}")
+        return self.value(name)
+
+
+def keys(source: Source, columns: Sequence[str]) -> list[str]:
+    """What the records of a class share; without a column all records are one class."""
+    return [source.value(name) for name in columns] or ["true"]
+
+
+def combinations_sql(source: Source, columns: Sequence[str], part: str = "true") -> str:
+    """One row for each combination of values of the columns, and ``n``, how often it occurs.
+
+    Args:
+        source: the files.
+        columns: that are combined.
+        part: condition on the records, which holds for all that share a combination or none.
+    """
+    shared = keys(source, columns)
+    shown = "".join(f"{key} AS k{i}, " for i, key in enumerate(shared[: len(columns)]))
+    return f"SELECT {shown}count(*) AS n FROM {source.sql} WHERE {part} GROUP BY {', '.join(shared)}"
+
+
+def named(combinations: pa.Table, source: Source, columns: Sequence[str]) -> pa.Table:
+    """Rows of `combinations_sql` with the names and types of the columns, and ``count``.
+
+    Raises:
+        SchemaError: if one of them is named ``count``.
+    """
+    if "count" in columns:
+        raise SchemaError("a column named 'count' cannot be counted: rename it")
+    kinds = [pa.field(name, source.kind(name)) for name in columns]
+    result = pa.schema([*kinds, pa.field("count", pa.int64())])
+    return combinations.rename_columns(result.names).cast(result)
+
+
+def sizes_sql(source: Source, columns: Sequence[str], part: str) -> str:
+    """One row a class: ``n``, its records; arguments as of `combinations_sql`."""
+    return f"SELECT n FROM ({combinations_sql(source, columns, part)})"
+
+
+def counts_sql(source: Source, columns: Sequence[str], sensitive: Sequence[str], part: str) -> str:
+    """One row a class: lists ``codes`` of sensitive values and ``counts``, how often each occurs in it.
+
+    Each sensitive attribute is counted by itself, so a class has no more entries than each has values. The
+    codes of one follow upon those of another, so that one list holds all of them. The codes of attribute i
+    come from a table ``values_i`` of value and code; that of a value which is not there is -1.
+
+    Args:
+        source: the files.
+        columns: the quasi-identifiers.
+        sensitive: the sensitive attributes, at least one.
+        part: condition on the records, which holds for all of a class or none.
+    """
+    quasi = [f"q{i}" for i in range(max(len(columns), 1))]
+    codes = [f"s{i}" for i in range(len(sensitive))]
+    selected = [
+        *(f"{key} AS {name}" for key, name in zip(keys(source, columns), quasi, strict=True)),
+        *(f"coalesce(values_{i}.code, -1) AS {code}" for i, code in enumerate(codes)),
+    ]
+    joins = [
+        f"LEFT JOIN values_{i} ON values_{i}.value IS NOT DISTINCT FROM {source.value(name)}"
+        for i, name in enumerate(sensitive)
+    ]
+    group = ", ".join(quasi)
+    sets = ", ".join(f"({group}, {code})" for code in codes)
+    records = f"SELECT {', '.join(selected)} FROM {source.sql} {' '.join(joins)} WHERE {part}"
+    entries = (
+        f"SELECT {group}, coalesce({', '.join(codes)}) AS code, count(*) AS n FROM ({records}) "
+        f"GROUP BY GROUPING SETS ({sets})"
+    )
+    return f"SELECT list(code) AS codes, list(n) AS counts FROM ({entries}) GROUP BY {group}"
+
+
+def coded_values(source: Source, sensitive: Mapping[str, SensitiveValues]) -> dict[str, pa.Table]:
+    """The tables ``values_i`` of `counts_sql`."""
+    tables, first = {}, 0
+    for i, (name, values) in enumerate(sensitive.items()):
+        column = to_arrow(values.column.to_frame(name)).column(name).cast(source.kind(name))
+        tables[f"values_{i}"] = pa.table({"value": column, "code": values.codes.astype(np.int64) + first})
+        first += values.size
+    return tables
+
+
+def counted(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
+    """The classes of rows of `counts_sql`.
+
+    Raises:
+        IntegrityError: if a record has a value that is not among the known ones.
+    """
+    lengths = rows.column("codes").value_lengths().to_numpy().astype(np.int64)
+    codes, counts = (rows.column(name).flatten().to_numpy() for name in ("codes", "counts"))
+    if (codes < 0).any():
+        raise IntegrityError(
+            "sensitive values must be those that were counted before, got others: the files changed while "
+            "they were read; run the release again"
+        )
+    classes = np.repeat(np.arange(len(lengths)), lengths)
+    entries: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
+    first = 0
+    for name, values in sensitive.items():
+        own = (codes >= first) & (codes < first + values.size)
+        entries[name] = (classes[own], codes[own] - first, counts[own])
+        first += values.size
+    classes, _, counts = next(iter(entries.values()))  # each record has one value of any attribute
+    sizes = np.bincount(classes, counts, len(lengths)).astype(np.int64)
+    return CountedClasses.of_entries(sizes, entries, sensitive)

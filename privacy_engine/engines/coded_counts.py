@@ -1,0 +1,61 @@
+"""Rows that Python makes of records, counted by DuckDB, which spills what does not fit into memory."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from privacy_engine.engines.engine import Code, Files
+from privacy_engine.engines.parquet import batches
+
+
+def counted_codes(
+    database: duckdb.DuckDBPyConnection,
+    files: Files,
+    columns: Sequence[str],
+    code: Code,
+    kinds: pa.Schema,
+    folder: Path,
+) -> str:
+    """How often each row occurs among those that ``code`` makes of the records, as a Parquet file.
+
+    A file and not a result: the memory that counting took is free again when the counts are read.
+
+    Args:
+        database: with limits of memory and a folder to spill to.
+        files: of the table.
+        columns: that ``code`` is given.
+        code: records -> rows.
+        kinds: the columns of the rows; the file has ``count`` (int64) beside them.
+        folder: existing private folder for the file.
+
+    Raises:
+        SchemaError: if a file cannot be read.
+        duckdb.Error: if memory and the spill folder do not suffice.
+    """
+    raised: list[Exception] = []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        try:
+            for records in batches(files, columns):
+                yield from code(records).to_batches()
+        except Exception as error:  # DuckDB would make one of its own of it, and show its text
+            raised.append(error)
+            raise
+
+    named = ", ".join(f'"{name}"' for name in kinds.names)
+    target = str(folder / "counts.parquet")
+    with database.cursor() as cursor:
+        cursor.register("rows", pa.RecordBatchReader.from_batches(kinds, rows()))
+        try:
+            cursor.execute(
+                f"COPY (SELECT {named}, count(*) AS count FROM rows GROUP BY {named}) "
+                "TO $target (FORMAT parquet, COMPRESSION lz4)",
+                {"target": target},
+            )
+        except duckdb.Error:
+            if raised:
+                raise raised[0] from None
+            raise
+    return target

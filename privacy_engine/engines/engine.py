@@ -1,0 +1,91 @@
+"""The few functions that must scale, behind one face: DuckDB on one machine, Spark on many.
+
+Each reads Parquet files and holds no table. What it gives back is as large as its answer, not as its input.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from privacy_engine.classes import CountedClasses, SensitiveValues
+
+Files = Sequence[str]  # the Parquet files of one table, all with the same columns
+Assign = Callable[[pd.DataFrame], npt.NDArray[np.int32]]  # records -> (n,) the fragment of each
+Code = Callable[[pa.Table], pa.Table]  # some records -> rows to count, not necessarily one a record
+Work = Callable[[int, pa.Table], Mapping[str, Any]]  # fragment and its records -> plain values
+
+
+class Engine(Protocol):
+    """Aggregations over Parquet files. A null is a value like any other, and so is NaN: the same one.
+
+    Attributes:
+        memory: bytes that an aggregation may take in this process.
+    """
+
+    memory: int
+
+    def columns(self, files: Files) -> pa.Schema:
+        """Names and types of the columns."""
+
+    def rows(self, files: Files) -> int:
+        """Number of records."""
+
+    def class_sizes(self, files: Files, columns: Sequence[str]) -> npt.NDArray[np.int64]:
+        """(c,) records in each class of equal values of the columns, ascending."""
+
+    def sensitive_counts(
+        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
+    ) -> Iterator[CountedClasses]:
+        """The classes of equal values of the columns, part by part: each class is in one part, whole.
+
+        Args:
+            files: of the table.
+            columns: the quasi-identifiers.
+            sensitive: sensitive attribute -> its values in the whole table.
+        """
+
+    def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
+        """The distinct combinations of values of some columns, and in column ``count`` how often each occurs.
+
+        In no particular order. ``count`` is int64; a column of that name is refused with `SchemaError`.
+        """
+
+    def count_coded(
+        self, files: Files, columns: Sequence[str], code: Code, kinds: pa.Schema
+    ) -> Iterator[pa.Table]:
+        """How often each row occurs among those that ``code`` makes of the records, part by part.
+
+        Each distinct row is in one part; in column ``count`` (int64) how often it occurs.
+
+        Args:
+            files: of the table.
+            columns: that ``code`` is given, in this order, some hundred thousand records at a time.
+            code: can be pickled, and raises for no value that a column may hold.
+            kinds: the columns of what it makes; none is called ``count``.
+        """
+
+    def extent(self, files: Files, column: str) -> tuple[float, float] | None:
+        """Least and largest number of a column; None if all its values are null."""
+
+    def quantile_cuts(self, files: Files, column: str, parts: int) -> npt.NDArray[np.float64]:
+        """(<= parts - 1,) ascending numbers that cut a column of numbers into parts of about equal size."""
+
+    def sample(self, files: Files, rows: int, seed: int) -> pa.Table:
+        """At most so many records, chosen at random; equal files and seeds give equal records."""
+
+    def count_fragments(self, files: Files, assign: Assign, columns: Sequence[str]) -> pa.Table:
+        """How often each combination of values of the columns occurs in each fragment.
+
+        Columns of the result: ``fragment`` (int32), the given ones, ``count`` (int64).
+        """
+
+    def apply_by_fragment(self, files: Files, assign: Assign, work: Work) -> Iterator[Mapping[str, Any]]:
+        """The records of each fragment given to ``work``, in other processes; its results as they come.
+
+        ``work`` can be pickled, and doing it twice for the same fragment is harmless: what dies is run again.
+        It is called once for each fragment that has a record.
+        """

@@ -1,0 +1,330 @@
+"""The engine of one machine: DuckDB aggregates straight on Parquet, and processes work on fragments.
+
+DuckDB gets a share of the memory and a private folder to spill to. It counts classes exactly, by grouping the
+columns themselves. What it cannot spill, the lists of counts of the classes, is bounded by counting a part of
+the classes at a time; which part a class is in, a hash of its columns says.
+"""
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from privacy_engine.classes import CountedClasses, SensitiveValues
+from privacy_engine.engines.class_sql import (
+    Source,
+    coded_values,
+    combinations_sql,
+    counted,
+    counts_sql,
+    keys,
+    named,
+    sizes_sql,
+)
+from privacy_engine.engines.coded_counts import counted_codes
+from privacy_engine.engines.engine import Assign, Code, Files, Work
+from privacy_engine.engines.frames import to_frame
+from privacy_engine.engines.parquet import batches, common_schema, footer, sampled
+from privacy_engine.engines.partitions import counted_fragments, partition
+from privacy_engine.engines.processes import process_count, work_apart
+from privacy_engine.engines.profiling import (
+    ColumnProfile,
+    column_profile,
+    common_sql,
+    is_number,
+    profile_sql,
+)
+from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
+from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
+
+_DUCKDB_SHARE = 0.6  # of the memory; DuckDB takes up to a quarter more than its limit, and Python the rest
+_CODING_SHARE = 0.4  # of the memory; where Python encodes what DuckDB counts
+_LISTS_SHARE = 0.4  # of the memory; for the lists of counts, which DuckDB cannot spill
+_ENTRY_BYTES = 24  # of a count in a list
+_CLASS_ENTRIES = 7  # what the lists of a class take by themselves, in entries
+_SIZE_ENTRIES = 2  # and what a class takes of which the size alone is counted; the rest DuckDB can spill
+_BUFFER_SHARE = 0.2  # of the memory; for records on their way to the files of their fragments
+_CLASSES = 65_536  # most classes of a part
+
+
+class LocalEngine:
+    """`Engine` on the files of this machine; open as a context manager.
+
+    All methods raise `SchemaError` if a file is no whole Parquet file, or the files differ in their columns,
+    and `CapacityError` if neither memory nor the spill folder hold what is in between.
+
+    Args:
+        memory: bytes that an aggregation may take.
+        spill: existing private folder for what does not fit into them; a new subfolder is removed at the end.
+        processes: that work on fragments at a time; None = one for each core, as far as memory goes.
+        entries: of a part of `sensitive_counts`, about: a class has one for each of its sensitive values, and
+            takes some by itself; None = as many as fit into the memory.
+    """
+
+    def __init__(
+        self, *, memory: int, spill: Path, processes: int | None = None, entries: int | None = None
+    ) -> None:
+        self.memory = memory
+        self.spill = spill
+        self.processes = processes
+        self.entries = entries or int(memory * _LISTS_SHARE / _ENTRY_BYTES)
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="engine-", dir=self.spill))  # of mode 0700
+        try:
+            self._database = duckdb.connect(
+                ":memory:",
+                config={
+                    "memory_limit": f"{int(self.memory * _DUCKDB_SHARE)}B",
+                    "temp_directory": str(self._folder / "duckdb"),
+                    "threads": len(os.sched_getaffinity(0)),
+                    "preserve_insertion_order": False,
+                    "enable_external_file_cache": False,  # large files, read a few times
+                    "autoload_known_extensions": False,
+                    "autoinstall_known_extensions": False,
+                    "allow_community_extensions": False,
+                    "allow_persistent_secrets": False,
+                    "python_enable_replacements": False,  # a table name must never find a variable
+                },
+            )
+        except BaseException:
+            shutil.rmtree(self._folder)
+            raise
+        self._database.execute("SET enable_progress_bar = false")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._database.close()
+        finally:
+            shutil.rmtree(self._folder)
+
+    def columns(self, files: Files) -> pa.Schema:
+        """Names and types of the columns."""
+        return common_schema(files)
+
+    def rows(self, files: Files) -> int:
+        """Number of records."""
+        return sum(footer(file).num_rows for file in files)
+
+    def class_sizes(self, files: Files, columns: Sequence[str]) -> npt.NDArray[np.int64]:
+        """(c,) records in each class of equal values of the columns, ascending."""
+        source, parts = self._source(files), []
+        for chosen in self._parts(files, source, columns, {}):
+            classes = sizes_sql(source, columns, chosen)
+            parts.append(self._table(files, f"SELECT n, count(*) AS classes FROM ({classes}) GROUP BY n"))
+        found = pa.concat_tables(parts).sort_by("n")
+        sizes: npt.NDArray[np.int64] = np.repeat(found["n"].to_numpy(), found["classes"].to_numpy())
+        return sizes
+
+    def sensitive_counts(
+        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
+    ) -> Iterator[CountedClasses]:
+        """The classes of equal values of the columns, part by part: each class is in one part, whole.
+
+        Raises:
+            IntegrityError: if the sensitive values are not those that were counted before.
+        """
+        source = self._source(files)
+        parts = self._parts(files, source, columns, sensitive)
+        if not sensitive:
+            for chosen in parts:
+                for rows in self._stream(files, sizes_sql(source, columns, chosen)):
+                    yield CountedClasses(rows.column("n").to_numpy(), {}, {})
+            return
+        tables = coded_values(source, sensitive)
+        totals = {name: np.zeros(values.size, np.int64) for name, values in sensitive.items()}
+        for chosen in parts:
+            for rows in self._stream(files, counts_sql(source, columns, list(sensitive), chosen), tables):
+                classes = counted(rows, sensitive)
+                for name, total in totals.items():
+                    np.add.at(total, classes.entries[name].values, classes.entries[name].counts)
+                yield classes
+        if any((total != sensitive[name].counts).any() for name, total in totals.items()):
+            raise IntegrityError(
+                "records with each sensitive value must be as many as were counted before, got others: the "
+                "files changed while they were read; run the release again"
+            )
+
+    def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
+        """The distinct combinations of values of some columns, and in column ``count`` how often each occurs.
+
+        Raises:
+            SchemaError: if a column is named ``count``.
+        """
+        source = self._source(files)
+        return named(self._table(files, combinations_sql(source, columns)), source, columns)
+
+    def count_coded(
+        self, files: Files, columns: Sequence[str], code: Code, kinds: pa.Schema
+    ) -> Iterator[pa.Table]:
+        """How often each row occurs among those that ``code`` makes of the records, part by part."""
+        with tempfile.TemporaryDirectory(prefix="counts-", dir=self._folder) as folder:
+            with _answering(files), self._limited(_CODING_SHARE):
+                counts = counted_codes(self._database, files, columns, code, kinds, Path(folder))
+            yield from batches([counts])
+
+    def extent(self, files: Files, column: str) -> tuple[float, float] | None:
+        """Least and largest number of a column; None if all its values are null."""
+        source = self._source(files)
+        number = source.number(column)
+        found = self._table(files, f"SELECT min({number}) AS low, max({number}) AS high FROM {source.sql}")
+        low, high = found.column("low")[0].as_py(), found.column("high")[0].as_py()
+        return None if low is None else (float(low), float(high))
+
+    def quantile_cuts(self, files: Files, column: str, parts: int) -> npt.NDArray[np.float64]:
+        """(<= parts - 1,) ascending numbers that cut a column of numbers into parts of about equal size.
+
+        They are values of the column: quantiles of a million records that equal files give alike.
+        """
+        self._source(files).number(column)
+        return cuts(to_frame(sampled(files, SAMPLE, SEED, [column]))[column], parts)
+
+    def profile(self, files: Files, column: str, *, least: int, most: int) -> ColumnProfile:
+        """A column in numbers.
+
+        Args:
+            files: of the table.
+            column: its name.
+            least: a value is told only if so many records have it, and it is no number.
+            most: values that are told.
+        """
+        source = self._source(files)
+        counted = self._table(files, profile_sql(source, column))
+        told = None
+        if not is_number(source.kind(column)):
+            told = self._table(files, common_sql(source, column, least, most))
+        return column_profile(source, column, counted, told)
+
+    def sample(self, files: Files, rows: int, seed: int) -> pa.Table:
+        """At most so many random records, in their order; equal files and seeds give equal ones."""
+        return sampled(files, rows, seed)
+
+    def ordered(self, files: Files) -> Iterator[pa.Table]:
+        """All records in the order of their values, the first column first.
+
+        An order that says nothing of where a record stood, nor of which file it comes from.
+
+        Raises:
+            SchemaError: if DuckDB cannot tell all values of a column apart.
+        """
+        source = self._source(files)
+        for name in source.schema.names:
+            source.value(name)
+        shown = ", ".join(f"c{i}" for i in range(len(source.schema)))
+        for batch in self._stream(files, f"SELECT {shown} FROM {source.sql} ORDER BY {shown}"):
+            yield pa.Table.from_batches([batch]).rename_columns(source.schema.names).cast(source.schema)
+
+    def count_fragments(self, files: Files, assign: Assign, columns: Sequence[str]) -> pa.Table:
+        """How often each combination of values of the columns occurs in each fragment.
+
+        Raises:
+            SchemaError: if a column is named ``fragment`` or ``count``.
+        """
+        return counted_fragments(files, assign, columns)
+
+    def partition_by_fragment(self, files: Files, assign: Assign, folder: Path) -> dict[int, Path]:
+        """The records of each fragment in a Parquet file of its own, ``fragment-00012.parquet``.
+
+        Args:
+            files: of the table.
+            assign: the fragment of each record.
+            folder: existing private folder for the files.
+
+        Returns:
+            The file of each fragment that has a record, ascending.
+        """
+        return partition(files, assign, folder, int(self.memory * _BUFFER_SHARE))
+
+    def apply_by_fragment(self, files: Files, assign: Assign, work: Work) -> Iterator[Mapping[str, Any]]:
+        """The records of each fragment given to ``work``, in other processes; its results as they come.
+
+        The processes are spawned: a script that calls it does so below ``if __name__ == "__main__"``.
+
+        Raises:
+            CapacityError: if processes die twice over the same fragment.
+            PrivacyEngineError: what ``work`` raises of this family, as it is.
+            RuntimeError: if ``work`` raises anything else; only its type is told.
+        """
+        with tempfile.TemporaryDirectory(prefix="fragments-", dir=self._folder) as folder:
+            fragments = self.partition_by_fragment(files, assign, Path(folder))
+            yield from work_apart(work, fragments, process_count(self.processes))
+
+    @contextmanager
+    def _limited(self, share: float) -> Iterator[None]:
+        """Less memory for DuckDB than otherwise, until the block ends."""
+        self._database.execute(f"SET memory_limit = '{int(self.memory * share)}B'")
+        try:
+            yield
+        finally:
+            self._database.execute(f"SET memory_limit = '{int(self.memory * _DUCKDB_SHARE)}B'")
+
+    def _source(self, files: Files) -> Source:
+        return Source.of_files(files, common_schema(files))
+
+    def _parts(
+        self, files: Files, source: Source, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
+    ) -> list[str]:
+        """Conditions on the records that divide the classes into parts which fit into memory."""
+        own = _CLASS_ENTRIES if sensitive else _SIZE_ENTRIES
+        if self.rows(files) * (len(sensitive) + own) <= self.entries:
+            return ["true"]
+        shared = keys(source, columns)
+        counted = [shared, *([*shared, source.value(name)] for name in sensitive)]
+        distinct = ", ".join(
+            f"approx_count_distinct(hash({', '.join(group)})) AS n{i}" for i, group in enumerate(counted)
+        )
+        found = self._table(files, f"SELECT {distinct} FROM {source.sql}")
+        classes, *entries = (column[0].as_py() for column in found.columns)
+        parts = max(1, math.ceil((classes * own + sum(entries)) / self.entries))
+        return [f"hash({', '.join(shared)}) % {parts} = {part}" for part in range(parts)]
+
+    def _table(self, files: Files, sql: str) -> pa.Table:
+        with self._database.cursor() as cursor, _answering(files):
+            return cursor.sql(sql).to_arrow_table()
+
+    def _stream(
+        self, files: Files, sql: str, tables: Mapping[str, pa.Table] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        with self._database.cursor() as cursor:
+            for name, table in (tables or {}).items():
+                cursor.register(name, table)
+            with _answering(files):
+                rows = cursor.sql(sql).to_arrow_reader(_CLASSES)
+            while True:
+                with _answering(files):
+                    batch = next(rows, None)
+                if batch is None:
+                    return
+                yield batch
+
+
+@contextmanager
+def _answering(files: Files) -> Iterator[None]:
+    """Turn what DuckDB raises into errors that show no value."""
+    shown = Path(files[0]).name + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+    try:
+        yield
+    except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
+        full = any(words in str(error) for words in ("No space left", "Could not write", "Out of Memory"))
+        if full or isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+            raise CapacityError(
+                f"what is counted in {shown} must fit into memory and the spill folder; give the engine more "
+                "memory, or a spill folder with more space"
+            ) from None
+        raise SchemaError(
+            f"{shown} must be whole Parquet files, got {type(error).__name__}: one is damaged, or was "
+            "replaced meanwhile; write them again"
+        ) from None

@@ -1,0 +1,168 @@
+"""Records by fragment: counted, or each fragment's in a file of its own; batch by batch."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as t
+
+from privacy_engine.engines.engine import Assign, Files
+from privacy_engine.engines.frames import plain_columns, to_frame
+from privacy_engine.engines.parquet import BATCH, batches, common_schema
+from privacy_engine.errors import CapacityError, SchemaError
+
+_COUNTED = 1_000_000  # counts that are kept apart before they are added up
+
+
+def counted_fragments(files: Files, assign: Assign, columns: Sequence[str]) -> pa.Table:
+    """How often each combination of values of the columns occurs in each fragment.
+
+    Columns of the result: ``fragment`` (int32), the given ones, ``count`` (int64).
+
+    Raises:
+        SchemaError: if a column has one of these names.
+    """
+    if taken := {"fragment", "count"} & set(columns):
+        raise SchemaError(f"columns {sorted(taken)} cannot be counted by fragment: rename them")
+    kinds = plain_columns(common_schema(files).empty_table(), list(columns)).schema
+    result = pa.schema([pa.field("fragment", pa.int32()), *kinds, pa.field("count", pa.int64())])
+    parts, size = [result.empty_table()], 0
+    for batch in batches(files):
+        ones = pa.array(np.ones(len(batch), np.int64))
+        own = [
+            pa.array(_fragments(batch, assign)),
+            *(_one_value(batch.column(name)) for name in columns),
+            ones,
+        ]
+        parts.append(_added(pa.table(own, schema=result)))
+        size += len(parts[-1])
+        if size > _COUNTED:
+            parts, size = [_added(pa.concat_tables(parts))], 0
+    return _added(pa.concat_tables(parts))
+
+
+def partition(files: Files, assign: Assign, folder: Path, buffer: int) -> dict[int, Path]:
+    """The records of each fragment in a Parquet file of its own; its records keep their order.
+
+    However many fragments there are, one file is open at a time: what does not fit into the buffer is
+    appended to a file of Arrow streams, one after the other, which becomes the fragment's Parquet file.
+
+    Args:
+        files: of the table.
+        assign: the fragment of each record.
+        folder: existing private folder.
+        buffer: bytes of records to hold before they are written.
+
+    Raises:
+        CapacityError: if nothing more can be written to the folder.
+    """
+    held: dict[int, list[pa.Table]] = {}
+    size = 0
+    spilled: set[int] = set()
+    for batch in batches(files):
+        for fragment, records in _split(batch, _fragments(batch, assign)):
+            held.setdefault(fragment, []).append(records)
+        size += batch.nbytes
+        if size > buffer:
+            spilled |= set(held)
+            _append(held, folder)
+            held, size = {}, 0
+    _append(held, folder)
+    fragments = sorted(spilled | set(held))
+    return {fragment: _finished(fragment, folder) for fragment in fragments}
+
+
+def _fragments(batch: pa.Table, assign: Assign) -> npt.NDArray[np.int32]:
+    return np.asarray(assign(to_frame(batch)), dtype=np.int32)
+
+
+def _split(batch: pa.Table, fragments: npt.NDArray[np.int32]) -> Iterator[tuple[int, pa.Table]]:
+    """The records of each fragment of a batch, in their order."""
+    order = np.argsort(fragments, kind="stable")
+    present, starts = np.unique(fragments[order], return_index=True)
+    records = batch.take(order)
+    for fragment, start, end in zip(present, starts, [*starts[1:], len(order)], strict=True):
+        yield int(fragment), records.slice(start, end - start)
+
+
+def _append(held: dict[int, list[pa.Table]], folder: Path) -> None:
+    """Add the records of each fragment to its file, as one more stream."""
+    packed = pa.ipc.IpcWriteOptions(compression="lz4")
+    for fragment, tables in held.items():
+        records = pa.concat_tables(tables).combine_chunks()
+        with (
+            _writing(),
+            _streams_of(fragment, folder).open("ab") as file,
+            pa.ipc.new_stream(file, records.schema, options=packed) as stream,
+        ):
+            stream.write_table(records)
+
+
+def _finished(fragment: int, folder: Path) -> Path:
+    """The Parquet file of a fragment; its file of streams is removed."""
+    source, path = _streams_of(fragment, folder), folder / f"fragment-{fragment:05d}.parquet"
+    records = _read_streams(source)
+    first = next(records)
+    with _writing(), pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
+        for group in _groups(itertools.chain([first], records)):
+            writer.write_table(group)
+    source.unlink()
+    return path
+
+
+def _read_streams(path: Path) -> Iterator[pa.Table]:
+    size = path.stat().st_size
+    with pa.OSFile(str(path)) as file:
+        while file.tell() < size:
+            stream = pa.ipc.open_stream(file)
+            for batch in stream:
+                yield pa.Table.from_batches([batch])
+
+
+def _groups(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The same records, `BATCH` at a time."""
+    held: list[pa.Table] = []
+    for part in parts:
+        held.append(part)
+        while sum(map(len, held)) >= BATCH:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, BATCH)
+            held = [whole.slice(BATCH)]
+    if sum(map(len, held)):
+        yield pa.concat_tables(held)
+
+
+def _streams_of(fragment: int, folder: Path) -> Path:
+    return folder / f"fragment-{fragment:05d}.arrows"
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise CapacityError(
+            f"the spill folder must take the records of all fragments, got {type(error).__name__}; give it "
+            "more space, or name another folder"
+        ) from None
+
+
+def _added(counts: pa.Table) -> pa.Table:
+    """Equal combinations as one, their counts added up."""
+    names = counts.column_names[:-1]
+    summed = counts.group_by(names).aggregate([("count", "sum")])
+    return summed.rename_columns([*names, "count"]).cast(counts.schema)
+
+
+def _one_value(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in which values that a frame takes for one are one: NaN is null, and -0.0 is 0.0."""
+    if not t.is_floating(column.type):
+        return column
+    known = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    return pc.add(known, pa.scalar(0.0, column.type))

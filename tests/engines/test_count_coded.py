@@ -1,0 +1,90 @@
+"""Rows that a function makes of records, counted on files: against a plain count."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from privacy_engine.engines.local import LocalEngine
+from privacy_engine.errors import SchemaError
+
+KINDS = pa.schema({"0": pa.uint8(), "a value": pa.string()})
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[LocalEngine]:
+    with LocalEngine(memory=400_000_000, spill=tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Two files of 300 and 200,000 records."""
+    paths = [str(tmp_path / name) for name in ("it's one.parquet", "two.parquet")]
+    for path, n in zip(paths, (300, 200_000), strict=True):
+        pq.write_table(pa.table({"n": np.arange(n), "unread": ["canary"] * n}), path)
+    return paths
+
+
+def remainders(records: pa.Table) -> pa.Table:
+    """The remainder by 7, null where it is 0."""
+    assert records.column_names == ["n"]
+    left = (records.column("n").to_numpy() % 7).tolist()
+    return pa.table([left, [f"r{x}" if x else None for x in left]], schema=KINDS)
+
+
+def small_ones_twice(records: pa.Table) -> pa.Table:
+    """Two rows for each number below 3, none for the others."""
+    small = [n for n in records.column("n").to_pylist() if n < 3]
+    return pa.table([small * 2, ["x"] * 2 * len(small)], schema=KINDS)
+
+
+def unlike_numbers(records: pa.Table) -> pa.Table:
+    n = records.column("n").to_numpy()
+    return pa.table([n % 256, (n // 2).astype(str)], schema=KINDS)
+
+
+def failing(records: pa.Table) -> pa.Table:
+    raise SchemaError("what it says")
+
+
+def counted(engine: LocalEngine, files: list[str], code: object) -> Counter[tuple[int, str]]:
+    parts = list(engine.count_coded(files, ["n"], code, KINDS))  # type: ignore[arg-type]  # any of the above
+    assert {tuple(part.column_names) for part in parts} <= {("0", "a value", "count")}
+    rows = [tuple(row.values()) for part in parts for row in part.to_pylist()]
+    found = Counter({row[:2]: row[2] for row in rows})
+    assert len(found) == len(rows)  # each in one part
+    return found
+
+
+def test_rows_are_counted_over_all_files_and_a_null_is_a_value(engine: LocalEngine, files: list[str]) -> None:
+    numbers = [*range(300), *range(200_000)]
+    expected = Counter((n % 7, f"r{n % 7}" if n % 7 else None) for n in numbers)
+    assert counted(engine, files, remainders) == expected
+
+
+def test_there_may_be_other_numbers_of_rows_than_of_records(engine: LocalEngine, files: list[str]) -> None:
+    assert counted(engine, files, small_ones_twice) == {(0, "x"): 4, (1, "x"): 4, (2, "x"): 4}
+
+
+def test_more_distinct_rows_than_a_part_holds_are_each_in_one_part(
+    engine: LocalEngine, files: list[str]
+) -> None:
+    found = counted(engine, files, unlike_numbers)
+    assert len(found) == 200_000
+    assert found.total() == 200_300
+
+
+def test_what_the_function_raises_comes_back_as_it_is(engine: LocalEngine, files: list[str]) -> None:
+    with pytest.raises(SchemaError, match=r"^what it says$"):
+        list(engine.count_coded(files, ["n"], failing, KINDS))
+
+
+def test_a_file_that_is_not_there_is_named(engine: LocalEngine, files: list[str]) -> None:
+    Path(files[1]).unlink()
+    with pytest.raises(SchemaError, match=r"two\.parquet must exist"):
+        list(engine.count_coded(files, ["n"], remainders, KINDS))
