@@ -7,6 +7,7 @@ of the release are a function of the release; there, a record is spread evenly o
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +51,53 @@ class Withheld:
     attribute: str
     reason: str
 
+    def __add__(self, other: "Tally | Withheld") -> "Withheld":
+        """What cannot be shown of a part of a table cannot be shown of all of it."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """One quasi-identifier before and after, in exact counts: as private as the source.
+
+    Attributes:
+        attribute, ordered, groups, after: as in `Distribution`.
+        before: (g,) records of the source.
+    """
+
+    attribute: str
+    ordered: bool
+    groups: tuple[str, ...]
+    before: tuple[int, ...]
+    after: tuple[float, ...]
+
+    def __add__(self, other: "Tally | Withheld") -> "Tally | Withheld":
+        """The tally of the records of both, which are parts of one table."""
+        if isinstance(other, Withheld):
+            return other
+        if self.groups != other.groups:
+            return Withheld(
+                attribute=self.attribute,
+                reason="it was anonymized in fragments whose values do not fall into the same groups",
+            )
+        return Tally(
+            attribute=self.attribute,
+            ordered=self.ordered,
+            groups=self.groups,
+            before=tuple(a + b for a, b in zip(self.before, other.before, strict=True)),
+            after=tuple(a + b for a, b in zip(self.after, other.after, strict=True)),
+        )
+
+    def shown(self, smallest_count: int) -> Distribution:
+        """What may be told: counts of the source below ``smallest_count`` hidden, others rounded."""
+        return Distribution(
+            attribute=self.attribute,
+            ordered=self.ordered,
+            groups=self.groups,
+            before=protected(np.array(self.before, dtype=np.int64), smallest_count),
+            after=self.after,
+        )
+
 
 def distributions(recoding: Recoding, smallest_count: int) -> list[Distribution | Withheld]:
     """Each quasi-identifier, in the schema's order.
@@ -61,13 +109,31 @@ def distributions(recoding: Recoding, smallest_count: int) -> list[Distribution 
     Raises:
         ValueError: if smallest_count is below 2.
     """
+    encoded = recoding.encoded
+    attributes = [
+        a if a.name in encoded.public else Attribute(name=a.name, role=a.role)
+        for a in encoded.schema.quasi_identifiers
+    ]
+    return shown(tallies(recoding, attributes), smallest_count)
+
+
+def tallies(recoding: Recoding, attributes: Sequence[Attribute]) -> list[Tally | Withheld]:
+    """Exact counts of each quasi-identifier; those of the parts of a table add up.
+
+    Args:
+        recoding: what was done; all source records count as before.
+        attributes: (q,) the quasi-identifiers in the recoding's order, as the source's schema has them.
+    """
+    return [
+        _tally(recoding, j, a, c) for j, (a, c) in enumerate(zip(attributes, covers(recoding), strict=True))
+    ]
+
+
+def shown(found: Sequence[Tally | Withheld], smallest_count: int) -> list[Distribution | Withheld]:
+    """What may be told of tallies; arguments and errors as of `distributions`."""
     if smallest_count < 2:
         raise ValueError(f"smallest_count must be >= 2, got {smallest_count}")
-    attributes = recoding.encoded.schema.quasi_identifiers
-    return [
-        _distribution(recoding, j, a, c, smallest_count)
-        for j, (a, c) in enumerate(zip(attributes, covers(recoding), strict=True))
-    ]
+    return [t if isinstance(t, Withheld) else t.shown(smallest_count) for t in found]
 
 
 def protected(counts: IntArray, smallest_count: int) -> tuple[int | None, ...]:
@@ -86,9 +152,7 @@ def protected(counts: IntArray, smallest_count: int) -> tuple[int | None, ...]:
     return tuple(None if h else int(c) for h, c in zip(hidden, rounded, strict=True))
 
 
-def _distribution(
-    recoding: Recoding, j: int, attribute: Attribute, cover: Cover, smallest_count: int
-) -> Distribution | Withheld:
+def _tally(recoding: Recoding, j: int, attribute: Attribute, cover: Cover) -> Tally | Withheld:
     domain, codes = recoding.encoded.domains[j], recoding.encoded.codes[:, j]
     if not attribute.has_public_domain:
         return Withheld(
@@ -109,11 +173,11 @@ def _distribution(
             return Withheld(attribute=attribute.name, reason=reason)
         before = np.bincount(group_of[codes], minlength=len(groups))
         after = _share_out(recoding.sizes, cover, group_of, len(groups))
-    return Distribution(
+    return Tally(
         attribute=attribute.name,
         ordered=isinstance(domain, OrderedDomain),
         groups=groups,
-        before=protected(before, smallest_count),
+        before=tuple(before.tolist()),
         after=tuple(after.tolist()),
     )
 

@@ -1,14 +1,16 @@
 """The form every algorithm works on: quasi-identifiers and sensitive attributes as integer codes."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.columns import NULL, factorize, floats
+from privacy_engine.classes import SensitiveValues
+from privacy_engine.columns import NULL, Column, factorize, floats
 from privacy_engine.errors import SchemaError
 from privacy_engine.geometry import Geometry
 from privacy_engine.hierarchy import Hierarchy
@@ -54,6 +56,10 @@ class EncodedTable:
         sensitive: (s, n) int32, codes of the sensitive attributes.
         sensitive_domains: (s,) what those codes mean; an ordered domain where order counts.
         rows: (n,) int64, where each record stood in the table that was encoded.
+        whole_counts: sensitive attribute -> (m,) int64 records of the whole table with each of its values;
+            where this is a part of one, and they are known.
+        public: quasi-identifiers whose domain the source's schema names; those of ``schema`` may have been
+            given one that holds values of the records.
     """
 
     schema: DataSchema
@@ -63,13 +69,24 @@ class EncodedTable:
     sensitive: npt.NDArray[np.int32]
     sensitive_domains: tuple[Domain, ...]
     rows: npt.NDArray[np.int64]
+    whole_counts: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    public: frozenset[str] = frozenset()
 
     @classmethod
-    def encode(cls, table: pd.DataFrame, schema: DataSchema) -> "EncodedTable":
+    def encode(
+        cls, table: pd.DataFrame, schema: DataSchema, whole: Mapping[str, SensitiveValues] | None = None
+    ) -> "EncodedTable":
         """Check a table against its schema and encode it.
 
+        Args:
+            table: the records.
+            schema: what they are.
+            whole: sensitive attribute -> its values in the whole table, where these are the records of a part
+                of it. Its codes are then those of the whole table.
+
         Raises:
-            SchemaError: if the table does not fit the schema, or the schema has no quasi-identifier.
+            SchemaError: if the table does not fit the schema or the whole table, or the schema has no
+                quasi-identifier.
         """
         schema.check(table)
         if not schema.quasi_identifiers:
@@ -78,7 +95,11 @@ class EncodedTable:
             )
         known = schema.without_identifiers()
         quasi = [_encode(a, table[a.name]) for a in schema.quasi_identifiers]
-        secret = [_encode(a, table[a.name]) for a in schema.sensitive]
+        whole = whole or {}
+        secret = [
+            _encode_part(a, table[a.name], whole[a.name]) if a.name in whole else _encode(a, table[a.name])
+            for a in schema.sensitive
+        ]
         order = _canonical_order([*quasi, *secret])
         return cls(
             schema=known,
@@ -90,6 +111,12 @@ class EncodedTable:
             ),
             sensitive_domains=tuple(domain for _, domain in secret),
             rows=order.astype(np.int64),
+            whole_counts={
+                name: records_with(whole[name], schema[name], domain)
+                for name, (_, domain) in zip((a.name for a in schema.sensitive), secret, strict=True)
+                if name in whole
+            },
+            public=frozenset(a.name for a in schema.quasi_identifiers if a.has_public_domain),
         )
 
     def __len__(self) -> int:
@@ -109,6 +136,16 @@ class EncodedTable:
     def sensitive_sizes(self) -> tuple[int, ...]:
         """Number of values of each sensitive attribute."""
         return tuple(domain_size(d) for d in self.sensitive_domains)
+
+    @property
+    def sensitive_counts(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """(s,) of each sensitive attribute the (m,) records with each value: of the whole table, if known."""
+        return tuple(
+            self.whole_counts[name] if name in self.whole_counts else np.bincount(codes, minlength=size)
+            for name, codes, size in zip(
+                self.sensitive_names, self.sensitive, self.sensitive_sizes, strict=True
+            )
+        )
 
     def geometry(self, weights: npt.ArrayLike | None = None) -> Geometry:
         """Costs of intervals and nodes; weights (q,) are used as they are, by default 1/q each (NCP)."""
@@ -192,24 +229,78 @@ def _canonical_order(columns: list[tuple[npt.NDArray[np.int32], Domain]]) -> npt
     return np.lexsort([codes for codes, _ in reversed(columns)])
 
 
+def sensitive_domain(attribute: Attribute, values: SensitiveValues) -> Domain:
+    """What the codes of a sensitive attribute mean in the encoding of any part of a table.
+
+    Values without a public domain stand in the order of the codes that they have in the whole table.
+    """
+    if attribute.ordered and attribute.categories is None:
+        return _encode_numbers(values.column, attribute.bounds)[1]
+    in_order = values.column.take(np.argsort(values.codes, kind="stable"))
+    return _domain_of_texts(attribute, factorize(in_order).texts)
+
+
+def sensitive_codes(attribute: Attribute, column: pd.Series, domain: Domain) -> npt.NDArray[np.int32]:
+    """(n,) codes of sensitive values of a part of a table; -1 = not among the whole table's."""
+    if isinstance(domain, OrderedDomain) and attribute.categories is None:
+        numbers = floats(column)
+        codes = np.minimum(np.searchsorted(domain.values, numbers), len(domain.values) - 1)
+        same = (domain.values[codes] == numbers) | np.isnan(domain.values[codes]) & np.isnan(numbers)
+        return np.where(same, codes, -1).astype(np.int32)
+    return _codes_of_texts(factorize(column), domain)
+
+
+def records_with(values: SensitiveValues, attribute: Attribute, domain: Domain) -> npt.NDArray[np.int64]:
+    """(m,) records of the whole table with each value of a domain."""
+    counts = np.zeros(domain_size(domain), dtype=np.int64)
+    counts[sensitive_codes(attribute, values.column, domain)] = values.counts[values.codes]
+    return counts
+
+
+def _encode_part(
+    attribute: Attribute, column: pd.Series, values: SensitiveValues
+) -> tuple[npt.NDArray[np.int32], Domain]:
+    """The codes of a sensitive attribute of a part of a table.
+
+    Raises:
+        SchemaError: if a value is not among those of the whole table.
+    """
+    domain = sensitive_domain(attribute, values)
+    codes = sensitive_codes(attribute, column, domain)
+    if foreign := int(np.count_nonzero(codes < 0)):
+        raise SchemaError(
+            f"{attribute.name}: {foreign} values are not among those of the whole table: it changed since it "
+            "was cut into fragments; cut it again"
+        )
+    return codes, domain
+
+
 def _encode(attribute: Attribute, column: pd.Series) -> tuple[npt.NDArray[np.int32], Domain]:
     if attribute.ordered and attribute.categories is None:
         return _encode_numbers(column, attribute.bounds)
     coded = factorize(column)
-    texts = [*coded.texts, NULL]  # code -1 reads the last
+    texts = coded.texts
+    domain = _domain_of_texts(attribute, [texts[i] for i in coded.ascending()])
+    return _codes_of_texts(coded, domain), domain
+
+
+def _domain_of_texts(attribute: Attribute, texts: Iterable[str]) -> Domain:
+    """The domain of an attribute that is no number; the texts (ascending) count where it is not public."""
     if attribute.kind is Kind.ORDINAL and attribute.hierarchy is None and attribute.categories is not None:
         labels = attribute.categories + ((NULL,) if attribute.nullable else ())
-        domain: Domain = OrderedDomain(
-            np.arange(len(labels), dtype=np.float64), labels, 0.0, float(len(labels) - 1)
-        )
-    else:
-        distinct = tuple(dict.fromkeys(texts[i] for i in coded.ascending())) or (NULL,)
-        domain = attribute.hierarchy or Hierarchy.flat(attribute.categories or distinct)
-        if attribute.nullable and NULL not in domain.values:
-            domain = domain.with_leaf(NULL)
+        return OrderedDomain(np.arange(len(labels), dtype=np.float64), labels, 0.0, float(len(labels) - 1))
+    distinct = tuple(dict.fromkeys(texts)) or (NULL,)
+    domain = attribute.hierarchy or Hierarchy.flat(attribute.categories or distinct)
+    if attribute.nullable and NULL not in domain.values:
+        domain = domain.with_leaf(NULL)
+    return domain
+
+
+def _codes_of_texts(coded: Column, domain: Domain) -> npt.NDArray[np.int32]:
+    """(n,) place of each value in a domain, -1 = not in it."""
     position = {label: i for i, label in enumerate(domain_labels(domain))}
-    codes = np.array([position.get(text, -1) for text in texts], dtype=np.int32)
-    return codes[coded.codes], domain
+    codes = np.array([position.get(text, -1) for text in (*coded.texts, NULL)], dtype=np.int32)
+    return codes[coded.codes]  # code -1 reads the last
 
 
 def _encode_numbers(

@@ -41,12 +41,17 @@ def class_losses(recoding: Recoding, charge: Charge | str = Charge.LCA) -> Float
     return losses
 
 
+def loss_sums(recoding: Recoding, charge: Charge | str = Charge.LCA) -> FloatArray:
+    """(q,) NCP of all released records together; those of the parts of a table add up."""
+    return np.asarray(recoding.sizes @ class_losses(recoding, charge), dtype=np.float64)
+
+
 def ncp(recoding: Recoding, charge: Charge | str = Charge.LCA) -> FloatArray:
     """(q,) normalised certainty penalty: mean loss of each quasi-identifier, 0 (kept) .. 1 (gone).
 
     Xu, Wang, Pei, Wang, Shi and Fu (2006), "Utility-based anonymization using local recoding".
     """
-    losses = recoding.sizes @ class_losses(recoding, charge)
+    losses = loss_sums(recoding, charge)
     return np.asarray((losses + recoding.suppressed) / len(recoding.encoded), dtype=np.float64)
 
 

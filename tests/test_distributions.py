@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privacy_engine.cell_suppression import with_flat_domains
 from privacy_engine.distributions import MOST_GROUPS, Distribution, Withheld, distributions, protected
 from privacy_engine.encoding import EncodedTable
 from privacy_engine.hierarchy import Hierarchy
@@ -139,3 +140,11 @@ def test_a_threshold_that_protects_nobody_is_refused() -> None:
     flat = Attribute(name="t", role=QI, categories=("a", "b"))
     with pytest.raises(ValueError, match="smallest_count must be >= 2"):
         distributions(recoding_of(flat, ["a", "b"], [0, 0]), 1)
+
+
+def test_values_of_the_source_are_no_groups_where_the_method_made_a_domain_of_them() -> None:
+    town = Attribute(name="town", role=QI)
+    recoding = recoding_of(town, ["a", "a", "b", "b"], [0, 0, 1, 1])
+    flat = Recoding(with_flat_domains(recoding.encoded), recoding.labels)
+    (found,) = distributions(flat, 2)
+    assert isinstance(found, Withheld)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from privacy_engine.choice import choice
-from privacy_engine.classes import EquivalenceClasses
+from privacy_engine.classes import EquivalenceClasses, SensitiveValues
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.encoding import EncodedTable
 from privacy_engine.errors import InfeasibleError
@@ -39,6 +39,7 @@ class Anonymizer(ABC):
     suppression_limit: float = 0.0
     intervals: Intervals = Intervals.TEXT
     key: ClassVar[str]
+    fragmentable: ClassVar[bool] = True  # whether parts of a table, released one by one, are one release
 
     def __post_init__(self) -> None:
         KAnonymity(k=self.k)
@@ -60,6 +61,11 @@ class Anonymizer(ABC):
         """What is asked of the sensitive values of each class."""
         return (() if self.l is None else (DistinctLDiversity(l=self.l),)) + self.require
 
+    @property
+    def keeps_distribution(self) -> bool:
+        """Whether the released sensitive values are those of the table, so that it is known before."""
+        return not self.suppression_limit
+
     def guarantees(self, schema: DataSchema) -> tuple[PrivacyModel, ...]:
         """k-anonymity, distinct l-diversity where l is given, and the required models."""
         return (KAnonymity(k=self.k), *self.sensitive_models)
@@ -72,14 +78,28 @@ class Anonymizer(ABC):
     def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
         """The algorithm: a recoding whose classes meet the guarantees."""
 
-    def release(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
-        """Anonymize a table.
+    def release(
+        self,
+        table: pd.DataFrame,
+        schema: DataSchema,
+        rng: np.random.Generator,
+        *,
+        whole: Mapping[str, SensitiveValues] | None = None,
+    ) -> Release:
+        """Anonymize a table, or a part of one.
+
+        Args:
+            table: the records.
+            schema: what they are.
+            rng: the method's random choices.
+            whole: sensitive attribute -> its values in the whole table, where these are the records of a part
+                of it; models that compare with the table's distribution then compare with the whole one's.
 
         Raises:
             SchemaError: if the table does not fit the schema.
             InfeasibleError: if the guarantees cannot be met.
         """
-        encoded = EncodedTable.encode(table, schema)
+        encoded = EncodedTable.encode(table, schema, whole)
         constraints = compile_constraints(self.sensitive_models, encoded)
         require_feasible(len(encoded), self.least, encoded.sensitive, constraints, encoded.sensitive_names)
         recoding = self.anonymize(encoded, rng)

@@ -6,9 +6,10 @@ generalized before it is dropped, and ``order="gain"`` looks at what a feature a
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +27,7 @@ from privacy_engine.anonymizers.features import (
 )
 from privacy_engine.anonymizers.forward_pass import Selection, forward_pass, gain_order, refined
 from privacy_engine.choice import choice
+from privacy_engine.classes import SensitiveValues
 from privacy_engine.columns import factorize
 from privacy_engine.encoding import EncodedTable
 from privacy_engine.errors import SchemaError
@@ -65,6 +67,7 @@ class FeatureSelection(Anonymizer):
     one_hot: bool = True
     generalize: bool = True
     order: Order = Order.WORTH
+    fragmentable: ClassVar[bool] = False  # each part would keep other features
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,14 +111,21 @@ class FeatureSelection(Anonymizer):
         selection = forward_pass(encoded, features, order, models, limit)
         return _recoding(encoded, features, worth, selection)
 
-    def release(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
+    def release(
+        self,
+        table: pd.DataFrame,
+        schema: DataSchema,
+        rng: np.random.Generator,
+        *,
+        whole: Mapping[str, SensitiveValues] | None = None,
+    ) -> Release:
         """Keep what can be kept of a table; the notes tell how much, and each attribute's importance.
 
         Raises:
             SchemaError: if the table does not fit the schema, or there is no class label in it.
             InfeasibleError: if not even the table without quasi-identifiers meets the guarantees.
         """
-        release = super().release(table, schema, rng)
+        release = super().release(table, schema, rng, whole=whole)
         notes = release.recoding.notes if isinstance(release.recoding, FeatureRecoding) else {}
         return replace(release, notes=release.notes | notes)
 

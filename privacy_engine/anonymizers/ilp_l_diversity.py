@@ -88,6 +88,11 @@ class ILPLDiversity(Anonymizer):
         """Distinct l-diversity of the sensitive attribute, and the required models."""
         return (DistinctLDiversity(l=self.l, attribute=self.sensitive), *self.require)
 
+    @property
+    def keeps_distribution(self) -> bool:
+        """Not where values are suppressed or changed."""
+        return super().keeps_distribution and self.repair is not Repair.DISTORT
+
     def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
         """The paper's section 4.3, box "improved L-diversity algorithm"."""
         row = sensitive_row(encoded, self.sensitive)

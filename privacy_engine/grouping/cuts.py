@@ -66,7 +66,7 @@ def cheapest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> in
         if join_cost(task.space, j, lo[j], hi[j], lo[j], hi[j]) <= 0.0:
             continue
         buckets = bucket_by(task, rows, j, lo[j], bucket)
-        loss, at = _cheapest_grouping(task, buckets, task.space.tree[j])
+        loss, at = cheapest_grouping(task, buckets, task.space.tree[j])
         if loss < best:
             best, parts = loss, 2
             for i in range(len(rows)):
@@ -75,7 +75,7 @@ def cheapest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> in
 
 
 @nb.njit(cache=True)
-def _cheapest_grouping(task: Task, buckets: Buckets, one: bool) -> tuple[float, int]:
+def cheapest_grouping(task: Task, buckets: Buckets, one: bool) -> tuple[float, int]:
     """Least loss of the records with one bucket, or with those up to it, split off; and that bucket."""
     space, n = task.space, buckets.size.sum()
     near, far = _losses(buckets.lo, buckets.hi, one, space.tree, space.start, space.value, space.parent)

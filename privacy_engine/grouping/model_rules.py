@@ -1,11 +1,12 @@
 """From privacy models to the rules that kernels check, and whether a table can keep them at all."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.encoding import EncodedTable
+from privacy_engine.encoding import Domain
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.grouping.constraints import (
     Constraints,
@@ -33,23 +34,35 @@ from privacy_engine.models import (
 )
 
 
-def compile_constraints(models: Sequence[PrivacyModel], encoded: EncodedTable) -> Constraints:
-    """The models as rules on the sensitive attributes of a table, with that table's distribution as prior.
+class Secrets(Protocol):
+    """What rules must know of the sensitive attributes of a table."""
+
+    @property
+    def sensitive_names(self) -> tuple[str, ...]:
+        """(s,) the attributes."""
+
+    @property
+    def sensitive_domains(self) -> tuple[Domain, ...]:
+        """(s,) what their codes mean."""
+
+    @property
+    def sensitive_counts(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """(s,) of each attribute the (m,) records of the whole table with each value."""
+
+
+def compile_constraints(models: Sequence[PrivacyModel], table: Secrets) -> Constraints:
+    """The models as rules on the sensitive attributes of a table, with its distribution as prior.
 
     Minimum class sizes are no rules: methods take them as their `k`, see `least_size`.
 
     Raises:
         SchemaError: if a model needs a sensitive attribute or a hierarchy that the table does not have.
     """
-    rules = [rule for model in models for rule in _rules(model, encoded)]
+    rules = [rule for model in models for rule in _rules(model, table)]
     if not rules:
         return no_constraints()
-    counts = [
-        np.bincount(codes, minlength=size)
-        for codes, size in zip(encoded.sensitive, encoded.sensitive_sizes, strict=True)
-    ]
-    trees = [_tree(domain) if isinstance(domain, Hierarchy) else None for domain in encoded.sensitive_domains]
-    return pack_rules(rules, counts, trees)
+    trees = [_tree(domain) if isinstance(domain, Hierarchy) else None for domain in table.sensitive_domains]
+    return pack_rules(rules, table.sensitive_counts, trees)
 
 
 def least_size(models: Sequence[PrivacyModel]) -> int:
@@ -57,19 +70,19 @@ def least_size(models: Sequence[PrivacyModel]) -> int:
     return max([1, *(model.k for model in models if isinstance(model, KAnonymity | AlphaKAnonymity))])
 
 
-def _rules(model: PrivacyModel, encoded: EncodedTable) -> list[Rule]:
+def _rules(model: PrivacyModel, table: Secrets) -> list[Rule]:
     if isinstance(model, KAnonymity):
         return []
     if not isinstance(model, SensitiveModel):
         raise ValueError(f"{model.name} has no compiled rule: use it for verification only")
-    names = encoded.sensitive_names
+    names = table.sensitive_names
     wanted = names if model.attribute is None else (model.attribute,)
     if not wanted or not set(wanted) <= set(names):
         raise SchemaError(f"{model.name} needs a sensitive attribute of the table; it has {list(names)}")
     rules = [_rule(model, names.index(name)) for name in wanted]
     for rule in rules:
         if rule.kind == RuleKind.CLOSE_HIERARCHICAL and not isinstance(
-            encoded.sensitive_domains[rule.attribute], Hierarchy
+            table.sensitive_domains[rule.attribute], Hierarchy
         ):
             raise SchemaError(f"hierarchical t-closeness needs a hierarchy on {names[rule.attribute]!r}")
     return rules
@@ -128,9 +141,31 @@ def require_feasible(
     Raises:
         InfeasibleError: if there are fewer than k records, or all records together break a rule.
     """
+    whole = class_counts(np.zeros(n, np.int64), sensitive, constraints.start, 1)[0]
+    require_one_class(n, k, whole, constraints, names)
+
+
+def require_one_class(
+    n: int,
+    k: int,
+    whole: npt.NDArray[np.int32],
+    constraints: Constraints,
+    names: Sequence[str] | None = None,
+) -> None:
+    """The same of a table that is known by its counts alone.
+
+    Args:
+        n: number of records.
+        k: least class size.
+        whole: (m_total,) int32 records with each sensitive value, as `Constraints` concatenates them.
+        constraints: the rules.
+        names: of the sensitive attributes, for the message.
+
+    Raises:
+        InfeasibleError: as `require_feasible`.
+    """
     if n < k:
         raise InfeasibleError(f"{n} rows cannot be {k}-anonymous; lower k or bring more records")
-    whole = class_counts(np.zeros(n, np.int64), sensitive, constraints.start, 1)[0]
     broken = first_refusal(whole, n, constraints)
     if broken < 0:
         return

@@ -18,11 +18,15 @@ from privacy_engine import (
     verify,
 )
 from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.classes import SensitiveValues
+from privacy_engine.errors import SpecError
+from privacy_engine.fragments.plan import fragmentable
 from privacy_engine.models import holds
 from privacy_engine.release import parameters_of
 from tests.contract import tables
 from tests.contract.tables import SCHEMA, family, people
 
+T_CLOSE = {"require": (TCloseness(t=0.4, attribute="disease"),)}
 VARIANTS = [{}, {"k": 3, "l": 2}, {"k": 4, "l": 3, "suppression_limit": 0.1}]
 
 methods = pytest.mark.parametrize("name", family(Anonymizer))
@@ -166,6 +170,29 @@ def test_a_manifest_holds_plain_values_and_no_record(name: str) -> None:
     assert manifest["rows"] == len(release.table)
     assert manifest["guarantees"][0] == {"model": "k_anonymity", "k": 4}
     assert not any(f'"{value}"' in json.dumps(manifest) for value in people()["colour"].unique())
+
+
+@methods
+def test_it_works_in_fragments_or_says_why_not(name: str) -> None:
+    method = load_method(name)
+    if method.fragmentable:
+        assert fragmentable(method) is method
+    else:
+        with pytest.raises(SpecError, match=name):
+            fragmentable(method)
+
+
+@methods
+@variants
+def test_a_table_as_the_only_part_of_itself_is_released_alike(
+    name: str, parameters: dict[str, object]
+) -> None:
+    counts = people()["disease"].value_counts()
+    values = SensitiveValues.of(pd.Series(counts.index), counts.to_numpy(), SCHEMA["disease"])
+    method = load_method(name, **parameters, **({} if "suppression_limit" in parameters else T_CLOSE))
+    by_itself = method.release(people(), SCHEMA, np.random.default_rng(7))
+    as_part = method.release(people(), SCHEMA, np.random.default_rng(7), whole={"disease": values})
+    pd.testing.assert_frame_equal(by_itself.table, as_part.table)
 
 
 AWKWARD = {

@@ -1,0 +1,171 @@
+"""Cuts of a table into fragments, found on a sample of its records.
+
+Top-down as Mondrian (LeFevre, DeWitt, Ramakrishnan 2006), with the kernels of `grouping.cuts`: a part of too
+many records is cut where they then lose least, so that what a method would not group anyway comes apart. Both
+sides must be large enough to be fragments. Where no such cut is left, the most even one is taken.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from privacy_engine.encoding import Domain, EncodedTable, OrderedDomain
+from privacy_engine.fragments.cut_tree import Cut, CutTree, Flags, Rows
+from privacy_engine.grouping.boxes import Codes, Floats, join_cost, tabulate
+from privacy_engine.grouping.buckets import Task, bucket_by, cover
+from privacy_engine.grouping.constraints import no_constraints
+from privacy_engine.grouping.cuts import cheapest_grouping
+from privacy_engine.grouping.partitioning import CutRule
+from privacy_engine.schema import Attribute, DataSchema
+
+# Of the records of a part that each side of a cut must have. Adult-like records in 7 parts then
+# lose 1 to 3 % more than as a whole table; with a quarter 8 to 12 %, after median cuts 13 to 18 %.
+LEAST_SHARE = 1 / 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Division:
+    """A part of the sample in two.
+
+    Attributes:
+        attribute: by which it is cut.
+        first: (m,) which of its records go to the first side.
+        ancestor: the lowest common one of its records, where the attribute is a hierarchy.
+    """
+
+    attribute: int
+    first: Flags
+    ancestor: int
+
+    @property
+    def smaller(self) -> int:
+        """Records on the smaller side."""
+        first = int(np.count_nonzero(self.first))
+        return min(first, len(self.first) - first)
+
+
+def cut(
+    sample: pd.DataFrame,
+    schema: DataSchema,
+    rows: int,
+    most: int,
+    *,
+    rule: CutRule = CutRule.LEAST_LOSS,
+    share: float = LEAST_SHARE,
+) -> CutTree:
+    """Cut a table into fragments of at most so many records, as far as a sample of it can tell.
+
+    A fragment stays larger where its records are equal in all quasi-identifiers.
+
+    Args:
+        sample: records of the table, at least one.
+        schema: of the table, closed, so that losses are those of its whole domain.
+        rows: records of the whole table.
+        most: records of a fragment.
+        rule: ``widest`` cuts the attribute of widest span at its median.
+        share: of the records of a part that each side must have where that is possible, 0 .. 1/2.
+
+    Raises:
+        SchemaError: if the sample does not fit the schema.
+    """
+    names = [a.name for a in schema.quasi_identifiers]
+    encoded = EncodedTable.encode(sample[names], schema.select(names))
+    task = Task(encoded.codes, encoded.sensitive, tabulate(encoded.geometry()), no_constraints(), 1)
+    enough = most * len(encoded) / rows
+    cuts: list[Cut] = []
+    sides: list[list[int]] = [[0, 0]]  # behind each cut; the first is no cut and has the root on one side
+    waiting = [(np.arange(len(encoded)), 0, 0)]
+    leaves = 0
+    for part, cut_before, side in waiting:  # grows as it goes
+        found = _division(task, part, max(1, int(share * len(part))), rule) if len(part) > enough else None
+        if found is None:
+            sides[cut_before][side] = ~leaves
+            leaves += 1
+            continue
+        sides[cut_before][side] = len(cuts)
+        j = found.attribute
+        cuts.append(_cut_of(found, schema.quasi_identifiers[j], encoded.domains[j], task.codes[part, j]))
+        sides.append([0, 0])
+        waiting += [(part[found.first], len(cuts), 0), (part[~found.first], len(cuts), 1)]
+    return CutTree(
+        tuple(replace(c, sides=(a, b)) for c, (a, b) in zip(cuts, sides[1:], strict=True)),
+        tuple(range(leaves)),
+    )
+
+
+def _division(task: Task, part: Rows, least: int, rule: CutRule) -> _Division | None:
+    """The cut of a part that the rule asks for, else the most even one, else None."""
+    lo, hi = _box(task, part)
+    spans = np.array([join_cost(task.space, j, lo[j], hi[j], lo[j], hi[j]) for j in range(len(lo))])
+    uneven = list[_Division]()
+    if rule is CutRule.LEAST_LOSS:
+        cheapest = _cheapest(task._replace(least=least), part, lo, spans)
+        if cheapest is not None:
+            return cheapest
+    for j in np.argsort(-spans, kind="stable")[: np.count_nonzero(spans > 0)]:
+        even = _even(task, part, int(j), int(lo[j]))
+        if rule is CutRule.WIDEST and even.smaller >= least:
+            return even
+        uneven.append(even)
+    return max(uneven, key=lambda division: division.smaller, default=None)
+
+
+def _box(task: Task, part: Rows) -> tuple[Codes, Codes]:
+    """(q,) lowest and highest code of the records of a part, the common ancestor twice of a hierarchy."""
+    q, space = task.codes.shape[1], task.space
+    size, lo, hi = np.zeros(1, np.int64), np.empty((1, q), np.int32), np.empty((1, q), np.int32)
+    bucket = np.zeros(len(part), np.int64)
+    cover(task.codes, part, bucket, space.tree, space.start, space.parent, size, lo, hi)
+    return lo[0], hi[0]
+
+
+def _cheapest(task: Task, part: Rows, lo: Codes, spans: Floats) -> _Division | None:
+    """`grouping.cuts.cheapest_cut`, which says by which attribute it cuts."""
+    best, least_loss = None, np.inf
+    bucket = np.empty(len(part), np.int64)
+    for j in np.flatnonzero(spans > 0):
+        buckets = bucket_by(task, part, int(j), int(lo[j]), bucket)
+        loss, at = cheapest_grouping(task, buckets, task.space.tree[j])
+        if loss < least_loss:
+            first = bucket == at if task.space.tree[j] else bucket <= at
+            best, least_loss = _Division(attribute=int(j), first=first, ancestor=int(lo[j])), loss
+    return best
+
+
+def _even(task: Task, part: Rows, j: int, ancestor: int) -> _Division:
+    """The cut by an attribute whose sides are most alike in size; it has two values or more in the part."""
+    bucket = np.empty(len(part), np.int64)
+    size = bucket_by(task, part, j, ancestor, bucket).size
+    in_first = np.zeros(len(size), np.bool_)
+    if not task.space.tree[j]:
+        in_first[: 1 + int(np.abs(2 * np.cumsum(size)[:-1] - len(part)).argmin())] = True
+    else:
+        records = [0, 0]
+        for b in np.argsort(-size, kind="stable"):  # the largest first, each to the smaller side
+            side = int(records[1] < records[0])
+            in_first[b] = side == 0
+            records[side] += int(size[b])
+    return _Division(attribute=j, first=in_first[bucket], ancestor=ancestor)
+
+
+def _cut_of(division: _Division, attribute: Attribute, domain: Domain, codes: Codes) -> Cut:
+    """The same cut for any record; of a hierarchy whole children of the common ancestor go to a side.
+
+    Args:
+        division: of the part.
+        attribute: by which it is cut.
+        domain: what the codes mean.
+        codes: (m,) of the part, in that attribute.
+    """
+    if isinstance(domain, OrderedDomain):
+        second = int(codes[~division.first].min())
+        if attribute.categories is not None:
+            return Cut(column=attribute.name, among=frozenset(domain.labels[:second]))
+        return Cut(column=attribute.name, below=float(domain.values[second]))
+    level = int(np.flatnonzero((domain.nodes == division.ancestor).any(axis=0))[0]) - 1
+    children = domain.at_level(level)
+    chosen = np.isin(children, children[codes[division.first]])
+    return Cut(
+        column=attribute.name, among=frozenset(v for v, c in zip(domain.values, chosen, strict=True) if c)
+    )

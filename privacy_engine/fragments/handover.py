@@ -1,0 +1,158 @@
+"""Fragments that cannot meet the guarantees by themselves go to a neighbour.
+
+The cuts are found on a sample and know nothing of sensitive values; here every record counts. A fragment that
+is too small, or that breaks a model as one class, joins the nearest leaf behind the last cut that parted it
+from others. Every rule is closed under union, so this ends, at the latest with one fragment.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.encoding import sensitive_codes
+from privacy_engine.engines.engine import Engine, Files
+from privacy_engine.engines.frames import to_frame
+from privacy_engine.errors import IntegrityError
+from privacy_engine.fragments.cut_tree import CutTree
+from privacy_engine.fragments.whole import WholeTable
+from privacy_engine.grouping.constraints import Constraints, admits
+
+Ints = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What stands in each leaf of a cut tree.
+
+    Attributes:
+        sizes: (leaves,) records.
+        counts: (leaves, m_total) int32 sensitive values, as the constraints concatenate them.
+    """
+
+    sizes: Ints
+    counts: Counts
+
+
+def count_leaves(
+    engine: Engine, files: Files, tree: CutTree, whole: WholeTable, constraints: Constraints
+) -> Contents:
+    """Count every record of a table; each fragment of the tree must be one leaf.
+
+    Sensitive attributes are counted one after the other, and only those that a rule is about: their
+    combinations may be many.
+
+    Raises:
+        IntegrityError: if the records are not those that the whole table was measured on.
+    """
+    leaves = len(tree.fragment_of)
+    sizes = np.zeros(leaves, np.int64)
+    counts = np.zeros((leaves, constraints.start[-1]), np.int32)
+    ruled: list[int | None] = [*np.unique(constraints.attribute).tolist()] or [None]
+    for a in ruled:
+        names = [] if a is None else [whole.sensitive_names[a]]
+        table = engine.count_fragments(files, tree.assign, names)
+        leaf, records = (table.column(name).to_numpy() for name in ("fragment", "count"))
+        sizes = np.bincount(leaf, records, leaves).astype(np.int64)
+        if a is not None:
+            column = to_frame(table.select(names))[names[0]]
+            codes = sensitive_codes(whole.schema[names[0]], column, whole.sensitive_domains[a])
+            _require_unchanged(not (codes < 0).any())
+            np.add.at(counts, (leaf, constraints.start[a] + codes), records.astype(np.int32))
+    _require_unchanged(int(sizes.sum()) == whole.rows)
+    return Contents(sizes=sizes, counts=counts)
+
+
+def _require_unchanged(same: bool) -> None:
+    if not same:
+        raise IntegrityError(
+            "the table must stay as it is while it is cut into fragments: it changed; run again"
+        )
+
+
+def hand_over(
+    tree: CutTree, contents: Contents, least: int, constraints: Constraints
+) -> tuple[CutTree, tuple[int, ...]]:
+    """Join fragments until each can stand, or one is left.
+
+    Args:
+        tree: each fragment of which is one leaf.
+        contents: of the leaves.
+        least: records that a fragment needs.
+        constraints: what each fragment must keep as one class.
+
+    Returns:
+        The tree with the leaves' new fragments, and the size of each.
+    """
+    owner, sizes, counts = np.arange(len(contents.sizes)), contents.sizes.copy(), contents.counts.copy()
+    routes = _routes(tree)
+
+    def stands(fragment: int) -> bool:
+        size = int(sizes[fragment])
+        return size >= least and bool(admits(counts[fragment], size, constraints))
+
+    failing = {fragment for fragment in owner.tolist() if not stands(fragment)}
+    while failing and (owner != owner[0]).any():
+        handed = min(failing, key=lambda fragment: (sizes[fragment], fragment))
+        taker = _neighbour(tree, routes, owner, sizes, handed)
+        owner[owner == handed] = taker
+        sizes[taker] += sizes[handed]
+        counts[taker] += counts[handed]
+        failing -= {handed, taker} if stands(taker) else {handed}
+    joined = tree.renumbered(tuple(owner.tolist()))
+    return joined, tuple(np.bincount(joined.fragment_of, contents.sizes).astype(np.int64).tolist())
+
+
+def _routes(tree: CutTree) -> list[list[tuple[int, int]]]:
+    """(leaves,) the cuts from the root to each leaf, with the side taken at each."""
+    routes: list[list[tuple[int, int]]] = [[] for _ in tree.fragment_of]
+    for i, cut in enumerate(tree.cuts):  # a cut stands before those behind it
+        for side, place in enumerate(cut.sides):
+            for leaf in tree.leaves(place):
+                routes[leaf].append((i, side))
+    return routes
+
+
+def _neighbour(
+    tree: CutTree, routes: Sequence[Sequence[tuple[int, int]]], owner: Ints, sizes: Ints, fragment: int
+) -> int:
+    """The fragment that takes another in: the smallest of those that lie next behind the last cut between.
+
+    Args:
+        tree: of the leaves.
+        routes: to the leaves.
+        owner: (leaves,) fragment of each.
+        sizes: of the fragments.
+        fragment: one of several.
+    """
+    partings = [
+        (depth, cut, side)
+        for leaf in np.flatnonzero(owner == fragment).tolist()
+        for depth, (cut, side) in enumerate(routes[leaf])
+        if any(owner[x] != fragment for x in tree.leaves(tree.cuts[cut].sides[1 - side]))
+    ]
+    _, cut, side = max(partings)
+    behind = tree.cuts[cut].sides[1 - side]
+    near = [x for x in _next_to(tree, cut, side, behind) if owner[x] != fragment]
+    others = near or [x for x in tree.leaves(behind) if owner[x] != fragment]
+    return int(min((owner[x] for x in others), key=lambda other: (sizes[other], other)))
+
+
+def _next_to(tree: CutTree, cut: int, side: int, place: int) -> Iterator[int]:
+    """The leaves behind the other side of a cut that its threshold bounds; all, where it has none.
+
+    Args:
+        tree: of the cuts.
+        cut: the one.
+        side: on which the neighbour is wanted.
+        place: behind the other side.
+    """
+    if place < 0:
+        yield ~place
+        return
+    here, there = tree.cuts[cut], tree.cuts[place]
+    numbers = here.below is not None and there.column == here.column
+    for nearer in (there.sides[side],) if numbers else there.sides:
+        yield from _next_to(tree, cut, side, nearer)

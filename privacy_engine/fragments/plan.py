@@ -1,0 +1,135 @@
+"""How a table is cut into fragments that a method can anonymize one by one, and whether it may."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.engines.engine import Engine, Files
+from privacy_engine.engines.frames import to_frame
+from privacy_engine.errors import SpecError
+from privacy_engine.fragments.cut_tree import CutTree
+from privacy_engine.fragments.cutting import cut
+from privacy_engine.fragments.handover import count_leaves, hand_over
+from privacy_engine.fragments.whole import WholeTable
+from privacy_engine.grouping.model_rules import compile_constraints, require_one_class
+from privacy_engine.models import BetaLikeness, DeltaDisclosure, PrivacyModel, SensitiveModel, TCloseness
+from privacy_engine.release import ReleaseMethod
+from privacy_engine.schema import DataSchema
+
+SAMPLE = 200_000  # records on which the cuts are found
+
+
+@dataclass(frozen=True, kw_only=True)
+class FragmentPlan:
+    """A table cut into fragments. PRIVATE: it holds values of the source.
+
+    Attributes:
+        schema: of the source.
+        whole: what fragments must know of the whole table.
+        tree: which fragment a record belongs to.
+        sizes: (fragments,) records of each.
+        seed: >= 0, of the random choices in all fragments.
+    """
+
+    schema: DataSchema
+    whole: WholeTable
+    tree: CutTree
+    sizes: tuple[int, ...]
+    seed: int
+
+    @property
+    def fragments(self) -> int:
+        """How many there are."""
+        return len(self.sizes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that ``from_dict`` reads back."""
+        return {
+            "schema": self.schema.to_dict(),
+            "whole": self.whole.to_dict(),
+            "tree": self.tree.to_dict(),
+            "sizes": list(self.sizes),
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "FragmentPlan":
+        """Read what ``to_dict`` writes."""
+        return cls(
+            schema=DataSchema.from_dict(given["schema"]),
+            whole=WholeTable.from_dict(given["whole"]),
+            tree=CutTree.from_dict(given["tree"]),
+            sizes=tuple(given["sizes"]),
+            seed=given["seed"],
+        )
+
+
+def plan_fragments(
+    engine: Engine, files: Files, schema: DataSchema, method: ReleaseMethod, *, rows: int, seed: int | None
+) -> FragmentPlan:
+    """Cut a table so that the method can anonymize each fragment by itself.
+
+    Args:
+        engine: reads the table.
+        files: of the table.
+        schema: of the table.
+        method: the anonymizer.
+        rows: most records of a fragment; more where they are equal in all quasi-identifiers, or where a
+            neighbour could not meet the guarantees alone.
+        seed: >= 0, of all random choices; None takes fresh entropy.
+
+    Raises:
+        SpecError: if the method cannot work in fragments.
+        SchemaError: if the table does not fit the schema, or has nothing that the method needs.
+        InfeasibleError: if the whole table cannot be one class.
+        IntegrityError: if the table changes meanwhile.
+    """
+    anonymizer = fragmentable(method)
+    seed = int(np.random.SeedSequence(seed).generate_state(1)[0]) if seed is None else seed
+    whole = WholeTable.of_files(engine, files, schema, _asked(anonymizer.sensitive_models, schema))
+    constraints = compile_constraints(anonymizer.sensitive_models, whole)
+    counts = np.concatenate([np.zeros(0, np.int64), *whole.sensitive_counts]).astype(np.int32)
+    require_one_class(whole.rows, anonymizer.least, counts, constraints, whole.sensitive_names)
+    tree = CutTree()
+    if whole.rows > rows:
+        sample = to_frame(engine.sample(files, SAMPLE, seed))
+        tree = cut(sample, whole.schema, whole.rows, rows)
+    contents = count_leaves(engine, files, tree, whole, constraints)
+    # room for more than one class: a fragment of fewer than 2k records could only be generalized as a whole
+    tree, sizes = hand_over(tree, contents, 2 * anonymizer.least, constraints)
+    return FragmentPlan(schema=schema, whole=whole, tree=tree, sizes=sizes, seed=seed)
+
+
+def _asked(models: Sequence[PrivacyModel], schema: DataSchema) -> list[str]:
+    """The sensitive attributes that the models are about."""
+    known = [a.name for a in schema.sensitive]
+    named = {model.attribute for model in models if isinstance(model, SensitiveModel)}
+    # all for the name None, which means each of them, and for an unknown one, which is refused beside them
+    return [name for name in known if name in named] if named <= set(known) else known
+
+
+def fragmentable(method: ReleaseMethod) -> Anonymizer:
+    """The method, unless its releases of the parts of a table are together no release of the table.
+
+    Raises:
+        SpecError: saying why, and what to do.
+    """
+    if not isinstance(method, Anonymizer):
+        raise SpecError(f"only anonymizers work in fragments; {method.key} is none: leave the engine out")
+    if not method.fragmentable:
+        raise SpecError(
+            f"{method.key} keeps the same attributes of all records, and would keep others in each fragment; "
+            "use another anonymizer, or leave the engine out"
+        )
+    against_table = TCloseness | BetaLikeness | DeltaDisclosure
+    compared = [model.name for model in method.sensitive_models if isinstance(model, against_table)]
+    if compared and not method.keeps_distribution:
+        raise SpecError(
+            f"{', '.join(compared)} compares each class with all released records, and {method.key} does not "
+            "know which of them other fragments suppress or change; set suppression_limit to 0 and choose no "
+            "repair that distorts, or leave the engine out"
+        )
+    return method

@@ -1,0 +1,144 @@
+"""What a fragment must know of the table that it is a part of."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from privacy_engine.classes import SensitiveValues
+from privacy_engine.columns import factorize, floats
+from privacy_engine.encoding import Domain, records_with, sensitive_domain
+from privacy_engine.engines.checking import sensitive_values
+from privacy_engine.engines.engine import Engine, Files
+from privacy_engine.engines.frames import to_frame
+from privacy_engine.errors import SchemaError
+from privacy_engine.schema import Attribute, DataSchema, Role
+
+
+@dataclass(frozen=True)
+class WholeTable:
+    """A table without its records. PRIVATE: it holds values of the source.
+
+    Attributes:
+        rows: number of records, > 0.
+        schema: the source's, closed: each quasi-identifier whose domain is not public has that of the table,
+            so that losses are charged against one domain in all fragments.
+        sensitive: sensitive attribute -> its values in the table; of those attributes that matter.
+    """
+
+    rows: int
+    schema: DataSchema
+    sensitive: Mapping[str, SensitiveValues]
+
+    @classmethod
+    def of_files(
+        cls, engine: Engine, files: Files, schema: DataSchema, sensitive: Sequence[str]
+    ) -> "WholeTable":
+        """Of a table in files.
+
+        Args:
+            engine: reads them.
+            files: of the table.
+            schema: of the table.
+            sensitive: the sensitive attributes whose values matter; all are held in memory.
+
+        Raises:
+            SchemaError: if the table has no record.
+        """
+        rows = engine.rows(files)
+        if not rows:
+            raise SchemaError("the table is empty: nothing can be released")
+        values = sensitive_values(engine, files, schema.select(sensitive)) if sensitive else {}
+        return cls(rows, closed(schema, engine, files), values)
+
+    @property
+    def sensitive_names(self) -> tuple[str, ...]:
+        """(s,) the sensitive attributes that matter, in the schema's order."""
+        return tuple(a.name for a in self.schema.sensitive if a.name in self.sensitive)
+
+    @cached_property
+    def sensitive_domains(self) -> tuple[Domain, ...]:
+        """(s,) what their codes mean in the encoding of a fragment."""
+        return tuple(sensitive_domain(self.schema[n], self.sensitive[n]) for n in self.sensitive_names)
+
+    @cached_property
+    def sensitive_counts(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """(s,) of each the (m,) records of the table with each value."""
+        return tuple(
+            records_with(self.sensitive[name], self.schema[name], domain)
+            for name, domain in zip(self.sensitive_names, self.sensitive_domains, strict=True)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that ``from_dict`` reads back."""
+        return {
+            "rows": self.rows,
+            "schema": self.schema.to_dict(),
+            "sensitive": {
+                name: _values_to_dict(values, self.schema[name]) for name, values in self.sensitive.items()
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "WholeTable":
+        """Read what ``to_dict`` writes. A sensitive value that is no number is then known by its text."""
+        schema = DataSchema.from_dict(given["schema"])
+        values = {name: _values_from_dict(told, schema[name]) for name, told in given["sensitive"].items()}
+        return cls(given["rows"], schema, values)
+
+
+def closed(schema: DataSchema, engine: Engine, files: Files) -> DataSchema:
+    """The schema with a domain for each quasi-identifier: the table's where it names none."""
+    return DataSchema(
+        tuple(
+            _closed(a, engine, files) if a.role is Role.QUASI_IDENTIFIER and not a.has_public_domain else a
+            for a in schema.attributes
+        )
+    )
+
+
+def _closed(attribute: Attribute, engine: Engine, files: Files) -> Attribute:
+    if attribute.ordered:
+        ends = engine.extent(files, attribute.name)
+        if ends is None or ends[0] == ends[1] or not all(map(math.isfinite, ends)):
+            return attribute  # one value is a domain by itself; others are refused where records are read
+        return replace(attribute, bounds=(float(ends[0]), float(ends[1])))
+    coded = factorize(to_frame(engine.contingency(files, [attribute.name]))[attribute.name])
+    texts = coded.texts
+    return replace(attribute, categories=tuple(dict.fromkeys(texts[i] for i in coded.ascending())) or None)
+
+
+def _values_to_dict(values: SensitiveValues, attribute: Attribute) -> dict[str, Any]:
+    column: list[float | str | None]
+    if attribute.ordered and attribute.categories is None:
+        column = [None if math.isnan(v) else v for v in floats(values.column).tolist()]
+    else:
+        coded = factorize(values.column)
+        texts = [*coded.texts, None]  # code -1, a null, reads the last
+        column = [texts[code] for code in coded.codes]
+    return {
+        "values": column,
+        "codes": values.codes.tolist(),
+        "size": values.size,
+        "counts": values.counts.tolist(),
+    }
+
+
+def _values_from_dict(given: Mapping[str, Any], attribute: Attribute) -> SensitiveValues:
+    numbers = attribute.ordered and attribute.categories is None
+    known = SensitiveValues.of(
+        column := pd.Series(given["values"], dtype="float64" if numbers else "str"),
+        np.zeros(len(column), dtype=np.int64),
+        attribute,
+    )
+    return replace(
+        known,
+        codes=np.array(given["codes"], dtype=np.int32),
+        size=given["size"],
+        counts=np.array(given["counts"], dtype=np.int64),
+    )
