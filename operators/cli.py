@@ -244,14 +244,25 @@ def _retract(arguments: argparse.Namespace) -> int:
 
 
 def _infer(arguments: argparse.Namespace) -> int:
-    from operators.drafts import draft_name, draft_spec
+    from operators.drafts import check_least, draft_name, draft_spec
+    from operators.engines import DEFAULT_MEMORY, read_memory
+    from operators.source_files import local_files
     from operators.sources import find_source
-    from operators.tables import read_all
+    from operators.work_area import WorkArea
+    from privacy_engine.engines.local import LocalEngine
 
-    table = read_all(find_source(arguments.table))
-    uri = arguments.table if "://" in arguments.table else str(Path(arguments.table).absolute())
     with usage("--min-count"):
-        print(draft_spec(table, uri, draft_name(arguments.table), least=arguments.min_count), end="")
+        check_least(arguments.min_count)
+    source = find_source(arguments.table)
+    uri = arguments.table if "://" in arguments.table else str(Path(arguments.table).absolute())
+    work = WorkArea(work_root(), f"cli/infer/{os.getpid()}")
+    with (
+        _removed(work, keep=False),
+        LocalEngine(memory=read_memory(DEFAULT_MEMORY), spill=work.folder) as engine,
+    ):
+        files = local_files(source, work.folder)
+        text = draft_spec(engine, files, uri, draft_name(arguments.table), least=arguments.min_count)
+    print(text, end="")
     return DONE
 
 

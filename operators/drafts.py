@@ -5,11 +5,13 @@ outward. It decides on no role: a role that nobody thought about is how a name g
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from privacy_engine.engines.local import LocalEngine
+    from privacy_engine.engines.profiling import ColumnProfile
 
 _MOST_CATEGORIES = 50
 _FEW_NUMBERS = 20
@@ -26,39 +28,52 @@ _HEADER = """\
 """
 
 
-def draft_spec(table: "pd.DataFrame", uri: str, name: str, *, least: int = 10) -> str:
+def draft_spec(engine: "LocalEngine", files: Sequence[str], uri: str, name: str, *, least: int = 10) -> str:
     """YAML text of a draft.
 
     Args:
-        table: the records.
+        engine: counts the values; the table may be larger than memory.
+        files: of the records.
         uri: where they are.
         name: of the release.
         least: a category is named only if at least so many records have it.
 
     Raises:
-        ValueError: if least is below 2: it would name values of one person.
+        ValueError: as `check_least`.
+        SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
     """
-    if least < 2:
-        raise ValueError(
-            f"the least count must be >= 2, got {least}: a smaller one would name values of one person"
-        )
+    check_least(least)
+    columns = engine.columns(files).names
     lines = [
         f"name: {_yaml(name)}",
         "schedule: null",
         "source:",
         f"  uri: {_yaml(uri)}",
-        f"  columns: {_yaml([str(c) for c in table.columns])}",
+        f"  columns: {_yaml(columns)}",
         "  nulls: fail",
         "schema:",
     ]
-    for column in table.columns:
-        lines += _attribute(str(column), table[column], least)
+    for column in columns:
+        profile = engine.profile(files, column, least=least, most=_MOST_CATEGORIES)
+        lines.append(_attribute(profile, least))
     lines += [
         "release: {method: mondrian, k: 10}",
         "policy: TODO.yaml",
         f"publish: {{lake: lake_default, table: {_yaml(name)}}}",
     ]
     return _HEADER.format(least=least) + "\n".join(lines) + "\n"
+
+
+def check_least(least: int) -> None:
+    """Refuse to name values that only one person may have.
+
+    Raises:
+        ValueError: if least is below 2.
+    """
+    if least < 2:
+        raise ValueError(
+            f"the least count must be >= 2, got {least}: a smaller one would name values of one person"
+        )
 
 
 def draft_name(path: str) -> str:
@@ -72,43 +87,36 @@ def draft_name(path: str) -> str:
     return name[:100] or "draft"
 
 
-def _attribute(name: str, column: "pd.Series", least: int) -> list[str]:
-    """The lines of one column: role to be decided, kind guessed, domain as far as it may be shown."""
-    from privacy_engine.columns import factorize, is_number
-
-    coded = factorize(column)
-    rows, distinct = len(column), len(coded.values)
-    notes = [f"{coded.nulls:,} nulls"] if coded.nulls else []
+def _attribute(column: "ColumnProfile", least: int) -> str:
+    """The line of one column: role to be decided, kind guessed, domain as far as it may be shown."""
+    notes = [f"{column.nulls:,} nulls"] if column.nulls else []
     fields = ["role: TODO"]
-    if is_number(column):
-        whole = _whole(column)
-        fields.append("kind: ordinal" if whole and distinct <= _FEW_NUMBERS else "kind: numeric")
-        if whole and distinct == rows > least:
+    if column.number:
+        few = column.whole and column.distinct <= _FEW_NUMBERS
+        fields.append("kind: ordinal" if few else "kind: numeric")
+        if column.whole and column.distinct == column.rows > least:
             notes.append("every record has its own value: an identifier?")
-        elif distinct > 1 and math.isfinite(float(column.max()) - float(column.min())):
-            low, high = outward(float(column.min()), float(column.max()))
-            fields.append(f"bounds: [{low:.0f}, {high:.0f}]" if whole else f"bounds: [{low}, {high}]")
+        elif column.extent and 0 < column.extent[1] - column.extent[0] < math.inf:
+            low, high = outward(*column.extent)
+            fields.append(f"bounds: [{low:.0f}, {high:.0f}]" if column.whole else f"bounds: [{low}, {high}]")
     else:
         fields.append("kind: categorical")
-        shown, note = _categories(coded, rows, least)
+        shown, note = _categories(column)
         fields += [f"categories: {_yaml(shown)}"] if shown else []
         notes += [note] if note else []
-    line = f"  {_yaml(name)}: {{{', '.join(fields)}}}"
-    return [line + (f"  # {'; '.join(notes)}" if notes else "")]
+    line = f"  {_yaml(column.name)}: {{{', '.join(fields)}}}"
+    return line + (f"  # {'; '.join(notes)}" if notes else "")
 
 
-def _categories(coded: Any, rows: int, least: int) -> tuple[list[str], str | None]:
+def _categories(column: "ColumnProfile") -> tuple[list[str], str | None]:
     """The categories that may be shown, and what is left out."""
-    import numpy as np
-
-    counts = np.bincount(coded.codes[coded.codes >= 0], minlength=len(coded.values))
-    if len(counts) > _IDENTIFYING_SHARE * rows:
+    if column.distinct > _IDENTIFYING_SHARE * column.rows:
         return [], "most values are of one record: an identifier or free text?"
-    shown = sorted(text for text, count in zip(coded.texts, counts, strict=True) if count >= least)
-    if len(counts) > _MOST_CATEGORIES or not shown:
-        return [], f"{len(counts):,} categories, not shown: give a hierarchy"
-    hidden = len(counts) - len(shown)
-    return shown, f"{hidden} rarer categories are not shown: add or merge them" if hidden else None
+    if column.distinct > _MOST_CATEGORIES or not column.common:
+        return [], f"{column.distinct:,} categories, not shown: give a hierarchy"
+    hidden = column.distinct - len(column.common)
+    note = f"{hidden} rarer categories are not shown: add or merge them" if hidden else None
+    return list(column.common), note
 
 
 def outward(low: float, high: float) -> tuple[float, float]:
@@ -120,16 +128,6 @@ def outward(low: float, high: float) -> tuple[float, float]:
     step = 10.0 ** math.floor(math.log10(high - low))
     digits = max(0, -math.floor(math.log10(step)))
     return round(math.floor(low / step) * step, digits), round(math.ceil(high / step) * step, digits)
-
-
-def _whole(column: "pd.Series") -> bool:
-    import numpy as np
-
-    from privacy_engine.columns import floats
-
-    values = floats(column)
-    values = values[np.isfinite(values)]
-    return bool(len(values)) and bool((values == np.round(values)).all())
 
 
 def _yaml(value: Any) -> str:

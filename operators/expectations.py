@@ -74,11 +74,10 @@ def run_suite(table: pd.DataFrame, suite: Mapping[str, Any]) -> SuiteResult:
             evaluated.
         SchemaError: if the table lacks a column that an expectation names, or the suite cannot be run on it.
     """
-    with _quiet():
+    with quiet():
         name, expectations = build_suite(suite)
-        _refuse_missing_columns(expectations, table)
-        results = _results(table, name, expectations)
-    return _counted(name, expectations, results)
+        refuse_missing_columns(expectations, table)
+        return summary(name, judged(table, name, expectations))
 
 
 def raise_if_failed(result: SuiteResult) -> None:
@@ -105,14 +104,14 @@ def _text(failed: FailedExpectation) -> str:
     return f"{failed['type']}({failed['column'] or ''}){broken}"
 
 
-def _refuse_missing_columns(expectations: Sequence[Expectation], table: pd.DataFrame) -> None:
+def refuse_missing_columns(expectations: Sequence[Expectation], table: pd.DataFrame) -> None:
     """A column that is not there is a wrong source or suite, not a value that failed."""
     present = set(table.columns)
     missing = [
         f"{column!r} ({expectation.expectation_type})"
         for expectation in expectations
         if expectation.expectation_type != "expect_column_to_exist"  # its own business
-        for column in _columns(expectation)
+        for column in columns_of(expectation)
         if column not in present
     ]
     if missing:
@@ -122,7 +121,7 @@ def _refuse_missing_columns(expectations: Sequence[Expectation], table: pd.DataF
         )
 
 
-def _columns(expectation: Expectation) -> list[str]:
+def columns_of(expectation: Expectation) -> list[str]:
     """The columns that an expectation names."""
     named = [getattr(expectation, argument, None) for argument in COLUMN_ARGUMENTS]
     return [column for value in named if value for column in ([value] if isinstance(value, str) else value)]
@@ -160,25 +159,45 @@ def _results(
     raise SchemaError(f"validation: suite {name!r} could not be run ({broken}); mend the source or the suite")
 
 
+def judged(
+    table: pd.DataFrame, name: str, expectations: Sequence[Expectation]
+) -> list[FailedExpectation | None]:
+    """How each expectation failed on a table, in their order; None where it held.
+
+    Raises:
+        SpecError, SchemaError: as `run_suite`.
+    """
+    return _counted(name, expectations, _results(table, name, expectations))
+
+
 def _counted(
     name: str, expectations: Sequence[Expectation], results: Sequence[ExpectationValidationResult]
-) -> SuiteResult:
+) -> list[FailedExpectation | None]:
     """The gate: every expectation has exactly one result."""
-    found: list[list[ExpectationValidationResult]] = [[] for _ in expectations]
+    found: dict[int, list[ExpectationValidationResult]] = {_position(e.meta): [] for e in expectations}
     for result in results:
-        found[result.expectation_config.meta[POSITION]].append(result)  # type: ignore[union-attr]  # always set by a validator
-    if uncounted := [e.expectation_type for e, own in zip(expectations, found, strict=True) if len(own) != 1]:
+        found[_position(result.expectation_config.meta)].append(result)  # type: ignore[union-attr]  # always set by a validator
+    own = list(found.values())
+    if uncounted := [e.expectation_type for e, got in zip(expectations, own, strict=True) if len(got) != 1]:
         raise SpecError(
             f"suite {name!r}: each of the {len(expectations)} expectations must be evaluated once, got "
             f"{len(results)} results; mend {uncounted}"
         )
-    judged = [_failure(e, own[0]) for e, own in zip(expectations, found, strict=True)]
-    failed = [failure for failure in judged if failure is not None]
+    return [_failure(e, got[0]) for e, got in zip(expectations, own, strict=True)]
+
+
+def _position(meta: Mapping[str, Any] | None) -> int:
+    return int((meta or {})[POSITION])
+
+
+def summary(name: str, outcomes: Sequence[FailedExpectation | None]) -> SuiteResult:
+    """What a suite found, from how each of its expectations failed; None where it held."""
+    failed = [failure for failure in outcomes if failure is not None]
     return SuiteResult(
         suite=name,
-        expected=len(expectations),
-        evaluated=len(results),
-        passed=len(expectations) - len(failed),
+        expected=len(outcomes),
+        evaluated=len(outcomes),
+        passed=len(outcomes) - len(failed),
         failed=failed,
         success=not any(_gates(failure) for failure in failed),
     )
@@ -187,11 +206,14 @@ def _counted(
 def _failure(expectation: Expectation, result: ExpectationValidationResult) -> FailedExpectation | None:
     """How an expectation failed; None if it held."""
     broken = _exception(result.exception_info or {})
-    if result.success and broken is None:
-        return None
+    return None if result.success and broken is None else failure_of(expectation, broken)
+
+
+def failure_of(expectation: Expectation, broken: str | None = None) -> FailedExpectation:
+    """That an expectation failed, without any value."""
     return FailedExpectation(
         type=expectation.expectation_type,
-        column=", ".join(_columns(expectation)) or None,
+        column=", ".join(columns_of(expectation)) or None,
         severity=expectation.severity.value,
         broken=broken,
     )
@@ -219,7 +241,7 @@ def _exception(info: Mapping[str, Any]) -> str | None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """No logs and warnings of Great Expectations: its import logs 150 lines, and its errors quote values."""
     logger = logging.getLogger("great_expectations")
     level = logger.level

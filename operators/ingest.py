@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from airflow.sdk import BaseOperator
 
 from operators.context import file_label, identification_of, run_work_area, source_access
+from operators.engines import LOCAL, read_engine
 from operators.guard import guarded
 from operators.membership import DEFAULT_KEY
 from operators.monitoring import monitored
@@ -33,6 +34,9 @@ class IngestParquetOperator(BaseOperator):
         person: the identifier by which a record is known as a person's, for models across releases; a keyed
             hash of it is kept beside the table.
         membership_key: Airflow connection id whose password is the key of that hash.
+        engine: `local`: all steps hold the table in memory. `fragments` or `spark`, or a mapping with that
+            `kind` and its settings, see `operators.engines`: the table may be larger than memory, is copied
+            in parts, and no later step loads it.
     """
 
     template_fields = (
@@ -44,8 +48,9 @@ class IngestParquetOperator(BaseOperator):
         "individual",
         "person",
         "membership_key",
+        "engine",
     )
-    template_fields_renderers = {"schema": "json", "columns": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields_renderers = {"schema": "json", "columns": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e8f1fa"
 
     def __init__(
@@ -59,6 +64,7 @@ class IngestParquetOperator(BaseOperator):
         individual: str | None = None,
         person: str | None = None,
         membership_key: str = DEFAULT_KEY,
+        engine: str | Mapping[str, Any] = LOCAL,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -70,6 +76,7 @@ class IngestParquetOperator(BaseOperator):
         self.individual = individual
         self.person = person
         self.membership_key = membership_key
+        self.engine = engine
 
     @guarded
     @monitored("ingest")
@@ -78,6 +85,7 @@ class IngestParquetOperator(BaseOperator):
         from operators.spec import load_schema
         from operators.steps import ingest
 
+        engine = read_engine(self.engine)
         people = identification_of(self.membership_key, self.person) if self.person else None
         with run_work_area(context) as work:
             table = ingest(
@@ -89,6 +97,7 @@ class IngestParquetOperator(BaseOperator):
                 individual=self.individual,
                 people=people,
                 label=file_label(context),
+                engine=engine,
                 **source_access(self.uri, self.connection),
             )
         self.log.info(

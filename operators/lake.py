@@ -4,7 +4,8 @@ What a reader may rely on: it sees the table before a commit or after it, never 
 metadata carries the proof (figures, and the hashes of data, manifest and report, which are stored before the
 commit); a retry of a run finds the commit of its first attempt. The hash `sha256` is that of the verified
 staged file: the Delta writer puts the same rows, in the same order, into a file of its own, without the
-staged file's metadata.
+staged file's metadata. Only a release that memory may not hold is written as a stream, and its rows stand in
+no particular order: the writer deals batches out to its threads and writes them as they come back.
 
 Column statistics are switched off in these tables: the log outlives a retracted release, and minima and
 maxima are cell values. The log is never shortened, because it holds the proofs.
@@ -12,6 +13,7 @@ maxima are cell values. The log is never shortened, because it holds the proofs.
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,13 +33,21 @@ from operators.lake_log import (
 )
 from operators.lake_read import manifest_of, read_release, releases
 from operators.lake_retract import Retraction, clean_orphans, retract
-from operators.lake_rows import PARTITION, in_one_batch, refuse_other_types, verified_rows
+from operators.lake_rows import (
+    PARTITION,
+    StreamedRows,
+    in_one_batch,
+    refuse_other_types,
+    streamed_rows,
+    verified_rows,
+)
 from operators.lake_store import Lake, put, reaching
+from operators.parquet_files import ROWS
 from privacy_engine.errors import IntegrityError, PublishError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, WriterProperties
 
 __all__ = [
     "Lake",
@@ -97,6 +107,7 @@ def publish(
     *,
     expected_sha256: str,
     run_key: str | None = None,
+    streamed: bool = False,
 ) -> Published:
     """Publish a verified staged file as a release, in one commit; a retry of the same run changes nothing.
 
@@ -107,12 +118,14 @@ def publish(
         lake: where.
         name: the release table; it is created by its first release.
         release_id: the run's partition key, else its run id.
-        staged: Parquet file; read once, never changed.
+        staged: Parquet file; read once (in streams: hashed before and after), never changed.
         manifest: plain JSON: what was done and what is guaranteed, no cell values.
         report_html: the report for people, one file.
         expected_sha256: of the file that verification read.
         run_key: names the run across its retries, e.g. DAG id and run id; default: the release id, which
             makes a release final: it can be retracted, but not replaced.
+        streamed: write the rows batch by batch, because memory may not hold them all; they are the same rows
+            in another order.
 
     Raises:
         ValueError: if name, release id or run key is not well-formed, or the manifest has NaN or infinity.
@@ -133,7 +146,7 @@ def publish(
     done = None if table is None else _committed(lake, table, release_id, run_key, expected_sha256)
     if done is not None:
         return _published(lake, name, done, already=True)
-    rows = verified_rows(staged, expected_sha256)
+    rows = (streamed_rows if streamed else verified_rows)(staged, expected_sha256)
     note = {
         "action": "publish",
         "release": release_id,
@@ -213,7 +226,7 @@ def _create(lake: Lake, name: str, schema: "pa.Schema") -> "DeltaTable":
             return table
 
 
-def _commit(lake: Lake, table: "DeltaTable", rows: "pa.Table", note: Mapping[str, Any]) -> int:
+def _commit(lake: Lake, table: "DeltaTable", rows: "pa.Table | StreamedRows", note: Mapping[str, Any]) -> int:
     """Replace the release's partition in one commit on top of the table's snapshot; the new version.
 
     The snapshot matters: given an address, the writer would load a newer one, and a commit of the same run
@@ -221,27 +234,51 @@ def _commit(lake: Lake, table: "DeltaTable", rows: "pa.Table", note: Mapping[str
 
     Raises:
         CommitFailedError: if a conflicting commit got ahead.
+        IntegrityError: if the file that is streamed is not the verified one, or changed on the way; nothing
+            was committed.
     """
     import pyarrow as pa
     from deltalake import CommitProperties, Transaction, write_deltalake
 
     with reaching(lake, "read the table's schema"):
         held = pa.schema(table.schema())
-    refuse_other_types(rows, held)
+    refuse_other_types(rows.schema, held)
     release_id = str(note["release"])
-    with reaching(lake, "commit the release"):
-        write_deltalake(
-            table,
-            in_one_batch(rows, release_id),
-            mode="overwrite",
-            predicate=predicate(release_id),
-            schema_mode="merge",
-            commit_properties=CommitProperties(
-                custom_metadata={LOG_KEY: dict(note)},
-                app_transactions=[Transaction(app_id=_app_id(release_id, str(note["run_key"])), version=1)],
-            ),
-        )
-        return table.version()
+    large = isinstance(rows, StreamedRows)
+    # The Delta library spreads rows over its writers by partition and stops a source only while all of them
+    # have work. A release is one partition: a second writer never has, and a stream would pile up in memory.
+    # The library looks at this once in a process, at its first write.
+    os.environ.setdefault("DELTARS_MAX_CONCURRENT_WRITERS", "1")
+    try:
+        with reaching(lake, "commit the release"):
+            write_deltalake(
+                table,
+                rows.stream(release_id) if large else in_one_batch(rows, release_id),
+                mode="overwrite",
+                predicate=predicate(release_id),
+                schema_mode="merge",
+                writer_properties=_properties(streamed=large),
+                commit_properties=CommitProperties(
+                    custom_metadata={LOG_KEY: dict(note)},
+                    app_transactions=[
+                        Transaction(app_id=_app_id(release_id, str(note["run_key"])), version=1)
+                    ],
+                ),
+            )
+            return table.version()
+    except PublishError:
+        if large and rows.problems:
+            raise rows.problems[0] from None
+        raise
+
+
+def _properties(*, streamed: bool) -> "WriterProperties":
+    """How the rows are written; of a stream a row group is held in memory until it is full."""
+    from deltalake import WriterProperties
+
+    if streamed:
+        return WriterProperties(compression="ZSTD", max_row_group_size=ROWS)
+    return WriterProperties(compression="SNAPPY")
 
 
 def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:

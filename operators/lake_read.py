@@ -32,7 +32,7 @@ def releases(lake: Lake, name: str) -> list[dict[str, Any]]:
 
 
 def read_release(lake: Lake, name: str, release_id: str, version: int | None = None) -> "pa.Table":
-    """Rows of a release, in published order, with its own columns.
+    """Rows of a release, in published order (a stream has none), with its own columns.
 
     Args:
         lake: where.

@@ -158,7 +158,13 @@ def evaluate(trained: Trained, test: TableRef) -> Score:
     Raises:
         SchemaError: if the table lacks a column, or a value is not in the release's public domain.
         IntegrityError: if it changed since it was ingested.
+        SpecError: if an engine works on the table.
     """
+    if "engine" in test:
+        raise SpecError(
+            "a model is scored on a table in memory, which the engine "
+            f"{test['engine']['kind']} is to spare; ingest the test records with the engine local"
+        )
     frame = read_private(test["uri"], test["sha256"])
     names, target = list(trained.model.feature_names_in_), str(trained.model.label_)
     _require_columns(frame, target, names)

@@ -59,10 +59,10 @@ def check_source(source: Source, schema: "DataSchema", columns: Sequence[str] | 
     first = None
     for file, name in zip(source.files, source.names, strict=True):
         with reading(name), source.filesystem.open(file, "rb") as stream:
-            found = _with_partitions(pq.read_schema(stream).remove_metadata(), name)
-        _check_arrow(found, name, schema, columns)
+            found = with_partitions(pq.read_schema(stream).remove_metadata(), name)
+        check_arrow(found, name, schema, columns)
         first = found if first is None else first
-        _check_equal(first, found, source.names[0], name)
+        check_equal(first, found, source.names[0], name)
 
 
 def read_source(
@@ -83,20 +83,16 @@ def read_source(
     parts = []
     for name, data in _contents(source):
         opened, found = _opened(name, data)
-        _check_arrow(
-            found, name, schema, columns
-        )  # the file may have been replaced since its footer was checked
+        # the file may have been replaced since its footer was checked
+        check_arrow(found, name, schema, columns)
         parts.append(_columns(name, opened, kept.names))
-        _check_equal(parts[0].schema, parts[-1].schema, source.names[0], name)
+        check_equal(parts[0].schema, parts[-1].schema, source.names[0], name)
         digest.update(f"{name}\0{len(data)}\0{hashlib.sha256(data).hexdigest()}\n".encode())
     table = _joined(parts)
     rows = len(table)
     if nulls == "drop":
-        table = _without_nulls(table, kept)
-        if rows and not len(table):
-            raise SchemaError(
-                f"all {rows} records have a null in a quasi-identifier or sensitive one: mend the source"
-            )
+        table = table.dropna(subset=never_null(kept)).reset_index(drop=True)
+        require_left(rows, len(table))
     kept.check(table)
     return Ingested(table=table, fingerprint=digest.hexdigest(), rows=rows, dropped=rows - len(table))
 
@@ -128,7 +124,7 @@ def read_all(source: Source) -> "pd.DataFrame":
     for name, data in _contents(source):
         opened, found = _opened(name, data)
         parts.append(_columns(name, opened, found.names))
-        _check_equal(parts[0].schema, parts[-1].schema, source.names[0], name)
+        check_equal(parts[0].schema, parts[-1].schema, source.names[0], name)
     return _joined(parts)
 
 
@@ -147,25 +143,31 @@ def _opened(name: str, data: bytes) -> "tuple[pq.ParquetFile, pa.Schema]":
 
     with reading(name):
         opened = pq.ParquetFile(pa.BufferReader(data))
-        return opened, _with_partitions(opened.schema_arrow.remove_metadata(), name)
+        return opened, with_partitions(opened.schema_arrow.remove_metadata(), name)
 
 
 def _columns(name: str, opened: "pq.ParquetFile", wanted: Sequence[str]) -> "pa.Table":
     """Columns of a file, in the given order."""
+    stored = opened.schema_arrow.names
+    with reading(name):
+        table = opened.read(columns=[c for c in wanted if c in stored], use_pandas_metadata=False)
+        return wanted_columns(table, name, wanted)
+
+
+def wanted_columns(table: "pa.Table", name: str, wanted: Sequence[str]) -> "pa.Table":
+    """Records of a file, with the columns of its folders, in the given order and in plain types."""
     import pyarrow as pa
 
     from privacy_engine.engines.frames import plain_columns
 
-    stored = opened.schema_arrow.names
-    with reading(name):
-        table = opened.read(columns=[c for c in wanted if c in stored], use_pandas_metadata=False)
-        for column, value in partition_values(name).items():
-            if column in wanted and column not in stored:
-                table = table.append_column(column, pa.repeat(pa.scalar(value, pa.string()), len(table)))
-        return plain_columns(table, wanted)
+    stored = table.column_names
+    for column, value in partition_values(name).items():
+        if column in wanted and column not in stored:
+            table = table.append_column(column, pa.repeat(pa.scalar(value, pa.string()), len(table)))
+    return plain_columns(table, wanted)
 
 
-def _with_partitions(stored: "pa.Schema", name: str) -> "pa.Schema":
+def with_partitions(stored: "pa.Schema", name: str) -> "pa.Schema":
     """The columns of a file and of its folders; a column of the file is the truer one."""
     import pyarrow as pa
 
@@ -183,7 +185,7 @@ def _joined(parts: "Sequence[pa.Table]") -> "pd.DataFrame":
     return to_frame(pa.concat_tables(parts))
 
 
-def _check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: Sequence[str] | None) -> None:
+def check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: Sequence[str] | None) -> None:
     """Columns and types of one file."""
     if columns is not None:
         schema.check_columns(columns)
@@ -202,7 +204,7 @@ def _check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: S
         raise SchemaError(f"{without_values(name)}: {'; '.join(problems)}")
 
 
-def _check_equal(first: "pa.Schema", other: "pa.Schema", first_name: str, name: str) -> None:
+def check_equal(first: "pa.Schema", other: "pa.Schema", first_name: str, name: str) -> None:
     """All files of a source must have the same types: a cast would change values in silence."""
     types = {f.name: f.type for f in first}
     differing = [f.name for f in other if f.name in types and types[f.name] != f.type]
@@ -215,7 +217,18 @@ def _check_equal(first: "pa.Schema", other: "pa.Schema", first_name: str, name: 
         )
 
 
-def _without_nulls(table: "pd.DataFrame", schema: "DataSchema") -> "pd.DataFrame":
-    """Records with a value in every quasi-identifier and every sensitive attribute that is not nullable."""
-    needed = [a.name for a in (*schema.quasi_identifiers, *schema.sensitive) if not a.nullable]
-    return table.dropna(subset=needed).reset_index(drop=True)
+def never_null(schema: "DataSchema") -> list[str]:
+    """The columns without whose value a record cannot be released: those of attributes not nullable."""
+    return [a.name for a in (*schema.quasi_identifiers, *schema.sensitive) if not a.nullable]
+
+
+def require_left(rows: int, left: int) -> None:
+    """Refuse a table of which dropping nulls leaves nothing.
+
+    Raises:
+        SchemaError: if there were records and none is left.
+    """
+    if rows and not left:
+        raise SchemaError(
+            f"all {rows} records have a null in a quasi-identifier or sensitive one: mend the source"
+        )

@@ -49,7 +49,9 @@ def stage(folder: Path, edition: int) -> Staged:
     )
 
 
-def send(lake: Lake, staged: Staged, run_key: str, release_id: str = RELEASE) -> Published:
+def send(
+    lake: Lake, staged: Staged, run_key: str, release_id: str = RELEASE, *, streamed: bool = False
+) -> Published:
     return publish(
         lake,
         NAME,
@@ -59,6 +61,7 @@ def send(lake: Lake, staged: Staged, run_key: str, release_id: str = RELEASE) ->
         staged.report,
         expected_sha256=staged.sha256,
         run_key=run_key,
+        streamed=streamed,
     )
 
 

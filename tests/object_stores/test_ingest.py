@@ -3,12 +3,15 @@
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from operators.context import source_access
+from operators.engines import read_engine
+from operators.parquet_files import read_private
 from operators.sources import find_source
 from operators.steps import ingest
 from operators.tables import Ingested, check_source, read_source
@@ -55,6 +58,23 @@ def test_file_folder_and_glob_give_the_same_records(bucket: Bucket, access: dict
     bucket.put("people/a.parquet", parquet(PEOPLE))
     for path in ("people/a.parquet", "people", "people/", "people/*.parquet", "peopl*/a.parquet"):
         pd.testing.assert_frame_equal(read(bucket.address(path), access).table, PEOPLE)
+
+
+def test_a_table_for_an_engine_is_copied_from_the_store_alike(
+    bucket: Bucket, access: dict[str, Any], tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        bucket.put(f"people/{name}.parquet", parquet(PEOPLE))
+    loaded = read(bucket.address("people"), access)
+    with WorkArea(tmp_path / "work", "run 1") as work:
+        table = ingest(bucket.address("people"), SCHEMA, work, engine=read_engine("fragments"), **access)
+        bucket.put("people/b.parquet", parquet(PEOPLE)[:-50])
+        with pytest.raises(SchemaError, match=r"b\.parquet must be a whole Parquet file"):
+            ingest(
+                bucket.address("people"), SCHEMA, work, label="x", engine=read_engine("fragments"), **access
+            )
+        pd.testing.assert_frame_equal(read_private(table["uri"], table["sha256"]), loaded.table)
+    assert table["source"]["fingerprint"] == loaded.fingerprint
 
 
 def test_folders_named_by_a_value_are_a_column_and_hidden_files_are_no_data(

@@ -1,6 +1,7 @@
 """Publishing to an object store and taking back: what stands there after each step."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from itertools import groupby
 from urllib.parse import quote
@@ -10,6 +11,7 @@ import pytest
 from operators.lake import clean_orphans, manifest_of, read_release, releases, retract
 from operators.lake_store import get, put
 from operators.lake_tables import table_names
+from privacy_engine.errors import IntegrityError
 from tests.object_stores.children import published
 from tests.object_stores.staged import NAME, RELEASE, Staged, seen, send
 from tests.object_stores.stores import Bucket
@@ -57,6 +59,19 @@ def test_a_changed_release_is_a_new_version_and_the_old_one_stays_readable(
     assert second.version == first.version + 1
     assert seen(lake) == 2
     assert read_release(lake, NAME, RELEASE, version=first.version).equals(old.rows())
+    assert [entry["state"] for entry in releases(lake, NAME)] == ["superseded", "current"]
+
+
+def test_a_stream_replaces_a_release_and_one_of_other_bytes_leaves_it(
+    bucket: Bucket, edition: Edition
+) -> None:
+    lake, old, new, bad = bucket.lake(), edition(1), edition(2), edition(3)
+    send(lake, old, "run 1", streamed=True)
+    send(lake, new, "run 2", streamed=True)
+    assert seen(lake) == 2
+    with pytest.raises(IntegrityError):
+        send(lake, replace(bad, sha256=new.sha256), "run 3", streamed=True)
+    assert seen(lake) == 2
     assert [entry["state"] for entry in releases(lake, NAME)] == ["superseded", "current"]
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 
-from operators import lake
+from operators import lake, lake_rows
+from operators.parquet_files import unchanged_batches
 
 
 def kill_me() -> None:
@@ -49,19 +50,29 @@ def before(step: Callable[..., Any], act: Callable[[], None]) -> Callable[..., A
     return watched
 
 
-def die_with_data_on_disk(table: deltalake.DeltaTable, rows: pa.Table, **options: Any) -> None:
+def die_with_data_on_disk(
+    table: deltalake.DeltaTable, rows: pa.Table | pa.RecordBatchReader, **options: Any
+) -> None:
     """The Delta writer, fed with rows until a data file stands on disk, and killed before it can commit."""
     folder = Path(table.table_uri.removeprefix("file://"))
     there_before = set(folder.rglob("*.parquet"))
+    given = rows.to_batches() if isinstance(rows, pa.Table) else list(rows)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for _ in range(10_000):
-            yield from rows.to_batches()
+            yield from given
             if set(folder.rglob("*.parquet")) - there_before:
                 kill_me()
 
     stream = pa.RecordBatchReader.from_batches(rows.schema, batches())
     deltalake_write(table, stream, target_file_size=1, **options)
+
+
+def die_in_the_middle(*given: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+    """Half of the batches of a file that is streamed."""
+    batches = list(unchanged_batches(*given, **options))
+    yield from batches[: len(batches) // 2]
+    kill_me()
 
 
 def rendezvous() -> None:
@@ -89,6 +100,8 @@ def arm(point: str) -> None:
             lake._commit = before(lake._commit, kill_me)
         case "data_on_disk":
             deltalake.write_deltalake = die_with_data_on_disk
+        case "in_stream":
+            lake_rows.unchanged_batches = die_in_the_middle
         case "after_commit":
             lake._commit = after(lake._commit, kill_me)
         case "after_retract_commit":
@@ -123,6 +136,7 @@ def main() -> None:
         Path(task["report"]),
         expected_sha256=task["sha256"],
         run_key=task["run_key"],
+        streamed=task.get("streamed", False),
     )
     sys.stdout.write(json.dumps(asdict(done)) + "\n")
 

@@ -1,0 +1,56 @@
+"""The files of a source, for what reads Parquet by path: as they are, or as one private copy."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from operators.parquet_files import private_parquet, regrouped
+from operators.sources import Source, partition_values, reading
+from operators.table_copy import tables_of
+from operators.tables import check_equal, with_partitions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+
+def local_files(source: Source, folder: Path) -> list[str]:
+    """Paths on this machine that hold all columns of the source, those of its folders' names, too.
+
+    Args:
+        source: of which only footers, and some records at a time, come into memory.
+        folder: private folder for a copy, where the files are elsewhere or do not hold all columns.
+
+    Raises:
+        SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
+    """
+    import pyarrow.parquet as pq
+
+    from privacy_engine.engines.frames import plain_columns
+
+    schemas = []
+    for file, name in zip(source.files, source.names, strict=True):
+        with reading(name), source.filesystem.open(file, "rb") as stream:
+            schemas.append(with_partitions(pq.read_schema(stream).remove_metadata(), name))
+        check_equal(schemas[0], schemas[-1], source.names[0], name)
+    alike = all(found.equals(schemas[0]) for found in schemas)
+    if _is_local(source) and alike and not any(map(partition_values, source.names)):
+        return list(source.files)
+    target = folder / "source.parquet"
+    with private_parquet(target) as copy:
+        copy.write(plain_columns(schemas[0].empty_table(), schemas[0].names))
+        for part in regrouped(_parts(source, schemas[0].names)):
+            copy.write(part)
+    return [str(target)]
+
+
+def _is_local(source: Source) -> bool:
+    protocols = source.filesystem.protocol
+    return "file" in ([protocols] if isinstance(protocols, str) else protocols)
+
+
+def _parts(source: Source, columns: list[str]) -> "Iterator[pa.Table]":
+    """The records of all files, in the order of the file names, some at a time."""
+    for file, name in zip(source.files, source.names, strict=True):
+        with reading(name), source.filesystem.open(file, "rb") as stream:
+            yield from tables_of(stream, name, columns)
