@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from operators.work_area import WorkArea
+    from privacy_engine.engines.local import LocalEngine
 
 DONE, REFUSED, WRONG = 0, 1, 2
 _REFUSALS = (VerificationError, InfeasibleError, IntegrityError, BudgetExceededError)
@@ -191,19 +192,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
+    from operators.source_files import local_files
     from operators.sources import find_source
     from operators.spec import load_policy
     from operators.spec_files import read_mapping
-    from operators.tables import read_all
     from privacy_engine.dp.loss import PrivacyLoss
-    from privacy_engine.verification import verify
+    from privacy_engine.engines.checking import verify_files
 
     policy = load_policy(arguments.policy.absolute())
     schema = released_schema(arguments.schema.absolute())
     told = read_mapping(arguments.manifest.absolute()) if arguments.manifest else {}
-    table = read_all(find_source(arguments.table))
+    source = find_source(arguments.table)
     loss = PrivacyLoss(**told["loss"]) if told.get("loss") else None
-    report = verify(table, schema, policy, loss=loss, figures=told.get("figures"))
+    with _engine("verify") as (engine, folder):
+        files = local_files(source, folder)
+        report = verify_files(engine, files, schema, policy, loss=loss, figures=told.get("figures"))
     print(f"{report.rows:,} rows in {report.classes:,} classes")
     print("\n".join(finding_lines(report.to_dict()["findings"])))
     report.raise_if_failed()
@@ -245,25 +248,33 @@ def _retract(arguments: argparse.Namespace) -> int:
 
 def _infer(arguments: argparse.Namespace) -> int:
     from operators.drafts import check_least, draft_name, draft_spec
-    from operators.engines import DEFAULT_MEMORY, read_memory
     from operators.source_files import local_files
     from operators.sources import find_source
-    from operators.work_area import WorkArea
-    from privacy_engine.engines.local import LocalEngine
 
     with usage("--min-count"):
         check_least(arguments.min_count)
     source = find_source(arguments.table)
     uri = arguments.table if "://" in arguments.table else str(Path(arguments.table).absolute())
-    work = WorkArea(work_root(), f"cli/infer/{os.getpid()}")
+    with _engine("infer") as (engine, folder):
+        files = local_files(source, folder)
+        text = draft_spec(engine, files, uri, draft_name(arguments.table), least=arguments.min_count)
+    print(text, end="")
+    return DONE
+
+
+@contextmanager
+def _engine(command: str) -> "Iterator[tuple[LocalEngine, Path]]":
+    """An engine for tables that need not fit into memory, and a private folder; both are gone at the end."""
+    from operators.engines import DEFAULT_MEMORY, read_memory
+    from operators.work_area import WorkArea
+    from privacy_engine.engines.local import LocalEngine
+
+    work = WorkArea(work_root(), f"cli/{command}/{os.getpid()}")
     with (
         _removed(work, keep=False),
         LocalEngine(memory=read_memory(DEFAULT_MEMORY), spill=work.folder) as engine,
     ):
-        files = local_files(source, work.folder)
-        text = draft_spec(engine, files, uri, draft_name(arguments.table), least=arguments.min_count)
-    print(text, end="")
-    return DONE
+        yield engine, work.folder
 
 
 def _json_schema(arguments: argparse.Namespace) -> int:

@@ -114,20 +114,6 @@ def kept_schema(schema: "DataSchema", individual: str | None = None) -> "DataSch
     return schema.select([name for name in schema.names if name == individual or name not in names])
 
 
-def read_all(source: Source) -> "pd.DataFrame":
-    """All columns of all files, as they are.
-
-    Raises:
-        SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
-    """
-    parts = []
-    for name, data in _contents(source):
-        opened, found = _opened(name, data)
-        parts.append(_columns(name, opened, found.names))
-        check_equal(parts[0].schema, parts[-1].schema, source.names[0], name)
-    return _joined(parts)
-
-
 def _contents(source: Source) -> Iterator[tuple[str, bytes]]:
     """Name and bytes of each file, one at a time."""
     for file, name in zip(source.files, source.names, strict=True):
