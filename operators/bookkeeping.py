@@ -6,7 +6,7 @@ domains that the schema named before any record was read.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from operators.references import BookingRef, StagedRef
@@ -27,7 +27,7 @@ def bookkeeping_findings(
     staged: StagedRef,
     manifest: Mapping[str, Any],
     claim: "PrivacyLoss",
-    frame: "pd.DataFrame",
+    frames: "Iterable[pd.DataFrame]",
     schema: "DataSchema",
     ledger: "BudgetLedger | None",
 ) -> "tuple[Finding, ...]":
@@ -39,8 +39,8 @@ def bookkeeping_findings(
         staged: the release.
         manifest: what is going to be published with it.
         claim: the loss that the manifest states.
-        frame: the released records.
-        schema: of `frame`, with the domains that the method measured on.
+        frames: the released records, all at once or part by part.
+        schema: of `frames`, with the domains that the method measured on.
         ledger: that booked the loss.
 
     Raises:
@@ -60,7 +60,7 @@ def bookkeeping_findings(
         return (
             _none("release without its committed entry in the ledger", int(booking is None)),
             *_answer_findings(staged, manifest, claim, schema, booking),
-            *_values_in_domains(frame, schema),
+            *_values_in_domains(frames, schema),
         )
     spends = _spends(booking)
     told = (manifest.get("model") or {}).get("mechanisms") or []
@@ -70,7 +70,7 @@ def bookkeeping_findings(
             "mechanisms that the manifest tells otherwise than the ledger's model", _differing(told, spends)
         ),
         *check_bookkeeping(claim, spends, schema, booking.loss if booking else None),
-        *_values_in_domains(frame, schema),
+        *_values_in_domains(frames, schema),
     )
 
 
@@ -130,11 +130,15 @@ def _differing(told: Sequence[Mapping[str, Any]], spends: "Sequence[Spend]") -> 
     return differing + abs(len(told) - len(kept))
 
 
-def _values_in_domains(frame: "pd.DataFrame", schema: "DataSchema") -> "tuple[Finding, ...]":
+def _values_in_domains(frames: "Iterable[pd.DataFrame]", schema: "DataSchema") -> "tuple[Finding, ...]":
     """One finding an attribute: how many released values are not of its public domain."""
+    attributes = schema.without_identifiers().attributes
+    outside = {a.name: 0 for a in attributes}
+    for frame in frames:
+        for attribute in attributes:
+            outside[attribute.name] += _outside(frame[attribute.name], attribute)
     return tuple(
-        _none(f"values of {a.name} outside of its public domain", _outside(frame[a.name], a))
-        for a in schema.without_identifiers().attributes
+        _none(f"values of {name} outside of its public domain", count) for name, count in outside.items()
     )
 
 

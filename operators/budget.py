@@ -20,9 +20,11 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operators.parquet_files import read_private
+from operators.engines import open_engine
+from operators.parquet_files import read_private, require_unchanged
 from operators.references import BookingRef, TableRef
 from privacy_engine.errors import LedgerError, PrivacyEngineError, SpecError
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.schema import DataSchema
+    from privacy_engine.synthesizers.domains import CodedTable
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
 
@@ -154,6 +157,7 @@ def measured_model(
         LedgerError: if the ledger cannot be reached; nothing was released.
         SchemaError: if the table does not fit its schema, or a domain is not public.
         InfeasibleError: if the table is too small for the method.
+        CapacityError: if its engine has too little memory or disk.
         IntegrityError: if the table changed since it was ingested, or the ledger was edited.
     """
     from privacy_engine.synthesizers.domains import require_public_domains
@@ -182,9 +186,9 @@ def _measure(
     """Draw the noise; the reservation is given back where it is this call's and no noise was drawn."""
     try:
         tell("reading")
-        frame = read_private(table["uri"], table["sha256"])
+        coded = _coded(method, table, schema)
         tell(f"running {method.key}")
-        return method.measure(frame, schema)
+        return method.measure_coded(coded)
     except PrivacyEngineError:
         # A method raises these before it draws noise, see `Synthesizer.measure`. After any other error the
         # reservation stands, as it does when the process dies: a retry goes on with it.
@@ -192,6 +196,25 @@ def _measure(
             with suppress(LedgerError):
                 budget.ledger.cancel(budget.dataset, reserved.key)
         raise
+
+
+def _coded(method: "Synthesizer", table: TableRef, schema: "DataSchema") -> "CodedTable":
+    """The records that the key names, as codes: loaded, or read by the engine of a table that never is.
+
+    What an engine reads is hashed before and after it, and both before noise is drawn: other bytes under this
+    key would be a second answer that nobody booked.
+    """
+    from privacy_engine.synthesizers.domains import CodedTable
+    from privacy_engine.synthesizers.measuring import coded_files
+
+    if "engine" not in table:
+        frame = read_private(table["uri"], table["sha256"])
+        return CodedTable.encode(frame, schema, method.levels)
+    require_unchanged(table["uri"], table["sha256"])
+    with open_engine(table["engine"], Path(table["uri"]).parent) as engine:
+        coded = coded_files(engine, [table["uri"]], schema, method.levels)
+    require_unchanged(table["uri"], table["sha256"])
+    return coded
 
 
 def _of(booking: "Booking", connection: str) -> Measured:

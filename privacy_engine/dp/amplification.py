@@ -30,6 +30,8 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+_DRAWN_AT_ONCE = 2**20
+
 
 def amplified(epsilon: float, rate: float | Fraction) -> float:
     """The loss of an epsilon-DP mechanism on a secret sample: ln(1 + rate (e^epsilon - 1)), rounded up.
@@ -68,17 +70,35 @@ def inner_epsilon(epsilon: float, rate: float | Fraction) -> float:
 def secure_sample(n: int, m: int) -> npt.NDArray[np.int64]:
     """A uniform sample of m of the row numbers 0 .. n-1, without replacement, from the operating system.
 
+    Row numbers are drawn one after another, and those that came up before are passed over: the first m
+    different ones are any m with the same probability. Of more than half the rows, those left out are drawn.
+
     It cannot be seeded, and must not be told: the amplification rests on its secrecy.
 
     Returns:
-        (m,) int64, ascending. Takes about a microsecond a row drawn.
+        (m,) int64, ascending. Takes n bytes beside it, and a fraction of a microsecond a row drawn.
 
     Raises:
         ValueError: unless 1 <= m <= n.
     """
     if not 1 <= m <= n:
         raise ValueError(f"a sample must have between 1 and all {n} rows, got {m}")
-    return np.sort(np.array(secrets.SystemRandom().sample(range(n), m), dtype=np.int64))
+    chosen, wanted = np.zeros(n, dtype=np.bool_), min(m, n - m)
+    while wanted:
+        rows = _secure_rows(n, min(2 * wanted, _DRAWN_AT_ONCE))
+        new = rows[np.sort(np.unique(rows, return_index=True)[1])]  # each where it came up first
+        new = new[~chosen[new]][:wanted]
+        chosen[new] = True
+        wanted -= len(new)
+    return np.flatnonzero(chosen if m <= n - m else ~chosen)
+
+
+def _secure_rows(n: int, draws: int) -> npt.NDArray[np.int64]:
+    """At most so many uniform row numbers 0 .. n-1, drawn independently from the operating system."""
+    numbers = np.frombuffer(secrets.token_bytes(8 * draws), dtype=np.uint64)
+    even = 2**64 // n * n  # below it each remainder is as frequent; above, a number is drawn for nothing
+    fair = numbers if even == 2**64 else numbers[numbers < np.uint64(even)]
+    return (fair % np.uint64(n)).astype(np.int64)
 
 
 def _through_sampling(epsilon: float, rate: Fraction, direction: float) -> float:

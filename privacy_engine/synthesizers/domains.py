@@ -7,7 +7,7 @@ before it adds noise: a category list or a bound that was read from the records 
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Protocol
@@ -281,11 +281,14 @@ class CodedTable:
         domains: (d,) what the codes of each attribute mean.
         storages: the declared type of each column.
         codes: (d, n) uint8, or uint16 where a domain has more than 256 values; C-contiguous.
+        weights: (n,) int64 >= 1, how often each record occurs, where equal records stand here once; None
+            where each stands for itself.
     """
 
     domains: tuple[PublicDomain, ...]
     storages: Mapping[str, Storage]
     codes: npt.NDArray[Any]
+    weights: Codes | None = None
 
     @classmethod
     def encode(
@@ -307,14 +310,14 @@ class CodedTable:
         _refuse_undeclared_nulls(table, released)
         storages = {a.name: Storage.of(table[a.name], a) for a in released}
         domains = public_domains(schema, storages, levels or {})
-        small = np.uint8 if max(domain.size for domain in domains) <= 256 else np.uint16
-        codes = np.empty((len(domains), len(table)), dtype=small)
+        codes = np.empty((len(domains), len(table)), dtype=code_type(domains))
         for row, domain in zip(codes, domains, strict=True):
             row[:] = domain.encode(table[domain.name])
         return cls(domains=domains, storages=storages, codes=codes)
 
     def __len__(self) -> int:
-        return int(self.codes.shape[1])
+        """Number of records, each as often as it occurs."""
+        return int(self.codes.shape[1] if self.weights is None else self.weights.sum())
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -327,12 +330,21 @@ class CodedTable:
         return tuple(domain.size for domain in self.domains)
 
     def take(self, rows: npt.NDArray[np.int64]) -> "CodedTable":
-        """Some of the records."""
-        return CodedTable(
-            domains=self.domains,
-            storages=self.storages,
-            codes=np.ascontiguousarray(self.codes[:, rows]),
-        )
+        """Some of the records, by their numbers 0 .. len - 1, ascending, each at most once.
+
+        Where equal records stand here once, those of the first have the first numbers, and so on: which
+        numbers they have does not matter to who draws every set of them alike.
+        """
+        if self.weights is None:
+            return replace(self, codes=np.ascontiguousarray(self.codes[:, rows]))
+        drawn = np.diff(np.searchsorted(rows, np.cumsum(self.weights)), prepend=0)
+        kept = np.flatnonzero(drawn)
+        return replace(self, codes=np.ascontiguousarray(self.codes[:, kept]), weights=drawn[kept])
+
+
+def code_type(domains: Iterable[PublicDomain]) -> type[np.uint8] | type[np.uint16]:
+    """The smallest type that holds the codes of all the domains."""
+    return np.uint8 if max(domain.size for domain in domains) <= 256 else np.uint16
 
 
 def decode(
@@ -346,8 +358,13 @@ def decode(
 def _refuse_undeclared_nulls(table: pd.DataFrame, attributes: Iterable[Attribute]) -> None:
     """An insensitive attribute may hold nulls elsewhere; here a null needs a code."""
     counts = {a.name: int(table[a.name].isna().sum()) for a in attributes if not a.nullable}
-    if nulls := {name: count for name, count in counts.items() if count}:
-        raise SchemaError(
-            "; ".join(f"{name}: {count} values are null" for name, count in nulls.items())
-            + ": declare the attribute nullable, or drop them at ingest"
-        )
+    if any(counts.values()):
+        raise undeclared_nulls(counts)
+
+
+def undeclared_nulls(counts: Mapping[str, int]) -> SchemaError:
+    """The refusal of nulls without a code: attribute -> how many."""
+    return SchemaError(
+        "; ".join(f"{name}: {count} values are null" for name, count in counts.items() if count)
+        + ": declare the attribute nullable, or drop them at ingest"
+    )

@@ -35,8 +35,10 @@ class WeightedRecords:
 
     @classmethod
     def of(cls, coded: CodedTable) -> "WeightedRecords":
-        """Join equal records."""
+        """Join equal records, where that was not done yet."""
         sizes = np.array(coded.sizes, dtype=np.int64)
+        if coded.weights is not None:
+            return cls(codes=coded.codes, weights=coded.weights, sizes=sizes)
         _, first, counts = np.unique(pack(coded.codes, sizes), return_index=True, return_counts=True)
         return cls(
             codes=np.ascontiguousarray(coded.codes[:, first]), weights=counts.astype(np.int64), sizes=sizes
@@ -79,7 +81,7 @@ def contingency(coded: CodedTable | WeightedRecords, attributes: Sequence[int]) 
     """
     members = np.array(attributes, dtype=np.int64)
     sizes = np.array(coded.sizes, dtype=np.int64)[members]
-    weights = coded.weights if isinstance(coded, WeightedRecords) else np.ones(len(coded), dtype=np.int64)
+    weights = np.ones(coded.codes.shape[1], dtype=np.int64) if coded.weights is None else coded.weights
     counts = count(coded.codes, weights, members, sizes, math.prod(sizes.tolist()))
     return np.asarray(counts).reshape(tuple(sizes.tolist()))
 

@@ -4,7 +4,7 @@ Neighbour relation: one record replaced, the number of records public. Pure epsi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,15 +13,18 @@ import pandas as pd
 
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.models import PrivacyModel
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.schema import DataSchema
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.domains import CodedTable, decode, public_domains
+from privacy_engine.synthesizers.measuring import coded_files
 from privacy_engine.synthesizers.model import SynthesizerModel
 
 LEAST_ROWS = 2  # no sensitivity here is derived for a table of one record
+PART = 500_000  # records that are drawn at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +87,23 @@ class Synthesizer(ABC):
             SchemaError: if a domain is not public, or the table does not fit the schema.
             InfeasibleError: if the table is too small, or a domain too large. Nothing was measured then.
         """
-        coded = CodedTable.encode(table, schema, self.levels)
+        return self.measure_coded(CodedTable.encode(table, schema, self.levels))
+
+    def measure_files(self, engine: Engine, files: Files, schema: DataSchema) -> SynthesizerModel:
+        """The same of a table in files that is never loaded.
+
+        Raises:
+            SchemaError, InfeasibleError: as ``measure``.
+            CapacityError: as ``coded_files``. Nothing was measured then.
+        """
+        return self.measure_coded(coded_files(engine, files, schema, self.levels))
+
+    def measure_coded(self, coded: CodedTable) -> SynthesizerModel:
+        """The same of records that were encoded at this method's levels.
+
+        Raises:
+            InfeasibleError: as ``measure``.
+        """
         if len(coded) < LEAST_ROWS:
             raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
         network, spends = self.learn(coded)
@@ -104,7 +123,33 @@ class Synthesizer(ABC):
         """Independent records from a model: post-processing, costs nothing, repeatable from a seed.
 
         Their order says nothing of the source's: no record of it is read.
+
+        Raises:
+            ValueError: if the schema is not the one that the model was measured with.
         """
+        return pd.concat(list(self.sample_parts(model, schema, rows, rng)), ignore_index=True)
+
+    def sample_parts(
+        self,
+        model: SynthesizerModel,
+        schema: DataSchema,
+        rows: int,
+        rng: np.random.Generator,
+        size: int = PART,
+    ) -> Iterator[pd.DataFrame]:
+        """The same records part by part, so that no more than a part is in memory.
+
+        Args:
+            model: that was measured.
+            schema: it was measured with.
+            rows: to draw, in all.
+            rng: draws them; another size of the parts gives other records.
+            size: most records of a part, >= 1.
+
+        Raises:
+            ValueError: as ``sample``, before the first part is drawn.
+        """
+        check_whole("size", size, 1)
         network = model.network
         if set(schema.without_identifiers().names) != set(model.storages):
             raise ValueError("the schema must be the one that the model was measured with: other attributes")
@@ -112,7 +157,8 @@ class Synthesizer(ABC):
         if any(network.size(domain.name) != domain.size for domain in domains):
             raise ValueError("the schema must be the one that the model was measured with: other domains")
         shown = [network.names.index(domain.name) for domain in domains]  # without hidden attributes
-        return decode(network.sample(rows, rng)[shown], domains, rng)
+        counts = [min(size, rows - start) for start in range(0, rows, size)] or [0]
+        return (decode(network.sample(count, rng)[shown], domains, rng) for count in counts)
 
     def release_of(self, model: SynthesizerModel, schema: DataSchema, rng: np.random.Generator) -> Release:
         """A release of records drawn from a model; equal models and seeds give equal releases.

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -90,10 +91,20 @@ def test_a_sample_of_none_or_too_many_rows_is_refused(n: int, m: int) -> None:
         secure_sample(n, m)
 
 
-def test_every_set_of_rows_is_equally_likely() -> None:
-    # 10,000 samples of 2 of 5: each of the 10 sets 1,000 times, standard error 30. By Chernoff's bound one of
+@pytest.mark.parametrize("m", [2, 3])  # fewer and more than half, whose complement is drawn
+def test_every_set_of_rows_is_equally_likely(m: int) -> None:
+    # 10,000 samples of 5: each of the 10 sets 1,000 times, standard error 30. By Chernoff's bound one of
     # them is 225 off once in 1e10 runs.
-    seen = np.zeros((5, 5))
-    for _ in range(10_000):
-        seen[tuple(secure_sample(5, 2))] += 1
-    assert np.abs(seen[np.triu_indices(5, 1)] - 1000).max() < 225
+    seen = Counter(tuple(secure_sample(5, m).tolist()) for _ in range(10_000))
+    assert set(seen) == set(itertools.combinations(range(5), m))
+    assert max(abs(count - 1000) for count in seen.values()) < 225
+
+
+@pytest.mark.parametrize("m", [1_300_000, 1_700_000])
+def test_a_sample_of_millions_is_drawn_in_several_turns_and_spread_evenly(m: int) -> None:
+    n = 3_000_000
+    rows = secure_sample(n, m)
+    assert rows.shape == (m,)
+    assert (np.diff(rows) > 0).all()
+    # Rows in a tenth: hypergeometric, standard deviation 258; one of ten is 7 of them off once in 4e10 runs.
+    assert np.abs(np.histogram(rows, bins=10, range=(0, n))[0] - m / 10).max() < 7 * 260

@@ -28,7 +28,7 @@ def arm(point: str) -> None:
         case "after_reserve":
             BudgetLedger.reserve = after(BudgetLedger.reserve, kill_me)
         case "after_measure":
-            Synthesizer.measure = after(Synthesizer.measure, kill_me)
+            Synthesizer.measure_coded = after(Synthesizer.measure_coded, kill_me)
         case "after_commit":
             BudgetLedger.commit = after(BudgetLedger.commit, kill_me)
         case "before_publish":
@@ -36,7 +36,7 @@ def arm(point: str) -> None:
         case "after_publish":
             lake._commit = after(lake._commit, kill_me)
         case "meet_after_measure":
-            Synthesizer.measure = after(Synthesizer.measure, rendezvous)
+            Synthesizer.measure_coded = after(Synthesizer.measure_coded, rendezvous)
         case _:
             raise ValueError(point)
 

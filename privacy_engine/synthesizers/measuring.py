@@ -1,0 +1,206 @@
+"""The records of a table that is never loaded, as codes of public domains: what every measure step reads.
+
+An engine encodes the records where they lie, a batch at a time and by the very code that encodes a table in
+memory, and counts the distinct combinations of codes. So the counts are those of the table in memory, and a
+method that adds the same noise to them measures the same.
+
+Whether a table can be measured must not depend on how many distinct combinations it has: one replaced record
+can change that number, and no budget pays for telling it. So what is refused for want of memory is refused by
+the number of records and the sizes of the domains, both public. Counting each marginal in the files instead
+is no way out: a structure is chosen among up to 250,000 families, each of which would be a pass.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+from privacy_engine.engines.engine import Engine, Files
+from privacy_engine.engines.frames import plain_columns, to_frame
+from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
+from privacy_engine.faults import Rule, told
+from privacy_engine.schema import Attribute, DataSchema
+from privacy_engine.synthesizers.domains import (
+    CodedTable,
+    PublicDomain,
+    Storage,
+    code_type,
+    public_domains,
+    require_public_domains,
+    undeclared_nulls,
+)
+
+_FAULTS = pa.schema({"attribute": pa.int32(), "rule": pa.string(), "value": pa.string()})
+_NO_CODE = "no code"  # of a null that another method would let pass
+
+
+def coded_files(
+    engine: Engine, files: Files, schema: DataSchema, levels: Mapping[str, int] | None = None
+) -> CodedTable:
+    """Check a table in files against its schema and encode all but its identifiers, equal records once.
+
+    Args:
+        engine: reads the files, and says how much memory may be taken.
+        files: of the table.
+        schema: with a public domain for each attribute.
+        levels: level of the hierarchy at which an attribute's values are told apart; 0 where not named.
+
+    Raises:
+        SchemaError: as ``CodedTable.encode``, with the same problems and counts.
+        CapacityError: if the distinct records might not fit into memory, by public figures.
+        IntegrityError: if the files change while they are read.
+    """
+    require_public_domains(schema)  # before any value is read
+    columns, rows, released = engine.columns(files), engine.rows(files), schema.without_identifiers()
+    schema.check_columns(columns.names)
+    if not rows:
+        raise SchemaError("the table is empty: nothing can be released")
+    empty = to_frame(plain_columns(columns.empty_table(), released.names))
+    storages = {a.name: Storage.of(empty[a.name], a) for a in released.attributes}
+    domains = public_domains(schema, storages, levels or {})
+    kind = np.dtype(code_type(domains))
+    most = most_combinations(domains, rows, engine.memory)
+    kinds = pa.schema([(str(number), pa.from_numpy_dtype(kind)) for number in range(len(domains))])
+    encode = Encode(schema=released, levels=dict(levels or {}), kinds=kinds)
+    codes = np.empty((len(domains), most), dtype=kind)  # pages that are never written take no memory
+    weights = np.empty(most, dtype=np.int64)
+    found = _fill(codes, weights, engine.count_coded(files, released.names, encode, kinds))
+    if found is None:
+        raise refusal(engine, files, released, empty)
+    if found > most or int(weights[:found].sum()) != rows:
+        raise IntegrityError(
+            f"the records counted must be the {rows} of the files: these changed while they were read; run "
+            "from ingest again"
+        )
+    return CodedTable(
+        domains=domains,
+        storages=storages,
+        codes=np.ascontiguousarray(codes[:, :found]),
+        weights=weights[:found].copy(),
+    )
+
+
+def _fill(codes: npt.NDArray[Any], weights: npt.NDArray[np.int64], parts: Iterable[pa.Table]) -> int | None:
+    """Write the counted combinations to (d, most) codes and (most,) weights; how many, or more than fit.
+
+    None where a record does not fit the schema.
+    """
+    end = 0
+    for part in parts:
+        start, end = end, end + len(part)
+        if part.column(0).null_count:
+            return None
+        if end > len(weights):
+            return end
+        for number, row in enumerate(codes):
+            row[start:end] = part.column(number).to_numpy()
+        weights[start:end] = part.column("count").to_numpy()
+    return end
+
+
+def most_combinations(domains: Sequence[PublicDomain], rows: int, memory: int) -> int:
+    """How many distinct combinations of codes a table can have, from public figures alone.
+
+    Args:
+        domains: of all attributes.
+        rows: number of records.
+        memory: bytes that the combinations, and what counting them takes, may fill.
+
+    Raises:
+        CapacityError: if they might fill more.
+    """
+    most = min(rows, math.prod(domain.size for domain in domains))
+    # A code for each attribute and a weight; and for each thread that counts, the cell of a table.
+    each = len(domains) * np.dtype(code_type(domains)).itemsize + 8 + 4 * nb.get_num_threads()
+    if (needed := most * each) > memory:
+        raise CapacityError(
+            f"{rows} records of {len(domains)} attributes can be {most} distinct ones, which take "
+            f"{needed / 1e6:.0f} MB, but the engine may take {memory / 1e6:.0f} MB: give it more memory, or "
+            "the attributes fewer bins or a hierarchy level in `levels`"
+        )
+    return most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encode:
+    """Records to their codes; where one of them does not fit the schema, to a row of nulls.
+
+    Attributes:
+        schema: without identifiers.
+        levels: as of ``coded_files``.
+        kinds: of the codes, named by their places: an attribute may be called anything.
+    """
+
+    schema: DataSchema
+    levels: Mapping[str, int]
+    kinds: pa.Schema
+
+    def __call__(self, records: pa.Table) -> pa.Table:
+        """(n, d) codes, or (1, d) nulls."""
+        try:
+            codes = CodedTable.encode(to_frame(records), self.schema, self.levels).codes
+        except SchemaError:  # `refusal` tells it of the table as a whole
+            return pa.Table.from_pylist([dict.fromkeys(self.kinds.names)], schema=self.kinds)
+        return pa.Table.from_arrays([pa.array(row) for row in codes], schema=self.kinds)
+
+
+def refusal(engine: Engine, files: Files, schema: DataSchema, empty: pd.DataFrame) -> SchemaError:
+    """All that is wrong with a table, by column, rule and count.
+
+    Args:
+        engine: reads the files.
+        files: of a table that does not fit.
+        schema: without identifiers.
+        empty: the table without its records, for the types.
+    """
+    rows: dict[tuple[int, str], int] = defaultdict(int)
+    distinct: dict[tuple[int, str], int] = defaultdict(int)
+    for part in engine.count_coded(files, schema.names, FaultyValues(schema=schema), _FAULTS):
+        for attribute, rule, count in zip(
+            *(part.column(name).to_pylist() for name in ("attribute", "rule", "count")), strict=True
+        ):
+            rows[attribute, rule] += count
+            distinct[attribute, rule] += 1
+
+    def problems(number: int, attribute: Attribute) -> Iterator[str]:
+        if wrong := attribute.type_problem(empty[attribute.name]):
+            yield wrong
+        for rule in Rule:
+            if count := rows[number, rule]:
+                yield told(rule, rows=count, distinct=distinct[number, rule])
+
+    named = list(enumerate(schema.attributes))
+    if found := [f"{a.name}: {problem}" for number, a in named for problem in problems(number, a)]:
+        return SchemaError("; ".join(found))
+    return undeclared_nulls({a.name: rows[number, _NO_CODE] for number, a in named})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultyValues:
+    """Records to one row for each value that breaks a rule of its attribute, or is a null without a code."""
+
+    schema: DataSchema
+
+    def __call__(self, records: pa.Table) -> pa.Table:
+        """(f, 3) number of the attribute, rule, and the value where distinct ones are counted."""
+        frame = to_frame(records)
+        found: list[tuple[int, str, str]] = []
+        for number, attribute in enumerate(self.schema.attributes):
+            column = frame[attribute.name]
+            if attribute.type_problem(column) is None:
+                faults = attribute.faults(column)
+                found += [(number, rule.value, value) for rule in faults for value in faults[rule].elements()]
+            if not attribute.nullable:
+                found += [(number, _NO_CODE, "")] * int(column.isna().sum())
+        columns = zip(*found, strict=True) if found else ((), (), ())
+        return pa.Table.from_arrays(
+            [pa.array(values, kind) for values, kind in zip(columns, _FAULTS.types, strict=True)],
+            schema=_FAULTS,
+        )
