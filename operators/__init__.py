@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from operators.cleanup import CleanupOperator, clean_up_after
     from operators.compare import CompareOperator
     from operators.curator import CuratorReportOperator
+    from operators.fragment_tasks import (
+        CutFragmentsOperator,
+        JoinFragmentsOperator,
+        ReleaseFragmentOperator,
+    )
     from operators.ingest import IngestParquetOperator
     from operators.learning import TrainNaiveBayesOperator
     from operators.outliers import DetectOutliersOperator
@@ -42,6 +47,7 @@ __all__ = [
     "CleanupOperator",
     "CompareOperator",
     "CuratorReportOperator",
+    "CutFragmentsOperator",
     "DPSMBayesOperator",
     "DSAEDOperator",
     "DetectOutliersOperator",
@@ -49,6 +55,7 @@ __all__ = [
     "GreedyHamdistOperator",
     "ILPLDiversityOperator",
     "IngestParquetOperator",
+    "JoinFragmentsOperator",
     "KACLUKOperator",
     "LatentClassOperator",
     "LocalLaplaceOperator",
@@ -58,6 +65,7 @@ __all__ = [
     "PrivBayesROperator",
     "PublishOperator",
     "RFKAOperator",
+    "ReleaseFragmentOperator",
     "ReleaseOperator",
     "RetractOperator",
     "TRROperator",
@@ -85,6 +93,7 @@ _HOME = {
     "cleanup": ("CleanupOperator", "clean_up_after"),
     "compare": ("CompareOperator",),
     "curator": ("CuratorReportOperator",),
+    "fragment_tasks": ("CutFragmentsOperator", "JoinFragmentsOperator", "ReleaseFragmentOperator"),
     "ingest": ("IngestParquetOperator",),
     "learning": ("TrainNaiveBayesOperator",),
     "outliers": ("DetectOutliersOperator",),

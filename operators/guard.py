@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from privacy_engine.errors import LedgerError, PrivacyEngineError, PublishError
+from privacy_engine.errors import (
+    CapacityError,
+    EngineError,
+    LedgerError,
+    PrivacyEngineError,
+    PublishError,
+)
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -34,7 +40,8 @@ def guarded(
     """Make an operator's `execute` raise only errors that may be logged.
 
     - An error of the engine fails the task at once, with its own message: the same input would fail again.
-    - A `PublishError` or `LedgerError` is retried: the lake or the ledger may be back by then.
+    - A `PublishError`, `LedgerError`, `EngineError` or `CapacityError` is retried: the lake or the ledger may
+      be back by then, and another worker may have the memory.
     - Any other error is retried as `UnexpectedError`, which names type and place and drops the message.
     """
 
@@ -54,7 +61,7 @@ def _safe(error: Exception, step: str) -> Exception:
     if isinstance(error, AirflowException):
         error.__cause__ = error.__context__ = None
         return error
-    if isinstance(error, PublishError | LedgerError):
+    if isinstance(error, PublishError | LedgerError | EngineError | CapacityError):
         return type(error)(str(error))
     if isinstance(error, PrivacyEngineError):
         return AirflowFailException(str(error))

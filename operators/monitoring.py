@@ -35,7 +35,7 @@ def monitored(
     """Make a step of an operator, whose first argument after the operator is the context, send its metrics.
 
     Args:
-        stage: ingest, outliers, release, verify or publish; its name in the metrics.
+        stage: ingest, outliers, cut, fragment, release, verify or publish; its name in the metrics.
     """
 
     def decorate(step: Callable[Concatenate[Operator, P], R]) -> Callable[Concatenate[Operator, P], R]:
@@ -113,7 +113,11 @@ def _seconds(result: Any, measured: float) -> float:
 
 
 def _figures(result: Any) -> Iterator[tuple[str, float]]:
-    """What the reference that a step returned says in numbers."""
+    """What the reference that a step returned says in numbers, or the list of them."""
+    if isinstance(result, list):
+        yield "rows", sum(part["rows"] for part in result)
+        yield "fragments", len(result)
+        return
     yield "rows", result["rows"]
     if "method" in result:
         if result["loss"]:

@@ -18,6 +18,12 @@ from operators.budget import DEFAULT_LEDGER
 from operators.budget_guard import BudgetGuardOperator
 from operators.cleanup import clean_up_after
 from operators.curator import CuratorReportOperator
+from operators.engines import LOCAL
+from operators.fragment_tasks import (
+    CutFragmentsOperator,
+    JoinFragmentsOperator,
+    ReleaseFragmentOperator,
+)
 from operators.ingest import IngestParquetOperator
 from operators.outliers import DetectOutliersOperator
 from operators.publish import PublishOperator
@@ -37,6 +43,8 @@ _RETRIES: Mapping[str, Any] = {
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": True,
 }
+# A worker or a session of Spark may die, for want of memory or otherwise.
+_REPEATED: Mapping[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 # A run by hand must not fall back to answers that do not repeat, or to another person's.
 _FIXED = frozenset({"randomness", "individual"})
 _PARAMETER_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -51,7 +59,8 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
     """The tasks of a release in a DAG: from ingest to publish and clean-up.
 
     A release that spends a privacy budget begins with a guard, which stops the run where too little is left,
-    and is compared with its source for the curator alone.
+    and is compared with its source for the curator alone. One that is made in fragments has a mapped task for
+    each.
 
     Method parameters that are plain values can be changed for one run as `params` of the DAG, see
     `release_params`. The clean-up removes the run's work area, so one DAG holds one pipeline.
@@ -72,6 +81,7 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             nulls=spec.source.nulls,
             connection=spec.source.connection,
             individual=spec.individual,
+            engine=spec.engine.settings if spec.scaled else LOCAL,
             **(
                 {"person": spec.history.identifier, "membership_key": spec.history.key}
                 if spec.history
@@ -100,34 +110,20 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
                 action=spec.outliers.action.value,
                 max_share=spec.outliers.max_share,
             ).output
-        staged = ReleaseOperator(
-            task_id="release",
-            table=table,
-            method=spec.release.method,
-            parameters=parameters,
-            seed=spec.release.seed,
-            title=spec.name,
-            budget=spent.dataset if spent else None,
-            ledger=spent.ledger if spent else DEFAULT_LEDGER,
-            secret=spec.release.secret,
-            replaces=spec.release.replaces,
-            series=spec.publish.table if spec.release.memoised else None,
-            lake=spec.publish.lake,
-            **retries,
-        )
+        staged = (_in_fragments if spec.mapped else _in_one_task)(spec, table, parameters)
         report = VerifyOperator(
             task_id="verify",
-            table=staged.output,
+            table=staged,
             policy=spec.policy,
             name=spec.publish.table,
             lake=spec.publish.lake,
-            **(_RETRIES if spent or spec.history else {}),
+            **(_RETRIES if spent or spec.history else _repeated(spec)),
         )
         approved = None
         if spec.approval is not None:
             approved = ApproveReleaseOperator(
                 task_id="approve",
-                table=staged.output,
+                table=staged,
                 report=report.output,
                 name=spec.publish.table,
                 lake=spec.publish.lake,
@@ -138,7 +134,7 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             ).output
         published = PublishOperator(
             task_id="publish",
-            table=staged.output,
+            table=staged,
             report=report.output,
             name=spec.publish.table,
             lake=spec.publish.lake,
@@ -149,11 +145,56 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
         last: list[Any] = [published]
         if spec.told_to_curator:
             compared = CuratorReportOperator(
-                task_id="curator_report", source=table, table=staged.output, name=spec.name
+                task_id="curator_report", source=table, table=staged, name=spec.name
             )
             last.append(compared)
         clean_up_after(last)
     return group
+
+
+def _in_one_task(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -> Any:
+    """The staged release of a table, by one task."""
+    spent = spec.budget
+    return ReleaseOperator(
+        task_id="release",
+        table=table,
+        method=spec.release.method,
+        parameters=parameters,
+        seed=spec.release.seed,
+        title=spec.name,
+        budget=spent.dataset if spent else None,
+        ledger=spent.ledger if spent else DEFAULT_LEDGER,
+        secret=spec.release.secret,
+        replaces=spec.release.replaces,
+        series=spec.publish.table if spec.release.memoised else None,
+        lake=spec.publish.lake,
+        **(_RETRIES if spent else _repeated(spec)),
+    ).output
+
+
+def _in_fragments(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -> Any:
+    """The staged release of a table, by a mapped task for each fragment; `release` is what joins them."""
+    cut = CutFragmentsOperator(
+        task_id="cut",
+        table=table,
+        method=spec.release.method,
+        parameters=parameters,
+        seed=spec.release.seed,
+        **_repeated(spec),
+    )
+    released = ReleaseFragmentOperator.partial(
+        task_id="release_fragment",
+        map_index_template="fragment {{ task.fragment['fragment'] }}",
+        **_repeated(spec),
+    ).expand(fragment=cut.output)
+    return JoinFragmentsOperator(
+        task_id="release", fragments=released.output, title=spec.name, **_repeated(spec)
+    ).output
+
+
+def _repeated(spec: ReleaseSpec) -> Mapping[str, Any]:
+    """Retries of a task that an engine does the work of."""
+    return _REPEATED if spec.scaled else {}
 
 
 def release_params(spec: ReleaseSpec) -> dict[str, Param]:

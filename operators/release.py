@@ -7,6 +7,7 @@ from airflow.sdk import BaseOperator
 
 from operators.budget import DEFAULT_LEDGER, Budget
 from operators.context import DEFAULT_LAKE, file_label, ledger_of, run_key, run_work_area
+from operators.engines import chosen_engine
 from operators.guard import guarded
 from operators.links import ReportLink
 from operators.memoised import Memory, memory_of
@@ -38,13 +39,15 @@ class ReleaseOperator(BaseOperator):
         series: release table that memoised answers will go to: with another secret than its last release they
             are refused before anything is booked. Publishing refuses them in any case.
         lake: Airflow connection id of the lake of that table.
+        engine: that works on the table, see `operators.engines`; None: the one it was ingested with. With
+            another than `local` an anonymizer works on fragments, in a process pool or on Spark.
     """
 
     template_fields = (
         *("table", "method", "parameters", "seed", "title"),
-        *("budget", "ledger", "secret", "replaces", "series", "lake"),
+        *("budget", "ledger", "secret", "replaces", "series", "lake", "engine"),
     )
-    template_fields_renderers = {"table": "json", "parameters": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields_renderers = {"table": "json", "parameters": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
     operator_extra_links = (ReportLink(),)
 
@@ -62,6 +65,7 @@ class ReleaseOperator(BaseOperator):
         replaces: str | None = None,
         series: str | None = None,
         lake: str = DEFAULT_LAKE,
+        engine: str | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -76,6 +80,7 @@ class ReleaseOperator(BaseOperator):
         self.replaces = replaces
         self.series = series
         self.lake = lake
+        self.engine = engine
 
     @guarded
     def execute(self, context: "Context") -> "StagedRef":
@@ -88,6 +93,7 @@ class ReleaseOperator(BaseOperator):
             budget=self.budget,
             ledger=self.ledger,
             memory=memory_of(self),
+            engine=self.engine,
         )
 
 
@@ -101,6 +107,7 @@ def stage_release(
     budget: str | None = None,
     ledger: str = DEFAULT_LEDGER,
     memory: Memory | None = None,
+    engine: str | Mapping[str, Any] | None = None,
 ) -> "StagedRef":
     """What every release operator does.
 
@@ -112,6 +119,7 @@ def stage_release(
         budget: data set whose privacy budget is spent, if one is.
         ledger: Airflow connection id of its ledger.
         memory: of memoised answers.
+        engine: that works on the table; None: its own.
     """
     from operators.steps import make_release
 
@@ -135,6 +143,7 @@ def stage_release(
             progress=say,
             budget=paid,
             memory=memory,
+            engine=chosen_engine(engine),
         )
     tell_budget(operator, paid)
     operator.log.info("staged", method=staged["method"], rows=staged["rows"], **staged["figures"])

@@ -7,31 +7,24 @@ public domains of the schema. Counts of the source are protected (`privacy_engin
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from operators.report_randomized import randomized_part
-from operators.report_synthetic import BudgetLine, budget_lines, mechanisms_of, network_of, own_marginals
-from operators.report_text import (
-    FIGURES,
-    LIMITS,
-    NEIGHBOURS,
-    NOTES,
-    PRIVATE_LIMITS,
-    RANDOMIZED_LIMITS,
-    RISKS,
-    SYNTHETIC_LIMITS,
-    claim,
-    shown,
-)
+from operators.report_data import SMALLEST_COUNT, Measured, ReportData, claimed_k, data_of_release
+from operators.report_synthetic import BudgetLine, budget_lines
+from operators.report_text import FIGURES, FRAGMENT_EFFECTS, NEIGHBOURS, NOTES, RISKS, claim, shown
 
 if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
-    from privacy_engine.classes import EquivalenceClasses
+    import numpy as np
+    import numpy.typing as npt
+
+    from privacy_engine.distributions import Distribution, Withheld
     from privacy_engine.release import Release
 
-SMALLEST_COUNT = 10  # for releases that claim no k
+__all__ = ["SMALLEST_COUNT", "page_template", "render", "render_report"]
+
 SIZE_BARS = 16
 
 
@@ -64,64 +57,101 @@ def render_report(
     about: Mapping[str, str] | None = None,
     smallest_count: int | None = None,
     budget: Mapping[str, Any] | None = None,
+    rows: int | None = None,
+) -> str:
+    """The report as HTML, on a release whose table is at hand; `render` is for any other.
+
+    Args:
+        release: what was made; its table is read only for class sizes and the claimed models.
+        figures: of ``privacy_engine.utility.figures``, see `render`.
+        risk: of ``privacy_engine.risk.figures``.
+        title: see `render`, and so the next three.
+        source_rows: records that the method was given.
+        findings: of the verification.
+        about: further facts for the head.
+        budget: what the release's data set has spent.
+        rows: of the release, where its table is only the first of them.
+        smallest_count: counts of the source below it are hidden, others rounded to its multiples;
+            by default the k that the release claims, else 10.
+
+    Raises:
+        ValueError: if smallest_count is below 2.
+    """
+    least = smallest_count if smallest_count is not None else claimed_k(release.guarantees)
+    data = data_of_release(release, least)
+    return render(
+        data if rows is None else replace(data, rows=rows),
+        figures,
+        risk,
+        title=title,
+        source_rows=source_rows,
+        smallest_count=least,
+        findings=findings,
+        about=about,
+        budget=budget,
+    )
+
+
+def render(
+    data: ReportData,
+    figures: Mapping[str, float],
+    risk: Mapping[str, float],
+    *,
+    title: str,
+    source_rows: int,
+    smallest_count: int,
+    findings: Sequence[Mapping[str, Any]] | None = None,
+    about: Mapping[str, str] | None = None,
+    budget: Mapping[str, Any] | None = None,
 ) -> str:
     """The report as HTML.
 
     Args:
-        release: what was made; its table is read only for class sizes and the claimed models.
+        data: what is told of the release.
         figures: of ``privacy_engine.utility.figures``; empty where there is no recoding. Not told of a
             differentially private release: they are exact numbers of the source, which void its guarantee.
         risk: of ``privacy_engine.risk.figures``.
         title: name of the release, for people.
         source_rows: records that the method was given.
+        smallest_count: counts of the source below it are hidden in the distributions.
         findings: of the verification (``Report.to_dict()["findings"]``), where it has taken place.
         about: further facts for the head, such as the release id; label -> text.
-        smallest_count: counts of the source below it are hidden, others rounded to its multiples;
-            by default the k that the release claims, else 10.
         budget: what the release's data set has spent, this release included: ``dataset``, and ``limits``, a
             list of ``period`` (in words), ``limit``, ``spent`` and ``left`` (epsilons).
-
-    Raises:
-        ValueError: if smallest_count is below 2.
     """
-    from privacy_engine.classes import EquivalenceClasses
-
-    classes = EquivalenceClasses.of_table(release.table, release.schema)
-    randomized = randomized_part(release)
-    linkable = bool(release.schema.quasi_identifiers) and release.loss is None and randomized is None
-    least = smallest_count if smallest_count is not None else _claimed_k(release)
-    guarantees = _guarantees(release, classes)
-    told = figures if release.loss is None else {}
+    loss, told = data.loss, figures if data.loss is None else {}
+    linkable = bool(data.schema.quasi_identifiers) and loss is None and data.randomized is None
+    guarantees = [_guarantee(measured) for measured in data.guarantees]
     return page_template("report.html.j2").render(
         title=title,
-        release=release,
+        release=data,
         source_rows=source_rows,
         about=about or {},
-        parameters={name: _plain(value) for name, value in release.parameters.items()},
-        tiles=_tiles(release, told, risk, source_rows, budget_lines(budget)),
+        parameters={name: _plain(value) for name, value in data.parameters.items()},
+        tiles=_tiles(data, told, risk, source_rows, budget_lines(budget)),
         guarantees=guarantees,
         findings=findings,
         broken=sum(not g["holds"] for g in guarantees) + sum(not f["passed"] for f in findings or ()),
-        loss=release.loss,
-        factor=f"{math.exp(release.loss.epsilon):,.3g}" if release.loss else "",
-        synthetic=release.model is not None,
-        randomized=randomized,
-        network=network_of(release),
-        mechanisms=mechanisms_of(release),
+        loss=loss,
+        factor=f"{math.exp(loss.epsilon):,.3g}" if loss else "",
+        synthetic=data.synthetic,
+        randomized=data.randomized,
+        network=data.network,
+        mechanisms=data.mechanisms,
         dataset=(budget or {}).get("dataset"),
         budget=budget_lines(budget),
-        marginals=own_marginals(release),
-        neighbours=NEIGHBOURS.get(release.loss.neighbours.value, "") if release.loss else "",
-        notes=[
-            Line(label=n, text=f"{v:.4g}", meaning=NOTES.get(n, "")) for n, v in release.notes.items() if v
-        ],
-        limits=_limits(release),
+        marginals=data.marginals,
+        neighbours=NEIGHBOURS.get(loss.neighbours.value, "") if loss else "",
+        notes=[Line(label=n, text=f"{v:.4g}", meaning=NOTES.get(n, "")) for n, v in data.notes.items() if v],
+        limits=data.limits,
+        fragments=data.fragments,
+        effects=FRAGMENT_EFFECTS,
         utility=_lines(FIGURES, told),
         risks=_lines(RISKS, risk) if linkable else [],
-        sizes=_class_sizes(classes) if linkable else [],
-        losses=_losses(release) if release.loss is None else [],
-        distributions=_distributions(release, least) if release.loss is None else [],
-        smallest_count=least,
+        sizes=_class_sizes(data.class_sizes) if linkable else [],
+        losses=[{"name": name, "lca": by_lca, "own": own} for name, by_lca, own in data.losses],
+        distributions=[_bars(distribution) for distribution in data.distributions],
+        smallest_count=smallest_count,
     )
 
 
@@ -135,19 +165,6 @@ def page_template(name: str) -> Template:
         lstrip_blocks=True,
     )
     return environment.get_template(name)
-
-
-def _limits(release: "Release") -> tuple[tuple[str, str], ...]:
-    if release.model is not None:
-        return SYNTHETIC_LIMITS
-    if getattr(release, "randomization", None) is not None:
-        return RANDOMIZED_LIMITS
-    return LIMITS if release.loss is None else PRIVATE_LIMITS
-
-
-def _claimed_k(release: "Release") -> int:
-    claimed = [int(k) for model in release.guarantees if (k := getattr(model, "k", None)) is not None]
-    return max(claimed, default=SMALLEST_COUNT)
 
 
 def _plain(value: object) -> str:
@@ -164,7 +181,7 @@ def _lines(known: Mapping[str, tuple[str, str, str]], figures: Mapping[str, floa
 
 
 def _tiles(
-    release: "Release",
+    release: ReportData,
     figures: Mapping[str, float],
     risk: Mapping[str, float],
     source_rows: int,
@@ -175,8 +192,8 @@ def _tiles(
     tiles = [
         Line(
             label="Records released",
-            text=f"{len(release.table):,}",
-            meaning="none of them a person's" if release.model else of_source,
+            text=f"{release.rows:,}",
+            meaning="none of them a person's" if release.synthetic else of_source,
         ),
     ]
     if "suppressed_records" in figures:
@@ -214,35 +231,33 @@ def _tiles(
     return tiles
 
 
-def _guarantees(release: "Release", classes: "EquivalenceClasses") -> list[dict[str, Any]]:
+def _guarantee(measured: Measured) -> dict[str, Any]:
     """What is claimed, in words, and what the released records measure."""
-    from privacy_engine.models import holds, model_to_dict
+    from privacy_engine.models import model_to_dict
 
-    return [
-        {
-            "claim": claim(model_to_dict(model)),
-            "required": f"{'at least' if model.at_least else 'at most'} {model.threshold:.6g}",
-            "measured": f"{model.measure(classes):.4g}",
-            "holds": holds(model, classes),
-        }
-        for model in release.guarantees
-    ]
+    model = measured.model
+    return {
+        "claim": claim(model_to_dict(model)),
+        "required": f"{'at least' if model.at_least else 'at most'} {model.threshold:.6g}",
+        "measured": f"{measured.number:.4g}",
+        "holds": measured.holds,
+    }
 
 
-def _class_sizes(classes: "EquivalenceClasses") -> list[Bar]:
+def _class_sizes(sizes: "npt.NDArray[np.int64]") -> list[Bar]:
     """Classes by size; bins double where sizes differ much, since few classes are much larger than k."""
     import numpy as np
 
-    if not len(classes):
+    if not len(sizes):
         return []
-    low, high = int(classes.sizes.min()), int(classes.sizes.max())
+    low, high = int(sizes.min()), int(sizes.max())
     firsts = [low]
     while firsts[-1] <= high:
         doubled = high >= low * 4
         step = firsts[-1] if doubled else max(1, -(-(high - low + 1) // SIZE_BARS))
         firsts.append(firsts[-1] + step)
-    counts = np.histogram(classes.sizes, bins=firsts)[0]
-    records = np.histogram(classes.sizes, bins=firsts, weights=classes.sizes)[0]
+    counts = np.histogram(sizes, bins=firsts)[0]
+    records = np.histogram(sizes, bins=firsts, weights=sizes)[0]
     return [
         Bar(
             label=f"{a:,}" if b - a == 1 else f"{a:,} to {b - 1:,}",
@@ -253,44 +268,22 @@ def _class_sizes(classes: "EquivalenceClasses") -> list[Bar]:
     ]
 
 
-def _losses(release: "Release") -> list[dict[str, Any]]:
-    """Mean loss of each quasi-identifier, both ways of charging."""
-    if release.recoding is None:
-        return []
-    from privacy_engine.utility import Charge, ncp
+def _bars(told: "Distribution | Withheld") -> dict[str, Any]:
+    """Before and after of a quasi-identifier, as lengths and texts of bars."""
+    from privacy_engine.distributions import Withheld
 
-    names = release.recoding.encoded.quasi_identifiers
-    by_lca, own = ncp(release.recoding, Charge.LCA), ncp(release.recoding, Charge.OWN)
-    return [
-        {"name": name, "lca": float(a), "own": float(b)}
-        for name, a, b in zip(names, by_lca, own, strict=True)
+    if isinstance(told, Withheld):
+        return {"name": told.attribute, "reason": told.reason}
+    longest = max(*(b or 0 for b in told.before), *told.after, 1.0)
+    rows = [
+        {
+            "label": group,
+            "before": None if before is None else f"{before:,}",
+            "after": f"{after:,.0f}",
+            "before_share": (before or 0) / longest,
+            "after_share": after / longest,
+        }
+        for group, before, after in zip(told.groups, told.before, told.after, strict=True)
     ]
-
-
-def _distributions(release: "Release", smallest_count: int) -> list[dict[str, Any]]:
-    """Before and after of each quasi-identifier, as lengths and texts of bars."""
-    if release.recoding is None:
-        return []
-    from privacy_engine.distributions import Withheld, distributions
-
-    found: list[dict[str, Any]] = []
-    for d in distributions(release.recoding, smallest_count):
-        if isinstance(d, Withheld):
-            found.append({"name": d.attribute, "reason": d.reason})
-            continue
-        longest = max(*(b or 0 for b in d.before), *d.after, 1.0)
-        rows = [
-            {
-                "label": group,
-                "before": None if before is None else f"{before:,}",
-                "after": f"{after:,.0f}",
-                "before_share": (before or 0) / longest,
-                "after_share": after / longest,
-            }
-            for group, before, after in zip(d.groups, d.before, d.after, strict=True)
-        ]
-        hidden = any(before is None for before in d.before)
-        found.append(
-            {"name": d.attribute, "reason": None, "ordered": d.ordered, "rows": rows, "hidden": hidden}
-        )
-    return found
+    hidden = any(before is None for before in told.before)
+    return {"name": told.attribute, "reason": None, "ordered": told.ordered, "rows": rows, "hidden": hidden}

@@ -114,6 +114,26 @@ LIMITS: tuple[tuple[str, str], ...] = (
     ),
 )
 
+# Of a table that was anonymized in parts: what differs from one piece.
+FRAGMENT_EFFECTS: tuple[tuple[str, str], ...] = (
+    (
+        "No class is made across fragments",
+        "Records on two sides of a cut are never put into one class. So a little more is lost than in one "
+        "piece, the more so the smaller the fragments. The guarantees were measured on all of them together.",
+    ),
+    (
+        "What the method learns from the data",
+        "Weights, clusters and orders that a method takes from the records are those of each fragment, and "
+        "so is the utility it aims at. Domains, and the distribution of sensitive values that models compare "
+        "with, are those of the whole table.",
+    ),
+    (
+        "What is not measured",
+        "Entropy loss and query error need the whole source beside the whole release: they are left out, "
+        "which does not mean that they are small.",
+    ),
+)
+
 # Of every differentially private release.
 PRIVATE_LIMITS: tuple[tuple[str, str], ...] = (
     (

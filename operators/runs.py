@@ -10,6 +10,7 @@ from operators import steps
 from operators.approval import ApprovalRef
 from operators.budget import Budget, require_budget, require_left
 from operators.curator_step import report_to_curator
+from operators.engines import read_engine
 from operators.membership import identification_of_environment
 from operators.memoised import Memory, default_secret, last_fingerprint
 from operators.references import Published, ReportRef, StagedRef, TableRef
@@ -174,6 +175,7 @@ def _table(
         nulls=spec.source.nulls,
         individual=spec.individual,
         people=people,
+        engine=read_engine(spec.engine.settings),
     )
     watch(Stage.INGEST, f"{table['rows']:,} records, {table['source']['dropped']:,} dropped for nulls")
     if suite is not None:

@@ -23,11 +23,13 @@ from pydantic import (
 )
 
 from operators.durations import parse_duration
+from operators.engines import FRAGMENTS, LOCAL
 from operators.outlier_step import REMOVING, Action, check_action
+from operators.spec_engine import EngineField, EngineSpec, problem_of_engine
 from operators.spec_errors import problems_of
 from operators.spec_files import include_folder, load_policy, load_schema, load_suite, read_mapping
 from privacy_engine.errors import SpecError
-from privacy_engine.registry import detector_names, is_randomizer, method_names
+from privacy_engine.registry import detector_names, is_anonymizer, is_randomizer, method_names
 
 if TYPE_CHECKING:
     from privacy_engine.policy import ReleasePolicy
@@ -37,6 +39,7 @@ __all__ = [
     "ApprovalSpec",
     "AttributeSpec",
     "BudgetSpec",
+    "EngineSpec",
     "HistorySpec",
     "MethodSpec",
     "OutliersSpec",
@@ -250,7 +253,7 @@ class BudgetSpec(_Strict):
         ledger: Airflow connection id of the budget ledger.
         when_short: what a run does when too little is left: `skip` all of its tasks and end green, or `fail`.
         curator_report: whether to compare each release with its source, in a file that stays inside, see
-            `operators.curator`.
+            `operators.curator`; only with the engine `local`.
     """
 
     dataset: Name
@@ -304,6 +307,7 @@ class ReleaseSpec(_Strict):
         name: of the DAG; the file must be called the same.
         attributes: field `schema` of the file; hierarchies as absolute paths.
         expectations, policy: absolute paths of the files.
+        engine: what works on the table; with another than `local` no step holds it in memory.
     """
 
     name: Name
@@ -317,6 +321,7 @@ class ReleaseSpec(_Strict):
         | None
     ) = None
     source: SourceSpec
+    engine: EngineField = EngineSpec(kind="local")
     attributes: dict[str, AttributeSpec] = Field(alias="schema", min_length=1)
     expectations: IncludeFile | None = None
     outliers: OutliersSpec | None = None
@@ -398,6 +403,27 @@ class ReleaseSpec(_Strict):
             )
         return self
 
+    @model_validator(mode="after")
+    def _engine_fits(self) -> Self:
+        budget = self.budget
+        told = budget and "curator_report" in budget.model_fields_set and budget.curator_report
+        beside = {"history": self.history, "outliers": self.outliers, "budget.curator_report": told}
+        given = [name for name, value in beside.items() if value]
+        if problem := problem_of_engine(self.engine.kind, self.release.method, given):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def scaled(self) -> bool:
+        """Whether no step may hold the whole table in memory."""
+        return self.engine.kind != LOCAL
+
+    @property
+    def mapped(self) -> bool:
+        """Whether each fragment of the table is anonymized by a task of its own."""
+        fragments = self.engine.kind == FRAGMENTS and self.engine.mapped
+        return fragments and is_anonymizer(self.release.method)
+
     @property
     def individual(self) -> str | None:
         """The identifier that memoised answers go by; None where there is none, or they are not memoised."""
@@ -410,7 +436,8 @@ class ReleaseSpec(_Strict):
     @property
     def told_to_curator(self) -> bool:
         """Whether a report compares the release with its source: only of records drawn from a model."""
-        return bool(self.budget and self.budget.curator_report and not self.release.random_answers)
+        told = self.budget is not None and self.budget.curator_report
+        return told and not self.release.random_answers and not self.scaled
 
     @property
     def schema_fields(self) -> dict[str, dict[str, Any]]:

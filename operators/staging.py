@@ -1,21 +1,30 @@
 """Running a release method and staging what it made: table, schema, manifest and report, in the work area."""
 
-import json
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from operators.budget import public_booking
+from operators.engines import LOCAL
 from operators.membership import follow
 from operators.parquet_files import parquet_bytes, read_private, write_private
-from operators.references import BookingRef, SourceRef, StagedRef, TableRef
+from operators.references import BookingRef, EngineRef, StagedRef, TableRef
+from operators.spec_engine import problem_of_engine
+from operators.staged_files import (
+    facts_of,
+    finite,
+    public_source,
+    read_manifest,
+    read_schema,
+    software,
+    stage,
+    write_schema,
+)
 from operators.work_area import WorkArea
-from privacy_engine.errors import IntegrityError, SpecError
+from privacy_engine.errors import SpecError
 from privacy_engine.registry import is_randomizer
 
 if TYPE_CHECKING:
@@ -23,12 +32,22 @@ if TYPE_CHECKING:
 
     from operators.answers import Answers
     from operators.budget import Budget, Measured
+    from operators.drawn_parts import Drawn
     from operators.memoised import Memory
     from privacy_engine.release import Release, ReleaseMethod
     from privacy_engine.schema import DataSchema
 
-PACKAGE = "airflow-provider-privacy-release"
-_DONE = {"report": "kept", "fail": "kept", "set_aside": "set aside", "suppress": "suppressed"}
+__all__ = [
+    "build_method",
+    "make_release",
+    "measure",
+    "public_source",
+    "randomization_of",
+    "read_manifest",
+    "read_schema",
+    "software",
+    "write_schema",
+]
 
 
 def make_release(
@@ -43,6 +62,7 @@ def make_release(
     progress: Callable[[str], None] | None = None,
     budget: "Budget | None" = None,
     memory: "Memory | None" = None,
+    engine: EngineRef | None = None,
 ) -> StagedRef:
     """Run a release method and stage what it made, with manifest and report, in the work area.
 
@@ -59,13 +79,16 @@ def make_release(
         progress: told the name of each part of the work as it begins.
         budget: pays for a differentially private method, which needs one.
         memory: of memoised answers, which need one.
+        engine: that works on the table; None: its own, or memory where it has none.
 
     Raises:
-        SpecError: if method or parameters are wrong, or the method does not fit the budget, secret or seed.
+        SpecError: if method or parameters are wrong, or the method does not fit the budget, secret, seed or
+            engine.
         SecretError: if the answers are to be memoised and there is no secret, or another than before.
         SchemaError: if the table does not fit its schema.
         InfeasibleError: if the guarantees cannot be met.
         IntegrityError: if the table changed since it was ingested.
+        VerificationError: if fragments, joined, do not keep what the method claims.
         BudgetExceededError: if the budget does not cover the loss; the table was not read.
         LedgerError: if the budget's ledger cannot be reached.
     """
@@ -73,10 +96,13 @@ def make_release(
 
     from operators.answers import draw_answers, paid_answers
     from operators.budget import require_budget
+    from operators.fragments import release_in_fragments
     from operators.memoised import keyed
     from operators.outlier_figures import require_whole_table
 
     tell = progress or (lambda _: None)
+    table = worked_on_by(engine, table)
+    require_fitting_engine(method, table)
     releaser, schema = build_method(method, parameters or {}), read_schema(table["schema"])
     releaser = keyed(releaser, memory, seed)
     loss = require_budget(releaser, schema, budget)
@@ -86,6 +112,17 @@ def make_release(
             "its losses add up over releases, and the budget limits their sum"
         )
     require_whole_table(releaser, schema, table)
+    if "engine" in table and loss is None:
+        return release_in_fragments(
+            table,
+            work,
+            method=method,
+            parameters=parameters or {},
+            seed=seed,
+            title=title,
+            label=label,
+            tell=tell,
+        )
     if is_randomizer(method):
         answer = partial(draw_answers, rng=np.random.default_rng(seed))
         if budget is not None and loss is not None:
@@ -95,19 +132,44 @@ def make_release(
     elif budget is None:
         made = _made(releaser, schema, table, np.random.default_rng(seed), tell)
     else:
-        made = _made_by_budget(releaser, schema, table, seed, budget, tell)
+        path = work.path(f"{label}.parquet")
+        made = _made_by_budget(releaser, schema, table, seed, budget, path, tell)
     tell("staging")
     return _stage(made, table, work, label, seeded=seed is not None, title=title, memory=memory)
 
 
+def worked_on_by(engine: EngineRef | None, table: TableRef) -> TableRef:
+    """A table that an engine works on; in memory as a whole where that is `local`."""
+    if engine is None:
+        return table
+    worked_on = table.copy()
+    worked_on.pop("engine", None)
+    if engine["kind"] != LOCAL:
+        worked_on["engine"] = engine
+    return worked_on
+
+
+def require_fitting_engine(method: str, table: TableRef) -> None:
+    """Refuse what the engine of a table cannot do, as far as names tell.
+
+    Raises:
+        SpecError: saying what to take instead.
+    """
+    if "engine" in table:
+        beside = ["history"] if "persons" in table else []
+        if problem := problem_of_engine(table["engine"]["kind"], method, beside):
+            raise SpecError(problem)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Made:
-    """A release before it is staged, with what was measured on it."""
+    """A release before it is staged, with what was measured on it; `drawn` where its records are in place."""
 
     release: "Release"
     seconds: float
     utility: dict[str, float]
     risk: dict[str, float]
+    drawn: "Drawn | None" = None
     booking: BookingRef | None = None
     measured: "Measured | None" = None
     account: dict[str, Any] | None = None
@@ -145,24 +207,28 @@ def _made_by_budget(
     table: TableRef,
     seed: int | None,
     budget: "Budget",
+    path: Path,
     tell: Callable[[str], None],
 ) -> _Made:
     """All of it derives from the model in the ledger, so nothing here is a figure of the source."""
     import numpy as np
 
     from operators.budget import account_of, measured_model
+    from operators.drawn_parts import draw_parts
 
     measured = measured_model(releaser, table, schema, budget, tell)
     tell("sampling")
     began = time.perf_counter()
     rng = np.random.default_rng(measured.seed if seed is None else seed)
-    release = releaser.release_of(measured.model, schema, rng)
+    drawn = draw_parts(releaser, measured.model, schema, rng, path) if "engine" in table else None
+    release = drawn.release if drawn else releaser.release_of(measured.model, schema, rng)
     seconds = time.perf_counter() - began
     return _Made(
         release=release,
         seconds=seconds,
-        utility=_finite(release.notes),
+        utility=finite(release.notes),
         risk={},
+        drawn=drawn,
         booking=measured.booking,
         measured=measured,
         account=account_of(budget),
@@ -176,7 +242,7 @@ def _made_of_answers(answers: "Answers", began: float, budget: "Budget | None") 
     return _Made(
         release=answers.release,
         seconds=time.perf_counter() - began,
-        utility=_finite(answers.release.notes),
+        utility=finite(answers.release.notes),
         risk={},
         booking=answers.booking,
         account=account_of(budget) if budget else None,
@@ -196,36 +262,25 @@ def _stage(
     release, randomization = made.release, randomization_of(made.release)
     if randomization is not None:
         seeded = not randomization["private_randomness"]
-    figures = made.utility | made.risk
-    sha256 = write_private(work.path(f"{label}.parquet"), parquet_bytes(release.table))
-    manifest = {
-        **release.manifest(),
-        **_outliers(release, table),
-        "figures": figures,
-        "source": public_source(table["source"], private=made.hides_source),
-        "sha256": sha256,
-        "seeded": seeded,
-        "software": software(),
-    }
+    told, path = {**release.manifest(), **_outliers(release, table)}, work.path(f"{label}.parquet")
+    if made.drawn is not None:
+        told["rows"] = made.drawn.rows
     if made.booking is not None:
-        manifest["booking"] = public_booking(made.booking)
+        told["booking"] = public_booking(made.booking)
     if memory is not None and memory.replaces is not None:
-        manifest["replaces"] = memory.replaces
-    write_private(work.path(f"{label}.manifest.json"), _json(manifest))
-    write_private(work.path(f"{label}.report.html"), _report(made, title, table).encode())
-    staged = StagedRef(
-        uri=str(work.path(f"{label}.parquet")),
-        rows=len(release.table),
-        sha256=sha256,
-        schema=write_schema(work, label, release.schema),
-        source=table["source"],
-        manifest=str(work.path(f"{label}.manifest.json")),
-        report=str(work.path(f"{label}.report.html")),
-        method=release.method,
-        guarantees=manifest["guarantees"],
-        loss=manifest["loss"],
-        figures=figures,
+        told["replaces"] = memory.replaces
+    staged = stage(
+        table,
+        work,
+        label,
+        told=told,
+        schema=release.schema,
+        figures=made.utility | made.risk,
+        sha256=made.drawn.sha256 if made.drawn else write_private(path, parquet_bytes(release.table)),
+        report=_report(made, title, table),
         seconds=made.seconds,
+        seeded=seeded,
+        private=made.hides_source,
     )
     if "persons" in table and release.rows is not None:
         staged["persons"] = follow(table["persons"], release.rows, work.path(f"{label}.persons.parquet"))
@@ -268,19 +323,7 @@ def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, f
     if release.recoding is not None:
         lost |= utility.figures(release.recoding, rng)
     at_risk = risk.figures(EquivalenceClasses.of_table(release.table, release.schema))
-    return _finite(lost), _finite(at_risk)
-
-
-def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
-    """What a manifest says of the source; its address stays inside, for it may name people or machines.
-
-    Args:
-        source: where the records came from.
-        private: the release is differentially private or randomized: exact counts and hashes of the source
-            would void that.
-    """
-    hidden = {"uri", "fingerprint", "rows", "dropped"} if private else {"uri"}
-    return {name: value for name, value in source.items() if name not in hidden}
+    return finite(lost), finite(at_risk)
 
 
 def _outliers(release: "Release", table: TableRef) -> dict[str, Any]:
@@ -293,74 +336,17 @@ def _outliers(release: "Release", table: TableRef) -> dict[str, Any]:
     return {"outliers": public_outliers(table["outliers"]), "suppressed": suppressed}
 
 
-def _finite(figures: Mapping[str, float]) -> dict[str, float]:
-    return {name: float(value) for name, value in figures.items() if math.isfinite(value)}
-
-
-def read_schema(path: str) -> "DataSchema":
-    """The schema that a reference points to.
-
-    Raises:
-        IntegrityError: if the file is missing or damaged.
-    """
-    from privacy_engine.schema import DataSchema
-
-    return DataSchema.from_dict(_read_json(path))
-
-
-def read_manifest(path: str) -> dict[str, Any]:
-    """The manifest that a reference points to.
-
-    Raises:
-        IntegrityError: if the file is missing or damaged.
-    """
-    return _read_json(path)
-
-
-def _read_json(path: str) -> dict[str, Any]:
-    try:
-        return dict(json.loads(Path(path).read_bytes()))
-    except (OSError, ValueError) as error:
-        raise IntegrityError(
-            f"{Path(path).name} must be in the work area, got {type(error).__name__}; run from ingest again"
-        ) from None
-
-
-def software() -> dict[str, str]:
-    """Name and version of this package, for the manifest."""
-    try:
-        return {"name": PACKAGE, "version": version(PACKAGE)}
-    except PackageNotFoundError:  # run from a checkout that was not installed
-        return {"name": PACKAGE, "version": "unknown"}
-
-
-def write_schema(work: WorkArea, label: str, schema: "DataSchema") -> str:
-    """Write a schema to the work area; its path."""
-    path = work.path(f"{label}.schema.json")
-    write_private(path, schema.to_json().encode())
-    return str(path)
-
-
-def _json(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False).encode()
-
-
 def _report(made: _Made, title: str | None, table: TableRef) -> str:
     from operators.outlier_figures import suppressed_before
     from operators.report import render_report
 
-    release, about = made.release, {}
-    if not made.hides_source:
-        about = {"source fingerprint": table["source"]["fingerprint"]} | {
-            f"outliers by {o['method']}": f"{o['flagged']:,} of {o['records']:,}, {_DONE[o['action']]}"
-            for o in table.get("outliers", [])
-        }
     return render_report(
-        release,
+        made.release,
         made.utility,
         made.risk,
-        title=title or release.method,
+        title=title or made.release.method,
         source_rows=table["rows"] + suppressed_before(table),
-        about=about,
+        about={} if made.hides_source else facts_of(table),
         budget=made.account,
+        rows=made.drawn.rows if made.drawn else None,
     )

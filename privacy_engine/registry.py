@@ -48,6 +48,15 @@ def is_randomizer(name: str) -> bool:
     return METHODS.get(name, "").startswith("privacy_engine.randomizers.")
 
 
+def is_anonymizer(name: str) -> bool:
+    """Whether a method recodes the quasi-identifiers of classes of records; imports nothing.
+
+    >>> is_anonymizer("mondrian"), is_anonymizer("errph"), is_anonymizer("unknown")
+    (True, False, False)
+    """
+    return METHODS.get(name, "").startswith("privacy_engine.anonymizers.")
+
+
 def method_class(name: str) -> Any:
     """The parameter dataclass of a method.
 
