@@ -14,6 +14,7 @@ OPERATOR_MODULES = (
     "operators.validate",
     "operators.outliers",
     "operators.release",
+    "operators.fragment_tasks",
     "operators.anonymizers",
     "operators.synthesizers",
     "operators.randomizers",
@@ -27,7 +28,7 @@ OPERATOR_MODULES = (
     "operators.cleanup",
 )
 
-HOOK_MODULES = ("operators.lake_hook", "operators.ledger_hook")
+HOOK_MODULES = ("operators.lake_hook", "operators.ledger_hook", "operators.spark_hook")
 EXTRA_LINKS = ("operators.links.ReportLink",)
 
 # Option of the configuration section -> description and example.
@@ -66,7 +67,7 @@ def get_provider_info() -> dict[str, Any]:
         "integrations": [{"integration-name": TITLE, "tags": ["software"]}],
         "operators": [{"integration-name": TITLE, "python-modules": list(OPERATOR_MODULES)}],
         "hooks": [{"integration-name": TITLE, "python-modules": list(HOOK_MODULES)}],
-        "connection-types": [_lake_connection(), _ledger_connection()],
+        "connection-types": [_lake_connection(), _ledger_connection(), _spark_connection()],
         "extra-links": list(EXTRA_LINKS),
         "config": {SECTION: {"description": "Where releases go and come from.", "options": _options()}},
     }
@@ -105,6 +106,22 @@ def _ledger_connection() -> dict[str, Any]:
             "sslmode": _field("TLS mode", "Of libpq: verify-full for a server on another machine."),
         },
         "ui-field-behaviour": {"hidden-fields": [], "relabeling": {"schema": "Database"}},
+    }
+
+
+def _spark_connection() -> dict[str, Any]:
+    return {
+        "connection-type": "privacy_spark",
+        "hook-class-name": "operators.spark_hook.SparkHook",
+        "hook-name": "Privacy Release Spark",
+        "conn-fields": {
+            "master": _field("Master", "local[4], spark://HOST:7077, or sc://HOST:15002 for Spark Connect."),
+            "conf": _field("Settings", "Of Spark, as names and texts.", kind="object"),
+        },
+        "ui-field-behaviour": {
+            "hidden-fields": ["host", "schema", "login", "port"],
+            "relabeling": {"password": "Secret of the cluster, or token"},
+        },
     }
 
 

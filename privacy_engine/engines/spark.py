@@ -1,0 +1,364 @@
+"""The engine on Spark, for tables that one machine cannot hold: a classic session or Spark Connect.
+
+DataFrames alone are used, so both kinds of session will do.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import reduce
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from privacy_engine.classes import CountedClasses, SensitiveValues
+from privacy_engine.engines.engine import Assign, Code, Files, Work
+from privacy_engine.engines.frames import to_frame
+from privacy_engine.engines.parquet import common_schema, footer, subset
+from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
+from privacy_engine.engines.spark_columns import Columns, carried_type, key_names
+from privacy_engine.engines.spark_errors import in_our_words
+from privacy_engine.engines.spark_workers import (
+    FRAGMENT,
+    POSITION,
+    WORKED,
+    assigning,
+    coding,
+    result_of,
+    working,
+)
+from privacy_engine.errors import IntegrityError, PrivacyEngineError, SchemaError, SpecError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SETTINGS = {
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "131072",
+    # A table without the records of a damaged file would be another table.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+_PATTERN = re.compile(r"[\[\]{}*?\\]")
+_MEMORY = 10**9
+_ENTRIES = 2_000_000  # some 50 MB on their way to the driver
+
+
+class SparkEngine:
+    """`Engine` on a session that somebody else starts and stops.
+
+    The files must be where the driver and all executors read them under the same path, and the executors'
+    Python must have this package.
+
+    Args:
+        session: classic or Connect; some of its SQL settings are set.
+        memory: bytes that an answer may take in this process.
+        entries: of a part of `sensitive_counts`, about: a class has one for each of its sensitive values. And
+            of a part of `count_coded`, which has one for each row.
+    """
+
+    @in_our_words
+    def __init__(self, session: "SparkSession", *, memory: int = _MEMORY, entries: int = _ENTRIES) -> None:
+        self._session = session
+        self.memory = memory
+        self._entries = entries
+        for name, value in _SETTINGS.items():
+            session.conf.set(name, value)
+
+    def columns(self, files: Files) -> pa.Schema:
+        """See `Engine`.
+
+        Raises:
+            SchemaError: as all methods, if a file is no whole Parquet file, the files differ in columns, or
+                Spark would change the values of a column.
+        """
+        _columns(files)
+        return common_schema(files)
+
+    def rows(self, files: Files) -> int:
+        """See `Engine`."""
+        return sum(footer(file).num_rows for file in files)
+
+    @in_our_words
+    def class_sizes(self, files: Files, columns: Sequence[str]) -> npt.NDArray[np.int64]:
+        """See `Engine`. How many classes there are of each size is all that travels."""
+        keyed, keys = self._keyed(files, columns)
+        sizes = keyed.groupBy(*keys).count().groupBy("count").count().toDF("size", "classes")
+        found = sizes.where("size > 0").toArrow().sort_by("size")
+        sized: npt.NDArray[np.int64] = np.repeat(found["size"].to_numpy(), found["classes"].to_numpy())
+        return sized
+
+    def sensitive_counts(
+        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
+    ) -> Iterator[CountedClasses]:
+        """See `Engine`. The classes wait on the executors' disks until their part is asked for.
+
+        Raises:
+            IntegrityError: if the values are not those that ``sensitive`` counts: the files changed.
+        """
+        classes, parts = self._classes(files, columns, sensitive)
+        totals = {name: np.zeros(values.size, np.int64) for name, values in sensitive.items()}
+        try:
+            for part in range(parts):
+                counted = self._part(classes, f"pmod(place, {parts}) = {part}", sensitive)
+                for name, entries in counted.entries.items():
+                    np.add.at(totals[name], entries.values, entries.counts)
+                yield counted
+        finally:
+            with suppress(PrivacyEngineError):  # the session may be what failed
+                self._forget(classes)
+        if any(not np.array_equal(totals[name], values.counts) for name, values in sensitive.items()):
+            raise _changed(sensitive)
+
+    @in_our_words
+    def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
+        """See `Engine`."""
+        keyed, keys = self._keyed(files, columns)
+        counts = keyed.groupBy(*keys).count().where("count > 0")
+        return _columns(files).counted(counts.toArrow(), columns)
+
+    def count_coded(
+        self, files: Files, columns: Sequence[str], code: Code, kinds: pa.Schema
+    ) -> Iterator[pa.Table]:
+        """See `Engine`. The counts wait on the executors' disks until their part is asked for."""
+        made = Columns.of(kinds)
+        counts, parts = self._coded(files, columns, code, made)
+        place = f"xxhash64({', '.join(made.carried)})"
+        try:
+            for part in range(parts):
+                yield self._coded_part(counts, f"pmod({place}, {parts}) = {part}", made)
+        finally:
+            with suppress(PrivacyEngineError):  # the session may be what failed
+                self._forget(counts)
+
+    @in_our_words
+    def _coded(
+        self, files: Files, columns: Sequence[str], code: Code, made: Columns
+    ) -> tuple["DataFrame", int]:
+        """How often each row occurs, and in how many parts to ask for it."""
+        from pyspark import StorageLevel
+
+        known = _columns(files)
+        given = Columns(pa.schema([known.field(name) for name in columns]))
+        pairs = zip(columns, given.carried, strict=True)
+        read = self._read(files).selectExpr(*(f"{known.carrying(name)} as {own}" for name, own in pairs))
+        empty = self._session.createDataFrame(made.carry(made.schema.empty_table()))
+        coded = read.mapInArrow(coding(given, code, made), empty.schema)
+        counts = coded.groupBy(*made.carried).count().persist(StorageLevel.DISK_ONLY)
+        return counts, -(-counts.count() // self._entries)
+
+    @in_our_words
+    def _coded_part(self, counts: "DataFrame", chosen: str, made: Columns) -> pa.Table:
+        found = counts.where(chosen).toArrow()
+        return made.restored(found.select(made.carried)).append_column("count", found.column("count"))
+
+    @in_our_words
+    def extent(self, files: Files, column: str) -> tuple[float, float] | None:
+        """See `Engine`."""
+        found = self._numbers(files, column).selectExpr("min(x) as least", "max(x) as most").toArrow()
+        least, most = found["least"][0].as_py(), found["most"][0].as_py()
+        return None if least is None else (least, most)
+
+    @in_our_words
+    def quantile_cuts(self, files: Files, column: str, parts: int) -> npt.NDArray[np.float64]:
+        """See `Engine`. They are values of the column, by a sample of a million records."""
+        _columns(files).number(column)
+        return cuts(to_frame(self._sampled(files, SAMPLE, SEED, [column]))[column], parts)
+
+    def sample(self, files: Files, rows: int, seed: int) -> pa.Table:
+        """See `Engine`. In the order of the files.
+
+        Raises:
+            ValueError: if rows is below 1.
+        """
+        if rows < 1:
+            raise ValueError(f"a sample must have at least one record, got {rows}")
+        return self._sampled(files, rows, seed, common_schema(files).names)
+
+    @in_our_words
+    def count_fragments(self, files: Files, assign: Assign, columns: Sequence[str]) -> pa.Table:
+        """See `Engine`."""
+        known, keys = _columns(files), key_names(columns)
+        assigned = self._assigned(files, self._read(files), assign, [known.carrying(c) for c in columns])
+        keyed = [f"{known.key(name)} as {key}" for name, key in zip(columns, keys, strict=True)]
+        counts = assigned.selectExpr(FRAGMENT, *keyed).groupBy(FRAGMENT, *keys).count()
+        return known.counted(counts.toArrow(), columns)
+
+    def apply_by_fragment(self, files: Files, assign: Assign, work: Work) -> Iterator[Mapping[str, Any]]:
+        """See `Engine`. The results come when all of them are there, in the order of the fragments.
+
+        Raises:
+            PrivacyEngineError: that ``assign`` or ``work`` raised, the latter on the first fragment that did.
+            CapacityError: if executors died again and again.
+            EngineError: if anything else failed, again and again; only its type is told.
+            IntegrityError: if a record was in no fragment, or in two.
+        """
+        yield from map(result_of, self._outcomes(files, assign, work))
+
+    @in_our_words
+    def _outcomes(self, files: Files, assign: Assign, work: Work) -> list[str]:
+        fragments = np.sort(self.count_fragments(files, assign, [])[FRAGMENT].to_numpy())
+        if not len(fragments):
+            return []
+        numbered = self._numbered(files)
+        assigned = self._assigned(files, numbered, assign, numbered.columns)
+        # A task a fragment. By a hash some would meet in one task, and executors would wait for it.
+        spread = assigned.repartitionById(int(fragments[-1]) + 1, FRAGMENT)
+        worked = spread.groupBy(FRAGMENT).applyInArrow(working(_columns(files), work), WORKED)
+        found, total = worked.toArrow().sort_by(FRAGMENT), self.rows(files)
+        done = int(found["rows"].to_numpy().sum())
+        if not np.array_equal(found[FRAGMENT].to_numpy(), fragments) or done != total:
+            raise IntegrityError(
+                f"each of {total} records must be in one of {len(fragments)} fragments, got {done} in "
+                f"{len(found)}: the files changed, or a record was assigned differently the second time; run "
+                "again"
+            )
+        outcomes: list[str] = found["outcome"].to_pylist()
+        return outcomes
+
+    @in_our_words
+    def _classes(
+        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
+    ) -> tuple["DataFrame", int]:
+        """A row a class, of ``place``, a hash, and ``entries``: attribute, code, count; and how many parts.
+
+        One list holds the entries of all attributes, so that no class must be found again for the next one.
+        """
+        from pyspark import StorageLevel
+
+        keyed, names = self._keyed(files, [*columns, *sensitive])
+        keys, values = names[: len(columns)], names[len(columns) :]
+        for i, (name, value) in enumerate(zip(sensitive, values, strict=True)):
+            codes = self._codes(sensitive[name], _columns(files).field(name), i).hint("broadcast")
+            keyed = keyed.join(codes, keyed[value].eqNullSafe(codes[f"v{i}"]), "left")
+        pairs = ", ".join(f"{i}, e{i}" for i in range(len(sensitive))) or "0, 0"
+        entries = keyed.selectExpr(*keys, f"stack({max(len(sensitive), 1)}, {pairs}) as (attribute, code)")
+        counted = entries.groupBy(*keys, "attribute", "code").count()
+        listed = self._expression("collect_list(struct(attribute, code, count)) as entries")
+        classes = counted.groupBy(*keys).agg(listed).where("size(entries) > 0")
+        place = f"xxhash64({', '.join(keys)})" if keys else "0L"
+        kept = classes.selectExpr(f"{place} as place", "entries").persist(StorageLevel.DISK_ONLY)
+        total = kept.selectExpr("coalesce(sum(size(entries)), 0L) as total").toArrow()["total"][0].as_py()
+        return kept, -(-total // self._entries)
+
+    @in_our_words
+    def _part(
+        self, classes: "DataFrame", chosen: str, sensitive: Mapping[str, SensitiveValues]
+    ) -> CountedClasses:
+        lists = classes.where(chosen).select("entries").toArrow()["entries"].combine_chunks()
+        attribute, code, count = (lists.flatten().field(i) for i in range(3))
+        if code.null_count:
+            raise _changed(sensitive)
+        attribute, code, count = (a.to_numpy().astype(np.int64) for a in (attribute, code, count))
+        of_class = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy())
+        first = attribute == 0
+        sizes = np.bincount(of_class[first], count[first], len(lists)).astype(np.int64)
+        own = {name: attribute == i for i, name in enumerate(sensitive)}
+        entries = {name: (of_class[at], code[at], count[at]) for name, at in own.items()}
+        return CountedClasses.of_entries(sizes, entries, sensitive)
+
+    @in_our_words
+    def _forget(self, classes: "DataFrame") -> None:
+        classes.unpersist()
+
+    @in_our_words
+    def _sampled(self, files: Files, rows: int, seed: int, names: Sequence[str]) -> pa.Table:
+        total, known = self.rows(files), _columns(files)
+        kept = Columns(pa.schema([known.field(name) for name in names]))
+        numbered = self._numbered(files)
+        if rows < total:
+            chosen = subset(total, rows, np.random.default_rng(seed))
+            wanted = self._session.createDataFrame(pa.table({"wanted": chosen})).hint("broadcast")
+            numbered = numbered.join(wanted, numbered[POSITION] == wanted["wanted"], "left_semi")
+        found = numbered.select(POSITION, *map(known.carrying, names)).toArrow().sort_by(POSITION)
+        return kept.restored(found.drop_columns(POSITION).rename_columns(kept.carried))
+
+    def _codes(self, values: SensitiveValues, field: pa.Field, number: int) -> "DataFrame":
+        """The values of a sensitive attribute as Spark has them, and the code of each."""
+        column = pa.Array.from_pandas(values.column, type=field.type).cast(carried_type(field))
+        codes = pa.array(values.codes, pa.int32())
+        return self._session.createDataFrame(pa.table({f"v{number}": column, f"e{number}": codes}))
+
+    def _keyed(self, files: Files, names: Sequence[str]) -> tuple["DataFrame", list[str]]:
+        """Some columns as ``k0``, ``k1``, ...; equal where they count as equal."""
+        known, keys = _columns(files), key_names(names)
+        keyed = [f"{known.key(name)} as {key}" for name, key in zip(names, keys, strict=True)]
+        return self._read(files).selectExpr(*keyed), keys
+
+    def _numbers(self, files: Files, column: str) -> "DataFrame":
+        """A column as ``x``, without nulls."""
+        return self._read(files).selectExpr(f"{_columns(files).number(column)} as x").where("x is not null")
+
+    def _assigned(
+        self, files: Files, records: "DataFrame", assign: Assign, kept: Sequence[str]
+    ) -> "DataFrame":
+        """Some columns of records, and in ``fragment`` what each record is assigned to."""
+        from pyspark.sql.types import IntegerType, StructField, StructType
+
+        fields = [records.schema[name] for name in dict.fromkeys(kept)]
+        schema = StructType([*fields, StructField(FRAGMENT, IntegerType())])
+        return records.mapInArrow(assigning(_columns(files), assign, list(dict.fromkeys(kept))), schema)
+
+    def _read(self, files: Files) -> "DataFrame":
+        """The records, under Spark's names."""
+        return self._union([self._file(file) for file in files]).toDF(*_columns(files).carried)
+
+    def _numbered(self, files: Files) -> "DataFrame":
+        """The same, with the ``position`` of each in the table."""
+        starts = np.cumsum([0, *(footer(file).num_rows for file in files)])
+        read = [
+            self._file(file).selectExpr(f"_metadata.row_index + {start}L as {POSITION}", "*")
+            for file, start in zip(files, starts, strict=False)
+        ]
+        return self._union(read).toDF(POSITION, *_columns(files).carried)
+
+    def _union(self, tables: Sequence["DataFrame"]) -> "DataFrame":
+        return reduce(lambda a, b: a.union(b), tables)
+
+    def _file(self, file: str) -> "DataFrame":
+        """The records of one file. Of n at once, Spark 4.3 reads each n times if paths are no patterns."""
+        reader = self._session.read
+        if _PATTERN.search(file):  # which it is to Spark, unless told otherwise
+            if self._connect:  # which cannot be told
+                raise SpecError(
+                    "through Spark Connect, a path must have none of []{}*?\\, and that of "
+                    f"{PurePath(file).name} has; move the work area"
+                )
+            reader = reader.option("__globPaths__", "false")
+        return reader.parquet(file if ":/" in file else f"file:{file}")
+
+    @property
+    def _connect(self) -> bool:
+        return type(self._session).__module__.startswith("pyspark.sql.connect")
+
+    def _expression(self, text: str) -> Any:
+        """A column by what it is; each kind of session has a class of its own."""
+        if self._connect:
+            from pyspark.sql.connect.functions import expr as connected
+
+            return connected(text)
+        from pyspark.sql.functions import expr
+
+        return expr(text)
+
+
+def _columns(files: Files) -> Columns:
+    for file in files:
+        if PurePath(file).name.startswith(("_", ".")):
+            raise SchemaError(
+                f"{PurePath(file).name} must not begin with '_' or '.', or Spark passes over it; rename it"
+            )
+    return Columns.of(common_schema(files))
+
+
+def _changed(sensitive: Mapping[str, SensitiveValues]) -> IntegrityError:
+    return IntegrityError(
+        f"the values of {sorted(sensitive)} must be those that were counted before: the files changed; run "
+        "again"
+    )

@@ -1,0 +1,129 @@
+"""A release whose fragments a Spark cluster anonymizes, from a DAG run; one of its workers dies meanwhile."""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from operators.embedded import checkout
+from operators.lake import Lake, manifest_of, read_release
+from privacy_engine import DataSchema, DistinctLDiversity, KAnonymity, ReleasePolicy, verify
+from tests.spark_cluster import CONF, require_spark, standalone_cluster, waited
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+NAME = "people"
+MARK = "canary"
+ROWS = 40_000
+ENGINE = {"kind": "spark", "rows": 2_000, "memory": "300MB"}
+RELEASED = {
+    "age": {"role": "quasi_identifier"},
+    "town": {"role": "quasi_identifier"},
+    "disease": {"role": "sensitive"},
+    "remark": {"role": "insensitive"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What the run left: how it ended, where, what it wrote, and how far it was when the worker died."""
+
+    root: Path
+    ended: dict[str, Any]
+    output: str
+    released_before: int
+    killed: int
+
+    @property
+    def release(self) -> tuple[Lake, str, str]:
+        return Lake(root=str(self.root / ".lake")), NAME, self.ended["run_id"]
+
+
+@pytest.fixture(scope="module")
+def left(
+    tmp_path_factory: pytest.TempPathFactory, make_home: Callable[[Path], Any], invented: pd.DataFrame
+) -> Left:
+    """A run on a cluster of two workers, one of which is killed when the first fragment has been released."""
+    require_spark()
+    root = tmp_path_factory.mktemp("spark-release")
+    (root / "dags").symlink_to(checkout() / "dags")
+    rng = np.random.default_rng(6)
+    table = invented.sample(ROWS, replace=True, random_state=7, ignore_index=True)
+    table["age"] = rng.integers(200, 800, ROWS) / 10
+    table["name"] = [f"{MARK}-identifier-{i}" for i in range(ROWS)]
+    table["remark"] = [f"{MARK}-{i:05d}" for i in range(ROWS)]
+    method = {"method": "ilp_l_diversity", "k": 5, "l": 2, "seed": 7}
+    make_home(root).write(table, engine=ENGINE, release=method)
+    log = root / "output.txt"
+    with standalone_cluster(
+        tmp_path_factory.mktemp("cluster"), workers=2, secret=secrets.token_hex(16)
+    ) as cluster:
+        connection = {
+            "conn_type": "privacy_spark",
+            "password": cluster.secret,
+            "extra": {"master": cluster.master, "conf": CONF | {"spark.executor.memory": "512m"}},
+        }
+        with log.open("wb") as output:
+            running = subprocess.Popen(
+                [sys.executable, str(Path(__file__).parent / "canary_child.py"), str(root), NAME],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=checkout(),
+                env=os.environ | {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection)},
+            )
+            try:
+                victim = cluster.workers[1]
+
+                def released() -> int:
+                    return len(list((root / ".airflow").glob("work_area/*/*/fragment-*.released.parquet")))
+
+                def halfway() -> bool:
+                    return (released() > 0 and len(victim.family()) > 1) or running.poll() is not None
+
+                waited(halfway, log, patience=400)
+                killed = len(victim.family())
+                victim.kill()
+                before = released()
+                running.wait(timeout=400)
+            finally:
+                running.kill()
+                running.wait()
+    ended = json.loads((root / "ended.json").read_bytes())[NAME]
+    return Left(root=root, ended=ended, output=log.read_text(), released_before=before, killed=killed)
+
+
+def test_the_run_ends_well_although_a_worker_died_in_the_middle(left: Left) -> None:
+    assert left.ended["state"] == "success", left.output[-4000:]
+    assert left.killed > 1, "the worker must have had an executor"
+    assert left.released_before < manifest_of(*left.release)["fragments"]["count"]
+
+
+def test_no_record_is_lost_or_doubled(left: Left) -> None:
+    rows = read_release(*left.release).to_pandas()
+    assert sorted(rows["remark"]) == [f"{MARK}-{i:05d}" for i in range(ROWS)]
+
+
+def test_the_published_records_keep_the_guarantee(left: Left) -> None:
+    rows = read_release(*left.release).to_pandas()[list(RELEASED)]
+    policy = ReleasePolicy(require=(KAnonymity(k=5), DistinctLDiversity(l=2)))
+    assert verify(rows, DataSchema.from_dict(RELEASED), policy).passed
+
+
+def test_the_manifest_says_that_spark_made_the_fragments(left: Left) -> None:
+    told = manifest_of(*left.release)["fragments"]
+    assert told["engine"] == "spark"
+    assert told["count"] >= ROWS / ENGINE["rows"]
+    assert told["rows"]["most"] == ENGINE["rows"]
+
+
+def test_nothing_shows_a_record_and_the_work_area_is_empty(left: Left) -> None:
+    assert MARK not in left.output
+    assert list((left.root / ".airflow" / "work_area").iterdir()) == []
