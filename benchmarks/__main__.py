@@ -18,6 +18,7 @@ from benchmarks import (
     ppnb,
     quality,
     rfka,
+    scale,
     speed,
 )
 from benchmarks.report import Section, write
@@ -36,6 +37,7 @@ FULL: Mapping[str, Part] = {
     "dp_peers": dp_peers.run,
     "dp_speed": dp_speed.run,
     "ppnb": ppnb.run,
+    "scale": scale.run,
 }
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
@@ -49,6 +51,7 @@ QUICK: Mapping[str, Part] = {
     "dp_peers": lambda table: dp_peers.run(table, runs=2, peer_runs=0),
     "dp_speed": lambda table: dp_speed.run(table, repeats=1, rows=100_000),
     "ppnb": lambda table: ppnb.run(table, p_0s=(0.1, 0.35, 0.49, 0.8), runs=1, peer_runs=0, rows=None),
+    "scale": lambda table: scale.run(table, sizes=scale.QUICK),
 }
 # Parts whose figures are means of random runs.
 REPEATED: Mapping[str, Callable[..., Section]] = {
