@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from privacy_engine.engines.checking import Examined
     from privacy_engine.engines.engine import Engine
     from privacy_engine.engines.local import LocalEngine
     from privacy_engine.fragments.figures import FragmentFigures
@@ -86,7 +87,6 @@ def join(
             do not add up to those of the table.
         VerificationError: if the joined records do not keep what the method claims.
     """
-    from privacy_engine.engines.checking import risk_of_files
     from privacy_engine.engines.local import LocalEngine
 
     cut = read_cut(plan)
@@ -96,15 +96,14 @@ def join(
     with LocalEngine(memory=cut.table["engine"]["memory"], spill=work.folder) as here:
         sha256 = _write(in_order, path, here)
     try:
-        measured = _measured(joined, engine, path)
+        examined, measured = _measured(joined, engine, path)
     except VerificationError:
         path.unlink()
         raise
     figures = joined.figures
     utility = finite(figures.notes | figures.utility())
     utility = counted_in(utility, suppressed_before(cut.table), figures.records, len(figures.attributes))
-    risk = finite(risk_of_files(engine, [str(path)], joined.schema))
-    sizes = engine.class_sizes([str(path)], [a.name for a in joined.schema.quasi_identifiers])
+    risk = finite(examined.risk)
     return stage(
         cut.table,
         work,
@@ -113,7 +112,7 @@ def join(
         schema=joined.schema,
         figures=utility | risk,
         sha256=sha256,
-        report=_report(joined, measured, (utility, risk), sizes, title),
+        report=_report(joined, measured, (utility, risk), examined.sizes, title),
         seconds=sum(ref["seconds"] for ref in in_order),
         seeded=cut.seeded,
         private=False,
@@ -259,25 +258,26 @@ def _require_alike(in_order: Sequence[FragmentReleaseRef]) -> None:
             )
 
 
-def _measured(joined: _Joined, engine: "Engine", path: Path) -> list[Measured]:
+def _measured(joined: _Joined, engine: "Engine", path: Path) -> tuple["Examined", list[Measured]]:
     """What the method claims, held against the joined records.
 
     Raises:
         VerificationError: naming each claim that does not hold, with its number.
     """
     from operators.staging import build_method
-    from privacy_engine.engines.checking import verify_files
+    from privacy_engine.engines.checking import examine_files
     from privacy_engine.policy import ReleasePolicy
 
     cut = joined.cut
     claims = build_method(cut.method, cut.parameters).guarantees(read_schema(cut.table["schema"]))
-    report = verify_files(engine, [str(path)], joined.schema, ReleasePolicy(require=claims))
+    examined = examine_files(engine, [str(path)], joined.schema, ReleasePolicy(require=claims))
+    report = examined.report
     if broken := [f"{f.rule} ({f.failing_rows:,} records)" for f in report.findings if not f.passed]:
         raise VerificationError(
             f"the joined fragments must keep what {cut.method} claims, and miss {', '.join(broken)}; take "
             "larger fragments (engine.rows), or engine local"
         )
-    return [
+    return examined, [
         Measured(model=model, number=math.nan if f.measured is None else f.measured, holds=f.passed)
         for model, f in zip(claims, report.findings, strict=True)
     ]

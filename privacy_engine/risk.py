@@ -8,7 +8,6 @@ speaks of what a class reveals without linking a record; `hasr` does, for its cr
 """
 
 from collections import Counter
-from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -111,30 +110,39 @@ def figures(classes: Classes, population: npt.NDArray[np.int64] | None = None) -
     return found
 
 
-def figures_of_parts(parts: Iterable[Classes]) -> dict[str, float]:
+class PartFigures:
     """As `figures` without a population, for the classes of a table that come part by part."""
-    classes, records, exposed, smallest = 0, 0, 0, 0
-    homogeneous: Counter[str] = Counter()
-    for part in parts:
+
+    def __init__(self) -> None:
+        self._classes = self._records = self._exposed = self._smallest = 0
+        self._homogeneous: Counter[str] = Counter()
+
+    def add(self, part: Classes) -> None:
+        """Take some of the classes into account."""
         if len(part):
-            smallest = min(smallest or int(part.sizes.min()), int(part.sizes.min()))
-        classes, records = classes + len(part), records + part.records
-        exposed += _exposed(part, THRESHOLD)
-        homogeneous.update({name: _homogeneous(part, name) for name in part.sensitive})
-    largest, mean = (1.0 / smallest, classes / records) if classes else (0.0, 0.0)
-    found = {
-        "classes": float(classes),
-        "smallest_class": float(smallest),
-        "prosecutor_max": largest,
-        "prosecutor_mean": mean,
-        "share_at_risk": exposed / max(records, 1),
-        "journalist_max": largest,  # of a population that is not known, the release is the least
-        "journalist_mean": mean,
-        "marketer": mean,
-    }
-    if homogeneous:
-        found["hasr"] = max(homogeneous.values()) / max(classes, 1)
-    return found
+            smallest = int(part.sizes.min())
+            self._smallest = min(self._smallest or smallest, smallest)
+        self._classes += len(part)
+        self._records += part.records
+        self._exposed += _exposed(part, THRESHOLD)
+        self._homogeneous.update({name: _homogeneous(part, name) for name in part.sensitive})
+
+    def figures(self) -> dict[str, float]:
+        """Of all classes that were added."""
+        largest, mean = (1.0 / self._smallest, self._classes / self._records) if self._classes else (0.0, 0.0)
+        found = {
+            "classes": float(self._classes),
+            "smallest_class": float(self._smallest),
+            "prosecutor_max": largest,
+            "prosecutor_mean": mean,
+            "share_at_risk": self._exposed / max(self._records, 1),
+            "journalist_max": largest,  # of a population that is not known, the release is the least
+            "journalist_mean": mean,
+            "marketer": mean,
+        }
+        if self._homogeneous:
+            found["hasr"] = max(self._homogeneous.values()) / max(self._classes, 1)
+        return found
 
 
 def _exposed(classes: Classes, threshold: float) -> int:

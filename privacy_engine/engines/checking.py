@@ -1,15 +1,17 @@
 """Verification and risks of released records in files, of which only counts come into memory."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from privacy_engine.classes import Classes, CountedClasses, SensitiveValues
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.policy import ReleasePolicy
-from privacy_engine.risk import figures_of_parts
+from privacy_engine.risk import PartFigures
 from privacy_engine.schema import DataSchema
 from privacy_engine.verification import Report, check_columns, verify_classes
 
@@ -37,14 +39,39 @@ def verify_files(
     return verify_classes(_parts(engine, files, schema), columns, schema, policy, loss=loss, figures=figures)
 
 
-def risk_of_files(engine: Engine, files: Files, schema: DataSchema) -> dict[str, float]:
-    """The figures of `risk.figures`, for released records in Parquet files.
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """What is known of released records once their classes were counted.
+
+    Attributes:
+        report: of `verify_files`.
+        risk: the figures of `risk.figures`.
+        sizes: (c,) int64 records in each class, ascending.
+    """
+
+    report: Report
+    risk: dict[str, float]
+    sizes: npt.NDArray[np.int64]
+
+
+def examine_files(engine: Engine, files: Files, schema: DataSchema, policy: ReleasePolicy) -> Examined:
+    """Policy, risks and class sizes of released records in Parquet files, which are counted once for all.
 
     Raises:
         VerificationError, SchemaError: as `verify_files`.
     """
-    check_columns(engine.columns(files).names, schema)
-    return figures_of_parts(_parts(engine, files, schema))
+    risk, sizes = PartFigures(), [np.zeros(0, dtype=np.int64)]
+
+    def seen(parts: Iterable[Classes]) -> Iterator[Classes]:
+        for part in parts:
+            risk.add(part)
+            sizes.append(part.sizes)
+            yield part
+
+    columns = engine.columns(files).names
+    check_columns(columns, schema)
+    report = verify_classes(seen(_parts(engine, files, schema)), columns, schema, policy)
+    return Examined(report=report, risk=risk.figures(), sizes=np.sort(np.concatenate(sizes)))
 
 
 def sensitive_values(engine: Engine, files: Files, schema: DataSchema) -> dict[str, SensitiveValues]:

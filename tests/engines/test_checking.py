@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from privacy_engine.classes import Classes, CountedClasses, EquivalenceClasses, SensitiveValues
 from privacy_engine.cross_release import CrossReleaseKAnonymity
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.engines.checking import risk_of_files, sensitive_values, verify_files
+from privacy_engine.engines.checking import examine_files, sensitive_values, verify_files
 from privacy_engine.engines.frames import to_arrow, to_frame
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import SchemaError, VerificationError
@@ -119,7 +119,11 @@ def test_the_report_of_the_files_is_the_report_of_the_records(
     frame = to_frame(table)
     engine = bit_by_bit if parts else local
     assert verify_files(engine, paths, SCHEMA, POLICY) == verify(frame, SCHEMA, POLICY)
-    assert risk_of_files(engine, paths, SCHEMA) == figures(EquivalenceClasses.of_table(frame, SCHEMA))
+    examined = examine_files(engine, paths, SCHEMA, POLICY)
+    classes = EquivalenceClasses.of_table(frame, SCHEMA)
+    assert examined.report == verify(frame, SCHEMA, POLICY)
+    assert examined.risk == figures(classes)
+    assert examined.sizes.tolist() == sorted(classes.sizes.tolist())
 
 
 def split(classes: EquivalenceClasses, parts: int) -> list[CountedClasses]:
@@ -245,7 +249,7 @@ def test_columns_other_than_the_schemas_are_refused(
     with pytest.raises(VerificationError, match=message):
         verify_files(local, paths, schema, POLICY)
     with pytest.raises(VerificationError, match=message):
-        risk_of_files(local, paths, schema)
+        examine_files(local, paths, schema, POLICY)
 
 
 def test_a_model_across_releases_is_refused(local: LocalEngine, tmp_path: Path) -> None:
