@@ -337,12 +337,12 @@ print(peak() - before)
 def test_memory_does_not_grow_with_the_release(lake: Lake, tmp_path: Path) -> None:
     rng = np.random.default_rng(2)
     part = pa.table({f"c{i}": rng.integers(0, 50, ROWS) for i in range(20)})  # 20 MiB, but 2 on the disk
-    files = {parts: tmp_path / f"{parts}.parquet" for parts in (4, 24)}  # 3,100,000 records are the larger
+    files = {parts: tmp_path / f"{parts}.parquet" for parts in (4, 44)}  # 5,800,000 records are the larger
     for parts, file in files.items():
         with pq.ParquetWriter(file, part.schema) as writer:
             for _ in range(parts):
                 writer.write_table(part)
     (tmp_path / "report.html").write_text("<p>rows</p>")
-    more = run_alone(MEMORY, lake.root, files[24], files[4], tmp_path / "report.html")
-    # The file that is being written is in memory, up to 100 MB of it; the whole release would take 400 more.
-    assert more < 250, f"{more} MiB more than a sixth of the release takes"
+    more = run_alone(MEMORY, lake.root, files[44], files[4], tmp_path / "report.html")
+    # Some 300 MiB are the writer's, however large the release is; the whole release would take 800 more.
+    assert more < 500, f"{more} MiB more than an eleventh of the release takes"
