@@ -15,7 +15,6 @@ from operators.outlier_figures import counted_in, public_outliers, suppressed_be
 from operators.parquet_files import (
     opened_parquet,
     private_parquet,
-    regrouped,
     require_unchanged,
     write_private,
 )
@@ -222,6 +221,8 @@ def _each_once(released: Sequence[FragmentReleaseRef], plan: FileRef, cut: Cut) 
 
 def _write(in_order: Sequence[FragmentReleaseRef], path: Path, engine: "LocalEngine") -> str:
     """One file of all records in the order of their values; its sha256."""
+    from privacy_engine.engines.parquet import regrouped
+
     for ref in in_order:
         require_unchanged(ref["uri"], ref["sha256"])
     _require_alike(in_order)

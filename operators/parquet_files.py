@@ -4,7 +4,7 @@ import hashlib
 import io
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -184,22 +184,6 @@ def private_parquet(path: Path) -> Iterator[PrivateParquet]:
             file.abandon()
             raise
         file.close()
-
-
-def regrouped(tables: Iterable["pa.Table"], rows: int = ROWS) -> Iterator["pa.Table"]:
-    """The same records, in the same order, in tables of so many records each; the last one may have fewer."""
-    import pyarrow as pa
-
-    waiting: list[pa.Table] = []
-    for table in tables:
-        waiting.append(table)
-        while sum(map(len, waiting)) >= rows:
-            whole = pa.concat_tables(waiting)
-            yield whole.slice(0, rows).combine_chunks()
-            waiting = [whole.slice(rows)]
-    whole = pa.concat_tables(waiting) if waiting else None
-    if whole:
-        yield whole.combine_chunks()
 
 
 class _Hashed(io.RawIOBase):

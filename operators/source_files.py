@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operators.parquet_files import private_parquet, regrouped
+from operators.parquet_files import private_parquet
 from operators.sources import Source, partition_values, reading
 from operators.table_copy import tables_of
 from operators.tables import check_equal, with_partitions
@@ -27,6 +27,7 @@ def local_files(source: Source, folder: Path) -> list[str]:
     import pyarrow.parquet as pq
 
     from privacy_engine.engines.frames import plain_columns
+    from privacy_engine.engines.parquet import regrouped
 
     schemas = []
     for file, name in zip(source.files, source.names, strict=True):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from operators.parquet_files import batches_of, opened_parquet, private_parquet, regrouped
+from operators.parquet_files import batches_of, opened_parquet, private_parquet
 from operators.sources import Source, reading, without_values
 from operators.tables import (
     Nulls,
@@ -76,6 +76,8 @@ def copy_source(
         SchemaError: if a file is no whole Parquet file, or the records do not fit the schema: by file,
             records, column, rule and count. No copy is left then.
     """
+    from privacy_engine.engines.parquet import regrouped
+
     read = _Reading(source, schema, columns, nulls)
     with private_parquet(target) as copy:
         for part in regrouped(read.parts(target.parent)):

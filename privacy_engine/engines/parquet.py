@@ -1,6 +1,6 @@
 """Parquet files of one table, read as batches of records; errors name the file and show no value."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,6 +73,20 @@ def batches(files: Files, columns: Sequence[str] | None = None) -> Iterator[pa.T
                 if batch is None:
                     break
                 yield plain_columns(pa.Table.from_batches([batch]), names)
+
+
+def regrouped(tables: Iterable[pa.Table], rows: int = BATCH) -> Iterator[pa.Table]:
+    """The same records, in the same order, in tables of so many records each; the last one may have fewer."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        while sum(map(len, waiting)) >= rows:
+            whole = pa.concat_tables(waiting)
+            yield whole.slice(0, rows).combine_chunks()
+            waiting = [whole.slice(rows)]
+    whole = pa.concat_tables(waiting) if waiting else None
+    if whole:
+        yield whole.combine_chunks()
 
 
 def sampled(files: Files, rows: int, seed: int, columns: Sequence[str] | None = None) -> pa.Table:

@@ -1,7 +1,7 @@
 """Records by fragment: counted, or each fragment's in a file of its own; batch by batch."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pyarrow.types as t
 
 from privacy_engine.engines.engine import Assign, Files
 from privacy_engine.engines.frames import plain_columns, to_frame
-from privacy_engine.engines.parquet import BATCH, batches, common_schema
+from privacy_engine.engines.parquet import batches, common_schema, regrouped
 from privacy_engine.errors import CapacityError, SchemaError
 
 _COUNTED = 1_000_000  # counts that are kept apart before they are added up
@@ -110,7 +110,7 @@ def _finished(fragment: int, folder: Path) -> Path:
     records = _read_streams(source)
     first = next(records)
     with _writing(), pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
-        for group in _groups(itertools.chain([first], records)):
+        for group in regrouped(itertools.chain([first], records)):
             writer.write_table(group)
     source.unlink()
     return path
@@ -123,19 +123,6 @@ def _read_streams(path: Path) -> Iterator[pa.Table]:
             stream = pa.ipc.open_stream(file)
             for batch in stream:
                 yield pa.Table.from_batches([batch])
-
-
-def _groups(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same records, `BATCH` at a time."""
-    held: list[pa.Table] = []
-    for part in parts:
-        held.append(part)
-        while sum(map(len, held)) >= BATCH:
-            whole = pa.concat_tables(held)
-            yield whole.slice(0, BATCH)
-            held = [whole.slice(BATCH)]
-    if sum(map(len, held)):
-        yield pa.concat_tables(held)
 
 
 def _streams_of(fragment: int, folder: Path) -> Path:

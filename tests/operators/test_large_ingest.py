@@ -19,7 +19,6 @@ from operators.parquet_files import (
     ROWS,
     private_parquet,
     read_private,
-    regrouped,
     require_unchanged,
     unchanged_batches,
 )
@@ -27,6 +26,7 @@ from operators.sources import find_source
 from operators.table_copy import Copied, copy_source
 from operators.tables import check_source, read_source
 from operators.work_area import WorkArea
+from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError
 from privacy_engine.schema import DataSchema
 from tests.operators.memory import needs_proc, run_alone
