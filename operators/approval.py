@@ -152,7 +152,7 @@ def _figures(title: str, known: Mapping[str, tuple[str, str, str]], staged: Stag
 def _difference(staged: StagedRef, report: ReportRef, lake: "Lake", name: str, release_id: str) -> list[str]:
     """Against the last release of the table that is not retracted."""
     from operators.lake import State, manifest_of, releases
-    from operators.staging import read_schema
+    from operators.staged_files import read_schema
 
     current = [entry for entry in releases(lake, name) if entry["state"] == State.CURRENT]
     heading = _heading("Difference from the last release")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from operators.parquet_files import read_private
 from operators.references import StagedRef, TableRef
-from operators.staging import read_manifest, read_schema
+from operators.staged_files import read_manifest, read_schema
 from privacy_engine.errors import SpecError
 
 

@@ -49,23 +49,11 @@ def draw_parts(
         size: most records of a part; None: what the synthesizer thinks fit.
     """
     from privacy_engine.engines.frames import to_arrow
-    from privacy_engine.release import Release, parameters_of
     from privacy_engine.synthesizers.synthesizer import PART
 
-    rows = model.rows if method.rows is None else method.rows
-    parts = method.sample_parts(model, schema, rows, rng, size or PART)
-    first = next(parts)
+    release, others = method.release_parts(model, schema, rng, size or PART)
     with private_parquet(path) as file:
-        file.write(to_arrow(first))
-        for part in parts:
+        file.write(to_arrow(release.table))
+        for part in others:
             file.write(to_arrow(part))
-    release = Release(
-        table=first,
-        schema=schema.without_identifiers(),
-        method=method.key,
-        parameters=parameters_of(method),
-        guarantees=(),
-        loss=model.loss,
-        model=model,
-    )
     return Drawn(release=release, rows=file.rows, sha256=file.sha256)

@@ -8,7 +8,7 @@ from operators.membership import Identification, write_persons
 from operators.parquet_files import parquet_bytes, write_private
 from operators.references import EngineRef, PersonsRef, SourceRef, TableRef
 from operators.sources import Source, find_source, without_secret
-from operators.staging import write_schema
+from operators.staged_files import write_schema
 from operators.table_copy import Copied, copy_source
 from operators.tables import Nulls, check_source, kept_schema, read_source
 from operators.work_area import WorkArea

@@ -125,7 +125,7 @@ def staged_membership(staged: StagedRef) -> "Membership":
     Raises:
         IntegrityError: if a file is missing or changed.
     """
-    from operators.staging import read_schema
+    from operators.staged_files import read_schema
     from privacy_engine.cross_release import Membership
 
     frame, schema = read_private(staged["uri"], staged["sha256"]), read_schema(staged["schema"])

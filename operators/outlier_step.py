@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from operators.membership import follow
 from operators.parquet_files import parquet_bytes, read_private, write_private
 from operators.references import OutlierRef, TableRef
-from operators.staging import read_schema
+from operators.staged_files import read_schema
 from operators.work_area import WorkArea
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError
 

@@ -13,16 +13,7 @@ from operators.membership import follow
 from operators.parquet_files import parquet_bytes, read_private, write_private
 from operators.references import BookingRef, EngineRef, StagedRef, TableRef
 from operators.spec_engine import problem_of_engine
-from operators.staged_files import (
-    facts_of,
-    finite,
-    public_source,
-    read_manifest,
-    read_schema,
-    software,
-    stage,
-    write_schema,
-)
+from operators.staged_files import facts_of, finite, read_schema, stage
 from operators.work_area import WorkArea
 from privacy_engine.errors import SpecError
 from privacy_engine.registry import is_randomizer
@@ -36,18 +27,6 @@ if TYPE_CHECKING:
     from operators.memoised import Memory
     from privacy_engine.release import Release, ReleaseMethod
     from privacy_engine.schema import DataSchema
-
-__all__ = [
-    "build_method",
-    "make_release",
-    "measure",
-    "public_source",
-    "randomization_of",
-    "read_manifest",
-    "read_schema",
-    "software",
-    "write_schema",
-]
 
 
 def make_release(

@@ -14,7 +14,8 @@ from operators.membership import record, refuse_unseen
 from operators.outlier_step import detect_outliers
 from operators.parquet_files import read_private
 from operators.references import Published, ReportRef, SourceRef, StagedRef, TableRef
-from operators.staging import make_release, read_manifest
+from operators.staged_files import read_manifest
+from operators.staging import make_release
 from operators.verify_step import require_one_claim, verify_staged
 from operators.work_area import sha256_file
 from privacy_engine.errors import IntegrityError, VerificationError

@@ -5,7 +5,7 @@ Neighbour relation: one record replaced, the number of records public. Pure epsi
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -166,11 +166,21 @@ class Synthesizer(ABC):
         Raises:
             ValueError: if another method measured the model, or the schema is another one.
         """
+        first, others = self.release_parts(model, schema, rng)
+        return replace(first, table=pd.concat([first.table, *others], ignore_index=True))
+
+    def release_parts(
+        self, model: SynthesizerModel, schema: DataSchema, rng: np.random.Generator, size: int = PART
+    ) -> tuple[Release, Iterator[pd.DataFrame]]:
+        """The same, with the first part of the records as its table; and the other parts, not drawn yet.
+
+        Arguments as of ``sample_parts``, errors as of ``release_of``.
+        """
         if model.method != self.key:
             raise ValueError(f"the model must be one of {self.key!r}, got one of {model.method!r}")
-        rows = model.rows if self.rows is None else self.rows
-        return Release(
-            table=self.sample(model, schema, rows, rng),
+        parts = self.sample_parts(model, schema, model.rows if self.rows is None else self.rows, rng, size)
+        first = Release(
+            table=next(parts),
             schema=schema.without_identifiers(),
             method=self.key,
             parameters=parameters_of(self),
@@ -178,6 +188,7 @@ class Synthesizer(ABC):
             loss=model.loss,
             model=model,
         )
+        return first, parts
 
     def release(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
         """Measure and sample; ``rng`` serves the sampling alone.

@@ -18,7 +18,7 @@ from operators.lake import Lake
 from operators.ledger import BudgetLedger, Event, Limit, Period
 from operators.parquet_files import parquet_bytes
 from operators.references import StagedRef, TableRef
-from operators.staging import read_manifest
+from operators.staged_files import read_manifest
 from operators.work_area import WorkArea
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import (

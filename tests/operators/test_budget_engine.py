@@ -16,7 +16,7 @@ from operators.engines import read_engine
 from operators.ledger import BudgetLedger, Limit
 from operators.parquet_files import parquet_bytes
 from operators.references import EngineRef, TableRef
-from operators.staging import write_schema
+from operators.staged_files import write_schema
 from operators.work_area import WorkArea
 from privacy_engine import load_method
 from privacy_engine.errors import CapacityError, InfeasibleError, IntegrityError, SchemaError

@@ -28,7 +28,7 @@ from operators.lake import Lake, manifest_of, read_release
 from operators.ledger import BudgetLedger, Limit
 from operators.memoised import last_fingerprint
 from operators.randomizers import RandomizerOperator
-from operators.staging import read_schema
+from operators.staged_files import read_schema
 from operators.work_area import WorkArea
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import load_method, method_class, method_names

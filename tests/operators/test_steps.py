@@ -17,7 +17,7 @@ from operators import steps
 from operators.lake import Lake
 from operators.references import StagedRef, TableRef
 from operators.spec import ReleaseSpec, load_policy, load_spec
-from operators.staging import public_source
+from operators.staged_files import public_source
 from operators.work_area import WorkArea
 from privacy_engine.errors import (
     InfeasibleError,
