@@ -9,9 +9,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-LOCK := requirements-dev.lock
+LOCK := locks/development.lock
 KERNELS := $(VENV)/.kernels
-CODE := conftest.py $(wildcard privacy_engine operators dags benchmarks deploy docs/*.py tests)
+CODE := conftest.py $(wildcard privacy_engine privacy_release operators dags benchmarks deploy docs/*.py tests)
 
 # With it set, every process would compile Airflow anew: an import of 1.5 s takes 10 s.
 unexport PYTHONDONTWRITEBYTECODE
@@ -30,11 +30,11 @@ venv: $(STAMP)  ## Create .venv from the lock file (PYTHON=python3.12 chooses th
 
 .PHONY: demo
 demo: $(STAMP) $(KERNELS)  ## Run the example release as an Airflow DAG run; print where it is and its figures
-	@$(BIN)/python -m operators.demo
+	@$(BIN)/python -m deploy.local.demo
 
 .PHONY: ui
 ui: $(STAMP) $(KERNELS)  ## Start Airflow with the DAGs loaded; print its address and login (Ctrl-C stops it)
-	@exec $(BIN)/python -m operators.ui
+	@exec $(BIN)/python -m deploy.local.ui
 
 .PHONY: test
 test: lint pytest  ## Lint, types and tests

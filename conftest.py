@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from operators.embedded import checkout, embedded_environment, inherited_environment
-from operators.lake import Lake
+from deploy.local.embedded import checkout, embedded_environment, inherited_environment
+from privacy_release.lake.store import Lake
 
 # The same examples on every run, and none judged by the clock: a busy machine must not fail a test.
 settings.register_profile(
@@ -20,7 +20,7 @@ settings.register_profile(
 settings.load_profile("steady")
 
 # Programs that tests start, and kill, in processes of their own: they import each other as scripts do.
-collect_ignore_glob = ["tests/*/*_child.py"]
+collect_ignore_glob = ["tests/*_child.py"]
 
 ROOT = Path(tempfile.mkdtemp(prefix="privacy-release-tests-"))
 for folder in ("dags", "include"):

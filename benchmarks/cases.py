@@ -17,7 +17,7 @@ from benchmarks import peers
 from benchmarks.tables import SENSITIVE, Table, head, read
 from benchmarks.timing import Timing, interleaved
 from privacy_engine import DistinctLDiversity, EquivalenceClasses, KAnonymity, TCloseness, load_method
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 K, L = 10, 3
 BLOCK = 4_000

@@ -7,8 +7,8 @@ import numpy as np
 
 from benchmarks.dp_tables import Data, Split
 from privacy_engine import load_method
-from privacy_engine.synthesizers.domains import CodedTable
-from privacy_engine.synthetic_utility import coded
+from privacy_engine.measures.synthetic_utility import coded
+from privacy_engine.tables.domains import CodedTable
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from benchmarks.intervals import Mean
 from benchmarks.report import Section, line_plot, markdown_table, verdict
 from benchmarks.speed import GIGABYTE
 from benchmarks.tables import Table
-from privacy_engine.synthesizers.domains import CodedTable
+from privacy_engine.tables.domains import CodedTable
 
 SCRIPTS = Path(__file__).parent / "peers_dp"
 OURS = (PRIVBAYES_R, LATENT_CLASS)

@@ -7,9 +7,9 @@ import numpy as np
 
 from benchmarks.dp_tables import Split
 from benchmarks.intervals import Mean, difference
-from privacy_engine.synthesizers.domains import CodedTable
-from privacy_engine.synthetic_learning import accuracy
-from privacy_engine.synthetic_utility import coded_marginal_tvd
+from privacy_engine.measures.synthetic_learning import accuracy
+from privacy_engine.measures.synthetic_utility import coded_marginal_tvd
+from privacy_engine.tables.domains import CodedTable
 
 WAYS = (1, 2, 3)
 TRAINING_ROWS = 5_000

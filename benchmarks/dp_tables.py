@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.environments import UnavailableError
-from operators.sample_data import sample_table
-from operators.spec_files import load_schema
 from privacy_engine import DataSchema
-from privacy_engine.synthesizers.domains import CodedTable
-from privacy_engine.synthetic_utility import coded
+from privacy_engine.measures.synthetic_utility import coded
+from privacy_engine.tables.domains import CodedTable
+from privacy_release.sources.samples import sample_table
+from privacy_release.spec.files import load_schema
 
 TRAIN = 0.8
 BINS = 16  # public, equal width, of a number with more values

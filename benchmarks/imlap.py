@@ -13,12 +13,12 @@ from benchmarks.intervals import Mean
 from benchmarks.report import Section, line_plot, markdown_table, verdict
 from benchmarks.tables import Table
 from privacy_engine.dp.mechanisms import laplace_counts, split
+from privacy_engine.measures.synthetic_learning import accuracy
+from privacy_engine.measures.synthetic_utility import coded
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
-from privacy_engine.synthesizers.domains import CodedTable
-from privacy_engine.synthesizers.marginals import WeightedRecords, contingency
 from privacy_engine.synthesizers.postprocess import PostProcess, conditional, probabilities
-from privacy_engine.synthetic_learning import accuracy
-from privacy_engine.synthetic_utility import coded
+from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.marginals import WeightedRecords, contingency
 
 TARGETS: Mapping[str, tuple[str, str]] = {  # the paper's
     "Cancer": ("Smoker", "Cancer"),

@@ -11,10 +11,10 @@ import pandas as pd
 from benchmarks.report import Section, line_plot, markdown_table, verdict
 from benchmarks.tables import Table
 from benchmarks.timing import timed
-from operators.sample_data import sample_table
-from operators.spec_files import load_schema
 from privacy_engine import EncodedTable, Recoding, load_method
-from privacy_engine.utility import gcp, suppressed_cells
+from privacy_engine.measures.utility import gcp, suppressed_cells
+from privacy_release.sources.samples import sample_table
+from privacy_release.spec.files import load_schema
 
 KS = (16, 32, 64, 128, 256)
 GCP_KS = (5, 10, 50)

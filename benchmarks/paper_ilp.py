@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.report import Section, line_plot, markdown_table, verdict
 from benchmarks.tables import SENSITIVE, Table
 from benchmarks.timing import interleaved
-from privacy_engine import EncodedTable, EquivalenceClasses, Recoding, load_method
+from privacy_engine import EncodedTable, Recoding, load_method
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.anonymizers.sensitive_utility import (
     Reading,
@@ -21,8 +21,8 @@ from privacy_engine.anonymizers.sensitive_utility import (
     utility_matrix,
     weight_matrix,
 )
-from privacy_engine.risk import hasr, r_man
-from privacy_engine.utility import discernibility, ilp
+from privacy_engine.measures.risk import hasr, r_man
+from privacy_engine.measures.utility import discernibility, ilp
 
 KS = (2, 3, 5, 10, 20, 50, 100)
 BOTTOM_UP, KACLUK = "Bottom-up", "KACLUK"
@@ -93,10 +93,8 @@ def of_k(encoded: EncodedTable, k: int, repeats: int) -> dict[str, Result]:
             ilp=fmean([ilp(r, weights) for r in recodings]),
             discernibility=fmean([discernibility(r) for r in recodings]),
             # distortion changes sensitive values and no class: with the source's values it is undone
-            hasr=fmean([hasr(EquivalenceClasses.of_labels(r.labels, encoded), SENSITIVE) for r in recodings]),
-            repaired=fmean(
-                [hasr(EquivalenceClasses.of_labels(r.labels, r.encoded), SENSITIVE) for r in recodings]
-            )
+            hasr=fmean([hasr(encoded.classes_of(r.labels), SENSITIVE) for r in recodings]),
+            repaired=fmean([hasr(r.encoded.classes_of(r.labels), SENSITIVE) for r in recodings])
             if name in (ILP_BASED, ILP_3)
             else None,
             r_man=fmean(

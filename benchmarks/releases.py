@@ -12,7 +12,6 @@ from benchmarks.tables import SENSITIVE, Table
 from benchmarks.timing import timed
 from privacy_engine import (
     DistinctLDiversity,
-    EquivalenceClasses,
     KAnonymity,
     Recoding,
     Release,
@@ -20,8 +19,8 @@ from privacy_engine import (
     ReleasePolicy,
     verify,
 )
-from privacy_engine.risk import hasr
-from privacy_engine.utility import average_class_size, discernibility, gcp
+from privacy_engine.measures.risk import hasr
+from privacy_engine.measures.utility import average_class_size, discernibility, gcp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +92,7 @@ def of_peer(table: Table, k: int, call: peers.Peer) -> Result:
     found: list[np.ndarray] = []
     seconds = [timed(lambda: found.append(call(table, k)))]
     recoding = peers.recoding_of(table, found[0])
-    classes = EquivalenceClasses.of_labels(recoding.labels, recoding.encoded)
+    classes = recoding.encoded.classes_of(recoding.labels)
     smallest = int(KAnonymity(k=k).measure(classes))
     counted = peers.pycanon_k(recoding.render()[0], table.quasi_identifiers)
     return result(
@@ -116,7 +115,7 @@ def result(
     seconds: Sequence[tuple[float, float]],
 ) -> Result:
     """Put the figures together."""
-    classes = [EquivalenceClasses.of_labels(r.labels, r.encoded) for r in recodings]
+    classes = [r.encoded.classes_of(r.labels) for r in recodings]
     return Result(
         gcp_lca=fmean([gcp(r, "lca") for r in recodings]),
         gcp_own=fmean([gcp(r, "own") for r in recodings]),

@@ -26,15 +26,19 @@ from sklearn.svm import SVC
 from benchmarks.report import Section, line_plot, markdown_table, verdict
 from benchmarks.tables import Table
 from benchmarks.timing import Timing, interleaved, timed
-from operators.sample_data import sample_table
-from operators.spec_files import load_schema
 from privacy_engine import DataSchema, EncodedTable, KAnonymity
-from privacy_engine.anonymizers.feature_selection import FeatureSelection, class_label
+from privacy_engine.anonymizers.feature_selection import (
+    FeatureSelection,
+    class_label,
+    forward_pass,
+    gain_order,
+)
 from privacy_engine.anonymizers.features import Feature, one_hot, value_features
 from privacy_engine.anonymizers.forest_importance import flattened, lost_votes
-from privacy_engine.anonymizers.forward_pass import forward_pass, gain_order
 from privacy_engine.anonymizers.greedy_hamdist import GreedyHamdist
 from privacy_engine.anonymizers.rfka import RFKA
+from privacy_release.sources.samples import sample_table
+from privacy_release.spec.files import load_schema
 
 KS = (1, 2, 5, 10, 20, 30, 50, 100)  # 1 = no protection, the paper's K = 0
 ADULT_ROWS, TREES, FOLDS, BINS = 2000, 1000, 5, 5

@@ -22,17 +22,17 @@ from benchmarks.cases import K, L
 from benchmarks.scale_tables import released_schema, schema
 from benchmarks.scale_usage import Usage
 from benchmarks.tables import SENSITIVE
-from operators.engines import FRAGMENTS, read_engine
-from operators.references import SourceRef, TableRef
-from operators.staged_files import write_schema
-from operators.work_area import WorkArea, sha256_file
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.engines.engine import Engine
 from privacy_engine.engines.frames import to_arrow, to_frame
-from privacy_engine.models import DistinctLDiversity, KAnonymity, TCloseness
-from privacy_engine.policy import ReleasePolicy
+from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import load_method
 from privacy_engine.synthesizers.synthesizer import Synthesizer
+from privacy_release.work.area import WorkArea, sha256_file
+from privacy_release.work.engines import FRAGMENTS, read_engine
+from privacy_release.work.references import SourceRef, TableRef
+from privacy_release.work.staged import write_schema
 
 MEMORY = 10**9  # bytes that an aggregation may take
 SEED = 1
@@ -61,8 +61,8 @@ def fragments(
         engine: `local` or `spark`.
         warm_up: changes nothing; it makes another case of it.
     """
-    from operators.fragment_join import join
-    from operators.fragments import cut_table, keep, release_records
+    from privacy_release.steps.fragment_join import join
+    from privacy_release.steps.fragments import cut_table, keep, release_records
 
     folder = Path(file).parent
     work = WorkArea(folder, f"fragments {method} {size} {Path(file).stem} {engine}")
@@ -87,7 +87,7 @@ def fragments(
 
 def whole(*, file: str, method: str, parameters: Mapping[str, Any]) -> Figures:
     """The release of a table that is in memory as a whole, and its file."""
-    from privacy_engine.utility import gcp
+    from privacy_engine.measures.utility import gcp
 
     frame = to_frame(pq.read_table(file))
     release = built(method, parameters).release(frame, schema(), np.random.default_rng(SEED))
@@ -138,8 +138,8 @@ def measure(*, file: str) -> Figures:
 
 def compare(*, file: str, sampled: int) -> Figures:
     """Whether what a synthesizer reads through the engine is what it reads of the same records in memory."""
-    from privacy_engine.synthesizers.domains import CodedTable
     from privacy_engine.synthesizers.measuring import coded_files
+    from privacy_engine.tables.domains import CodedTable
 
     with (
         opened("local", Path(file).parent) as running,
@@ -202,8 +202,8 @@ def opened(engine: str, folder: Path) -> Iterator[Engine]:
     """An engine that spills into a folder."""
     with tempfile.TemporaryDirectory(dir=folder) as spill:
         if engine == "spark":
-            from operators.spark_session import SparkCluster
             from privacy_engine.engines.spark import SparkEngine
+            from privacy_release.work.spark_session import SparkCluster
 
             cores = len(os.sched_getaffinity(0))
             with SparkCluster(master=f"local[{cores}]").session(Path(spill), MEMORY) as session:

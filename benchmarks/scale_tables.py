@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.tables import SENSITIVE, Table
-from operators.spec_files import load_schema
-from operators.synthetic_adult import OCCUPATION
 from privacy_engine import Attribute, DataSchema, Role
+from privacy_release.sources.synthetic_adult import OCCUPATION
+from privacy_release.spec.files import load_schema
 
 PART = 1_000_000  # records made at a time
 GROUP = 131_072  # records of a row group, as ingest writes them

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from operators.sample_data import sample_table
-from operators.spec_files import load_schema
 from privacy_engine import DataSchema
+from privacy_release.sources.samples import sample_table
+from privacy_release.spec.files import load_schema
 
 SENSITIVE = "occupation"
 TREES = ("marital-status", "native-country", "race", "salary-class", "sex", "workclass")

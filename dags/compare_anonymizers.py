@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG
 
-from operators import (
+from airflow_privacy_release import (
     CompareOperator,
     IngestParquetOperator,
     ReleaseOperator,

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Asset, Param, task
 
-from operators import (
+from airflow_privacy_release import (
     ILPLDiversityOperator,
     IngestParquetOperator,
     PublishOperator,

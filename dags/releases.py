@@ -3,8 +3,8 @@
 A file that cannot be read has no DAG here; `release_errors.py` shows what is wrong with it.
 """
 
-from operators.pipeline import release_dag
-from operators.specs import partitioned_releases, readable_specs
+from airflow_privacy_release.pipeline import release_dag
+from privacy_release.spec.catalogue import partitioned_releases, readable_specs
 
 specs = readable_specs()
 partitioned = partitioned_releases(specs)

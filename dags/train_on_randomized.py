@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from airflow.sdk import DAG, Asset, PartitionedAssetTimetable
 
-from operators import IngestParquetOperator, TrainNaiveBayesOperator, clean_up_after
+from airflow_privacy_release import IngestParquetOperator, TrainNaiveBayesOperator, clean_up_after
 
 RELEASE = "bank_customers_randomized"
 NUMBERS = {

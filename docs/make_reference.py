@@ -15,23 +15,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import operators
-from operators.provider import OPERATOR_MODULES
-from operators.release import ReleaseOperator
+import airflow_privacy_release
+from airflow_privacy_release.operators.release import ReleaseOperator
+from airflow_privacy_release.provider import OPERATOR_MODULES
 from privacy_engine.registry import method_class
 
 PAGE = Path(__file__).with_name("reference.md")
-MODULES = (*OPERATOR_MODULES, "operators.pipeline")
+MODULES = (*OPERATOR_MODULES, "airflow_privacy_release.pipeline")
 INTRODUCTION = """\
 # Operator reference
 
 Made by `make docs` from signatures and docstrings; edit those, not this page.
 
-All names are imported from `operators`, and all arguments are given by keyword. Each operator also takes what
-Airflow's `BaseOperator` takes (`task_id`, `retries`, ...). Unless it says otherwise, a parameter is a
-template field: it may be rendered (`k="{{ params.k }}"`) or mapped (`.partial(...).expand(k=[5, 10])`).
-References to tables and reports are the `output` of the task before. [How to compose a DAG](howto.md),
-[specifications of whole releases](../README.md#your-own-release).
+All names are imported from `airflow_privacy_release`, and all arguments are given by keyword. Each operator
+also takes what Airflow's `BaseOperator` takes (`task_id`, `retries`, ...). Unless it says otherwise, a
+parameter is a template field: it may be rendered (`k="{{ params.k }}"`) or mapped
+(`.partial(...).expand(k=[5, 10])`). References to tables and reports are the `output` of the task before.
+[How to compose a DAG](howto.md), [specifications of whole releases](../README.md#your-own-release).
 """
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Example|Examples):\s*$", re.MULTILINE)
 _ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+)$")
@@ -43,7 +43,8 @@ def reference() -> str:
     parts = [INTRODUCTION]
     for name in MODULES:
         module = importlib.import_module(name)
-        parts.append(f"## {name.removeprefix('operators.')}\n\n{_plain(_doc(module))}\n")
+        title = name.removeprefix("airflow_privacy_release.").removeprefix("operators.")
+        parts.append(f"## {title}\n\n{_plain(_doc(module))}\n")
         parts += [_section(member) for member in _public(module)]
     return "\n".join(parts)
 
@@ -51,7 +52,7 @@ def reference() -> str:
 def _public(module: ModuleType) -> Iterator[Any]:
     """What users import of a module, in the order of its definitions."""
     for name, member in vars(module).items():
-        if name in operators.__all__ and member.__module__ == module.__name__:
+        if name in airflow_privacy_release.__all__ and member.__module__ == module.__name__:
             yield member
 
 
@@ -64,7 +65,7 @@ def _section(member: Any) -> str:
         lines += ["| parameter | default | |", "|---|---|---|", *rows, ""]
     if plain := _not_rendered(member):
         lines += [f"Not rendered: {', '.join(f'`{name}`' for name in plain)}.", ""]
-    source = member.__module__.replace(".", "/")
+    source = "operators/" + member.__module__.replace(".", "/")
     return "\n".join([*lines, f"Source: [{source}.py](../{source}.py)", ""])
 
 
@@ -112,7 +113,7 @@ def _described(documented: Any) -> dict[str, str]:
         return _entries(_doc(documented))
     meanings: dict[str, str] = {}
     for cls in reversed(documented.__mro__):
-        if cls.__module__.partition(".")[0] in ("operators", "privacy_engine"):
+        if cls.__module__.partition(".")[0] in ("airflow_privacy_release", "privacy_engine"):
             meanings |= _entries(_doc(cls))
     return meanings
 

@@ -7,9 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privacy_engine.classes import EquivalenceClasses as EquivalenceClasses
     from privacy_engine.dp.loss import PrivacyLoss as PrivacyLoss
-    from privacy_engine.encoding import EncodedTable as EncodedTable
     from privacy_engine.errors import InfeasibleError as InfeasibleError
     from privacy_engine.errors import IntegrityError as IntegrityError
     from privacy_engine.errors import PrivacyEngineError as PrivacyEngineError
@@ -17,34 +15,36 @@ if TYPE_CHECKING:
     from privacy_engine.errors import SchemaError as SchemaError
     from privacy_engine.errors import SpecError as SpecError
     from privacy_engine.errors import VerificationError as VerificationError
-    from privacy_engine.hierarchy import Hierarchy as Hierarchy
-    from privacy_engine.models import AlphaKAnonymity as AlphaKAnonymity
-    from privacy_engine.models import BetaLikeness as BetaLikeness
-    from privacy_engine.models import DeltaDisclosure as DeltaDisclosure
-    from privacy_engine.models import DistinctLDiversity as DistinctLDiversity
-    from privacy_engine.models import EntropyLDiversity as EntropyLDiversity
-    from privacy_engine.models import KAnonymity as KAnonymity
-    from privacy_engine.models import RecursiveCLDiversity as RecursiveCLDiversity
-    from privacy_engine.models import TCloseness as TCloseness
-    from privacy_engine.policy import ReleasePolicy as ReleasePolicy
-    from privacy_engine.recoding import Recoding as Recoding
+    from privacy_engine.judge.models import AlphaKAnonymity as AlphaKAnonymity
+    from privacy_engine.judge.models import BetaLikeness as BetaLikeness
+    from privacy_engine.judge.models import DeltaDisclosure as DeltaDisclosure
+    from privacy_engine.judge.models import DistinctLDiversity as DistinctLDiversity
+    from privacy_engine.judge.models import EntropyLDiversity as EntropyLDiversity
+    from privacy_engine.judge.models import KAnonymity as KAnonymity
+    from privacy_engine.judge.models import RecursiveCLDiversity as RecursiveCLDiversity
+    from privacy_engine.judge.models import TCloseness as TCloseness
+    from privacy_engine.judge.policy import ReleasePolicy as ReleasePolicy
+    from privacy_engine.judge.verification import Report as Report
+    from privacy_engine.judge.verification import verify as verify
+    from privacy_engine.measures.recoding import Recoding as Recoding
     from privacy_engine.registry import load_method as load_method
     from privacy_engine.registry import method_names as method_names
     from privacy_engine.release import Release as Release
     from privacy_engine.release import ReleaseMethod as ReleaseMethod
-    from privacy_engine.schema import Attribute as Attribute
-    from privacy_engine.schema import DataSchema as DataSchema
-    from privacy_engine.schema import Kind as Kind
-    from privacy_engine.schema import Role as Role
     from privacy_engine.synthesizers.bayesian_network import BayesianNetwork as BayesianNetwork
     from privacy_engine.synthesizers.model import SynthesizerModel as SynthesizerModel
-    from privacy_engine.verification import Report as Report
-    from privacy_engine.verification import verify as verify
+    from privacy_engine.tables.classes import EquivalenceClasses as EquivalenceClasses
+    from privacy_engine.tables.encoding import EncodedTable as EncodedTable
+    from privacy_engine.tables.hierarchy import Hierarchy as Hierarchy
+    from privacy_engine.tables.schema import Attribute as Attribute
+    from privacy_engine.tables.schema import DataSchema as DataSchema
+    from privacy_engine.tables.schema import Kind as Kind
+    from privacy_engine.tables.schema import Role as Role
 
 _HOME = {
-    "classes": ("EquivalenceClasses",),
+    "tables.classes": ("EquivalenceClasses",),
     "dp.loss": ("PrivacyLoss",),
-    "encoding": ("EncodedTable",),
+    "tables.encoding": ("EncodedTable",),
     "errors": (
         "InfeasibleError",
         "IntegrityError",
@@ -54,8 +54,8 @@ _HOME = {
         "SpecError",
         "VerificationError",
     ),
-    "hierarchy": ("Hierarchy",),
-    "models": (
+    "tables.hierarchy": ("Hierarchy",),
+    "judge.models": (
         "AlphaKAnonymity",
         "BetaLikeness",
         "DeltaDisclosure",
@@ -65,14 +65,14 @@ _HOME = {
         "RecursiveCLDiversity",
         "TCloseness",
     ),
-    "policy": ("ReleasePolicy",),
-    "recoding": ("Recoding",),
+    "judge.policy": ("ReleasePolicy",),
+    "measures.recoding": ("Recoding",),
     "registry": ("load_method", "method_names"),
     "release": ("Release", "ReleaseMethod"),
-    "schema": ("Attribute", "DataSchema", "Kind", "Role"),
+    "tables.schema": ("Attribute", "DataSchema", "Kind", "Role"),
     "synthesizers.bayesian_network": ("BayesianNetwork",),
     "synthesizers.model": ("SynthesizerModel",),
-    "verification": ("Report", "verify"),
+    "judge.verification": ("Report", "verify"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -3,30 +3,79 @@
 import dataclasses
 import importlib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
-METHODS: Mapping[str, str] = {
-    "mondrian": "privacy_engine.anonymizers.mondrian:Mondrian",
-    "bottom_up": "privacy_engine.anonymizers.bottom_up:BottomUp",
-    "ilp_l_diversity": "privacy_engine.anonymizers.ilp_l_diversity:ILPLDiversity",
-    "kacluk": "privacy_engine.anonymizers.kacluk:KACLUK",
-    "obpa": "privacy_engine.anonymizers.obpa:OBPA",
-    "dsaed": "privacy_engine.anonymizers.dsaed:DSAED",
-    "rfka": "privacy_engine.anonymizers.rfka:RFKA",
-    "greedy_hamdist": "privacy_engine.anonymizers.greedy_hamdist:GreedyHamdist",
-    "privbayes": "privacy_engine.synthesizers.privbayes:PrivBayes",
-    "dpsm_bayes": "privacy_engine.synthesizers.dpsm_bayes:DPSMBayes",
-    "privbayes_r": "privacy_engine.synthesizers.privbayes_r:PrivBayesR",
-    "latent_class": "privacy_engine.synthesizers.latent_class:LatentClass",
-    "errph": "privacy_engine.randomizers.errph:ERRPH",
-    "trr": "privacy_engine.randomizers.trr:TRR",
-    "local_laplace": "privacy_engine.randomizers.local_laplace:LocalLaplace",
-}
 
-DETECTORS: Mapping[str, str] = {
-    "okplof": "privacy_engine.outliers.okplof:OKPLOF",
-    "lof": "privacy_engine.outliers.lof:LOF",
-}
+class Family(StrEnum):
+    """What a release method does to a table."""
+
+    ANONYMIZER = "anonymizer"  # recodes the quasi-identifiers of classes of records
+    SYNTHESIZER = "synthesizer"  # draws records from a differentially private model
+    RANDOMIZER = "randomizer"  # answers for each individual at random
+    DETECTOR = "detector"  # scores records, and releases nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """Where a method is, and what must be known of it before it is imported.
+
+    Attributes:
+        home: `module:class`.
+        family: what it does.
+        fragments: whether it works on the fragments of a table one by one. What each fragment would keep or
+            choose for itself must not differ, so a method that chooses for the table as a whole does not.
+    """
+
+    home: str
+    family: Family
+    fragments: bool = False
+
+
+def _anonymizer(home: str, *, fragments: bool = True) -> Entry:
+    return Entry(home=f"privacy_engine.anonymizers.{home}", family=Family.ANONYMIZER, fragments=fragments)
+
+
+def _synthesizer(home: str) -> Entry:
+    return Entry(home=f"privacy_engine.synthesizers.{home}", family=Family.SYNTHESIZER)
+
+
+def _randomizer(home: str) -> Entry:
+    return Entry(home=f"privacy_engine.randomizers.{home}", family=Family.RANDOMIZER)
+
+
+def _detector(home: str) -> Entry:
+    return Entry(home=f"privacy_engine.outliers.{home}", family=Family.DETECTOR)
+
+
+METHODS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "mondrian": _anonymizer("mondrian:Mondrian"),
+        "bottom_up": _anonymizer("bottom_up:BottomUp"),
+        "ilp_l_diversity": _anonymizer("ilp_l_diversity:ILPLDiversity"),
+        "kacluk": _anonymizer("kacluk:KACLUK"),
+        "obpa": _anonymizer("obpa:OBPA"),
+        "dsaed": _anonymizer("dsaed:DSAED"),
+        "rfka": _anonymizer("rfka:RFKA", fragments=False),
+        "greedy_hamdist": _anonymizer("greedy_hamdist:GreedyHamdist", fragments=False),
+        "privbayes": _synthesizer("privbayes:PrivBayes"),
+        "dpsm_bayes": _synthesizer("dpsm_bayes:DPSMBayes"),
+        "privbayes_r": _synthesizer("privbayes:PrivBayesR"),
+        "latent_class": _synthesizer("latent_class:LatentClass"),
+        "errph": _randomizer("errph:ERRPH"),
+        "trr": _randomizer("trr:TRR"),
+        "local_laplace": _randomizer("local_laplace:LocalLaplace"),
+    }
+)
+
+DETECTORS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "okplof": _detector("okplof:OKPLOF"),
+        "lof": _detector("lof:LOF"),
+    }
+)
 
 
 def method_names() -> tuple[str, ...]:
@@ -45,7 +94,7 @@ def is_randomizer(name: str) -> bool:
     >>> is_randomizer("errph"), is_randomizer("mondrian"), is_randomizer("unknown")
     (True, False, False)
     """
-    return METHODS.get(name, "").startswith("privacy_engine.randomizers.")
+    return name in METHODS and METHODS[name].family is Family.RANDOMIZER
 
 
 def is_anonymizer(name: str) -> bool:
@@ -54,7 +103,16 @@ def is_anonymizer(name: str) -> bool:
     >>> is_anonymizer("mondrian"), is_anonymizer("errph"), is_anonymizer("unknown")
     (True, False, False)
     """
-    return METHODS.get(name, "").startswith("privacy_engine.anonymizers.")
+    return name in METHODS and METHODS[name].family is Family.ANONYMIZER
+
+
+def needs_whole_table(name: str) -> bool:
+    """Whether an anonymizer cannot work on the fragments of a table; imports nothing.
+
+    >>> needs_whole_table("rfka"), needs_whole_table("mondrian"), needs_whole_table("errph")
+    (True, False, False)
+    """
+    return is_anonymizer(name) and not METHODS[name].fragments
 
 
 def method_class(name: str) -> Any:
@@ -99,10 +157,10 @@ def load_detector(name: str, **parameters: Any) -> Any:
     return _load(name, detector_class(name), parameters)
 
 
-def _class(registry: Mapping[str, str], name: str) -> Any:
+def _class(registry: Mapping[str, Entry], name: str) -> Any:
     if name not in registry:
         raise ValueError(f"method must be one of {list(registry)}, got {name!r}")
-    module, _, attribute = registry[name].partition(":")
+    module, _, attribute = registry[name].home.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.models import PrivacyModel, model_to_dict
-from privacy_engine.recoding import Recoding
-from privacy_engine.schema import DataSchema
+from privacy_engine.judge.models import PrivacyModel, model_to_dict
+from privacy_engine.measures.recoding import Recoding
+from privacy_engine.tables.schema import DataSchema
 
 if TYPE_CHECKING:  # a judge of releases compiles no synthesizer
     from privacy_engine.synthesizers.model import SynthesizerModel

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from privacy_engine.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
 JOBS = ("clerk", "coder", "cook", "nurse", "pilot")
 TOWNS = tuple(f"town{i}" for i in range(12))

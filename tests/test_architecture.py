@@ -1,45 +1,154 @@
-"""The dependency rules: dags -> operators -> privacy_engine, a judge without algorithms, light parsing."""
+"""How the house is built: floors, rooms, and what may know what. Each rule is one loop over the source."""
 
 import ast
+import inspect
 import subprocess
 import sys
-from collections.abc import Iterator
+import typing
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
+import airflow_privacy_release
+from privacy_engine.registry import DETECTORS, METHODS, Family
+
 ROOT = Path(__file__).parent.parent
-HEAVY = (
-    "pandas",
-    "pyarrow",
-    "sklearn",
-    "numba",
-    "great_expectations",
-    "deltalake",
-    "duckdb",
-    "matplotlib",
-    "scipy",
-    "opendp",
+# Import name of a package -> the folder that it lies in.
+PACKAGES: Mapping[str, Path] = {
+    "privacy_engine": ROOT,
+    "privacy_release": ROOT,
+    "airflow_privacy_release": ROOT / "operators",
+}
+ENGINE, RELEASE, AIRFLOW = PACKAGES
+MOST_MODULES = 15
+SMALL = 40  # lines; a smaller module must have more than one user
+# Modules that a framework or one list looks up: the migrations, and a page.
+LOOKED_UP = {
+    "airflow_privacy_release.plugin.routes.budget",
+    "privacy_release.ledger.migrations.env",
+    "privacy_release.ledger.migrations.versions.ledger_0001",
+}
+
+# Folder -> the folders of its package that it may import. `root` is the package's own modules.
+ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
+    ENGINE: {
+        name: frozenset(known.split())
+        for name, known in {
+            "root": "tables judge measures dp synthesizers",
+            "tables": "root",
+            "dp": "root tables judge",
+            "judge": "root tables dp",
+            "measures": "root tables attacks",
+            "attacks": "root tables measures",
+            "grouping": "root tables judge",
+            "engines": "root tables judge measures dp",
+            "anonymizers": "root tables judge measures dp grouping",
+            "synthesizers": "root tables judge dp engines",
+            "randomizers": "root tables judge dp",
+            "outliers": "root tables grouping",
+            "learning": "root tables randomizers",
+            "fragments": "root tables judge measures grouping engines anonymizers",
+        }.items()
+    },
+    RELEASE: {
+        name: frozenset(known.split())
+        for name, known in {
+            "root": "lake ledger spec steps work",
+            "work": "",
+            "spec": "work",
+            "sources": "work",
+            "lake": "work",
+            "ledger": "work",
+            "expectations": "work",
+            "reports": "work",
+            "spending": "work spec lake ledger",
+            "steps": "work spec sources lake ledger expectations reports spending",
+            "cli": "work spec sources lake ledger reports spending steps",
+        }.items()
+    },
+    AIRFLOW: {
+        name: frozenset(known.split())
+        for name, known in {
+            "root": "operators",
+            "hooks": "",
+            "task": "hooks",
+            "operators": "hooks task",
+            "plugin": "hooks",
+        }.items()
+    },
+}
+
+# What each floor may not know.
+_HEAVY = frozenset(
+    [
+        "pandas",
+        "pyarrow",
+        "sklearn",
+        "numba",
+        "great_expectations",
+        "deltalake",
+        "duckdb",
+        "matplotlib",
+        "scipy",
+        "opendp",
+        "pyspark",
+    ]
 )
-MODULES = [
-    p.relative_to(ROOT)
-    for top in ("privacy_engine", "operators", "dags")
-    for p in sorted((ROOT / top).rglob("*.py"))
-]
-GX_CLASSES = Path(
-    "operators/gx_expectations.py"
-)  # what Great Expectations itself subclasses: imported inside functions
+_IO = frozenset(["os", "pathlib", "time", "socket", "tempfile", "shutil", "subprocess"])
+_FOREIGN: Mapping[str, frozenset[str]] = {
+    ENGINE: frozenset(
+        {RELEASE, AIRFLOW, "dags", "deploy", "airflow", "great_expectations", "deltalake", "logging"}
+    ),
+    RELEASE: frozenset({AIRFLOW, "dags", "deploy", "airflow"}),
+    AIRFLOW: frozenset({"dags", "deploy"}),
+}
+# Its classes derive from those of Great Expectations; it is imported inside functions alone.
+GX_CLASSES = "privacy_release.expectations.table_expectations"
+FAMILIES = frozenset(
+    ["anonymizers", "grouping", "synthesizers", "randomizers", "outliers", "learning", "fragments"]
+)
 
 
-def imports(path: Path, *, module_level: bool = False) -> Iterator[str]:
-    """Dotted names that a module imports; of type-checking blocks only where all imports are asked for."""
-    tree = ast.parse((ROOT / path).read_text())
-    nodes: Iterator[ast.AST] = _at_module_level(tree) if module_level else ast.walk(tree)
+@cache
+def modules() -> Mapping[str, Path]:
+    """Every module of the three packages by its dotted name."""
+    found = {}
+    for package, home in PACKAGES.items():
+        for path in sorted((home / package).rglob("*.py")):
+            parts = path.relative_to(home).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(modules()[module].read_text())
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Dotted names that a module imports: inside functions and for type checkers, too."""
+    return frozenset(_imported(ast.walk(tree(module))))
+
+
+def imports_at_once(module: str) -> frozenset[str]:
+    """Those that importing the module runs."""
+    return frozenset(_imported(_at_module_level(tree(module))))
+
+
+def _imported(nodes: Iterator[ast.AST]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in modules() else node.module
 
 
 def _at_module_level(node: ast.AST) -> Iterator[ast.AST]:
@@ -52,71 +161,163 @@ def _at_module_level(node: ast.AST) -> Iterator[ast.AST]:
         yield from _at_module_level(child)
 
 
-def of_package(name: str, packages: tuple[str, ...]) -> bool:
-    return name.split(".")[0] in packages
+def top(name: str) -> str:
+    return name.partition(".")[0]
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if p.parts[0] == "privacy_engine"], ids=str)
-def test_the_engine_knows_neither_airflow_nor_the_operators(path: Path) -> None:
-    banned = ("airflow", "operators", "dags", "great_expectations", "deltalake", "logging")
-    if path.name != "spark.py":
-        banned += ("pyspark",)
-    assert not [name for name in imports(path) if of_package(name, banned)]
+def room(module: str) -> str:
+    """The folder of a module below its package, `root` for the package's own modules."""
+    parts = module.split(".")
+    is_folder = modules()[module].name == "__init__.py"
+    return parts[1] if len(parts) > 2 or (is_folder and len(parts) == 2) else "root"
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if p.parts[0] == "privacy_engine" and "engines" not in p.parts], ids=str
-)
-def test_the_engine_does_no_input_or_output(path: Path) -> None:
-    tree = ast.parse((ROOT / path).read_text())
-    called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-    assert not called & {"open", "print", "input"}
-    assert not [
-        name for name in imports(path) if of_package(name, ("os", "pathlib", "time", "socket", "tempfile"))
+def of_floor(package: str) -> list[str]:
+    return [module for module in modules() if top(module) == package]
+
+
+def loaded_by(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return done.stdout.strip()
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    graph = {module: imports(module) & set(modules()) - {module} for module in modules()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as circle:
+        pytest.fail(" -> ".join(circle.args[1]))
+
+
+def test_a_circle_through_a_function_would_be_seen() -> None:
+    nodes = ast.walk(ast.parse("def f():\n    from privacy_engine.tables import schema"))
+    assert list(_imported(nodes)) == ["privacy_engine.tables.schema"]
+
+
+def test_arrows_between_rooms_run_down_only() -> None:
+    rooms = {package: {room(module) for module in of_floor(package)} for package in PACKAGES}
+    assert {package: set(known) for package, known in ARROWS.items()} == rooms
+    up = [
+        f"{module} -> {name}"
+        for module in modules()
+        for name in imports(module) & set(modules())
+        if top(name) == top(module)
+        and room(name) not in {room(module), *ARROWS[top(module)][room(module)]}
+        # The plugin's and the migrations' own folders are rooms of one house.
+        and room(name) != room(module)
     ]
+    assert not up
 
 
-@pytest.mark.parametrize("module", ["models", "classes", "verification", "policy"])
-def test_the_judge_knows_no_algorithm(module: str) -> None:
-    names = list(imports(Path(f"privacy_engine/{module}.py"), module_level=True))
-    families = ("anonymizers", "grouping", "synthesizers", "randomizers", "outliers", "registry", "release")
-    assert not [n for n in names if n.startswith("privacy_engine.") and n.split(".")[1] in families]
+def test_no_floor_knows_one_above_it_and_only_the_provider_knows_airflow() -> None:
+    for package, foreign in _FOREIGN.items():
+        known = {f"{m} -> {name}" for m in of_floor(package) for name in imports(m) if top(name) in foreign}
+        assert not known
+
+
+def test_only_the_spark_engine_knows_spark_and_only_engines_do_input_or_output() -> None:
+    for module in of_floor(ENGINE):
+        spark = module.startswith("privacy_engine.engines.spark")
+        assert spark or "pyspark" not in map(top, imports(module)), module
+        if room(module) == "engines":
+            continue
+        assert not _IO & set(map(top, imports(module))), module
+        calls = (
+            n.func.id
+            for n in ast.walk(tree(module))
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+        )
+        assert not {"open", "print", "input"} & set(calls), module
+
+
+def test_the_judge_and_the_tables_know_no_algorithm() -> None:
+    for module in of_floor(ENGINE):
+        if room(module) in ("judge", "tables"):
+            known = {name.split(".")[1] for name in imports(module) if name.startswith("privacy_engine.")}
+            assert not known & (FAMILIES | {"registry", "release"}), module
 
 
 def test_algorithms_never_import_each_other() -> None:
-    from privacy_engine.registry import METHODS
-
-    homes = {entry.partition(":")[0] for entry in METHODS.values()}
-    for home in homes:
-        path = Path(home.replace(".", "/") + ".py")
-        assert not (homes - {home}) & set(imports(path)), path
+    homes = {entry.home.partition(":")[0] for entry in METHODS.values()}
+    assert not {home: imports(home) & homes - {home} for home in homes if imports(home) & homes - {home}}
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if p.parts[0] in ("operators", "dags") and p != GX_CLASSES], ids=str
-)
-def test_nothing_heavy_is_imported_at_module_level(path: Path) -> None:
-    assert not [name for name in imports(path, module_level=True) if of_package(name, HEAVY)]
+def test_a_room_has_at_most_fifteen_files() -> None:
+    count = defaultdict(int)
+    for path in modules().values():
+        count[path.parent] += path.name != "__init__.py"
+    assert not {str(folder.relative_to(ROOT)): n for folder, n in count.items() if n > MOST_MODULES}
 
 
-def test_operators_do_not_import_dags() -> None:
-    for path in MODULES:
-        if path.parts[0] == "operators":
-            assert not [name for name in imports(path) if of_package(name, ("dags",))], path
+def test_every_room_says_in_one_sentence_what_it_is_for() -> None:
+    folders = [module for module, path in modules().items() if path.name == "__init__.py"]
+    assert not [module for module in folders if not (ast.get_docstring(tree(module)) or "").strip()]
+
+
+def test_a_small_module_has_more_than_one_user() -> None:
+    used = [name for module in modules() for name in imports(module)]
+    lonely = [
+        module
+        for module, path in modules().items()
+        if path.name != "__init__.py"
+        and module not in LOOKED_UP
+        and len(path.read_text().splitlines()) < SMALL
+        and used.count(module) < 2
+    ]
+    assert not lonely
+
+
+def test_what_airflow_imports_at_parse_time_loads_nothing_heavy() -> None:
+    for module in chain(of_floor(RELEASE), of_floor(AIRFLOW)):
+        if module != GX_CLASSES:
+            assert not _HEAVY & set(map(top, imports_at_once(module))), module
+
+
+def test_no_parameter_of_an_operator_is_any() -> None:
+    for name in airflow_privacy_release.__all__:
+        member = getattr(airflow_privacy_release, name)
+        call = member.__init__ if inspect.isclass(member) else member
+        for parameter in inspect.signature(call).parameters.values():
+            if parameter.name != "self" and parameter.kind is not parameter.VAR_KEYWORD:
+                assert parameter.annotation not in (typing.Any, "Any", parameter.empty), (
+                    f"{name}: {parameter}"
+                )
+
+
+def test_every_method_has_a_family_an_operator_and_a_row_in_the_readme() -> None:
+    operators = {
+        method: name
+        for name in airflow_privacy_release.__all__
+        if isinstance(method := getattr(getattr(airflow_privacy_release, name), "method", None), str)
+    }
+    assert set(operators) == set(METHODS)
+    readme = (ROOT / "README.md").read_text()
+    for key, entry in METHODS.items():
+        module, _, cls = entry.home.partition(":")
+        assert entry.family is not Family.DETECTOR
+        assert f"{module.removeprefix('privacy_engine.').replace('.', '/')}.py" in readme, key
+        assert operators[key] in readme, key
+        assert f"class {cls}" in modules()[module].read_text()
+    for key, entry in DETECTORS.items():
+        assert entry.family is Family.DETECTOR
+        assert key.upper() in readme, key
 
 
 def test_naming_a_method_compiles_no_other() -> None:
+    rooms = tuple(f"privacy_engine.{name}" for name in FAMILIES)
     code = (
         "import sys, privacy_engine.registry as r; r.method_names();"
-        "compiled = tuple(f'privacy_engine.{p}' for p in ('anonymizers', 'grouping', 'synthesizers'));"
-        "compiled += ('numba', 'opendp');"
-        "print([m for m in sys.modules if m.startswith(compiled)])"
+        f"print([m for m in sys.modules if m.startswith({(*rooms, 'numba', 'opendp')!r})])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == "[]"
+    assert loaded_by(code) == "[]"
 
 
 def test_the_judge_runs_without_a_compiler() -> None:
     code = "import sys; from privacy_engine import verify, ReleasePolicy; print('numba' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == "False"
+    assert loaded_by(code) == "False"
+
+
+def test_the_command_line_starts_without_airflow() -> None:
+    code = "import sys, privacy_release.cli.main, privacy_release.steps.run; print('airflow' in sys.modules)"
+    assert loaded_by(code) == "False"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import operators
+import airflow_privacy_release
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -23,7 +23,7 @@ def test_the_operator_reference_is_what_the_docstrings_say() -> None:
 
 def test_the_operator_reference_has_every_public_name() -> None:
     headings = set(re.findall(r"^### (\w+)", (ROOT / "docs/reference.md").read_text(), re.MULTILINE))
-    assert headings == set(operators.__all__)
+    assert headings == set(airflow_privacy_release.__all__)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

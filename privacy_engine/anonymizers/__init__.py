@@ -1,0 +1,1 @@
+"""Release methods that recode the quasi-identifiers of classes of records."""

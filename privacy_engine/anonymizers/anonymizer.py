@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 
 from privacy_engine.choice import choice
-from privacy_engine.classes import EquivalenceClasses, SensitiveValues
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.encoding import EncodedTable
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.grouping.model_rules import compile_constraints, least_size, require_feasible
-from privacy_engine.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds, model_from_dict
-from privacy_engine.recoding import Intervals, Recoding
+from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds, model_from_dict
+from privacy_engine.measures.recoding import Intervals, Recoding
 from privacy_engine.release import Release, parameters_of
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.classes import SensitiveValues
+from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.tables.schema import DataSchema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class Anonymizer(ABC):
 
 def _require_kept(recoding: Recoding, guarantees: tuple[PrivacyModel, ...]) -> None:
     """Never release less than was claimed, whatever the algorithm did."""
-    classes = EquivalenceClasses.of_labels(recoding.labels, recoding.encoded)
+    classes = recoding.encoded.classes_of(recoding.labels)
     for model in guarantees:
         if not holds(model, classes):
             count = int(model.violations(classes).sum()) if len(classes) else 0

@@ -17,8 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.anonymizers.distortion import distort
-from privacy_engine.anonymizers.groups import label_groups, sensitive_groups
+from privacy_engine.anonymizers.groups import distort, label_groups, sensitive_groups
 from privacy_engine.anonymizers.local_recoding import LocalRecoding
 from privacy_engine.anonymizers.sensitive_utility import (
     FloatMatrix,
@@ -30,11 +29,11 @@ from privacy_engine.anonymizers.sensitive_utility import (
     weight_matrix,
 )
 from privacy_engine.choice import choice
-from privacy_engine.encoding import EncodedTable
 from privacy_engine.grouping.agglomeration import MergePrice, Propose, agglomerate
 from privacy_engine.grouping.boxes import Ints
-from privacy_engine.models import DistinctLDiversity, PrivacyModel
-from privacy_engine.recoding import Recoding
+from privacy_engine.judge.models import DistinctLDiversity, PrivacyModel
+from privacy_engine.measures.recoding import Recoding
+from privacy_engine.tables.encoding import EncodedTable
 
 
 class Repair(StrEnum):

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numba as nb
 import numpy as np
 
-from privacy_engine.encoding import EncodedTable
-from privacy_engine.geometry import Geometry
 from privacy_engine.grouping.agglomeration import Propose, propose, propose_serially
 from privacy_engine.grouping.boxes import Ints, tabulate
 from privacy_engine.grouping.constraints import Constraints
@@ -16,7 +14,9 @@ from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.grouping.partitioning import blocks
 from privacy_engine.grouping.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
 from privacy_engine.grouping.repair import merge_until_kept, repair, suppress_failing
-from privacy_engine.models import PrivacyModel
+from privacy_engine.judge.models import PrivacyModel
+from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.tables.geometry import Geometry
 
 Merge = Callable[[EncodedTable, np.random.Generator, Propose], Ints]
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.choice import choice
-from privacy_engine.encoding import EncodedTable
 from privacy_engine.grouping.constraints import no_constraints
 from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.grouping.partitioning import CutRule, mondrian
 from privacy_engine.grouping.repair import repair
-from privacy_engine.recoding import Recoding
+from privacy_engine.measures.recoding import Recoding
+from privacy_engine.tables.encoding import EncodedTable
 
 
 @dataclass(frozen=True, kw_only=True)

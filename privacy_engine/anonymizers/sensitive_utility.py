@@ -9,8 +9,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.encoding import EncodedTable, OrderedDomain
 from privacy_engine.errors import InfeasibleError, SchemaError
+from privacy_engine.tables.encoding import EncodedTable, OrderedDomain
 
 FloatMatrix = npt.NDArray[np.float64]
 RESTARTS = 20  # of Lloyd's iterations before one cluster fewer is tried

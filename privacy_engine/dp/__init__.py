@@ -1,0 +1,1 @@
+"""Differential privacy: losses, mechanisms, what a release spent, and the rules of a budget."""

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.classes import Classes, CountedClasses, SensitiveValues
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
-from privacy_engine.policy import ReleasePolicy
-from privacy_engine.risk import PartFigures
-from privacy_engine.schema import DataSchema
-from privacy_engine.verification import Report, check_columns, verify_classes
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.verification import Report, check_columns, verify_classes
+from privacy_engine.measures.risk import PartFigures
+from privacy_engine.tables.classes import Classes, CountedClasses, SensitiveValues
+from privacy_engine.tables.schema import DataSchema
 
 
 def verify_files(

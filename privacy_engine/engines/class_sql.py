@@ -8,10 +8,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as t
 
-from privacy_engine.classes import CountedClasses, SensitiveValues
 from privacy_engine.engines.engine import Files
 from privacy_engine.engines.frames import plain_columns, to_arrow
 from privacy_engine.errors import IntegrityError, SchemaError
+from privacy_engine.tables.classes import CountedClasses, SensitiveValues
 
 
 class Source:

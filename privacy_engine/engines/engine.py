@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from privacy_engine.classes import CountedClasses, SensitiveValues
+from privacy_engine.tables.classes import CountedClasses, SensitiveValues
 
 Files = Sequence[str]  # the Parquet files of one table, all with the same columns
 Assign = Callable[[pd.DataFrame], npt.NDArray[np.int32]]  # records -> (n,) the fragment of each

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from privacy_engine.classes import CountedClasses, SensitiveValues
 from privacy_engine.engines.class_sql import (
     Source,
     coded_values,
@@ -37,15 +36,10 @@ from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches, common_schema, footer, sampled
 from privacy_engine.engines.partitions import counted_fragments, partition
 from privacy_engine.engines.processes import process_count, work_apart
-from privacy_engine.engines.profiling import (
-    ColumnProfile,
-    column_profile,
-    common_sql,
-    is_number,
-    profile_sql,
-)
+from privacy_engine.engines.profiling import ColumnProfile, column_profile, common_sql, is_number, profile_sql
 from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
 from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
+from privacy_engine.tables.classes import CountedClasses, SensitiveValues
 
 _DUCKDB_SHARE = 0.6  # of the memory; DuckDB takes up to a quarter more than its limit, and Python the rest
 _CODING_SHARE = 0.4  # of the memory; where Python encodes what DuckDB counts

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as t
 
-from privacy_engine.columns import factorize
 from privacy_engine.engines.class_sql import Source
 from privacy_engine.engines.frames import to_frame
+from privacy_engine.tables.columns import factorize
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.columns import floats
+from privacy_engine.tables.columns import floats
 
 SAMPLE, SEED = 1_000_000, 0  # records, and how they are drawn
 

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from privacy_engine.classes import CountedClasses, SensitiveValues
 from privacy_engine.engines.engine import Assign, Code, Files, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import common_schema, footer, subset
@@ -31,6 +30,7 @@ from privacy_engine.engines.spark_workers import (
     working,
 )
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, SchemaError, SpecError
+from privacy_engine.tables.classes import CountedClasses, SensitiveValues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.columns import factorize, floats
+from privacy_engine.tables.columns import factorize, floats
 
 Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]

@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from privacy_engine.encoding import Domain, EncodedTable, OrderedDomain
 from privacy_engine.fragments.cut_tree import Cut, CutTree, Flags, Rows
 from privacy_engine.grouping.boxes import Codes, Floats, join_cost, tabulate
-from privacy_engine.grouping.buckets import Task, bucket_by, cover
 from privacy_engine.grouping.constraints import no_constraints
-from privacy_engine.grouping.cuts import cheapest_grouping
+from privacy_engine.grouping.cuts import Task, bucket_by, cheapest_grouping, cover
 from privacy_engine.grouping.partitioning import CutRule
-from privacy_engine.schema import Attribute, DataSchema
+from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain
+from privacy_engine.tables.schema import Attribute, DataSchema
 
 # Of the records of a part that each side of a cut must have. Adult-like records in 7 parts then
 # lose 1 to 3 % more than as a whole table; with a quarter 8 to 12 %, after median cuts 13 to 18 %.

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from privacy_engine import utility
-from privacy_engine.distributions import Distribution, Tally, Withheld, shown, tallies
+from privacy_engine.measures import utility
+from privacy_engine.measures.distributions import Distribution, Tally, Withheld, shown, tallies
+from privacy_engine.measures.utility import Charge
 from privacy_engine.release import Release
-from privacy_engine.schema import DataSchema
-from privacy_engine.utility import Charge
+from privacy_engine.tables.schema import DataSchema
 
 
 @dataclass(frozen=True, kw_only=True)

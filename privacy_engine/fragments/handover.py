@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.encoding import sensitive_codes
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import IntegrityError
 from privacy_engine.fragments.cut_tree import CutTree
 from privacy_engine.fragments.whole import WholeTable
 from privacy_engine.grouping.constraints import Constraints, admits
+from privacy_engine.tables.encoding import sensitive_codes
 
 Ints = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.int32]

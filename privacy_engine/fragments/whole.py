@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.classes import SensitiveValues
-from privacy_engine.columns import factorize, floats
-from privacy_engine.encoding import Domain, records_with, sensitive_domain
 from privacy_engine.engines.checking import sensitive_values
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError
-from privacy_engine.schema import Attribute, DataSchema, Role
+from privacy_engine.tables.classes import SensitiveValues
+from privacy_engine.tables.columns import factorize, floats
+from privacy_engine.tables.encoding import Domain, records_with, sensitive_domain
+from privacy_engine.tables.schema import Attribute, DataSchema, Role
 
 
 @dataclass(frozen=True)

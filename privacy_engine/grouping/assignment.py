@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from privacy_engine.geometry import Geometry
 from privacy_engine.grouping.box_tree import plant
 from privacy_engine.grouping.boxes import Codes, Ints, boxes_of, tabulate
 from privacy_engine.grouping.refinement import look_up_serially
+from privacy_engine.tables.geometry import Geometry
 
 
 def assign_to_cheapest(codes: Codes, labels: Ints, geometry: Geometry) -> Ints:

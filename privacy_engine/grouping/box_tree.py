@@ -12,16 +12,8 @@ from typing import NamedTuple
 import numba as nb
 import numpy as np
 
-from privacy_engine.geometry import common_ancestor
-from privacy_engine.grouping.boxes import (
-    Boxes,
-    Codes,
-    Floats,
-    Ints,
-    Space,
-    join_node,
-    union_cost_up_to,
-)
+from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, join_node, union_cost_up_to
+from privacy_engine.tables.geometry import common_ancestor
 
 LEAF = 8  # boxes in a leaf of the tree: below this a scan is quicker than more bounds
 

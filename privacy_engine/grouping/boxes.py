@@ -1,6 +1,6 @@
 """Boxes of the quasi-identifier space, what a class of records spans, and the cost of their unions.
 
-A box is a pair of rows ``lo, hi`` (q,) as in `privacy_engine.geometry`; its cost is the loss of one
+A box is a pair of rows ``lo, hi`` (q,) as in `privacy_engine.tables.geometry`; its cost is the loss of one
 record that is published with it.
 """
 
@@ -10,7 +10,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.geometry import Geometry, class_spans, common_ancestor, span_costs
+from privacy_engine.tables.geometry import Geometry, class_spans, common_ancestor, span_costs
 
 WIDEST_TABLE = 512  # nodes of a hierarchy up to which all pairs are tabulated (2 MB each)
 

@@ -6,7 +6,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.encoding import Domain
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.grouping.constraints import (
     Constraints,
@@ -18,8 +17,7 @@ from privacy_engine.grouping.constraints import (
     no_constraints,
     pack_rules,
 )
-from privacy_engine.hierarchy import Hierarchy
-from privacy_engine.models import (
+from privacy_engine.judge.models import (
     AlphaKAnonymity,
     BetaLikeness,
     DeltaDisclosure,
@@ -32,6 +30,8 @@ from privacy_engine.models import (
     SensitiveModel,
     TCloseness,
 )
+from privacy_engine.tables.encoding import Domain
+from privacy_engine.tables.hierarchy import Hierarchy
 
 
 class Secrets(Protocol):

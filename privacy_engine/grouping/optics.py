@@ -17,10 +17,10 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.encoding import Domain
 from privacy_engine.grouping.agglomeration import distinct_tuples
 from privacy_engine.grouping.boxes import Codes, Floats, Ints
-from privacy_engine.hierarchy import Hierarchy
+from privacy_engine.tables.encoding import Domain
+from privacy_engine.tables.hierarchy import Hierarchy
 
 CHUNKS = 8  # pieces of work a thread takes, so that none waits long for another
 

@@ -9,8 +9,8 @@ import numba as nb
 import numpy as np
 
 from privacy_engine.errors import InfeasibleError
-from privacy_engine.geometry import Geometry
 from privacy_engine.grouping.boxes import Codes, Floats, Ints, Space, box_cost, enlarge, tabulate
+from privacy_engine.tables.geometry import Geometry
 
 
 def entropies(codes: Codes) -> Floats:

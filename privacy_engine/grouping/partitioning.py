@@ -15,12 +15,11 @@ from enum import StrEnum
 import numba as nb
 import numpy as np
 
-from privacy_engine.geometry import Geometry
 from privacy_engine.grouping.boxes import Codes, Ints, tabulate
-from privacy_engine.grouping.buckets import Task, cover
 from privacy_engine.grouping.constraints import Constraints
-from privacy_engine.grouping.cuts import cheapest_cut, widest_cut
+from privacy_engine.grouping.cuts import Task, cheapest_cut, cover, widest_cut
 from privacy_engine.grouping.model_rules import require_feasible
+from privacy_engine.tables.geometry import Geometry
 
 
 class CutRule(StrEnum):

@@ -18,14 +18,13 @@ from collections.abc import Callable
 import numba as nb
 import numpy as np
 
-from privacy_engine.geometry import Geometry
 from privacy_engine.grouping.agglomeration import distinct_tuples
 from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Ints, Space, tabulate, union_cost
 from privacy_engine.grouping.class_state import open_state, total_loss
 from privacy_engine.grouping.constraints import Constraints
-from privacy_engine.grouping.founding import found_classes
-from privacy_engine.grouping.moving import dissolve_classes, move_records
+from privacy_engine.grouping.moving import dissolve_classes, found_classes, move_records
+from privacy_engine.tables.geometry import Geometry
 
 CANDIDATES = 6  # classes that a tuple looks up in a round; more of them gain little
 ROUNDS = 3  # most of the fall is in the first two

@@ -7,14 +7,14 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.encoding import EncodedTable
-from privacy_engine.geometry import Geometry
 from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first, propose_serially
 from privacy_engine.grouping.box_tree import Criterion, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, boxes_of, tabulate
 from privacy_engine.grouping.constraints import Constraints, admits, class_counts
 from privacy_engine.grouping.model_rules import compile_constraints
-from privacy_engine.models import PrivacyModel
+from privacy_engine.judge.models import PrivacyModel
+from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.tables.geometry import Geometry
 
 
 def repair(

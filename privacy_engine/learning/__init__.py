@@ -1,0 +1,1 @@
+"""Learning from randomized releases: reconstruction, naive Bayes, decision trees."""

@@ -19,12 +19,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from privacy_engine.columns import value_text
 from privacy_engine.learning.statistics import ListedStatistics, NumericStatistics
 from privacy_engine.randomizers.channel import Channel, IntArray
 from privacy_engine.randomizers.estimation import FloatArray
 from privacy_engine.randomizers.numeric import Plain
 from privacy_engine.randomizers.randomization import Randomization
+from privacy_engine.tables.columns import value_text
 
 LEAST = 1e-3  # records of a class that the inverse of the class's channel left without any
 

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from privacy_engine.columns import floats
 from privacy_engine.learning.statistics import label_codes
 from privacy_engine.randomizers.breach import breach_width
 from privacy_engine.randomizers.channel import Channel
 from privacy_engine.randomizers.numeric import moments
 from privacy_engine.randomizers.randomization import Randomization
+from privacy_engine.tables.columns import floats
 
 
 def reconstructed_distributions(released: pd.DataFrame, manifest: Mapping[str, Any]) -> pd.DataFrame:

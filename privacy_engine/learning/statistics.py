@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.columns import NULL, factorize, floats, is_number
 from privacy_engine.errors import SchemaError
 from privacy_engine.randomizers.channel import Channel, IntArray
 from privacy_engine.randomizers.estimation import FloatArray, clipped
 from privacy_engine.randomizers.numeric import NumericMechanism, Plain
+from privacy_engine.tables.columns import NULL, factorize, floats, is_number
 
 
 @dataclass

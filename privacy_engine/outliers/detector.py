@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import InfeasibleError
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]

@@ -21,7 +21,7 @@ from privacy_engine.errors import InfeasibleError
 from privacy_engine.outliers.detector import check_penalty, check_positive
 from privacy_engine.outliers.mixed_space import CodeArray, FloatArray, IntArray, MixedSpace
 from privacy_engine.outliers.neighbours import NeighbourTree
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ import pandas as pd
 from privacy_engine.outliers.density import local_outlier_factors
 from privacy_engine.outliers.detector import Outliers, check_parameters, outliers_of
 from privacy_engine.outliers.mixed_space import MixedSpace
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.columns import NULL, factorize, floats, is_number
 from privacy_engine.errors import SchemaError
 from privacy_engine.grouping.agglomeration import distinct_tuples
-from privacy_engine.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.columns import NULL, factorize, floats, is_number
+from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -27,7 +27,7 @@ from privacy_engine.outliers.detector import (
 )
 from privacy_engine.outliers.k_prototypes import Clustering, cluster_points
 from privacy_engine.outliers.mixed_space import MixedSpace
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 
 class Reference(StrEnum):

@@ -1,0 +1,1 @@
+"""Release methods that answer for each individual at random."""

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from privacy_engine.columns import floats
 from privacy_engine.randomizers.breach import breach_width, largest_breach
 from privacy_engine.randomizers.channel import Channel
 from privacy_engine.randomizers.numeric import Grid, Transformation, moments
 from privacy_engine.randomizers.randomization import Mechanism, Randomization, attribute_epsilon
+from privacy_engine.tables.columns import floats
 
 CONFIDENCE = 0.95  # of the breach width that is told
 

@@ -4,17 +4,11 @@ import math
 
 import numpy as np
 
-from privacy_engine.columns import NULL
 from privacy_engine.errors import SchemaError
 from privacy_engine.randomizers.channel import LARGEST
-from privacy_engine.schema import Attribute, DataSchema, Kind, Role
-from privacy_engine.synthesizers.domains import (
-    DEFAULT_BINS,
-    SINGLE_VALUES,
-    LabelledDomain,
-    Storage,
-    public_domain,
-)
+from privacy_engine.tables.columns import NULL
+from privacy_engine.tables.domains import DEFAULT_BINS, SINGLE_VALUES, LabelledDomain, Storage, public_domain
+from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
 
 def randomized(schema: DataSchema) -> tuple[Attribute, ...]:

@@ -19,7 +19,7 @@ from privacy_engine.randomizers.channel import SLACK, Channel, check_epsilon, ch
 from privacy_engine.randomizers.numeric import Grid
 from privacy_engine.randomizers.randomization import Mechanism
 from privacy_engine.randomizers.randomizer import Randomizer
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 DEFAULT_P_0 = 0.5  # the paper recommends 0.35 to 0.6
 

@@ -14,7 +14,7 @@ from privacy_engine.randomizers.channel import LARGEST, Channel, check_epsilon
 from privacy_engine.randomizers.numeric import Grid
 from privacy_engine.randomizers.randomization import Mechanism
 from privacy_engine.randomizers.randomizer import Randomizer
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.schema import DataSchema
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.choice import choice
-from privacy_engine.columns import factorize, floats, value_text
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.dp.mechanisms import laplace_counts
 from privacy_engine.errors import SchemaError, SecretError
-from privacy_engine.models import PrivacyModel
+from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.randomizers.attributes import listed_domain
 from privacy_engine.randomizers.breach import breach_note
 from privacy_engine.randomizers.channel import Channel
@@ -31,8 +30,9 @@ from privacy_engine.randomizers.randomness import (
     SystemSource,
 )
 from privacy_engine.release import Release, parameters_of
-from privacy_engine.schema import Attribute, DataSchema, Role
-from privacy_engine.synthesizers.domains import Storage
+from privacy_engine.tables.columns import factorize, floats, value_text
+from privacy_engine.tables.domains import Storage
+from privacy_engine.tables.schema import Attribute, DataSchema, Role
 
 
 @dataclass(frozen=True, kw_only=True)

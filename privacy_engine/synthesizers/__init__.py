@@ -1,0 +1,1 @@
+"""Release methods that draw records from a differentially private model."""

@@ -38,10 +38,11 @@ from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.amplification import inner_epsilon, secure_sample
 from privacy_engine.dp.mechanisms import split
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
-from privacy_engine.synthesizers.domains import CodedTable
-from privacy_engine.synthesizers.marginals import WeightedRecords
-from privacy_engine.synthesizers.network_synthesizer import NetworkSynthesizer
-from privacy_engine.synthesizers.noisy_tables import independent_network, noisy_network
+from privacy_engine.synthesizers.network_synthesizer import (
+    NetworkSynthesizer,
+    independent_network,
+    noisy_network,
+)
 from privacy_engine.synthesizers.postprocess import PostProcess
 from privacy_engine.synthesizers.scores import (
     Ints,
@@ -49,10 +50,13 @@ from privacy_engine.synthesizers.scores import (
     integer_sensitivity,
     mutual_information_sensitivities,
     once,
+    select_families,
+    selection_spend,
     two_valued,
 )
-from privacy_engine.synthesizers.selection import select_families, selection_spend
 from privacy_engine.synthesizers.structure import Candidates, Family, FamilyLimit
+from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.marginals import WeightedRecords
 
 _SIZES_TRIED = 2**20
 

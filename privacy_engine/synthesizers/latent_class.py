@@ -42,7 +42,6 @@ import numpy.typing as npt
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale, noisy_max, noisy_max_scale, split
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
-from privacy_engine.synthesizers.domains import BinnedDomain, CodedTable
 from privacy_engine.synthesizers.latent_classes import (
     LatentClasses,
     View,
@@ -51,12 +50,12 @@ from privacy_engine.synthesizers.latent_classes import (
     random_start,
     uniform,
 )
-from privacy_engine.synthesizers.likely_values import likely_values
-from privacy_engine.synthesizers.marginals import WeightedRecords, contingency
-from privacy_engine.synthesizers.postprocess import project_to_simplex
+from privacy_engine.synthesizers.postprocess import likely_values, project_to_simplex
 from privacy_engine.synthesizers.rare_values import ValueGroups
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_engine.synthesizers.view_design import Coverage, Members, candidate_views
+from privacy_engine.tables.domains import BinnedDomain, CodedTable
+from privacy_engine.tables.marginals import WeightedRecords, contingency
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -25,9 +25,7 @@ import pyarrow as pa
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import plain_columns, to_frame
 from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
-from privacy_engine.faults import Rule, told
-from privacy_engine.schema import Attribute, DataSchema
-from privacy_engine.synthesizers.domains import (
+from privacy_engine.tables.domains import (
     CodedTable,
     PublicDomain,
     Storage,
@@ -36,6 +34,8 @@ from privacy_engine.synthesizers.domains import (
     require_public_domains,
     undeclared_nulls,
 )
+from privacy_engine.tables.faults import Rule, told
+from privacy_engine.tables.schema import Attribute, DataSchema
 
 _FAULTS = pa.schema({"attribute": pa.int32(), "rule": pa.string(), "value": pa.string()})
 _NO_CODE = "no code"  # of a null that another method would let pass

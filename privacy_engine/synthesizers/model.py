@@ -8,7 +8,7 @@ from typing import Any
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
-from privacy_engine.synthesizers.domains import Storage
+from privacy_engine.tables.domains import Storage
 
 
 @dataclass(frozen=True, kw_only=True)

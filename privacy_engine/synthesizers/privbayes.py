@@ -17,18 +17,48 @@ Deviations, each for a reason:
 * Where a noisy table knows nothing of a combination of parents, the child's own distribution stands in.
 * Where no attribute can have a useful parent, nothing is selected, and the tables get the whole budget.
 * Families are counted up to a limit of their number, so the degree by theta stays below it in wide tables.
+
+What PrivBayes does with any score: a structure by GreedyBayes, then the tables of its families.
+
+PrivBayes with R in exact integers, a theta-useful degree and simplex projection.
+
+Zhang, Cormode, Procopiuc, Srivastava, Xiao: PrivBayes: Private Data Release via Bayesian Networks, TODS
+2017. Its score R, half the L1 distance between a family's joint distribution and the product of its margins,
+replaces mutual information: its range is 1 and its sensitivity 3/n + 2/n^2, a much better ratio.
+
+What differs from that paper, beside what ``privbayes`` says of adjacency, noise, domains and shared tables:
+
+* R is computed as sum |n c(x, p) - c(x) c(p)| = 2 n^2 R, a whole number: selection needs no float at all, and
+  the sensitivity is exactly 6 n.
+* Noisy counts become probabilities by projection onto the simplex, which loses less than clipping.
+* One tenth of epsilon goes to the structure. The paper takes .3; tuned on NLTCS and Adult.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 from privacy_engine.dp.accounting import Spend
+from privacy_engine.dp.mechanisms import split
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
-from privacy_engine.synthesizers.domains import CodedTable
-from privacy_engine.synthesizers.greedy_network import learn_greedily
-from privacy_engine.synthesizers.network_synthesizer import NetworkSynthesizer
+from privacy_engine.synthesizers.network_synthesizer import (
+    NetworkSynthesizer,
+    independent_network,
+    noisy_network,
+)
 from privacy_engine.synthesizers.postprocess import PostProcess
-from privacy_engine.synthesizers.scores import integer_mutual_information, integer_sensitivity, two_valued
+from privacy_engine.synthesizers.scores import (
+    Score,
+    dependence,
+    dependence_sensitivity,
+    greedy_bayes,
+    integer_mutual_information,
+    integer_sensitivity,
+    two_valued,
+)
+from privacy_engine.synthesizers.structure import FamilyLimit, measured_families
+from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.marginals import WeightedRecords
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,4 +79,55 @@ class PrivBayes(NetworkSynthesizer):
             score=integer_mutual_information,
             sensitivity=lambda limit: integer_sensitivity(len(coded), limit.cells, binary=binary),
             rule=PostProcess.CLIP,
+        )
+
+
+def learn_greedily(
+    method: NetworkSynthesizer,
+    coded: CodedTable,
+    *,
+    score: Score,
+    sensitivity: Callable[[FamilyLimit], int],
+    rule: PostProcess,
+) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
+    """Choose d - 1 parent sets, then measure the tables of the families that no other one contains.
+
+    Args:
+        method: its epsilon, structure share and limits.
+        coded: the records; one of them replaced is the neighbour.
+        score: of records and candidates, whole numbers.
+        sensitivity: most by which a score within the limit changes.
+        rule: how noisy counts become probabilities.
+    """
+    on_structure, on_tables = split(method.epsilon, (method.structure_share, 1 - method.structure_share))
+    limit = method.family_limit(coded, on_tables, shared=True)
+    records = WeightedRecords.of(coded)
+    if not limit.allows_parents(coded.sizes):
+        return independent_network(coded, records, epsilon=method.epsilon, rule=rule)
+    families, selection = greedy_bayes(
+        coded.names, records, limit, score, sensitivity=sensitivity(limit), epsilon=on_structure
+    )
+    measured = measured_families(families)
+    network, tables = noisy_network(coded, records, families, measured=measured, epsilon=on_tables, rule=rule)
+    return network, (selection, *tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivBayesR(NetworkSynthesizer):
+    """GreedyBayes by R with e1, Laplace noise on the tables with e2, projection onto the simplex.
+
+    e1 = ``structure_share`` * epsilon, e2 = the rest.
+    """
+
+    structure_share: float = 0.1
+    key: ClassVar[str] = "privbayes_r"
+
+    def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
+        """Choose d - 1 parent sets, then measure the tables of the families that no other one contains."""
+        return learn_greedily(
+            self,
+            coded,
+            score=dependence,
+            sensitivity=lambda _: dependence_sensitivity(len(coded)),
+            rule=PostProcess.SIMPLEX,
         )

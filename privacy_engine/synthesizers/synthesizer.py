@@ -15,13 +15,13 @@ from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.errors import InfeasibleError
-from privacy_engine.models import PrivacyModel
+from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.release import Release, parameters_of
-from privacy_engine.schema import DataSchema
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
-from privacy_engine.synthesizers.domains import CodedTable, decode, public_domains
 from privacy_engine.synthesizers.measuring import coded_files
 from privacy_engine.synthesizers.model import SynthesizerModel
+from privacy_engine.tables.domains import CodedTable, decode, public_domains
+from privacy_engine.tables.schema import DataSchema
 
 LEAST_ROWS = 2  # no sensitivity here is derived for a table of one record
 PART = 500_000  # records that are drawn at a time

@@ -10,7 +10,7 @@ import pytest
 from privacy_engine import DataSchema, SchemaError, load_method
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import SecretError
-from privacy_engine.randomizers.bookkeeping import check_randomization
+from privacy_engine.randomizers.claims import check_randomization
 from privacy_engine.randomizers.randomization import Randomization
 from privacy_engine.randomizers.randomizer import RandomizedRelease, Randomizer
 from privacy_engine.randomizers.randomness import Secret

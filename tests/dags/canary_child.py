@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from operators.embedded import embedded_environment
+from deploy.local.embedded import embedded_environment
 
 
 def main(root: Path, names: list[str]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from operators.lake import Lake, manifest_of, releases
+from privacy_release.lake.read import manifest_of, releases
+from privacy_release.lake.store import Lake
 from tests.dags.officers import Officers
 
 

@@ -14,8 +14,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from operators.embedded import checkout
-from operators.lake import Lake, read_release
+from deploy.local.embedded import checkout
+from privacy_release.lake.read import read_release
+from privacy_release.lake.store import Lake
 
 MARK = "canary"
 CANARIES = (MARK.encode(), b"61.735142")

@@ -14,9 +14,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from operators.embedded import checkout
-from operators.lake import Lake, manifest_of, read_release
-from operators.ledger import BudgetLedger, Limit
+from deploy.local.embedded import checkout
+from privacy_engine.dp.limits import Limit
+from privacy_release.lake.read import manifest_of, read_release
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
 
 MARK = "canary"
 CANARIES = (MARK.encode(), b"61.735142")

@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from operators.embedded import checkout
-from operators.lake import Lake, manifest_of, read_release, releases
-from operators.ledger import BudgetLedger, Limit, Period
-from operators.spec import load_spec
-from operators.synthetic_adult import synthetic_adult
+from deploy.local.embedded import checkout
+from privacy_engine.dp.limits import Limit, Period
+from privacy_release.lake.read import manifest_of, read_release, releases
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.sources.synthetic_adult import synthetic_adult
+from privacy_release.spec.model import load_spec
 from tests.dags.weeks import Week, key_of
 
 SOURCE = {"uri": "deliveries/{release}.parquet"}

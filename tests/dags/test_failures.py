@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
-from operators.lake import Lake, read_release, releases
-from operators.spec import load_spec
-from operators.steps import ingest, make_release, publish_staged, verify_staged
-from operators.work_area import WorkArea
+from privacy_release.lake.read import read_release, releases
+from privacy_release.lake.store import Lake
+from privacy_release.spec.model import load_spec
+from privacy_release.steps.ingest import ingest
+from privacy_release.steps.publish import publish_staged
+from privacy_release.steps.release import make_release
+from privacy_release.steps.verify import verify_staged
+from privacy_release.work.area import WorkArea
 
 
 @pytest.fixture

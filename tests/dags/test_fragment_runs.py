@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from operators.embedded import checkout
-from operators.lake import Lake, manifest_of, read_release
-from tests.operators.pages import Page, require_closed_page
+from deploy.local.embedded import checkout
+from privacy_release.lake.read import manifest_of, read_release
+from privacy_release.lake.store import Lake
+from tests.servers.pages import Page, require_closed_page
 
 MARK = "canary"
 CANARIES = (MARK.encode(), b"61.735142")

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from operators.lake import Lake, releases
+from privacy_release.lake.read import releases
+from privacy_release.lake.store import Lake
 
 POLICY = {
     "require": [

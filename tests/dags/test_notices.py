@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseNotifier
 
-from operators.lake import Lake
-from operators.ledger import BudgetLedger, Limit, Period
-from operators.notices import failure_notice, low_budgets, tell_failure, tell_low_budget
+from airflow_privacy_release.task.notifications import (
+    failure_notice,
+    low_budgets,
+    tell_failure,
+    tell_low_budget,
+)
+from privacy_engine.dp.limits import Limit, Period
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
 
 PRIVATE = {
     "columns": {

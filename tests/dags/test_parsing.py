@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from operators.embedded import checkout
+from deploy.local.embedded import checkout
 
 HEAVY = [
     "pandas",
@@ -55,8 +55,8 @@ def test_parsing_all_dag_files_loads_nothing_heavy(airflow_home: Path) -> None:
 
 def test_importing_every_operator_module_loads_nothing_heavy(airflow_home: Path) -> None:
     modules = sorted(
-        f"operators.{path.stem}"
-        for path in (checkout() / "operators").glob("*.py")
+        f"airflow_privacy_release.operators.{path.stem}"
+        for path in (checkout() / "operators/airflow_privacy_release/operators").glob("*.py")
         if path.stem not in NOT_PARSED
     )
     assert loaded_by(*modules) == []

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from operators.context import release_id
-from operators.embedded import checkout
-from operators.lake import Lake, read_release, releases
-from operators.ledger import Limit
-from operators.ledger_places import default_ledger
-from operators.spec import load_spec
-from operators.synthetic_adult import synthetic_adult
+from airflow_privacy_release.task.run import release_id
+from deploy.local.embedded import checkout
 from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.dp.limits import Limit
 from privacy_engine.registry import method_class, method_names
+from privacy_release.lake.read import read_release, releases
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.places import default_ledger
+from privacy_release.sources.synthetic_adult import synthetic_adult
+from privacy_release.spec.model import load_spec
 from tests.dags.officers import Officers
 
 FILES = sorted((checkout() / "include" / "releases").glob("*.yaml"))

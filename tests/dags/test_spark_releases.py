@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from operators.embedded import checkout
-from operators.lake import Lake, manifest_of, read_release
+from deploy.local.embedded import checkout
 from privacy_engine import DataSchema, DistinctLDiversity, KAnonymity, ReleasePolicy, verify
-from tests.spark_cluster import CONF, require_spark, standalone_cluster, waited
+from privacy_release.lake.read import manifest_of, read_release
+from privacy_release.lake.store import Lake
+from tests.servers.spark_cluster import CONF, require_spark, standalone_cluster, waited
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 NAME = "people"

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.classes import EquivalenceClasses
-from privacy_engine.hierarchy import Hierarchy
-from privacy_engine.models import (
+from privacy_engine.judge.models import (
     AlphaKAnonymity,
     BetaLikeness,
     DistinctLDiversity,
@@ -20,7 +18,9 @@ from privacy_engine.models import (
     TCloseness,
 )
 from privacy_engine.registry import load_method
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.schema import DataSchema
 
 anonymity = pytest.importorskip("pycanon.anonymity", reason="pycanon comes with the extra `bench`")
 

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from operators.embedded import checkout
-from operators.lake import Lake
+from deploy.local.embedded import checkout
+from privacy_release.lake.store import Lake
 from tests.object_stores.staged import Staged
 
 

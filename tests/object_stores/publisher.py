@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from operators.lake import Lake
 from privacy_engine.errors import PublishError
+from privacy_release.lake.store import Lake
 from tests.object_stores.staged import Staged, seen, send
 
 

@@ -9,8 +9,9 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from operators.lake import Lake, Published, publish
-from operators.work_area import sha256_file
+from privacy_release.lake.publish import Published, publish
+from privacy_release.lake.store import Lake
+from privacy_release.work.area import sha256_file
 
 NAME = "people"
 RELEASE = "2026-W47"

@@ -21,8 +21,8 @@ from urllib.request import Request, urlopen
 
 import fsspec
 
-from operators.embedded import HOST
-from operators.lake import Lake
+from deploy.local.embedded import HOST
+from privacy_release.lake.store import Lake
 
 AZURITE = Path(__file__).with_name("azurite") / "node_modules" / ".bin"
 REGION = "eu-west-1"

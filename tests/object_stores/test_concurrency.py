@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from operators.lake import read_release, releases
+from privacy_release.lake.read import read_release, releases
 from tests.object_stores.children import child, published, publishing, result
 from tests.object_stores.staged import NAME, RELEASE, Staged, seen, send
 from tests.object_stores.stores import Bucket

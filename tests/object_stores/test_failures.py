@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from operators.lake import Lake, manifest_of, read_release, releases, retract
-from operators.lake_tables import table_names
-from operators.sources import find_source
-from operators.work_area import sha256_file
 from privacy_engine.errors import PublishError, SchemaError
+from privacy_release.lake.read import manifest_of, read_release, releases
+from privacy_release.lake.retract import retract
+from privacy_release.lake.store import Lake, table_names
+from privacy_release.sources.addresses import find_source
+from privacy_release.work.area import sha256_file
 from tests.object_stores.staged import NAME, RELEASE, Staged, send
 from tests.object_stores.stores import Bucket
 

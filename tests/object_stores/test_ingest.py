@@ -9,15 +9,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from operators.context import source_access
-from operators.engines import read_engine
-from operators.parquet_files import read_private
-from operators.sources import find_source
-from operators.steps import ingest
-from operators.tables import Ingested, check_source, read_source
-from operators.work_area import WorkArea
+from airflow_privacy_release.hooks.connections import source_access
 from privacy_engine.errors import SchemaError, SpecError
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.sources.addresses import find_source
+from privacy_release.sources.reading import Ingested, check_source, read_source
+from privacy_release.steps.ingest import ingest
+from privacy_release.work.area import WorkArea
+from privacy_release.work.engines import read_engine
+from privacy_release.work.parquet import read_private
 from tests.object_stores.staged import NAME, Staged, send
 from tests.object_stores.stores import Bucket
 

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import pytest
 
-from operators.lake import clean_orphans, manifest_of, read_release, releases, retract
-from operators.lake_store import get, put
-from operators.lake_tables import table_names
 from privacy_engine.errors import IntegrityError
+from privacy_release.lake.read import manifest_of, read_release, releases
+from privacy_release.lake.retract import clean_orphans, retract
+from privacy_release.lake.store import get, put, table_names
 from tests.object_stores.children import published
 from tests.object_stores.staged import NAME, RELEASE, Staged, seen, send
 from tests.object_stores.stores import Bucket

@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from operators.embedded import checkout
-from operators.lake import manifest_of, read_release
+from deploy.local.embedded import checkout
+from privacy_release.lake.read import manifest_of, read_release
 from tests.dags.conftest import Home
 from tests.object_stores.stores import Bucket, azurite
 from tests.object_stores.test_failures import WRONG
@@ -31,7 +31,7 @@ PEOPLE = pd.DataFrame(
 )
 RETRACTION = """
 from airflow.sdk import DAG
-from operators.publish import RetractOperator
+from airflow_privacy_release.operators.publish import RetractOperator
 
 with DAG(dag_id="{dag}"):
     RetractOperator(task_id="retract", name="{table}", release="r", reason="a test", lake="{lake}")

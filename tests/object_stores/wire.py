@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-from operators.embedded import HOST
+from deploy.local.embedded import HOST
 
 _COMMIT = re.compile(r"/_delta_log/\d{20}\.json$")
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})

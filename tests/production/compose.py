@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from operators.embedded import checkout
+from deploy.local.embedded import checkout
 
 FILE = checkout() / "docker-compose.yaml"
 VARIABLE = re.compile(r"\$(?:(?P<escaped>\$)|\{(?P<name>\w+)(?P<kind>:[?-])?(?P<rest>[^}]*)\})")

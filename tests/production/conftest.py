@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from operators.embedded import checkout, inherited_environment
+from deploy.local.embedded import checkout, inherited_environment
 
 # What uv says where an index, or the way to it, is missing; anything else is an error of ours.
 UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused", "timed out")

@@ -9,8 +9,8 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
-from operators.embedded import checkout
-from operators.ledger import BudgetLedger
+from deploy.local.embedded import checkout
+from privacy_release.ledger.ledger import BudgetLedger
 from tests.production.conftest import Installed, visits
 from tests.production.topology import Topology, ledger_address, missing_programs, running
 

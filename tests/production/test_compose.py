@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from operators.embedded import checkout
+from deploy.local.embedded import checkout
 from tests.production.compose import FILE, VARIABLE, environment, filled, secrets_of, services
 
 MAKE_SECRETS = checkout() / "deploy" / "make_secrets.py"

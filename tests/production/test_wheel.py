@@ -7,7 +7,7 @@ from zipfile import ZipFile
 import pytest
 from deltalake import DeltaTable
 
-from operators.embedded import checkout
+from deploy.local.embedded import checkout
 from privacy_engine import EquivalenceClasses, KAnonymity
 from tests.production.conftest import Installed, visits
 
@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.production, pytest.mark.timeout(900)
 DAG = """\
 from airflow.sdk import DAG
 
-from operators import IngestParquetOperator, MondrianOperator, PublishOperator, VerifyOperator, clean_up_after
+from airflow_privacy_release import IngestParquetOperator, MondrianOperator, PublishOperator
+from airflow_privacy_release import VerifyOperator, clean_up_after
 
 AGE = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}
 SCHEMA = {"age": AGE, "diagnosis": {"role": "sensitive", "kind": "categorical"}}

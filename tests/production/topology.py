@@ -20,11 +20,11 @@ from typing import Any
 
 from sqlalchemy.engine import URL
 
-from operators.embedded import HOST, checkout, free_port
-from operators.ui import Components, wait_until_ready
-from tests.operators.postgres import binaries, server
+from deploy.local.embedded import HOST, checkout, free_port
+from deploy.local.ui import Components, wait_until_ready
 from tests.production.compose import environment, secrets_of, services
 from tests.production.conftest import Installed
+from tests.servers.postgres import binaries, server
 
 AIRFLOW = ("api-server", "scheduler", "dag-processor", "triggerer", "worker")
 FINISHED = {"success", "failed"}

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from operators.spark_session import SparkCluster
 from privacy_engine.engines.spark import SparkEngine
+from privacy_release.work.spark_session import SparkCluster
+from tests.servers.spark_cluster import CONF, Standalone, connect_server, require_spark, standalone_cluster
 from tests.spark.work import CANARY
-from tests.spark_cluster import CONF, Standalone, connect_server, require_spark, standalone_cluster
 
 MEMORY = 1 << 30
 

@@ -6,8 +6,8 @@ Arguments: the address of the master, a private folder, and the secret, which ma
 import sys
 from pathlib import Path
 
-from operators.spark_session import SparkCluster
 from privacy_engine.errors import SpecError
+from privacy_release.work.spark_session import SparkCluster
 
 master, folder, secret = sys.argv[1:]
 try:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from operators.spark_session import SparkCluster
 from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.errors import EngineError, InfeasibleError
+from privacy_release.work.spark_session import SparkCluster
+from tests.servers.spark_cluster import CONF, PATIENCE, ROOT, Standalone, waited
 from tests.spark.conftest import MEMORY
 from tests.spark.work import CANARY, Waiting, by_number, failing, infeasible, quoting
-from tests.spark_cluster import CONF, PATIENCE, ROOT, Standalone, waited
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SMALL = {

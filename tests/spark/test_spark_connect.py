@@ -11,7 +11,7 @@ import pytest
 from privacy_engine.engines.checking import sensitive_values
 from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.errors import EngineError, InfeasibleError, SpecError
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.schema import DataSchema
 from tests.spark.conftest import awkward
 from tests.spark.work import CANARY, by_number, infeasible, listed, quoting
 

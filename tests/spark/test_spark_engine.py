@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privacy_engine.classes import CountedClasses, SensitiveValues
 from privacy_engine.engines.checking import sensitive_values
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.errors import IntegrityError, SchemaError
-from privacy_engine.schema import DataSchema
+from privacy_engine.tables.classes import CountedClasses, SensitiveValues
+from privacy_engine.tables.schema import DataSchema
 from tests.spark.conftest import awkward
 from tests.spark.work import CODED, by_number, listed, remainders, uneven
 

@@ -12,9 +12,9 @@ from privacy_engine import DataSchema, Hierarchy, SchemaError, load_method
 from privacy_engine.engines.frames import to_arrow, to_frame
 from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.errors import CapacityError
-from privacy_engine.synthesizers.domains import CodedTable
-from privacy_engine.synthesizers.marginals import WeightedRecords
 from privacy_engine.synthesizers.measuring import coded_files
+from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.marginals import WeightedRecords
 from tests.spark.work import CANARY
 
 pytestmark = pytest.mark.spark

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from operators import steps
-from operators.engines import read_engine
-from operators.work_area import WorkArea
-from privacy_engine.schema import DataSchema
-from tests.spark_cluster import CONF, require_spark
+import privacy_release
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.work.area import WorkArea
+from privacy_release.work.engines import read_engine
+from tests.servers.spark_cluster import CONF, require_spark
 
 pytestmark = pytest.mark.spark
 
@@ -56,8 +56,8 @@ def test_spark_releases_the_bytes_of_the_process_pool(source: str, tmp_path: Pat
     with WorkArea(tmp_path / "work", "people/run") as work:
         for kind in ("fragments", "spark"):
             engine = read_engine({"kind": kind, "rows": 1_000, "memory": "1GB", "processes": 1})
-            table = steps.ingest(source, SCHEMA, work, engine=engine)
-            staged[kind] = steps.make_release(table, work, label=kind, **METHOD)
+            table = privacy_release.ingest(source, SCHEMA, work, engine=engine)
+            staged[kind] = privacy_release.make_release(table, work, label=kind, **METHOD)
     assert staged["spark"]["sha256"] == staged["fragments"]["sha256"]
     assert staged["spark"]["figures"] == staged["fragments"]["figures"]
     told = json.loads(Path(staged["spark"]["manifest"]).read_text())["fragments"]

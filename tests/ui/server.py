@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from operators.embedded import HOST, checkout, embedded_environment, free_port, inherited_environment
-from operators.ledger import BudgetLedger, Limit, Period
-from operators.synthetic_adult import synthetic_adult
-from operators.ui import Components, wait_until_ready
+from deploy.local.embedded import HOST, checkout, embedded_environment, free_port, inherited_environment
+from deploy.local.ui import Components, wait_until_ready
+from privacy_engine.dp.limits import Limit, Period
+from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.sources.synthetic_adult import synthetic_adult
 
 PASSWORDS = {"officer": "of all the people", "visitor": "who only looks"}
 ROLES = "officer:admin,visitor:viewer"

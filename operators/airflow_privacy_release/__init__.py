@@ -1,0 +1,127 @@
+"""Airflow operators for publishing tables about people safely; names are imported when first used."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow_privacy_release.operators.anonymizers import (
+        BottomUpOperator,
+        DSAEDOperator,
+        GreedyHamdistOperator,
+        ILPLDiversityOperator,
+        KACLUKOperator,
+        MondrianOperator,
+        OBPAOperator,
+        RFKAOperator,
+    )
+    from airflow_privacy_release.operators.approve import ApproveReleaseOperator
+    from airflow_privacy_release.operators.budget import BudgetGuardOperator
+    from airflow_privacy_release.operators.compare import CompareOperator
+    from airflow_privacy_release.operators.curator import CuratorReportOperator
+    from airflow_privacy_release.operators.ingest import IngestParquetOperator
+    from airflow_privacy_release.operators.learning import TrainNaiveBayesOperator
+    from airflow_privacy_release.operators.outliers import DetectOutliersOperator
+    from airflow_privacy_release.operators.publish import (
+        CleanupOperator,
+        PublishOperator,
+        RetractOperator,
+        clean_up_after,
+    )
+    from airflow_privacy_release.operators.randomizers import ERRPHOperator, LocalLaplaceOperator, TRROperator
+    from airflow_privacy_release.operators.release import (
+        CutFragmentsOperator,
+        JoinFragmentsOperator,
+        ReleaseFragmentOperator,
+        ReleaseOperator,
+    )
+    from airflow_privacy_release.operators.synthesizers import (
+        DPSMBayesOperator,
+        LatentClassOperator,
+        PrivBayesOperator,
+        PrivBayesROperator,
+    )
+    from airflow_privacy_release.operators.validate import ValidateOperator
+    from airflow_privacy_release.operators.verify import VerifyOperator
+    from airflow_privacy_release.pipeline import release_dag, release_pipeline
+
+__all__ = [
+    "ApproveReleaseOperator",
+    "BottomUpOperator",
+    "BudgetGuardOperator",
+    "CleanupOperator",
+    "CompareOperator",
+    "CuratorReportOperator",
+    "CutFragmentsOperator",
+    "DPSMBayesOperator",
+    "DSAEDOperator",
+    "DetectOutliersOperator",
+    "ERRPHOperator",
+    "GreedyHamdistOperator",
+    "ILPLDiversityOperator",
+    "IngestParquetOperator",
+    "JoinFragmentsOperator",
+    "KACLUKOperator",
+    "LatentClassOperator",
+    "LocalLaplaceOperator",
+    "MondrianOperator",
+    "OBPAOperator",
+    "PrivBayesOperator",
+    "PrivBayesROperator",
+    "PublishOperator",
+    "RFKAOperator",
+    "ReleaseFragmentOperator",
+    "ReleaseOperator",
+    "RetractOperator",
+    "TRROperator",
+    "TrainNaiveBayesOperator",
+    "ValidateOperator",
+    "VerifyOperator",
+    "clean_up_after",
+    "release_dag",
+    "release_pipeline",
+]
+
+_HOME = {
+    "operators.anonymizers": (
+        "BottomUpOperator",
+        "DSAEDOperator",
+        "GreedyHamdistOperator",
+        "ILPLDiversityOperator",
+        "KACLUKOperator",
+        "MondrianOperator",
+        "OBPAOperator",
+        "RFKAOperator",
+    ),
+    "operators.approve": ("ApproveReleaseOperator",),
+    "operators.budget": ("BudgetGuardOperator",),
+    "operators.compare": ("CompareOperator",),
+    "operators.curator": ("CuratorReportOperator",),
+    "operators.ingest": ("IngestParquetOperator",),
+    "operators.learning": ("TrainNaiveBayesOperator",),
+    "operators.outliers": ("DetectOutliersOperator",),
+    "operators.publish": ("CleanupOperator", "PublishOperator", "RetractOperator", "clean_up_after"),
+    "operators.randomizers": ("ERRPHOperator", "LocalLaplaceOperator", "TRROperator"),
+    "operators.release": (
+        "CutFragmentsOperator",
+        "JoinFragmentsOperator",
+        "ReleaseFragmentOperator",
+        "ReleaseOperator",
+    ),
+    "operators.synthesizers": (
+        "DPSMBayesOperator",
+        "LatentClassOperator",
+        "PrivBayesOperator",
+        "PrivBayesROperator",
+    ),
+    "operators.validate": ("ValidateOperator",),
+    "operators.verify": ("VerifyOperator",),
+    "pipeline": ("release_dag", "release_pipeline"),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Airflow imports this package at every start to ask what it provides: that must load no operator."""
+    if name not in _MODULE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULE[name]}"), name)

@@ -1,0 +1,1 @@
+"""What opens an Airflow connection: the lake, the ledger, Spark, secrets and the stores of sources."""

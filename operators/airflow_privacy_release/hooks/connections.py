@@ -1,0 +1,178 @@
+"""What Airflow connections and configuration hold for a release: secrets, and the keys of object stores.
+
+Keys of an object store are `storage_options` in the extra of a connection. Two libraries reach object stores,
+each with names of its own: the lake is Delta's (`AWS_ACCESS_KEY_ID`), a source is fsspec's (`key`). Each
+passes over the names of the other in silence and asks the store without keys, so they are refused here.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import SecretError, SpecError
+from privacy_release.spending.secrets import NEW_SECRET
+from privacy_release.work.settings import SECTION
+
+if TYPE_CHECKING:
+    from privacy_engine.randomizers.randomness import Secret
+    from privacy_release.steps.history import Identification
+
+_FSSPEC = frozenset({"key", "secret", "client_kwargs", "config_kwargs", "connection_string"})
+_DELTA = re.compile(r"(?i)(aws|azure|google)_.+|allow_http|max_retries|retry_timeout")
+_SECRET = re.compile(r"(?i)key|secret|token|sas|password|credential|connection_string")
+
+
+def setting(option: str) -> str | None:
+    """An option of Airflow's configuration section, as `privacy_release.work.host` asks for it."""
+    from airflow.sdk.configuration import conf
+
+    return conf.get(SECTION, option, fallback=None) or None
+
+
+def extra_of(connection_id: str) -> dict[str, Any] | None:
+    """The extra of a connection; None if there is no such connection."""
+    from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    try:
+        extra: dict[str, Any] = Connection.get(connection_id).extra_dejson
+    except AirflowNotFoundException:
+        return None
+    return extra
+
+
+def secret_of(connection_id: str) -> "Secret":
+    """The password of an Airflow connection; neither it nor anything made from it is logged.
+
+    Raises:
+        SecretError: if there is no such connection, or its password has fewer than 32 bytes.
+    """
+    from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from privacy_engine.randomizers.randomness import Secret
+
+    try:
+        password = Connection.get(connection_id).password
+    except AirflowNotFoundException:
+        raise SecretError(
+            f"the Airflow connection {connection_id} of the secret of memoised answers must exist; add it: "
+            f'airflow connections add {connection_id} --conn-type generic --conn-password "$({NEW_SECRET})"'
+        ) from None
+    return Secret((password or "").encode())
+
+
+def identification_of(connection_id: str, column: str) -> "Identification":
+    """How persons are told apart by a column, with the key that is an Airflow connection's password.
+
+    Raises:
+        SpecError: if there is no such connection, or its password is too short to be a key.
+    """
+    from airflow.sdk import Connection
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from privacy_release.steps.history import Identification
+
+    try:
+        secret = Connection.get(connection_id).password
+    except AirflowNotFoundException:
+        raise SpecError(
+            f"the Airflow connection {connection_id} must exist and hold the membership key as its "
+            "password; add it, with a secret such as `openssl rand -hex 32` prints"
+        ) from None
+    return Identification(column=column, key=secret or "")
+
+
+def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
+    """How `steps.ingest` reaches a source: keyword arguments for it.
+
+    An Airflow connection whose extra holds `storage_options` needs no Airflow provider: fsspec takes them.
+    Any other connection goes to `ObjectStoragePath`, which asks the provider of the address's scheme.
+
+    Raises:
+        SpecError: if there is no such connection, or no provider for the scheme is installed.
+    """
+    if connection_id is None:
+        return {}
+
+    extra = extra_of(connection_id)
+    if extra is None:
+        raise SpecError(f"the Airflow connection {connection_id} of the source must exist; add it")
+    if extra.get("storage_options"):
+        try:
+            return {"storage_options": source_options(extra)}
+        except SpecError as error:
+            raise SpecError(f"connection {connection_id}: {error}") from None
+    from airflow.sdk import ObjectStoragePath
+
+    try:
+        return {"filesystem": ObjectStoragePath(uri, conn_id=connection_id).fs}
+    except (ValueError, ImportError):
+        raise SpecError(
+            f"connection {connection_id} must hold `storage_options` in its extra, or the Airflow provider "
+            "for the scheme of the source must be installed"
+        ) from None
+
+
+def lake_options(extra: Mapping[str, Any]) -> dict[str, str]:
+    """The options for the Delta library, which takes text alone.
+
+    >>> lake_options({"storage_options": {"AWS_REGION": "eu-west-1", "AWS_ALLOW_HTTP": True}})
+    {'AWS_REGION': 'eu-west-1', 'AWS_ALLOW_HTTP': 'true'}
+
+    Raises:
+        SpecError: naming the options that it would not understand.
+    """
+    options = _options(extra)
+    strange = [
+        name for name, value in options.items() if name in _FSSPEC or isinstance(value, Mapping | list)
+    ]
+    if strange:
+        raise SpecError(
+            f"the storage_options of a lake must be text under deltalake's names, got {', '.join(strange)}; "
+            "write AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AZURE_STORAGE_ACCOUNT_NAME, ..."
+        )
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
+    }
+
+
+def source_options(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for fsspec, as they are: some are numbers, truth values or mappings.
+
+    Raises:
+        SpecError: naming the options that it would not understand.
+    """
+    options = _options(extra)
+    strange = [name for name in options if _DELTA.fullmatch(name)]
+    if strange:
+        raise SpecError(
+            f"the storage_options of a source must have fsspec's names, got {', '.join(strange)}; write key, "
+            "secret and endpoint_url for s3fs, account_name and account_key for adlfs"
+        )
+    return options
+
+
+def _options(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are set. From here on Airflow blots out their keys in whatever is logged."""
+    from airflow.sdk.log import mask_secret
+
+    options = extra.get("storage_options") or {}
+    if not isinstance(options, Mapping):
+        raise SpecError(
+            f"storage_options must be a mapping of names and values, got {type(options).__name__}; "
+            "mend the extra of the connection"
+        )
+    for value in _secrets(options):
+        mask_secret(value)
+    return {str(name): value for name, value in options.items() if value is not None}
+
+
+def _secrets(options: Mapping[Any, Any]) -> Iterator[str]:
+    """The values of options that are named as keys are, also of those inside a connection string."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value)
+        elif isinstance(value, str) and _SECRET.search(str(name)):
+            yield value
+            yield from _secrets(dict(part.split("=", 1) for part in value.split(";") if "=" in part))

@@ -1,0 +1,79 @@
+"""The lake behind an Airflow connection."""
+
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+
+from airflow_privacy_release.hooks.connections import extra_of, lake_options
+from privacy_engine.errors import PrivacyEngineError, SpecError
+from privacy_release.work.settings import default_lake_root
+
+if TYPE_CHECKING:
+    from privacy_release.lake.store import Lake
+
+
+DEFAULT_LAKE = "lake_default"
+
+
+class LakeHook(BaseHook):
+    """Opens the lake that an Airflow connection names.
+
+    The extra of the connection, of type `privacy_lake` or any other, holds:
+
+    - `path`: the root of the lake, an absolute folder or an address such as `s3://bucket/folder`.
+    - `storage_options`: for an object store, what `deltalake` needs to reach it (keys, endpoint), under its
+      names; see `docs/object_stores.md`.
+
+    Without a connection `lake_default` it is a folder, see `default_lake_root`.
+    """
+
+    conn_name_attr = "lake_conn_id"
+    default_conn_name = DEFAULT_LAKE
+    conn_type = "privacy_lake"
+    hook_name = "Privacy Release Lake"
+
+    def __init__(self, lake_conn_id: str = DEFAULT_LAKE) -> None:
+        super().__init__()
+        self.lake_conn_id = lake_conn_id
+
+    def get_conn(self) -> "Lake":
+        """The lake; nothing is asked of it yet.
+
+        Raises:
+            SpecError: if there is no such connection, or it names no place.
+        """
+        from privacy_release.lake.store import Lake
+
+        extra = extra_of(self.lake_conn_id)
+        if extra is None and self.lake_conn_id == DEFAULT_LAKE:
+            return Lake(root=default_lake_root())
+        if not extra or not isinstance(extra.get("path"), str):
+            raise SpecError(
+                f"the Airflow connection {self.lake_conn_id} must exist and name the lake as `path` in its "
+                "extra; add it, for example with --conn-type privacy_lake "
+                '--conn-extra \'{"path": "/data/lake"}\''
+            )
+        try:
+            return Lake(root=extra["path"], storage_options=tuple(lake_options(extra).items()))
+        except (SpecError, ValueError) as error:
+            raise SpecError(f"connection {self.lake_conn_id}: {error}") from None
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Whether the lake can be read, for the button in Airflow's UI."""
+        from privacy_release.lake.store import table_names
+
+        try:
+            lake = self.get_conn()
+            known = len(table_names(lake))
+        except PrivacyEngineError as error:
+            return False, str(error)
+        return True, f"the lake {lake.root} has {known} release tables"
+
+
+def lake_of(connection_id: str) -> "Lake":
+    """The lake of an Airflow connection, see `LakeHook`.
+
+    Raises:
+        SpecError: if there is no such connection, or it names no place.
+    """
+    return LakeHook(connection_id).get_conn()

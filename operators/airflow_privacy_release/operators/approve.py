@@ -1,0 +1,169 @@
+"""Operator that asks a person whether a verified release may be published."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import HITLOperator
+from airflow.sdk import Param
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+
+from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
+from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.rendering import read_field
+from airflow_privacy_release.task.run import release_id
+from privacy_engine.errors import IntegrityError, SpecError
+from privacy_release.spec.durations import parse_duration
+from privacy_release.steps.approval import (
+    APPROVE,
+    COMMENT,
+    LONGEST_COMMENT,
+    REJECT,
+    ApprovalRef,
+    body,
+    plain_comment,
+    subject,
+)
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, XComArg
+
+    from privacy_release.work.references import ReportRef, StagedRef
+
+_NOTHING = "nothing was published, and the staged records are removed; start a new run to ask again"
+
+
+class ApproveReleaseOperator(HITLOperator):
+    """Wait, without a worker slot, until somebody approves a verified release; fail for good if nobody does.
+
+    The form shows the measured guarantees, loss, utility, risk, and the difference from the last release.
+    The approval names the sha256 of what was shown, and `PublishOperator` publishes nothing else.
+
+    Args:
+        table: reference to the staged release.
+        report: what `VerifyOperator` found.
+        name: the release table in the lake.
+        lake: Airflow connection id of the lake.
+        required: whether to ask; rendered text such as `"{{ params.approval }}"` is read as a truth value.
+            Where it is false the release goes on, and its manifest says that nobody was asked.
+        assigned_users: ids of the Airflow users who may answer; none means everybody who may answer in this
+            DAG. The id is what the auth manager says: the name for the simple one, a number for FAB's.
+        timeout: how long to wait, such as `2 days`; after that it counts as rejected.
+    """
+
+    template_fields = ("table", "report", "name", "lake", "required", "assigned_users", "timeout")
+    template_fields_renderers = {"table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#fff2cc"
+
+    def __init__(
+        self,
+        *,
+        table: "StagedRef | XComArg",
+        report: "ReportRef | XComArg",
+        name: str,
+        lake: str = DEFAULT_LAKE,
+        required: bool | str = True,
+        assigned_users: Sequence[str] = (),
+        timeout: str = "2 days",
+        **kwargs: Any,
+    ) -> None:
+        kwargs["params"] = {COMMENT: _comment()}  # Airflow puts those of the DAG there
+        super().__init__(
+            subject="Publish?",  # the real one needs the run
+            options=[APPROVE, REJECT],
+            defaults=REJECT,
+            **kwargs,
+        )
+        self.table: Any = table  # references by the time of execute
+        self.report: Any = report
+        self.name = name
+        self.lake = lake
+        self.required = required
+        self.assigned_users: Any = assigned_users
+        self.timeout = timeout
+
+    @guarded
+    def execute(self, context: "Context") -> ApprovalRef:
+        """Ask, unless this run needs no approval."""
+        from privacy_release.steps.verify import raise_if_failed
+
+        raise_if_failed(self.report)
+        sha256 = self.report["sha256"]
+        if sha256 != self.table["sha256"]:
+            raise IntegrityError("the report must be about the staged release; verify it again")
+        if not self._asked():
+            self.log.info("approval not asked for", sha256=sha256)
+            return ApprovalRef(by=None, at=_now(), comment="", automatic=True, sha256=sha256)
+        users = _users(self.assigned_users)
+        self.assigned_users = [{"id": user, "name": user} for user in users] or None
+        self.response_timeout = self._patience()
+        self.subject = subject(self.name, release_id(context))
+        ti = context["ti"]
+        self.body = body(
+            self.table, self.report, lake_of(self.lake), self.name, release_id(context), ti.dag_id, ti.run_id
+        )
+        self.log.info("asking for approval", sha256=sha256, assigned=users, timeout=self.timeout)
+        try:
+            super().execute(context)
+        except TaskAwaitingInput as waiting:
+            # What was shown, not what an upstream task that is cleared meanwhile may put in its place.
+            waiting.kwargs = {"sha256": sha256}
+            raise
+        raise AssertionError("asking for input ends in waiting for it")
+
+    @guarded
+    def execute_complete(self, context: "Context", event: dict[str, Any], sha256: str = "") -> ApprovalRef:
+        """The approval.
+
+        Raises:
+            AirflowFailException: if it was rejected, or nobody answered in time.
+        """
+        if "error" in event:
+            raise AirflowFailException(
+                f"the release was not approved ({event.get('error_type')}): {_NOTHING}"
+            )
+        at = event["responded_at"]
+        when = at.isoformat(timespec="seconds")
+        if event.get("timedout") or event["responded_by_user"] is None:
+            raise AirflowFailException(f"nobody answered until {when}, which counts as rejected: {_NOTHING}")
+        by = {key: str(event["responded_by_user"].get(key) or "") for key in ("id", "name")}
+        comment = plain_comment((event["params_input"] or {}).get(COMMENT))
+        super().execute_complete(context, {**event, "params_input": {COMMENT: comment or None}})
+        if event["chosen_options"] != [APPROVE]:
+            raise AirflowFailException(f"rejected by {by['name'] or by['id']} at {when}: {_NOTHING}")
+        self.log.info("approved", by=by["name"] or by["id"], at=when, sha256=sha256)
+        return ApprovalRef(by=by, at=when, comment=comment, automatic=False, sha256=sha256)
+
+    def _asked(self) -> bool:
+        required = read_field("approve.required", self.required, bool)
+        if not isinstance(required, bool):
+            raise SpecError("approve.required must be true or false, got another value; correct it")
+        return required
+
+    def _patience(self) -> Any:
+        try:
+            return parse_duration(str(self.timeout))
+        except ValueError as error:
+            raise SpecError(f"approve.timeout {error}; correct it") from None
+
+
+def _comment() -> Param:
+    """A field that may stay empty: with text as its only type the form would wait for it."""
+    return Param(
+        None,
+        type=["null", "string"],
+        maxLength=LONGEST_COMMENT,
+        title="Comment",
+        description="Published with the release, for all its readers: it must not speak of a person.",
+    )
+
+
+def _users(given: Any) -> list[str]:
+    users = read_field("approve.assigned_users", given, list)
+    if isinstance(users, str | Mapping) or not all(isinstance(user, str | int) for user in users):
+        raise SpecError("approve.assigned_users must be a list of user ids; correct it")
+    return [str(user) for user in users]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,120 @@
+"""Operator that stops a run before its records are fetched, where the privacy budget is too short."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from airflow_privacy_release.hooks.ledger import ledger_of
+from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.rendering import method_parameters, read_field
+from airflow_privacy_release.task.run import run_key
+from privacy_engine.errors import BudgetExceededError, SpecError
+from privacy_release.spending.budget import DEFAULT_LEDGER, Budget, require_left
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from airflow.sdk import Context
+
+    from privacy_engine.dp.ledger import Standing
+    from privacy_engine.dp.loss import PrivacyLoss
+
+ACTIONS = ("skip", "fail")
+
+
+class BudgetGuardOperator(BaseOperator):
+    """Pass if the budget of a data set covers a release, else skip all that follows, or fail.
+
+    The first task of a DAG, before the ingest. It books nothing: the release does, and its decision counts. A
+    run that holds a booking passes whatever is left, so that clearing it costs nothing. A data set without a
+    budget, or with one that could never pay, fails also where the action is `skip`: else nothing would ever
+    be released, and nobody would see it.
+
+    Args:
+        dataset: name of the data set in the ledger.
+        epsilon: that the release will spend, for tables that differ in one record (`replace_one`).
+        delta: that it will spend.
+        method, parameters, schema: instead of epsilon: those of the release, whose loss is worked out; for
+            methods that are not given an epsilon.
+        ledger: Airflow connection id of the ledger.
+        action: `skip` ends the run green with every task skipped but the clean-up, `fail` fails it for good.
+    """
+
+    template_fields = (
+        *("dataset", "epsilon", "delta", "method", "parameters", "schema"),
+        *("ledger", "action"),
+    )
+    template_fields_renderers = {"parameters": "json", "schema": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#fdf1d0"
+
+    def __init__(
+        self,
+        *,
+        dataset: str,
+        epsilon: float | str | None = None,
+        delta: float | str = 0.0,
+        method: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        schema: str | Mapping[str, Any] | None = None,
+        ledger: str = DEFAULT_LEDGER,
+        action: str = "fail",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.dataset = dataset
+        self.epsilon = epsilon
+        self.delta = delta
+        self.method = method
+        self.parameters = parameters
+        self.schema = schema
+        self.ledger = ledger
+        self.action = action
+
+    @guarded
+    def execute(self, context: "Context") -> dict[str, Any]:
+        """Ask the ledger; what was asked of it and whether the run was paid for before."""
+        if self.action not in ACTIONS:
+            raise SpecError(f"budget: action must be one of {list(ACTIONS)}; correct it")
+        loss = self._loss()
+        ledger = ledger_of(self.ledger)
+        budget = Budget(dataset=self.dataset, run=run_key(context), ledger=ledger)
+        try:
+            booked = require_left(budget, loss)
+        except BudgetExceededError as error:
+            if self.action == "fail" or not _spent(ledger.standing(self.dataset), loss):
+                raise
+            self.log.info("budget too short, nothing is released", reason=str(error))
+            raise AirflowSkipException(str(error)) from None
+        self.log.info("budget", dataset=self.dataset, epsilon=loss.epsilon, booked_before=booked)
+        return {"dataset": self.dataset, **loss.to_dict(), "booked_before": booked}
+
+    def _loss(self) -> "PrivacyLoss":
+        """What the release will spend."""
+        from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+        from privacy_release.spec.files import load_schema
+        from privacy_release.spec.methods import build_method
+
+        if (self.method is None) == (self.epsilon is None) or (self.method is None) != (self.schema is None):
+            raise SpecError("budget: give either epsilon, or method and schema; correct it")
+        if self.method is not None and self.schema is not None:
+            method = build_method(self.method, method_parameters(self.method, self.parameters or {}))
+            loss = method.privacy_loss(load_schema(self.schema))
+            if loss is None:
+                raise SpecError(f"budget: {self.method} makes no claim on this schema; remove the budget")
+            return loss
+        epsilon = read_field("budget: epsilon", self.epsilon, float)
+        delta = read_field("budget: delta", self.delta, float)
+        try:
+            return PrivacyLoss(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE_ONE)
+        except (TypeError, ValueError) as error:
+            raise SpecError(f"budget: {error}; correct it") from None
+
+
+def _spent(standings: "Sequence[Standing]", loss: "PrivacyLoss") -> bool:
+    """Whether the budget is short because it is used up, and not because it is none for such a release."""
+    return bool(standings) and all(
+        s.limit.neighbours is loss.neighbours and (s.covers(loss) or s.limit.period.name != "release")
+        for s in standings
+    )

@@ -1,0 +1,107 @@
+"""Operator that brings a Parquet table into the run's work area, checked against its schema."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from airflow.sdk import BaseOperator
+
+from airflow_privacy_release.hooks.connections import identification_of, source_access
+from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.metrics import monitored
+from airflow_privacy_release.task.run import file_label, run_work_area
+from privacy_release.steps.history import DEFAULT_KEY
+from privacy_release.work.engines import LOCAL, read_engine
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from privacy_release.work.references import TableRef
+
+
+class IngestParquetOperator(BaseOperator):
+    """Read a Parquet file, folder or glob, check it against the schema and keep it in the run's work area.
+
+    Identifiers stay behind: they are not copied, but for the one that memoised answers go by. Returns a
+    reference to the table, not the table.
+
+    Args:
+        uri: a path or address; `sample://adult` is the built-in sample.
+        schema: role and kind of each column: a YAML or JSON file (absolute, or relative to the include
+            folder), or the mapping itself.
+        columns: to read; None reads all, and each must be in the schema then.
+        nulls: `fail`, or `drop` records with a null in a quasi-identifier or a sensitive attribute.
+        connection: Airflow connection of the object store, see `context.source_access`.
+        individual: the identifier that is kept, in the work area alone, for a method that memoises by it.
+        person: the identifier by which a record is known as a person's, for models across releases; a keyed
+            hash of it is kept beside the table.
+        membership_key: Airflow connection id whose password is the key of that hash.
+        engine: `local`: all steps hold the table in memory. `fragments` or `spark`, or a mapping with that
+            `kind` and its settings, see `privacy_release.work.engines`: the table may be larger than memory,
+            is copied in parts, and no later step loads it.
+    """
+
+    template_fields = (
+        "uri",
+        "schema",
+        "columns",
+        "nulls",
+        "connection",
+        "individual",
+        "person",
+        "membership_key",
+        "engine",
+    )
+    template_fields_renderers = {"schema": "json", "columns": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#e8f1fa"
+
+    def __init__(
+        self,
+        *,
+        uri: str,
+        schema: str | Mapping[str, Any],
+        columns: Sequence[str] | None = None,
+        nulls: Literal["fail", "drop"] = "fail",
+        connection: str | None = None,
+        individual: str | None = None,
+        person: str | None = None,
+        membership_key: str = DEFAULT_KEY,
+        engine: str | Mapping[str, Any] = LOCAL,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.uri = uri
+        self.schema = schema
+        self.columns = columns
+        self.nulls = nulls
+        self.connection = connection
+        self.individual = individual
+        self.person = person
+        self.membership_key = membership_key
+        self.engine = engine
+
+    @guarded
+    @monitored("ingest")
+    def execute(self, context: "Context") -> "TableRef":
+        """Copy the table into the work area; a reference to it."""
+        from privacy_release.spec.files import load_schema
+        from privacy_release.steps.ingest import ingest
+
+        engine = read_engine(self.engine)
+        people = identification_of(self.membership_key, self.person) if self.person else None
+        with run_work_area(context) as work:
+            table = ingest(
+                self.uri,
+                load_schema(self.schema),
+                work,
+                columns=self.columns,
+                nulls=self.nulls,
+                individual=self.individual,
+                people=people,
+                label=file_label(context),
+                engine=engine,
+                **source_access(self.uri, self.connection),
+            )
+        self.log.info(
+            "ingested", rows=table["rows"], files=table["source"]["files"], uri=table["source"]["uri"]
+        )
+        return table

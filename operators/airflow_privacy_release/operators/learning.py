@@ -1,0 +1,120 @@
+"""Operator that trains naive Bayes on published randomized releases."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import BaseOperator
+
+from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
+from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.rendering import read_field
+from airflow_privacy_release.task.run import release_id, run_work_area
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, XComArg
+
+    from privacy_release.work.references import TableRef
+
+
+class TrainNaiveBayesOperator(BaseOperator):
+    """Train PPNB on releases of a table, read from the lake alone, and store the model with a small report.
+
+    The model is JSON, `_models/<DAG id>/<release id>.json` below the lake's root, and the report an HTML file
+    beside it; both are computed from what is published already, and as public as that.
+
+    Accuracy on true records is not. Unless the test table is declared public, such as a simulated one, it
+    goes to the curator's folder alone, and neither XCom nor log nor report tell it.
+
+    Args:
+        name: the release table.
+        target: the class, a listed attribute of the releases.
+        releases: ids of releases of different people; None: the newest of those whose asset events triggered
+            the run, else the newest release of the table.
+        features: attributes to learn from; None: all others.
+        test: reference to an ingested table of true records; None: no test.
+        public_test: whether everybody may know exact figures of the test table.
+        alpha, var_smoothing: see `privacy_engine.learning.ppnb.PrivateNaiveBayes`.
+        lake: Airflow connection id of the lake.
+    """
+
+    template_fields = (
+        *("name", "target", "releases", "features", "test", "public_test"),
+        *("alpha", "var_smoothing", "lake"),
+    )
+    template_fields_renderers = {"test": "json", "releases": "json", "features": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#dfe8f5"
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        target: str,
+        releases: Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        test: "TableRef | XComArg | None" = None,
+        public_test: bool | str = False,
+        alpha: float | str = 1.0,
+        var_smoothing: float | str = 1e-9,
+        lake: str = DEFAULT_LAKE,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.name = name
+        self.target = target
+        self.releases = releases
+        self.features = features
+        self.test: Any = test  # a reference by the time of execute
+        self.public_test = public_test
+        self.alpha = alpha
+        self.var_smoothing = var_smoothing
+        self.lake = lake
+
+    @guarded
+    def execute(self, context: "Context") -> dict[str, Any]:
+        """Train, test and store; where the model is, and its figures."""
+        from privacy_release.steps.learning import (
+            evaluate,
+            figures_of,
+            newest_release,
+            train,
+            write_model,
+            write_private_score,
+        )
+
+        lake, run, dag = lake_of(self.lake), release_id(context), context["ti"].dag_id
+        public = read_field("learning: public_test", self.public_test, bool)
+        chosen = self.releases or [triggering_release(context, self.name) or newest_release(lake, self.name)]
+        trained = train(
+            lake,
+            self.name,
+            list(chosen),
+            target=self.target,
+            features=self.features,
+            alpha=read_field("learning: alpha", self.alpha, float),
+            var_smoothing=read_field("learning: var_smoothing", self.var_smoothing, float),
+        )
+        score = evaluate(trained, self.test) if self.test is not None else None
+        path = f"_models/{quote(dag, safe='')}/{quote(run, safe='')}"
+        told: dict[str, Any] = {
+            **write_model(lake, path, trained, score if public else None),
+            "releases": list(trained.releases),
+            "rows": len(trained.released),
+            **figures_of(trained),
+        }
+        if score is not None and public:
+            told |= {"accuracy": score.accuracy, "majority": score.majority, "tested": score.rows}
+        elif score is not None:
+            with run_work_area(context):
+                told["curator"] = write_private_score(score, trained, dag, run)
+        self.log.info("trained", **told)
+        return told
+
+
+def triggering_release(context: "Context", table: str) -> str | None:
+    """The newest release of a table among the asset events that triggered the run; None where none did."""
+    by_asset = context.get("triggering_asset_events") or {}
+    events = [event for asset in by_asset for event in by_asset[asset]]
+    mine = [event for event in events if (event.extra or {}).get("table") == table]
+    mine.sort(key=lambda event: event.timestamp)
+    return str(mine[-1].extra["release"]) if mine else None

@@ -1,0 +1,80 @@
+"""Operator that looks for outliers in an ingested table and does with them what its action says."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.metrics import monitored
+from airflow_privacy_release.task.rendering import detector_parameters, read_field
+from airflow_privacy_release.task.run import file_label, run_work_area
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, XComArg
+
+    from privacy_release.work.references import TableRef
+
+
+class DetectOutliersOperator(BaseOperator):
+    """Count the outliers of a table and report, set aside or suppress them, or fail if there are too many.
+
+    Only counts leave the run's work area: neither a record nor its score or position outlives the run.
+
+    Args:
+        table: reference to an ingested table.
+        method: registry key of the detector, `okplof` or `lof`.
+        parameters: of the detector; rendered text is read as the parameter's type.
+        action: `report`, `set_aside` (the release is about the others), `suppress` (the same, and they count
+            as suppressed, also against the policy) or `fail`.
+        max_share: largest share of outliers, 0 to 1; with more the task fails. `fail` needs it.
+    """
+
+    template_fields = ("table", "method", "parameters", "action", "max_share")
+    template_fields_renderers = {"table": "json", "parameters": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#efe6f6"
+
+    def __init__(
+        self,
+        *,
+        table: "TableRef | XComArg",
+        method: str = "okplof",
+        parameters: Mapping[str, Any] | None = None,
+        action: str = "report",
+        max_share: float | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table: Any = table  # a reference by the time of execute
+        self.method = method
+        self.parameters = parameters
+        self.action = action
+        self.max_share = max_share
+
+    @guarded
+    @monitored("outliers")
+    def execute(self, context: "Context") -> "TableRef":
+        """Detect; a reference to the table to go on with, whose `outliers` hold the counts."""
+        from privacy_release.steps.outliers import detect_outliers
+
+        with run_work_area(context) as work:
+            table = detect_outliers(
+                self.table,
+                work,
+                method=self.method,
+                parameters=detector_parameters(self.method, self.parameters or {}),
+                action=self.action,
+                max_share=read_field("outliers: max_share", self.max_share, float | None),
+                label=file_label(context),
+            )
+        found = table["outliers"][-1]
+        self.log.info(
+            "outliers",
+            method=found["method"],
+            action=found["action"],
+            records=found["records"],
+            flagged=found["flagged"],
+            pruned=found["pruned"],
+            removed=found["removed"],
+        )
+        return table

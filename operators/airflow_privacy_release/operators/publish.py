@@ -1,0 +1,196 @@
+"""Operators that publish a verified release to the lake, and take one back.
+
+Removes the run's work area, whatever became of the run.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import BaseOperator
+
+from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
+from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.links import ReportLink
+from airflow_privacy_release.task.metrics import monitored
+from airflow_privacy_release.task.run import release_id, run_key, run_work_area
+from privacy_engine.errors import IntegrityError
+from privacy_release.work.references import measured_symbols
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, XComArg
+
+    from privacy_release.steps.approval import ApprovalRef
+    from privacy_release.work.references import Published, ReportRef, StagedRef
+
+
+class PublishOperator(BaseOperator):
+    """Publish a staged release in one commit, if its report passed and is about these very bytes.
+
+    The release is named by the run's partition key, else its run id. A retry of the same run publishes
+    nothing twice. Each asset in `outlets` gets an event that says what was published.
+
+    Args:
+        table: reference to the staged release.
+        report: what `VerifyOperator` found.
+        name: the release table in the lake.
+        lake: Airflow connection id of the lake.
+        approved: what `ApproveReleaseOperator` gave, where somebody is to approve the release first: without
+            an approval of these very bytes nothing is published.
+    """
+
+    template_fields = ("table", "report", "name", "lake", "approved")
+    template_fields_renderers = {"table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#d9ead3"
+    operator_extra_links = (ReportLink(),)
+
+    def __init__(
+        self,
+        *,
+        table: "StagedRef | XComArg",
+        report: "ReportRef | XComArg",
+        name: str,
+        lake: str = DEFAULT_LAKE,
+        approved: "ApprovalRef | XComArg | None" = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table: Any = table  # a reference by the time of execute
+        self.report: Any = report
+        self.name = name
+        self.lake = lake
+        self.approved: Any = approved
+        self._needs_approval = approved is not None
+        self._published: Any = None
+
+    @guarded
+    @monitored("publish")
+    def execute(self, context: "Context") -> "Published":
+        """Publish; where the release and its proofs are."""
+        from privacy_release.steps.publish import publish_staged
+
+        if self._needs_approval and not self.approved:
+            raise IntegrityError(
+                "the release must be approved, and no approval was given: a task that was marked as "
+                "successful by hand gives none; nothing was published, start a new run"
+            )
+        published = publish_staged(
+            self.table,
+            self.report,
+            lake_of(self.lake),
+            self.name,
+            release_id(context),
+            run_key=run_key(context),
+            approved=self.approved or None,
+        )
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra = event_of(published, self.table, self.report)
+        self.log.info(
+            "published",
+            table=published["table"],
+            release=published["release"],
+            version=published["version"],
+            rows=published["rows"],
+            already=published["already"],
+            manifest=published["manifest"],
+            report=published["report"],
+        )
+        self._published = published
+        return published
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """What OpenLineage is told, where its provider is installed and calls this; None of a failed task."""
+        from airflow_privacy_release.task.lineage import lineage_of
+
+        if self._published is None:
+            return None
+        return lineage_of(self.table, self._published, self.report)
+
+
+def event_of(published: "Published", staged: "StagedRef", report: "ReportRef") -> dict[str, Any]:
+    """What an asset event says of a release: its place, and the figures measured on its bytes."""
+    return {
+        "release": published["release"],
+        "table": published["table"],
+        "version": published["version"],
+        "rows": published["rows"],
+        "method": staged["method"],
+        "sha256": staged["sha256"],
+        "manifest": published["manifest"],
+        "report": published["report"],
+        **measured_symbols(report),
+        **({"epsilon": staged["loss"]["epsilon"]} if staged["loss"] else {}),
+    }
+
+
+class RetractOperator(BaseOperator):
+    """Take a release back: no version of the table gives its rows any more; safe to repeat.
+
+    Args:
+        name: the release table in the lake.
+        release: partition key or run id of the release.
+        reason: why; it is kept in the table's log for good, so it must not speak of a person.
+        lake: Airflow connection id of the lake.
+    """
+
+    template_fields = ("name", "release", "reason", "lake")
+    ui_color = "#f4cccc"
+
+    def __init__(
+        self, *, name: str, release: str, reason: str, lake: str = DEFAULT_LAKE, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.name = name
+        self.release = release
+        self.reason = reason
+        self.lake = lake
+
+    @guarded
+    def execute(self, context: "Context") -> dict[str, Any]:
+        """Retract; what was done."""
+        from privacy_release.steps.retraction import retract_release
+
+        done = retract_release(lake_of(self.lake), self.name, self.release, self.reason)
+        self.log.info("retracted", table=done.name, version=done.version, files_removed=done.files_removed)
+        return {
+            "table": done.name,
+            "release": done.release_id,
+            "version": done.version,
+            "files_removed": done.files_removed,
+            "already": done.already,
+        }
+
+
+class CleanupOperator(BaseOperator):
+    """Remove the raw and staged personal data of the run; `clean_up_after` puts it in its place."""
+
+    template_fields = ()
+    ui_color = "#eeeeee"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+    @guarded
+    def execute(self, context: "Context") -> None:
+        """Remove the work area of this run; doing it twice is fine."""
+        area = run_work_area(context)
+        area.remove()
+        self.log.info("work area removed", folder=str(area.folder))
+
+
+def clean_up_after(last: "BaseOperator | XComArg | Sequence[BaseOperator | XComArg]") -> CleanupOperator:
+    """Remove the work area once the last task that needs it has ended, in whatever state.
+
+    The clean-up is a teardown without setups: with a setup it would not run after that setup failed, and what
+    a killed ingest had written would stay. If it fails the run fails, for personal data stay behind.
+    Airflow then no longer looks at `last` to judge the run, hence one more end, `done`, that shares the
+    fate of `last`.
+
+    Args:
+        last: the task, or the list of tasks, that all others lead to.
+    """
+    cleanup = CleanupOperator(task_id="cleanup", retries=2)
+    cleanup.as_teardown(on_failure_fail_dagrun=True)
+    last >> EmptyOperator(task_id="done")
+    last >> cleanup
+    return cleanup

@@ -1,0 +1,316 @@
+"""Operator that makes a release by any registered method and stages it in the run's work area.
+
+Operators that release a table in fragments, one mapped task each: cut, release, join.
+
+cut = CutFragmentsOperator(task_id="cut", table=raw.output, method="mondrian", parameters={"k": 5})
+parts = ReleaseFragmentOperator.partial(task_id="release").expand(fragment=cut.output)
+staged = JoinFragmentsOperator(task_id="join", fragments=parts.output)
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_privacy_release.hooks.connections import secret_of
+from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
+from airflow_privacy_release.hooks.ledger import ledger_of
+from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.links import ReportLink
+from airflow_privacy_release.task.metrics import monitored, tell_budget
+from airflow_privacy_release.task.rendering import chosen_engine, method_parameters, read_text
+from airflow_privacy_release.task.run import file_label, run_key, run_work_area
+from privacy_engine.errors import SpecError
+from privacy_release.spending.budget import DEFAULT_LEDGER, Budget
+from privacy_release.spending.secrets import Memory, last_fingerprint
+from privacy_release.work.engines import FRAGMENTS, open_engine
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, XComArg
+
+    from privacy_release.work.references import FragmentRef, FragmentReleaseRef, StagedRef, TableRef
+
+
+class ReleaseOperator(BaseOperator):
+    """Make a release and stage it, with its manifest and report, in the run's work area.
+
+    Staging is not publishing: `VerifyOperator` reads what was staged, `PublishOperator` what was verified.
+
+    Args:
+        table: reference to an ingested table.
+        method: registry key, see `privacy-release list-methods`.
+        parameters: of the method; rendered text is read as the parameter's type.
+        seed: of the random choices; None takes fresh entropy. It never chooses the noise of a differentially
+            private method, only which records are sampled from the measured model.
+        title: of the report.
+        budget: data set whose privacy budget a differentially private method spends; it needs one.
+        ledger: Airflow connection id of the budget's ledger.
+        secret: Airflow connection id whose password is the secret of memoised answers.
+        replaces: fingerprint of the earlier secret that is given up on purpose.
+        series: release table that memoised answers will go to: with another secret than its last release they
+            are refused before anything is booked. Publishing refuses them in any case.
+        lake: Airflow connection id of the lake of that table.
+        engine: that works on the table, see `privacy_release.work.engines`; None: the one it was ingested
+            with. With another than `local` an anonymizer works on fragments, in a process pool or on Spark.
+    """
+
+    template_fields = (
+        *("table", "method", "parameters", "seed", "title"),
+        *("budget", "ledger", "secret", "replaces", "series", "lake", "engine"),
+    )
+    template_fields_renderers = {"table": "json", "parameters": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#e5f3e1"
+    operator_extra_links = (ReportLink(),)
+
+    def __init__(
+        self,
+        *,
+        table: "TableRef | XComArg",
+        method: str,
+        parameters: Mapping[str, Any] | None = None,
+        seed: int | str | None = None,
+        title: str | None = None,
+        budget: str | None = None,
+        ledger: str = DEFAULT_LEDGER,
+        secret: str | None = None,
+        replaces: str | None = None,
+        series: str | None = None,
+        lake: str = DEFAULT_LAKE,
+        engine: str | Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table: Any = table  # a reference by the time of execute
+        self.method = method
+        self.parameters = parameters
+        self.seed = seed
+        self.title = title
+        self.budget = budget
+        self.ledger = ledger
+        self.secret = secret
+        self.replaces = replaces
+        self.series = series
+        self.lake = lake
+        self.engine = engine
+
+    @guarded
+    def execute(self, context: "Context") -> "StagedRef":
+        """Stage a release; a reference to it."""
+        return stage_release(
+            self,
+            context,
+            method=self.method,
+            parameters=self.parameters or {},
+            budget=self.budget,
+            ledger=self.ledger,
+            memory=memory_of(self),
+            engine=self.engine,
+        )
+
+
+@monitored("release")
+def stage_release(
+    operator: Any,
+    context: "Context",
+    *,
+    method: str,
+    parameters: Mapping[str, Any],
+    budget: str | None = None,
+    ledger: str = DEFAULT_LEDGER,
+    memory: Memory | None = None,
+    engine: str | Mapping[str, Any] | None = None,
+) -> "StagedRef":
+    """What every release operator does.
+
+    Args:
+        operator: has `table`, `seed`, `title` and `log`.
+        context: of the running task.
+        method: registry key.
+        parameters: plain values or rendered text.
+        budget: data set whose privacy budget is spent, if one is.
+        ledger: Airflow connection id of its ledger.
+        memory: of memoised answers.
+        engine: that works on the table; None: its own.
+    """
+    from privacy_release.steps.release import make_release
+
+    paid, budget = None, read_text(budget, str | None)
+    if budget is not None:
+        paid = Budget(dataset=budget, run=run_key(context), ledger=ledger_of(ledger), connection=ledger)
+
+    def say(step: str) -> None:
+        operator.log.info("release step", step=step)
+
+    checked = method_parameters(method, parameters)
+    with run_work_area(context) as work:
+        staged = make_release(
+            operator.table,
+            work,
+            method=method,
+            parameters=checked,
+            seed=read_text(operator.seed, int | None),
+            title=operator.title,
+            label=file_label(context),
+            progress=say,
+            budget=paid,
+            memory=memory,
+            engine=chosen_engine(engine),
+        )
+    tell_budget(operator, paid)
+    operator.log.info("staged", method=staged["method"], rows=staged["rows"], **staged["figures"])
+    return staged
+
+
+_MOST_MAPPED = 1_024  # Airflow's own default
+
+
+class CutFragmentsOperator(BaseOperator):
+    """Cut a table into parts that can meet the guarantees by themselves, and write each to the work area.
+
+    Args:
+        table: reference to an ingested table.
+        method: registry key of an anonymizer.
+        parameters: of the method; rendered text is read as the parameter's type.
+        seed: of the cuts and of all fragments; None takes fresh entropy.
+        engine: of kind `fragments`, see `privacy_release.work.engines`; None: the one the table was ingested
+            with.
+    """
+
+    template_fields = ("table", "method", "parameters", "seed", "engine")
+    template_fields_renderers = {"table": "json", "parameters": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#e5f3e1"
+
+    def __init__(
+        self,
+        *,
+        table: "TableRef | XComArg",
+        method: str,
+        parameters: Mapping[str, Any] | None = None,
+        seed: int | str | None = None,
+        engine: str | Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table: Any = table  # a reference by the time of execute
+        self.method = method
+        self.parameters = parameters
+        self.seed = seed
+        self.engine = engine
+
+    @guarded
+    @monitored("cut")
+    def execute(self, context: "Context") -> "list[FragmentRef]":
+        """Cut; a reference to each fragment."""
+        from privacy_release.steps import fragments
+        from privacy_release.steps.release import require_fitting_engine, worked_on_by
+
+        table = worked_on_by(chosen_engine(self.engine), self.table)
+        if "engine" not in table or table["engine"]["kind"] != FRAGMENTS:
+            raise SpecError(
+                "mapped tasks need the engine fragments; ingest the table with it, or take ReleaseOperator"
+            )
+        require_fitting_engine(self.method, table)
+        with run_work_area(context) as work, open_engine(table["engine"], work.folder) as engine:
+            cut = fragments.cut_table(
+                table,
+                engine,
+                method=self.method,
+                parameters=method_parameters(self.method, self.parameters or {}),
+                seed=read_text(self.seed, int | None),
+                most=_most_mapped(),
+            )
+            plan = fragments.keep(cut, work, file_label(context))
+            refs = fragments.partition(cut, plan, engine)
+        self.log.info("cut", rows=table["rows"], fragments=len(refs))
+        return refs
+
+
+class ReleaseFragmentOperator(BaseOperator):
+    """Release one fragment of a table; what it gives is nothing by itself, `JoinFragmentsOperator` takes all.
+
+    A retry gives the same bytes: the random choices follow from the seed of the cut and the fragment's
+    number.
+
+    Args:
+        fragment: reference to a fragment, from `CutFragmentsOperator`: `.expand(fragment=cut.output)`.
+    """
+
+    template_fields = ("fragment",)
+    template_fields_renderers = {"fragment": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#e5f3e1"
+
+    def __init__(self, *, fragment: "FragmentRef | XComArg", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.fragment: Any = fragment  # a reference by the time of execute
+
+    @guarded
+    @monitored("fragment")
+    def execute(self, context: "Context") -> "FragmentReleaseRef":
+        """Release; a reference to the released records."""
+        from privacy_release.steps.fragments import release_one
+
+        with run_work_area(context):
+            released = release_one(self.fragment)
+        self.log.info(
+            "fragment released",
+            fragment=released["fragment"],
+            rows_in=self.fragment["rows"],
+            rows=released["rows"],
+        )
+        return released
+
+
+class JoinFragmentsOperator(BaseOperator):
+    """Stage the fragments of a table as one release, each exactly once, if together they keep the guarantees.
+
+    Args:
+        fragments: what `ReleaseFragmentOperator` gave for each of them.
+        title: of the report.
+    """
+
+    template_fields = ("fragments", "title")
+    template_fields_renderers = {"fragments": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#e5f3e1"
+    operator_extra_links = (ReportLink(),)
+
+    def __init__(
+        self, *, fragments: "list[FragmentReleaseRef] | XComArg", title: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.fragments: Any = fragments  # a list of references by the time of execute
+        self.title = title
+
+    @guarded
+    @monitored("release")
+    def execute(self, context: "Context") -> "StagedRef":
+        """Stage the release; a reference to it."""
+        from privacy_release.steps.fragment_join import join_staged
+
+        with run_work_area(context) as work:
+            staged = join_staged(list(self.fragments), work, title=self.title, label=file_label(context))
+        self.log.info("staged", method=staged["method"], rows=staged["rows"], **staged["figures"])
+        return staged
+
+
+def _most_mapped() -> int:
+    """Over how many fragments Airflow may map a task."""
+    from airflow.sdk.configuration import conf
+
+    return int(conf.getint("core", "max_map_length", fallback=_MOST_MAPPED))
+
+
+def memory_of(operator: Any) -> Memory | None:
+    """That of an operator with `secret`, `replaces`, `series` and `lake`; None without a secret.
+
+    Raises:
+        SecretError: if the connection of the secret is missing, or the secret too short.
+        PublishError: if the lake cannot be reached.
+    """
+    connection, series = read_text(operator.secret, str | None), read_text(operator.series, str | None)
+    if connection is None:
+        return None
+    return Memory(
+        secret=secret_of(connection),
+        last=last_fingerprint(lake_of(operator.lake), series) if series is not None else None,
+        replaces=read_text(operator.replaces, str | None),
+    )

@@ -1,0 +1,48 @@
+"""Operator that holds a table against a Great Expectations suite and lets it pass or fails."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_privacy_release.task.errors import guarded
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, XComArg
+
+    from privacy_release.work.references import TableRef
+
+
+class ValidateOperator(BaseOperator):
+    """Fail unless every critical expectation was evaluated and met; give the table's reference on.
+
+    Args:
+        table: reference to an ingested table.
+        suite: a JSON file (absolute, or relative to the include folder), or the suite itself.
+    """
+
+    template_fields = ("table", "suite")
+    template_fields_renderers = {"table": "json", "suite": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#fdf3d8"
+
+    def __init__(self, *, table: "TableRef | XComArg", suite: str | Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table: Any = table  # a reference by the time of execute
+        self.suite = suite
+
+    @guarded
+    def execute(self, context: "Context") -> "TableRef":
+        """Run the suite; the reference that was given."""
+        from privacy_release.spec.files import load_suite
+        from privacy_release.steps.validate import validate
+
+        table: TableRef = self.table
+        found = validate(table, load_suite(self.suite))
+        self.log.info(
+            "validated",
+            rows=table["rows"],
+            expected=found["expected"],
+            evaluated=found["evaluated"],
+            passed=found["passed"],
+        )
+        return table

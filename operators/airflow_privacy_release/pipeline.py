@@ -1,0 +1,268 @@
+"""A release specification as a DAG: the operators in their order, the schedule, the asset of the release."""
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Asset, CronPartitionTimetable, Param, PartitionedAssetTimetable, TaskGroup
+
+from airflow_privacy_release.operators.approve import ApproveReleaseOperator
+from airflow_privacy_release.operators.budget import BudgetGuardOperator
+from airflow_privacy_release.operators.curator import CuratorReportOperator
+from airflow_privacy_release.operators.ingest import IngestParquetOperator
+from airflow_privacy_release.operators.outliers import DetectOutliersOperator
+from airflow_privacy_release.operators.publish import PublishOperator, clean_up_after
+from airflow_privacy_release.operators.release import (
+    CutFragmentsOperator,
+    JoinFragmentsOperator,
+    ReleaseFragmentOperator,
+    ReleaseOperator,
+)
+from airflow_privacy_release.operators.validate import ValidateOperator
+from airflow_privacy_release.operators.verify import VerifyOperator
+from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
+from privacy_release.spending.budget import DEFAULT_LEDGER
+from privacy_release.work.engines import LOCAL
+
+# Runs before it are never made up for (no catch-up): it only has to lie in the past and stay the same.
+START = datetime(2026, 1, 1, tzinfo=UTC)
+# The release's id, see `airflow_privacy_release.task.run.release_id`, as one part of a path.
+_RELEASE_ID = "{{ (partition_key or run_id) | replace('/', '_') }}"
+APPROVAL = "approval"  # the DAG's parameter that asks for approval of one run
+# The lake or the ledger may be out of reach for a while; all else fails for good.
+_RETRIES: Mapping[str, Any] = {
+    "retries": 3,
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": True,
+}
+# A worker or a session of Spark may die, for want of memory or otherwise.
+_REPEATED: Mapping[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=30)}
+# A run by hand must not fall back to answers that do not repeat, or to another person's.
+_FIXED = frozenset({"randomness", "individual"})
+_PARAMETER_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def release_asset(spec: ReleaseSpec) -> Asset:
+    """Stands for the published releases of a specification; other DAGs may be scheduled by it."""
+    return Asset(name=spec.name, uri=f"lake://{spec.publish.lake}/{spec.publish.table}", group="releases")
+
+
+def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
+    """The tasks of a release in a DAG: from ingest to publish and clean-up.
+
+    A release that spends a privacy budget begins with a guard, which stops the run where too little is left,
+    and is compared with its source for the curator alone. One that is made in fragments has a mapped task for
+    each.
+
+    Method parameters that are plain values can be changed for one run as `params` of the DAG, see
+    `release_params`. The clean-up removes the run's work area, so one DAG holds one pipeline.
+    """
+    params = release_params(spec)
+    parameters = {
+        name: f"{{{{ params.{name} }}}}" if name in params else value
+        for name, value in spec.release.parameters.items()
+    }
+    spent = spec.budget
+    retries = _RETRIES if spent else {}
+    with TaskGroup(spec.name, tooltip=spec.description) as group:
+        raw = IngestParquetOperator(
+            task_id="ingest",
+            uri=spec.source.uri.replace(RELEASE, _RELEASE_ID),
+            schema=spec.schema_fields,
+            columns=spec.source.columns,
+            nulls=spec.source.nulls,
+            connection=spec.source.connection,
+            individual=spec.individual,
+            engine=spec.engine.settings if spec.scaled else LOCAL,
+            **(
+                {"person": spec.history.identifier, "membership_key": spec.history.key}
+                if spec.history
+                else {}
+            ),
+        )
+        if spent is not None:
+            guard = BudgetGuardOperator(
+                task_id="budget",
+                dataset=spent.dataset,
+                **_loss_asked(spec, parameters),
+                ledger=spent.ledger,
+                action=spent.when_short,
+                **retries,
+            )
+            guard >> raw
+        table = raw.output
+        if spec.expectations is not None:
+            table = ValidateOperator(task_id="validate", table=table, suite=spec.expectations).output
+        if spec.outliers is not None:
+            table = DetectOutliersOperator(
+                task_id="detect_outliers",
+                table=table,
+                method=spec.outliers.method,
+                parameters=spec.outliers.parameters,
+                action=spec.outliers.action.value,
+                max_share=spec.outliers.max_share,
+            ).output
+        staged = (_in_fragments if spec.mapped else _in_one_task)(spec, table, parameters)
+        report = VerifyOperator(
+            task_id="verify",
+            table=staged,
+            policy=spec.policy,
+            name=spec.publish.table,
+            lake=spec.publish.lake,
+            **(_RETRIES if spent or spec.history else _repeated(spec)),
+        )
+        approved = None
+        if spec.approval is not None:
+            approved = ApproveReleaseOperator(
+                task_id="approve",
+                table=staged,
+                report=report.output,
+                name=spec.publish.table,
+                lake=spec.publish.lake,
+                required=spec.approval.required or f"{{{{ params.{APPROVAL} }}}}",
+                assigned_users=spec.approval.assigned_to or (),
+                timeout=spec.approval.timeout,
+                **_RETRIES,
+            ).output
+        published = PublishOperator(
+            task_id="publish",
+            table=staged,
+            report=report.output,
+            name=spec.publish.table,
+            lake=spec.publish.lake,
+            approved=approved,
+            outlets=[release_asset(spec)],
+            **_RETRIES,
+        )
+        last: list[Any] = [published]
+        if spec.told_to_curator:
+            compared = CuratorReportOperator(
+                task_id="curator_report", source=table, table=staged, name=spec.name
+            )
+            last.append(compared)
+        clean_up_after(last)
+    return group
+
+
+def _in_one_task(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -> Any:
+    """The staged release of a table, by one task."""
+    spent = spec.budget
+    return ReleaseOperator(
+        task_id="release",
+        table=table,
+        method=spec.release.method,
+        parameters=parameters,
+        seed=spec.release.seed,
+        title=spec.name,
+        budget=spent.dataset if spent else None,
+        ledger=spent.ledger if spent else DEFAULT_LEDGER,
+        secret=spec.release.secret,
+        replaces=spec.release.replaces,
+        series=spec.publish.table if spec.release.memoised else None,
+        lake=spec.publish.lake,
+        **(_RETRIES if spent else _repeated(spec)),
+    ).output
+
+
+def _in_fragments(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -> Any:
+    """The staged release of a table, by a mapped task for each fragment; `release` is what joins them."""
+    cut = CutFragmentsOperator(
+        task_id="cut",
+        table=table,
+        method=spec.release.method,
+        parameters=parameters,
+        seed=spec.release.seed,
+        **_repeated(spec),
+    )
+    released = ReleaseFragmentOperator.partial(
+        task_id="release_fragment",
+        map_index_template="fragment {{ task.fragment['fragment'] }}",
+        **_repeated(spec),
+    ).expand(fragment=cut.output)
+    return JoinFragmentsOperator(
+        task_id="release", fragments=released.output, title=spec.name, **_repeated(spec)
+    ).output
+
+
+def _repeated(spec: ReleaseSpec) -> Mapping[str, Any]:
+    """Retries of a task that an engine does the work of."""
+    return _REPEATED if spec.scaled else {}
+
+
+def release_params(spec: ReleaseSpec) -> dict[str, Param]:
+    """What can be changed for one run: method parameters, and to ask for approval where it is not required.
+
+    What must hold stands in the policy, and who must be asked in the specification: no run can change them.
+    """
+    asked = {}
+    if spec.approval is not None and not spec.approval.required:
+        asked[APPROVAL] = Param(
+            False, type="boolean", description="Ask for approval before this run publishes anything"
+        )
+    return asked | {
+        name: Param(
+            value, type=_PARAMETER_TYPES[type(value)], description=f"Parameter of {spec.release.method}"
+        )
+        for name, value in spec.release.parameters.items()
+        if type(value) in _PARAMETER_TYPES and name.isidentifier() and name not in _FIXED
+    }
+
+
+def _loss_asked(spec: ReleaseSpec, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """What the guard asks the budget for: epsilon, or whatever random answers on this schema cost."""
+    if not spec.release.random_answers:
+        return {"epsilon": parameters["epsilon"]}
+    return {"method": spec.release.method, "parameters": parameters, "schema": spec.schema_fields}
+
+
+def release_dag(spec: ReleaseSpec, partitioned: Collection[str] = ()) -> DAG:
+    """The DAG of a specification.
+
+    Args:
+        spec: what to release and when.
+        partitioned: releases that are published by partition. A release that follows only such ones is made
+            once per partition, and is named by it.
+    """
+    with DAG(
+        dag_id=spec.name,
+        description=spec.description or None,
+        doc_md=_documentation(spec),
+        schedule=_schedule(spec.schedule, partitioned),
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        tags=["release", spec.release.method, *spec.tags],
+        params=release_params(spec),
+        default_args={"owner": "privacy-release"},
+    ) as dag:
+        release_pipeline(spec)
+    return dag
+
+
+def _schedule(schedule: str | ScheduleSpec | None, partitioned: Collection[str]) -> Any:
+    if not isinstance(schedule, ScheduleSpec):
+        return schedule
+    if schedule.partitions is not None:
+        return CronPartitionTimetable(schedule.partitions, timezone="UTC")
+    upstream = [Asset.ref(name=name) for name in schedule.upstream]
+    if set(schedule.upstream) <= set(partitioned):
+        return PartitionedAssetTimetable(assets=upstream[0] if len(upstream) == 1 else _all(upstream))
+    return upstream
+
+
+def _all(assets: list[Any]) -> Any:
+    from airflow.sdk import AssetAll
+
+    return AssetAll(*assets)
+
+
+def _documentation(spec: ReleaseSpec) -> str:
+    columns = "\n".join(f"| `{name}` | {a.role} | {a.kind} |" for name, a in spec.attributes.items())
+    spent = f", privacy budget of `{spec.budget.dataset}`" if spec.budget else ""
+    asked = ", after approval" if spec.approval and spec.approval.required else ""
+    return (
+        f"{spec.description or spec.name}\n\n"
+        f"Source `{spec.source.uri}`, method `{spec.release.method}`{spent}, "
+        f"release table `{spec.publish.table}` in the lake `{spec.publish.lake}`{asked}.\n\n"
+        f"| column | role | kind |\n|---|---|---|\n{columns}\n"
+    )

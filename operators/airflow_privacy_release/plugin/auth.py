@@ -1,0 +1,130 @@
+"""Who may see and do what on the pages, in terms of Airflow's own rights.
+
+A release belongs to the DAG whose run published it. Whoever may read runs of that DAG sees the release;
+whoever may edit the DAG may retract it. A release that no DAG of this Airflow published (it was made on the
+command line, or its DAG is gone) belongs to its lake: reading and editing the lake's connection is what
+counts, which only operators and administrators may. With budgets it is the same: a data set belongs to the
+DAGs whose specifications spend from it, else to the ledger's connection.
+
+Tokens that tie a form to the user it was shown to and to what it is about: another site has none.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import (
+    ConnectionDetails,
+    DagAccessEntity,
+    DagDetails,
+)
+from airflow.configuration import conf
+from airflow.models import Connection
+from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
+from fastapi import HTTPException, status
+from itsdangerous import BadSignature, URLSafeTimedSerializer
+from sqlalchemy import select
+
+Method = Literal["GET", "PUT"]
+
+
+class Rights:
+    """What one user may do, asked once per question and request."""
+
+    def __init__(self, user: BaseUser) -> None:
+        self.user = user
+        self._answers: dict[tuple[str, ...], bool] = {}
+        self._known: dict[str, bool] = {}
+
+    def reads_runs(self, dag_id: str) -> bool:
+        """Whether the user may read runs of a DAG, and so the releases that it published."""
+        return self._once(("runs", dag_id), lambda: self._dag(dag_id, "GET", DagAccessEntity.RUN))
+
+    def reads_release(self, dag_id: str | None, lake: str) -> bool:
+        """Whether the user may see a release of that DAG, in the lake of that connection id."""
+        if dag_id is not None and self.is_known(dag_id):
+            return self.reads_runs(dag_id)
+        return self.reads_connection(lake)
+
+    def retracts_release(self, dag_id: str | None, lake: str) -> bool:
+        """Whether the user may retract what that DAG published; seeing it is part of that."""
+        if not self.reads_release(dag_id, lake):
+            return False
+        if dag_id is not None and self.is_known(dag_id):
+            return self._once(("edit", dag_id), lambda: self._dag(dag_id, "PUT", None))
+        return self._once(("edit connection", lake), lambda: self._connection(lake, "PUT"))
+
+    def reads_dataset(self, dag_ids: Iterable[str], ledger: str) -> bool:
+        """Whether the user may see the budget of a data set that these DAGs spend."""
+        known = [dag_id for dag_id in dag_ids if self.is_known(dag_id)]
+        return any(map(self.reads_runs, known)) if known else self.reads_connection(ledger)
+
+    def reads_connection(self, name: str) -> bool:
+        """Whether the user may read a connection."""
+        return self._once(("connection", name), lambda: self._connection(name, "GET"))
+
+    def is_known(self, dag_id: str) -> bool:
+        """Whether Airflow has that DAG; of one that it forgot nobody has rights any more."""
+        if dag_id not in self._known:
+            with create_session() as session:
+                found = session.scalar(select(DagModel.dag_id).where(DagModel.dag_id == dag_id))
+            self._known[dag_id] = found is not None
+        return self._known[dag_id]
+
+    def _dag(self, dag_id: str, method: Method, entity: DagAccessEntity | None) -> bool:
+        return get_auth_manager().is_authorized_dag(
+            method=method,
+            access_entity=entity,
+            details=DagDetails(id=dag_id, team_name=DagModel.get_team_name(dag_id)),
+            user=self.user,
+        )
+
+    def _connection(self, name: str, method: Method) -> bool:
+        return get_auth_manager().is_authorized_connection(
+            method=method,
+            details=ConnectionDetails(conn_id=name, team_name=Connection.get_team_name(name)),
+            user=self.user,
+        )
+
+    def _once(self, question: tuple[str, ...], ask: Callable[[], bool]) -> bool:
+        if question not in self._answers:
+            self._answers[question] = ask()
+        return self._answers[question]
+
+
+def require(allowed: bool, what: str) -> None:
+    """Refuse a request.
+
+    Raises:
+        HTTPException: 403, unless it is allowed.
+    """
+    if not allowed:
+        raise HTTPException(status.HTTP_403_FORBIDDEN, f"You have no right to {what}.")
+
+
+def name_of(user: Any) -> str:
+    """What a user is called."""
+    return str(user.get_name() or user.get_id())
+
+
+_SECONDS = 3600
+
+
+def token_for(user: BaseUser, about: Sequence[str]) -> str:
+    """A token for a form; it holds for an hour."""
+    return str(_signer().dumps([user.get_id(), *about]))
+
+
+def holds(token: str, user: BaseUser, about: Sequence[str]) -> bool:
+    """Whether the token was made for this user and for this."""
+    try:
+        return bool(_signer().loads(token, max_age=_SECONDS) == [user.get_id(), *about])
+    except BadSignature:
+        return False
+
+
+def _signer() -> URLSafeTimedSerializer:
+    # Airflow's own key for signed links; all API servers of an installation share it.
+    return URLSafeTimedSerializer(conf.get("api", "secret_key"), salt="privacy-release forms")

@@ -1,0 +1,73 @@
+"""What Airflow is told of the pages.
+
+Airflow imports this module in every process, task workers included: it must not import the web application.
+"""
+
+import importlib
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow.configuration import conf
+from airflow.plugins_manager import AirflowPlugin
+
+PREFIX = "/privacy"
+
+
+class LazyASGI:
+    """An ASGI application that is made by its factory at the first request.
+
+    Args:
+        factory: `module:function`; the function makes the application.
+    """
+
+    def __init__(self, factory: str) -> None:
+        self._factory = factory
+        self._app: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on."""
+        if self._app is None:
+            module, _, name = self._factory.partition(":")
+            self._app = getattr(importlib.import_module(module), name)()
+        await self._app(scope, receive, send)
+
+
+def _address(page: str) -> str:
+    """Where a page is, also if Airflow itself is served below a path."""
+    return f"{urlsplit(conf.get('api', 'base_url', fallback='')).path.rstrip('/')}{PREFIX}/{page}"
+
+
+def _view(name: str, destination: str, page: str, route: str) -> dict[str, Any]:
+    return {"name": name, "destination": destination, "href": _address(page), "url_route": route}
+
+
+def _in_menu(name: str, page: str) -> dict[str, Any]:
+    icon = _address(f"static/{page}.svg")
+    return _view(name, "nav", page, f"privacy_{page}") | {
+        "nav_top_level": True,
+        "icon": icon,
+        "icon_dark_mode": icon.replace(".svg", "-dark.svg"),
+    }
+
+
+_RUN = "dag_id={DAG_ID}&run_id={RUN_ID}"
+
+
+class PrivacyReleasePlugin(AirflowPlugin):
+    """Releases and privacy budgets in the menu, a report tab on DAG runs and task instances."""
+
+    name = "privacy_release"
+    fastapi_apps = [  # noqa: RUF012  Airflow's own declaration
+        {"app": LazyASGI("airflow_privacy_release.plugin.app:create_app"), "url_prefix": PREFIX, "name": name}
+    ]
+    external_views = [  # noqa: RUF012  Airflow's own declaration
+        _in_menu("Releases", "releases"),
+        _in_menu("Budget", "budget"),  # a longer name is cut off in the menu
+        _view("Release report", "dag_run", f"report?{_RUN}", "privacy_report"),
+        _view(
+            "Release report",
+            "task_instance",
+            f"report?{_RUN}&task_id={{TASK_ID}}&map_index={{MAP_INDEX}}",
+            "privacy_task_report",
+        ),
+    ]

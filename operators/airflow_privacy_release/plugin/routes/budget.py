@@ -1,0 +1,18 @@
+"""The page on privacy budgets."""
+
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Request, Response
+
+from airflow_privacy_release.plugin.answers import page
+from airflow_privacy_release.plugin.auth import Rights
+from airflow_privacy_release.plugin.connections import ledgers
+from airflow_privacy_release.plugin.views import budgets
+
+router = APIRouter()
+
+
+@router.get("/budget")
+def show_budgets(request: Request, user: GetUserDep) -> Response:
+    """What is spent and left of each budget that the user may see, and how it came to that."""
+    found, problems = budgets.all_budgets(ledgers(), Rights(user))
+    return page(request, "budget.html.j2", {"budgets": found, "problems": problems}, user=user)

@@ -1,0 +1,192 @@
+"""Pages on releases: the list, one release, two compared, and the trend of a table."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, HTTPException, Query, Request, Response, status
+
+from airflow_privacy_release.plugin.answers import page
+from airflow_privacy_release.plugin.auth import Rights, require
+from airflow_privacy_release.plugin.connections import lakes
+from airflow_privacy_release.plugin.views import releases as published
+from airflow_privacy_release.plugin.views import trends
+from airflow_privacy_release.plugin.views.comparison import compare
+from airflow_privacy_release.plugin.views.releases import Listed
+from airflow_privacy_release.plugin.views.selection import FILTERS, ORDERS, Selection
+from privacy_engine.errors import PublishError
+from privacy_release.lake.log import State
+from privacy_release.lake.store import Lake
+from privacy_release.reports.text import FIGURES, RISKS, claim, shown
+
+router = APIRouter()
+
+# Columns of the list; those of the second kind are numbers.
+_COLUMNS = {
+    "release": "Release",
+    "table": "Table",
+    "version": "Version",
+    "method": "Method",
+    "k": "k",
+    "l": "l",
+    "t": "t",
+    "epsilon": "Epsilon",
+    "rows": "Rows",
+    "published": "Published",
+    "approved": "Approved by",
+    "status": "Status",
+}
+_MISSING = "There is no such release."
+
+
+@router.get("/releases")
+@router.get("/")
+def list_releases(request: Request, user: GetUserDep) -> Response:
+    """All releases that the user may see, filtered, ordered and paged by the query."""
+    rows, problems = published.all_listed(lakes(), Rights(user))
+    selection = Selection.of_query(request.query_params)
+    chosen = selection.select(rows)
+    return page(
+        request,
+        "releases.html.j2",
+        {
+            "rows": selection.paged(chosen),
+            "count": len(chosen),
+            "all": len(rows),
+            "problems": problems,
+            "selection": selection,
+            "pages": selection.pages(len(chosen)),
+            "columns": _COLUMNS,
+            "orders": ORDERS,
+            "address_of": address_of,
+            "choices": {name: published.distinct(rows, name) for name in FILTERS},
+        },
+        user=user,
+    )
+
+
+@router.get("/release")
+def one_release(request: Request, user: GetUserDep, lake: str, table: str, version: int) -> Response:
+    """One release: its figures, its proof, and what became of it."""
+    rights = Rights(user)
+    place, row = find(rights, lake, table, version)
+    manifest = published.manifest_of(place, row)
+    loss = None if row.entry.tombstone else manifest.get("loss")
+    figures: dict[str, float] = {} if row.entry.tombstone or loss else manifest.get("figures") or {}
+    return page(
+        request,
+        "release.html.j2",
+        {
+            "row": row,
+            "manifest": manifest,
+            "manifest_text": json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False),
+            "claims": [claim(fields) for fields in row.entry.figures.get("guarantees") or []],
+            "findings": row.entry.figures.get("measured") or [],
+            "loss": row.entry.figures.get("loss"),
+            "figures": [
+                (label, shown(figures[name], unit), meaning)
+                for name, (label, unit, meaning) in {**FIGURES, **RISKS}.items()
+                if name in figures
+            ],
+            "may_retract": may_retract(rights, place, row),
+        },
+        user=user,
+    )
+
+
+@router.get("/compare")
+def compare_two(request: Request, user: GetUserDep, pick: Annotated[Sequence[str], Query()] = ()) -> Response:
+    """Two releases side by side; `pick` is twice what `address_of` gives."""
+    if len(pick) != 2:
+        raise HTTPException(
+            status.HTTP_422_UNPROCESSABLE_CONTENT,
+            f"Two releases are compared, {len(pick)} were chosen. Go back and choose two.",
+        )
+    rights = Rights(user)
+    both = [published.with_manifest(*find(rights, *address)) for address in map(_read_address, pick)]
+    left, right = sorted(both, key=lambda release: release.row.entry.committed)
+    return page(
+        request,
+        "compare.html.j2",
+        {"left": left.row, "right": right.row, "groups": compare(left, right)},
+        user=user,
+    )
+
+
+@router.get("/trend")
+def trend(request: Request, user: GetUserDep, table: str, lake: str = "lake_default") -> Response:
+    """Utility and risk over the published releases of one table."""
+    place = _lake(lake)
+    try:
+        rows = published.of_table(lake, place, table, Rights(user))
+    except ValueError:
+        rows = []
+    if not rows:
+        raise HTTPException(
+            status.HTTP_404_NOT_FOUND, "There is no such table, or none of its releases is for you."
+        )
+    current = [row for row in rows if row.entry.state is State.CURRENT][-trends.LONGEST :]
+    releases = [published.with_manifest(place, row) for row in current]
+    return page(
+        request,
+        "trend.html.j2",
+        {
+            "table": table,
+            "lake": lake,
+            "rows": current,
+            "groups": [("Utility", trends.utility(releases)), ("Risk", trends.risk(releases))],
+            "left_out": sum(row.entry.state is State.CURRENT for row in rows) - len(current),
+        },
+        user=user,
+    )
+
+
+def find(rights: Rights, lake: str, table: str, version: int) -> tuple[Lake, Listed]:
+    """A publication that the user may see, and its lake.
+
+    Raises:
+        HTTPException: 404 if there is none, 403 if the user may not see it.
+    """
+    place = _lake(lake)
+    try:
+        row = published.one(lake, place, table, version)
+    except (ValueError, PublishError) as error:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, _MISSING) from error
+    if row is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, _MISSING)
+    require(rights.reads_release(row.dag_id, lake), "see this release")
+    return place, row
+
+
+def may_retract(rights: Rights, place: Lake, row: Listed) -> bool:
+    """Whether the user may retract a release: also all its publications by other runs, which go with it."""
+    return all(rights.retracts_release(r.dag_id, r.lake) for r in published.same_release(place, row))
+
+
+def _lake(name: str) -> Lake:
+    found = lakes().lakes.get(name)
+    if found is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such lake.")
+    return found
+
+
+def _read_address(text: str) -> tuple[str, str, int]:
+    """What the list gives a release to be chosen by.
+
+    Raises:
+        HTTPException: 422 if it is not that.
+    """
+    try:
+        lake, table, version = json.loads(text)
+    except (ValueError, TypeError):
+        lake = table = version = None
+    if not (isinstance(lake, str) and isinstance(table, str) and type(version) is int):
+        raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, "Choose two releases of the list.")
+    return lake, table, version
+
+
+def address_of(row: Listed) -> str:
+    """What a release is chosen by."""
+    told: list[Any] = [row.lake, row.table, row.entry.version]
+    return json.dumps(told)

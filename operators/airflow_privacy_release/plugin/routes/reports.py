@@ -1,0 +1,159 @@
+"""Pages that show a report: of a published release, and of a DAG run or one of its tasks."""
+
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlencode
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response, status
+
+from airflow_privacy_release.plugin.answers import page, report
+from airflow_privacy_release.plugin.auth import Rights
+from airflow_privacy_release.plugin.connections import lakes
+from airflow_privacy_release.plugin.routes.releases import find
+from airflow_privacy_release.plugin.views import releases as published
+from airflow_privacy_release.plugin.views import run_reports
+from airflow_privacy_release.plugin.views.releases import Listed
+
+router = APIRouter()
+
+_ENDED = ("success", "failed")
+Show = Annotated[int, Query(ge=0, le=10_000)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tab:
+    """A report that can be chosen; `address` is that of its frame, empty where it cannot be shown."""
+
+    label: str
+    status: str
+    note: str
+    address: str
+    row: Listed | None = None
+
+
+@router.get("/report/published")
+def published_report(user: GetUserDep, lake: str, table: str, version: int, theme: str = "") -> Response:
+    """The report of a published release, for a frame."""
+    place, row = find(Rights(user), lake, table, version)
+    if row.entry.tombstone is not None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "The release was retracted, and its report with it.")
+    return report(published.report_of(place, row), theme)
+
+
+@router.get("/report/staged", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
+def staged_report(dag_id: str, run_id: str, task_id: str, map_index: str = "-1", theme: str = "") -> Response:
+    """The report that a task of a run has staged, for a frame."""
+    found = run_reports.staged_report(dag_id, run_id, task_id, _index(map_index))
+    if found is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "The report is not in the work area (any more).")
+    return report(found, theme)
+
+
+@router.get("/report/comparison", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
+def comparison_report(dag_id: str, run_id: str, theme: str = "") -> Response:
+    """The page by which a run compared several releases, for a frame."""
+    found = run_reports.comparison(lakes(), dag_id, run_id)
+    if found is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "This run has compared nothing.")
+    return report(found, theme)
+
+
+@router.get("/report/release")
+def release_report(request: Request, user: GetUserDep, lake: str, table: str, version: int) -> Response:
+    """The report of a published release, with a way back to it."""
+    _, row = find(Rights(user), lake, table, version)
+    chosen = _of_published(row)
+    context = {"tabs": [(chosen, "")], "chosen": chosen, "nothing": "", "problems": [], "about": ""}
+    return page(request, "run_report.html.j2", context, user=user)
+
+
+@router.get("/report", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
+def run_report(
+    request: Request,
+    user: GetUserDep,
+    dag_id: str,
+    run_id: str,
+    task_id: str | None = None,
+    map_index: str = "-1",
+    show: Show = 0,
+) -> Response:
+    """What a run has published, or has staged and not published yet, or why there is nothing to show."""
+    state = run_reports.state_of(dag_id, run_id)
+    if state is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such run.")
+    tabs, problems = _tabs(dag_id, run_id, task_id, _index(map_index))
+    chosen = tabs[min(show, len(tabs) - 1)] if tabs else None
+    here = {"dag_id": dag_id, "run_id": run_id, "map_index": map_index}
+    if task_id is not None:
+        here["task_id"] = task_id
+    return page(
+        request,
+        "run_report.html.j2",
+        {
+            "about": f"Run {state}" if chosen and run_id in chosen.label else f"Run {run_id}: {state}",
+            "tabs": [(tab, urlencode(here | {"show": i})) for i, tab in enumerate(tabs)],
+            "chosen": chosen,
+            "nothing": _nothing(state),
+            "problems": problems,
+        },
+        user=user,
+    )
+
+
+def _tabs(dag_id: str, run_id: str, task_id: str | None, map_index: int) -> tuple[list[Tab], list[str]]:
+    """The reports of a run, first that of the task; what was published takes the place of what was staged."""
+    places = lakes()
+    rows, problems = published.of_run(places, dag_id, run_id)
+    if rows:
+        return [_of_published(row) for row in rows], problems
+    own = [] if task_id is None else run_reports.staged_reports(dag_id, run_id, task_id, map_index)
+    staged = own or run_reports.staged_reports(dag_id, run_id)
+    tabs = [_of_staged(dag_id, run_id, found) for found in staged]
+    if run_reports.comparison(places, dag_id, run_id) is not None:
+        address = f"report/comparison?{urlencode({'dag_id': dag_id, 'run_id': run_id})}"
+        tabs.insert(len(own), Tab(label="Comparison", status="published", note="", address=address))
+    return tabs, problems
+
+
+def _of_published(row: Listed) -> Tab:
+    where = {"lake": row.lake, "table": row.table, "version": row.entry.version}
+    stone = row.entry.tombstone
+    return Tab(
+        label=f"{row.table}, {row.entry.release_id}",
+        status=row.status,
+        note="" if stone is None else f"Retracted: {stone.reason}",
+        address="" if stone else f"report/published?{urlencode(where)}",
+        row=row,
+    )
+
+
+def _of_staged(dag_id: str, run_id: str, found: run_reports.Staged) -> Tab:
+    where = {
+        "dag_id": dag_id,
+        "run_id": run_id,
+        "task_id": found.task_id,
+        "map_index": found.map_index,
+    }
+    return Tab(
+        label=found.label,
+        status="not published",
+        note=""
+        if found.is_there
+        else "The run made this release and did not publish it; its work area, and the report in it, is gone "
+        "or cannot be read from this server.",
+        address=f"report/staged?{urlencode(where)}" if found.is_there else "",
+    )
+
+
+def _nothing(state: str) -> str:
+    """Why a run has nothing to show."""
+    if state in _ENDED:
+        return "This run has ended without a release: it failed or was stopped before, or its DAG makes none."
+    return "This run has not made a release yet. Come back when the release task has ended."
+
+
+def _index(text: str) -> int:
+    """A map index as Airflow's UI gives it: of a task that is not mapped it is the placeholder itself."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1

@@ -1,0 +1,224 @@
+"""The privacy budgets of the ledgers: what is spent and left of each limit, and how it came to that."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from airflow_privacy_release.plugin.auth import Rights
+from airflow_privacy_release.plugin.connections import Places, specifications
+from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
+from airflow_privacy_release.plugin.views.words import day, moment, number
+from privacy_engine.dp.ledger import Entry, Event, Standing, bookings_of, limits_of, standings
+from privacy_engine.dp.limits import Period, exact
+from privacy_engine.errors import PrivacyEngineError
+from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.spec.model import ReleaseSpec
+
+LOW = Fraction(1, 5)  # of the limit
+_STEPS = 150  # moments in a chart
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitShown:
+    """What is spent and left of one limit.
+
+    Attributes:
+        period: in words.
+        share: of the limit that is spent, 0 .. 1.
+        warning: why it is low; empty where it is not.
+        chart: what was left over time; None for the limit of a single release.
+    """
+
+    period: str
+    limit: str
+    spent: str
+    reserved: str
+    left: str
+    share: float
+    warning: str
+    chart: Chart | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of the history; it has no key, for a key is a hash of the data."""
+
+    number: int
+    at: str
+    event: str
+    epsilon: str
+    run: str
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The budget of a data set.
+
+    Attributes:
+        users: releases whose specifications spend it, with their epsilon where it is a plain number.
+        problem: why the ledger's entries cannot be trusted or read; empty where they can.
+    """
+
+    ledger: str
+    dataset: str
+    users: tuple[tuple[str, float | None], ...]
+    limits: tuple[LimitShown, ...] = ()
+    history: tuple[Line, ...] = ()
+    problem: str = ""
+
+    @property
+    def is_low(self) -> bool:
+        """Whether somebody should look at it."""
+        return bool(self.problem) or any(limit.warning for limit in self.limits)
+
+
+def all_budgets(places: Places, rights: Rights) -> tuple[list[Budget], list[str]]:
+    """The budgets that the user may see, low ones first, and what could not be read."""
+    found: list[Budget] = []
+    problems = list(places.problems)
+    specs = [spec for spec in specifications() if spec.budget is not None]
+    for name, ledger in places.ledgers.items():
+        try:
+            datasets = ledger.datasets()
+        except PrivacyEngineError as error:
+            problems.append(str(error))
+            continue
+        for dataset in datasets:
+            users = [s for s in specs if s.budget and (s.budget.ledger, s.budget.dataset) == (name, dataset)]
+            if rights.reads_dataset([spec.name for spec in users], name):
+                found.append(_budget(name, ledger, dataset, users, rights))
+    return sorted(found, key=lambda budget: (not budget.is_low, budget.dataset)), problems
+
+
+def _budget(
+    name: str, ledger: BudgetLedger, dataset: str, specs: Iterable[ReleaseSpec], rights: Rights
+) -> Budget:
+    users = tuple((spec.name, _epsilon(spec)) for spec in specs)
+    try:
+        standing, entries = ledger.standing(dataset), ledger.history(dataset)
+    except PrivacyEngineError as error:
+        return Budget(ledger=name, dataset=dataset, users=users, problem=str(error))
+    dearest = max((epsilon for _, epsilon in users if epsilon is not None), default=0.0)
+    left = _left_over_time(entries, datetime.now(UTC))
+    return Budget(
+        ledger=name,
+        dataset=dataset,
+        users=users,
+        limits=tuple(_limit(s, left.get(s.limit.period.name, []), dearest) for s in standing),
+        history=_history(entries, rights),
+    )
+
+
+def _epsilon(spec: ReleaseSpec) -> float | None:
+    given = spec.release.parameters.get("epsilon")
+    return float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
+
+
+def _limit(standing: Standing, left: Sequence[Point], dearest: float) -> LimitShown:
+    limit = exact(standing.limit.epsilon)
+    single = standing.limit.period.name == "release"
+    highest = max([float(limit), *(p.y for p in left)])
+    return LimitShown(
+        period=_words(standing.limit.period),
+        limit=number(float(limit)),
+        spent=number(float(standing.spent)),
+        reserved=number(float(standing.reserved)) if standing.reserved else "",
+        left=number(float(standing.left)),
+        share=min(1.0, float(standing.spent / limit)) if limit else 1.0,
+        warning=_warning(standing, limit, dearest),
+        chart=None
+        if single or not left
+        else chart(
+            left,
+            label=f"Epsilon left, {_words(standing.limit.period)}: {number(float(standing.left))} of "
+            f"{number(float(limit))} now",
+            ends=(day(datetime.fromtimestamp(left[0].x, UTC)), "now"),
+            top=highest,
+            texts=(number(highest), "0"),
+            limit=float(limit),
+            steps=True,
+        ),
+    )
+
+
+def _warning(standing: Standing, limit: Fraction, dearest: float) -> str:
+    if standing.limit.period.name == "release":
+        return "a release asks for more" if exact(dearest) > limit else ""
+    if not limit:
+        return "closed: nothing may be spent"
+    if standing.left < exact(dearest):
+        return f"too little for the next release, which needs {number(dearest)}"
+    if not standing.left:
+        return "spent"
+    return f"less than {100 * LOW} % is left" if standing.left < LOW * limit else ""
+
+
+def _words(period: Period) -> str:
+    names = {"total": "in all", "release": "for each release"}
+    return names.get(period.name, f"in any {period.name[:-1]} days")
+
+
+def _left_over_time(entries: Sequence[Entry], now: datetime) -> dict[str, list[Point]]:
+    """What was left of each limit whenever that changed: by bookings, grants, and bookings that ran out."""
+    windows = [limit.period.window for limit in limits_of(entries) if limit.period.window is not None]
+    booked = [entry.at for entry in entries if entry.event is Event.RESERVE]
+    moved = {entry.at for entry in entries if entry.event is not Event.COMMIT}
+    times = moved | {at + window for at in booked for window in windows} | {now}
+    end = max(moved | {now})  # the ledger's clock may be ahead of this one
+    found: dict[str, list[Point]] = {}
+    for time in _spread(sorted(time for time in times if time <= end)):
+        past = [entry for entry in entries if entry.at <= time]
+        for standing in standings(limits_of(past), bookings_of(past).values(), time):
+            left = float(standing.left)
+            point = Point(x=time.timestamp(), y=left, text=f"{moment(time)}: {number(left)} left")
+            found.setdefault(standing.limit.period.name, []).append(point)
+    return found
+
+
+def _spread(times: Sequence[datetime]) -> list[datetime]:
+    """So many of the times that they can be drawn, the first and the last among them."""
+    if len(times) <= _STEPS:
+        return list(times)
+    return [times[round(i * (len(times) - 1) / (_STEPS - 1))] for i in range(_STEPS)]
+
+
+def _history(entries: Sequence[Entry], rights: Rights) -> tuple[Line, ...]:
+    """All entries, newest first; the runs of DAGs that the user may not read are not named."""
+    reserved = {entry.key: entry for entry in entries if entry.event is Event.RESERVE}
+    lines = []
+    for entry in entries:
+        source = reserved.get(entry.key, entry) if entry.event is not Event.GRANT else entry
+        run = source.detail.get("run", "")
+        lines.append(
+            Line(
+                number=entry.number,
+                at=moment(entry.at),
+                event=_EVENTS[entry.event],
+                epsilon=number(float(entry.epsilon)) if entry.event is not Event.COMMIT else "",
+                run=_readable(run, rights),
+                note=_note(entry, source),
+            )
+        )
+    return tuple(reversed(lines))
+
+
+_EVENTS = {
+    Event.GRANT: "limit set",
+    Event.RESERVE: "spent",
+    Event.COMMIT: "model stored",
+    Event.CANCEL: "given back",
+}
+
+
+def _readable(run: str, rights: Rights) -> str:
+    dag_id = run.partition("/")[0]
+    return run if run and rights.is_known(dag_id) and rights.reads_runs(dag_id) else ""
+
+
+def _note(entry: Entry, source: Entry) -> str:
+    if entry.event is Event.GRANT:
+        period = _words(Period.parse(entry.detail["period"]))
+        return f"{period}, by {entry.detail.get('by', '-')}: {entry.detail.get('reason', '')}"
+    return source.detail.get("method", "")

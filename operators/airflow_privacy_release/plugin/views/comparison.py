@@ -1,0 +1,126 @@
+"""Two releases side by side, figure by figure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_privacy_release.plugin.views.releases import Release, approval_of
+from airflow_privacy_release.plugin.views.words import moment, number
+from privacy_release.reports.text import FIGURES, RISKS, shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One figure of both; `change` in words where both are numbers that differ."""
+
+    name: str
+    left: str
+    right: str
+    change: str = ""
+
+    @property
+    def differs(self) -> bool:
+        """Whether they are not alike."""
+        return self.left != self.right
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Figures of one kind."""
+
+    title: str
+    pairs: tuple[Pair, ...]
+
+
+def compare(left: Release, right: Release) -> list[Group]:
+    """All that the two manifests tell, in groups; groups without a figure are left out."""
+    groups = [
+        ("Release", _about(left), _about(right)),
+        ("Measured against the policy", _measured(left), _measured(right)),
+        ("Utility", _figures(left, FIGURES), _figures(right, FIGURES)),
+        ("Risk", _figures(left, RISKS), _figures(right, RISKS)),
+        ("Parameters of the method", _parameters(left), _parameters(right)),
+        ("Columns", _columns(left), _columns(right)),
+    ]
+    return [Group(title=title, pairs=_pairs(a, b)) for title, a, b in groups if a or b]
+
+
+# A value, and how it is written.
+_Told = Mapping[str, tuple[Any, str]]
+
+
+def _pairs(left: _Told, right: _Told) -> tuple[Pair, ...]:
+    missing = (None, "-")
+    return tuple(
+        Pair(
+            name=name,
+            left=left.get(name, missing)[1],
+            right=right.get(name, missing)[1],
+            change=_change(left.get(name, missing)[0], right.get(name, missing)[0]),
+        )
+        for name in dict.fromkeys([*left, *right])
+    )
+
+
+def _change(before: Any, after: Any) -> str:
+    """By how much a number differs.
+
+    >>> _change(200, 150), _change(0.0, 2.0), _change("a", "b"), _change(3, 3)
+    ('-50 (-25 %)', '+2', '', '')
+    """
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (before, after))
+    if not numbers or before == after:
+        return ""
+    more = after - before
+    sign = "+" if more > 0 else "-"
+    share = f" ({sign}{100 * abs(more / before):.3g} %)" if before else ""
+    return f"{sign}{number(abs(more))}{share}"
+
+
+def _about(release: Release) -> _Told:
+    row, manifest = release.row, release.manifest
+    approval = approval_of(manifest)
+    loss = manifest.get("loss") or {}
+    told: dict[str, tuple[Any, str]] = {
+        "Published": (None, moment(row.entry.committed)),
+        "Method": (None, row.method or "-"),
+        "Records": (row.entry.rows, f"{row.entry.rows:,}"),
+        "Approved by": (None, approval.by if approval else "-"),
+        "Status": (None, row.status),
+    }
+    for name in ("epsilon", "delta"):
+        if name in loss:
+            told[name.capitalize()] = (loss[name], f"{loss[name]:g}")
+    return told
+
+
+def _measured(release: Release) -> _Told:
+    """What was measured by rule, with the policy's limit; a rule's parameters are part of its name."""
+    told = {}
+    for finding in release.manifest.get("measured") or []:
+        value = finding["measured"]
+        text = "not measurable" if value is None else f"{value:.4g}"
+        told[str(finding["rule"])] = (value, f"{text} (limit {finding['threshold']:.4g})")
+    return told
+
+
+def _figures(release: Release, known: Mapping[str, tuple[str, str, str]]) -> _Told:
+    figures = release.manifest.get("figures") or {}
+    return {
+        label: (figures[name], shown(figures[name], unit))
+        for name, (label, unit, _) in known.items()
+        if name in figures
+    }
+
+
+def _parameters(release: Release) -> _Told:
+    parameters = release.manifest.get("parameters") or {}
+    return {str(name): (value, str(value)) for name, value in sorted(parameters.items())}
+
+
+def _columns(release: Release) -> _Told:
+    columns = release.manifest.get("columns") or {}
+    return {
+        str(name): (None, f"{str(about['role']).replace('_', '-')}, {about['kind']}")
+        for name, about in columns.items()
+    }

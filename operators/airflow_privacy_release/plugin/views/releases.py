@@ -1,0 +1,218 @@
+"""The releases of the lakes as the pages list them."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_privacy_release.plugin.auth import Rights
+from airflow_privacy_release.plugin.connections import Places
+from privacy_engine.errors import IntegrityError, PrivacyEngineError
+from privacy_release.lake.log import (
+    Publication,
+    State,
+    existing_table,
+    open_table,
+    proof_folder,
+    publications,
+)
+from privacy_release.lake.store import Lake, get, table_names
+from privacy_release.work.references import symbols_of
+
+SHOWN_STATES: Mapping[State, str] = {
+    State.CURRENT: "published",
+    State.SUPERSEDED: "superseded",
+    State.RETRACTED: "retracted",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """One publication of a release.
+
+    Attributes:
+        lake: connection id.
+        entry: what the table's log says of it.
+    """
+
+    lake: str
+    table: str
+    entry: Publication
+
+    @property
+    def dag_id(self) -> str | None:
+        """The DAG whose run published it; None where the run key names no run."""
+        dag_id, _, run_id = self.entry.run_key.partition("/")
+        return dag_id if run_id else None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run that published it."""
+        return self.entry.run_key.partition("/")[2] or None
+
+    @property
+    def status(self) -> str:
+        """What became of it, in the pages' words."""
+        return SHOWN_STATES[self.entry.state]
+
+    @property
+    def method(self) -> str:
+        """Registry key of the release method; empty where its publisher told none."""
+        return str(self.entry.figures.get("method") or "")
+
+    @property
+    def symbols(self) -> dict[str, float]:
+        """What was measured for k, l and t, and the epsilon that was spent."""
+        found = symbols_of(self.entry.figures.get("measured") or [])
+        loss = self.entry.figures.get("loss")
+        return found | ({"epsilon": float(loss["epsilon"])} if loss else {})
+
+    @property
+    def approval(self) -> "Approval | None":
+        """Who approved it; None where nobody was asked."""
+        return approval_of(self.entry.figures)
+
+    @property
+    def approved_by(self) -> str | None:
+        """Who approved it, as text."""
+        return None if self.approval is None else self.approval.by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approval:
+    """Who let a release be published, when (ISO 8601; may be empty), and what they said."""
+
+    by: str
+    at: str
+    comment: str
+
+
+def approval_of(manifest: Mapping[str, Any]) -> Approval | None:
+    """The approval that a manifest or its short form tells of; None where nobody was asked."""
+    told = manifest.get("approval")
+    if not told or told.get("automatic"):
+        return None
+    by = told.get("by")
+    if isinstance(by, Mapping):  # Airflow's own form of a user
+        by = by.get("name") or by.get("id")
+    return Approval(
+        by=str(by or "unknown"), at=str(told.get("at") or ""), comment=str(told.get("comment") or "")
+    )
+
+
+def all_listed(places: Places, rights: Rights) -> tuple[list[Listed], list[str]]:
+    """All publications that the user may see, newest first, and what could not be read."""
+    rows: list[Listed] = []
+    problems = list(places.problems)
+    for name, lake in places.lakes.items():
+        try:
+            for table in table_names(lake):
+                rows += of_table(name, lake, table, rights)
+        except PrivacyEngineError as error:
+            problems.append(str(error))
+    return sorted(rows, key=lambda row: row.entry.committed, reverse=True), problems
+
+
+def of_table(name: str, lake: Lake, table: str, rights: Rights) -> list[Listed]:
+    """The publications of one table that the user may see, oldest first; none without such a table."""
+    opened = open_table(lake, table)
+    entries = [] if opened is None else publications(lake, opened)
+    rows = [Listed(lake=name, table=table, entry=entry) for entry in entries]
+    return [row for row in rows if rights.reads_release(row.dag_id, name)]
+
+
+def one(name: str, lake: Lake, table: str, version: int) -> Listed | None:
+    """The publication that a version of a table made, whoever may see it.
+
+    Raises:
+        PublishError: if there is no such table.
+        ValueError: if its name is not well-formed.
+    """
+    entries = publications(lake, existing_table(lake, table))
+    return next(
+        (Listed(lake=name, table=table, entry=entry) for entry in entries if entry.version == version), None
+    )
+
+
+def same_release(lake: Lake, row: Listed) -> list[Listed]:
+    """All publications of the release that one publication is of: they are retracted together.
+
+    Raises:
+        PublishError: if the lake cannot be reached.
+    """
+    entries = publications(lake, existing_table(lake, row.table))
+    return [replace(row, entry=e) for e in entries if e.release_id == row.entry.release_id]
+
+
+def manifest_of(lake: Lake, row: Listed) -> dict[str, Any]:
+    """The manifest of a publication; of a retracted one its tombstone.
+
+    Raises:
+        IntegrityError: if the stored manifest is not the one that the commit names.
+        PublishError: if it cannot be read.
+    """
+    stone = row.entry.tombstone
+    digest = row.entry.manifest_sha256 if stone is None else stone.sha256
+    found: dict[str, Any] = json.loads(_proof(lake, row.table, digest, "json"))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """A publication with its manifest."""
+
+    row: Listed
+    manifest: Mapping[str, Any]
+
+
+def with_manifest(lake: Lake, row: Listed) -> Release:
+    """A publication with what is known of it: of a retracted one only what stands in the commit.
+
+    Raises:
+        IntegrityError, PublishError: as `manifest_of`.
+    """
+    gone = row.entry.tombstone is not None
+    return Release(row=row, manifest=row.entry.figures if gone else manifest_of(lake, row))
+
+
+def report_of(lake: Lake, row: Listed) -> bytes:
+    """The report of a publication that is not retracted.
+
+    Raises:
+        IntegrityError: if the stored report is not the one that the commit names.
+        PublishError: if it cannot be read.
+    """
+    return _proof(lake, row.table, row.entry.report_sha256, "html")
+
+
+def _proof(lake: Lake, table: str, digest: str, kind: str) -> bytes:
+    data = get(lake, f"{proof_folder(table)}/{digest}.{kind}")
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise IntegrityError(
+            f"the stored proof of table {table} must have the sha256 {digest}; it was changed"
+        )
+    return data
+
+
+def of_run(places: Places, dag_id: str, run_id: str) -> tuple[list[Listed], list[str]]:
+    """What a run published, newest first, whoever may see it; and what could not be read."""
+    key = f"{dag_id}/{run_id}"
+    found: list[Listed] = []
+    problems = list(places.problems)
+    for name, lake in places.lakes.items():
+        try:
+            for table in table_names(lake):
+                opened = open_table(lake, table)
+                entries = [] if opened is None else publications(lake, opened)
+                found += [
+                    Listed(lake=name, table=table, entry=entry) for entry in entries if entry.run_key == key
+                ]
+        except PrivacyEngineError as error:
+            problems.append(str(error))
+    return sorted(found, key=lambda row: row.entry.committed, reverse=True), problems
+
+
+def distinct(rows: Iterable[Listed], attribute: str) -> Sequence[str]:
+    """The values of an attribute, for the choices of a filter."""
+    return sorted({str(getattr(row, attribute)) for row in rows})

@@ -1,0 +1,142 @@
+"""The reports of one DAG run: what it published, and what it has staged in its work area.
+
+What a run staged is found through its XComs. Whoever may write XComs could name any file there, so a path
+counts only if it is a report directly in the work area of this very run; it is opened without following
+links.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from airflow.models.dagrun import DagRun
+from airflow.models.xcom import XComModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
+
+from airflow_privacy_release.plugin.connections import Places
+from privacy_engine.errors import PrivacyEngineError
+from privacy_release.lake.store import Lake, get
+from privacy_release.work.area import WorkArea, work_area_root
+
+_SUFFIX = ".report.html"
+_LARGEST = 32 * 2**20  # bytes of a report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """A report that a task of the run wrote, before anything is published.
+
+    Attributes:
+        map_index: -1 for a task that is not mapped.
+        label: for people.
+        is_there: whether it can be read: the clean-up removes it with the work area.
+    """
+
+    task_id: str
+    map_index: int
+    label: str
+    is_there: bool
+
+
+def state_of(dag_id: str, run_id: str) -> str | None:
+    """State of a run; None if there is no such run."""
+    with create_session() as session:
+        return session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+
+
+def staged_reports(dag_id: str, run_id: str, task_id: str | None = None, map_index: int = -1) -> list[Staged]:
+    """The reports that the run's tasks have told of, or those of one task, in the order they were written."""
+    return [
+        Staged(
+            task_id=row.task_id,
+            map_index=row.map_index,
+            label=_label(row.task_id, row.map_index, told),
+            is_there=_file(dag_id, run_id, told) is not None,
+        )
+        for row, told in _told(dag_id, run_id, task_id, map_index)
+        if _is_staged(told)
+    ]
+
+
+def staged_report(dag_id: str, run_id: str, task_id: str, map_index: int) -> bytes | None:
+    """The report that one task staged; None if it told of none, or it is not there (any more)."""
+    for _, told in _told(dag_id, run_id, task_id, map_index):
+        path = _file(dag_id, run_id, told) if _is_staged(told) else None
+        if path is not None:
+            return _read(path)
+    return None
+
+
+def comparison(places: Places, dag_id: str, run_id: str) -> bytes | None:
+    """The page by which the run compared several releases; None if it made none or it cannot be read."""
+    for _, told in _told(dag_id, run_id, None, -1):
+        uri = told.get("report")
+        if "releases" not in told or not isinstance(uri, str):
+            continue
+        for lake in places.lakes.values():
+            with suppress(PrivacyEngineError):
+                if (page := _page_of(lake, dag_id, uri)) is not None:
+                    return page
+    return None
+
+
+def _page_of(lake: Lake, dag_id: str, uri: str) -> bytes | None:
+    """A comparison in the folder that the lake keeps for this DAG."""
+    folder = f"_comparisons/{quote(dag_id, safe='')}"
+    name = uri.removeprefix(f"{lake.root}/{folder}/")
+    return None if "/" in name or not name.endswith(".html") else get(lake, f"{folder}/{name}")
+
+
+def _told(
+    dag_id: str, run_id: str, task_id: str | None, map_index: int
+) -> Iterator[tuple[XComModel, Mapping[str, Any]]]:
+    """What the run's tasks returned, where it is a mapping: the references between the steps."""
+    query = select(XComModel).where(
+        XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.key == "return_value"
+    )
+    if task_id is not None:
+        query = query.where(XComModel.task_id == task_id, XComModel.map_index == map_index)
+    with create_session() as session:
+        rows = session.scalars(query.order_by(XComModel.timestamp, XComModel.map_index)).all()
+        session.expunge_all()
+    for row in rows:
+        told = XComModel.deserialize_value(row)
+        if isinstance(told, Mapping):
+            yield row, told
+
+
+def _is_staged(told: Mapping[str, Any]) -> bool:
+    return {"uri", "sha256", "manifest", "report", "method"} <= set(told)
+
+
+def _label(task_id: str, map_index: int, told: Mapping[str, Any]) -> str:
+    place = task_id if map_index < 0 else f"{task_id} [{map_index}]"
+    return f"{place}: {told['method']}"
+
+
+def _file(dag_id: str, run_id: str, told: Mapping[str, Any]) -> Path | None:
+    """Where a staged report is; None unless it lies directly in the run's own work area."""
+    folder = WorkArea(work_area_root(), f"{dag_id}/{run_id}").folder
+    path = Path(str(told["report"]))
+    if path.parent != folder or not path.name.endswith(_SUFFIX) or folder.is_symlink():
+        return None
+    # Gone, no path, or this process may not look: the web server may be another user or machine.
+    with suppress(OSError, ValueError):
+        if stat.S_ISREG(path.lstat().st_mode) and os.access(path, os.R_OK):
+            return path
+    return None
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
+            data = stream.read(_LARGEST + 1)
+    except OSError:
+        return None
+    return data if len(data) <= _LARGEST else None

@@ -1,0 +1,104 @@
+"""Utility and risk over the releases of one table, from the figures of their manifests."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
+from airflow_privacy_release.plugin.views.releases import Release
+from airflow_privacy_release.plugin.views.words import day, number
+from privacy_release.reports.text import FIGURES, RISKS, shown
+
+LONGEST = 60  # releases in a trend
+_SYMBOLS: Mapping[str, str] = {
+    "k": "k, measured: size of the smallest class",
+    "l": "l, measured: sensitive values in the poorest class",
+    "t": "t, measured: distance of the farthest class",
+    "epsilon": "Epsilon spent",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trend:
+    """One figure over time.
+
+    Attributes:
+        values: as text, by release id, oldest first.
+        meaning: in one sentence; may be empty.
+    """
+
+    name: str
+    meaning: str
+    chart: Chart
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Figure:
+    name: str
+    meaning: str
+    text: Callable[[float], str]
+    value: Callable[[Release], float | None]
+
+
+def utility(releases: Sequence[Release]) -> list[Trend]:
+    """Records and loss of information, as far as the manifests tell them."""
+    rows = _Figure(
+        name="Records released",
+        meaning="",
+        text=lambda v: f"{v:,.0f}",
+        value=lambda r: float(r.row.entry.rows),
+    )
+    return _drawn([rows, *(_figure(name, *about) for name, about in FIGURES.items())], releases)
+
+
+def risk(releases: Sequence[Release]) -> list[Trend]:
+    """What was measured for the guarantees, and the risk of linking."""
+    symbols = [
+        _Figure(name=label, meaning="", text=number, value=_symbol(symbol))
+        for symbol, label in _SYMBOLS.items()
+    ]
+    return _drawn([*symbols, *(_figure(name, *about) for name, about in RISKS.items())], releases)
+
+
+def _symbol(symbol: str) -> Callable[[Release], float | None]:
+    return lambda release: release.row.symbols.get(symbol)
+
+
+def _figure(name: str, label: str, unit: str, meaning: str) -> _Figure:
+    def value(release: Release) -> float | None:
+        found = (release.manifest.get("figures") or {}).get(name)
+        return None if found is None else float(found)
+
+    return _Figure(name=label, meaning=meaning, text=lambda v: shown(v, unit), value=value)
+
+
+def _drawn(figures: Sequence[_Figure], releases: Sequence[Release]) -> list[Trend]:
+    """The figures that at least one release has."""
+    trends = []
+    for figure in figures:
+        measured = [(r, v) for r in releases if (v := figure.value(r)) is not None]
+        if measured:
+            trends.append(_trend(figure, measured))
+    return trends
+
+
+def _trend(figure: _Figure, measured: Sequence[tuple[Release, float]]) -> Trend:
+    values = [value for _, value in measured]
+    high = max(values)
+    first, last = measured[0][0].row, measured[-1][0].row
+    return Trend(
+        name=figure.name,
+        meaning=figure.meaning,
+        chart=chart(
+            [
+                Point(x=i, y=value, text=f"{release.row.entry.release_id}: {figure.text(value)}")
+                for i, (release, value) in enumerate(measured)
+            ],
+            label=f"{figure.name}: from {figure.text(values[0])} to {figure.text(values[-1])} over "
+            f"{len(values)} release{'s' if len(values) > 1 else ''}",
+            ends=(day(first.entry.committed), day(last.entry.committed) if len(values) > 1 else ""),
+            top=high,
+            texts=(figure.text(high).partition(" (")[0] if high else "", "0"),
+        ),
+        values=tuple((release.row.entry.release_id, figure.text(value)) for release, value in measured),
+    )

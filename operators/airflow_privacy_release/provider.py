@@ -1,0 +1,141 @@
+"""What Airflow shows of this package under Admin > Providers, and with `airflow providers get`."""
+
+from importlib.metadata import version
+from typing import Any
+
+from privacy_release.work.settings import SECTION, VARIABLES
+
+PACKAGE = "airflow-privacy-release"
+TITLE = "Privacy Release"
+
+# Named by hand: Airflow asks at every start, and must not import an operator to get the answer.
+OPERATOR_MODULES = tuple(
+    f"airflow_privacy_release.operators.{name}"
+    for name in (
+        *("ingest", "validate", "outliers", "release", "anonymizers", "synthesizers", "randomizers"),
+        *("learning", "budget", "curator", "verify", "approve", "compare", "publish"),
+    )
+)
+HOOK_MODULES = tuple(f"airflow_privacy_release.hooks.{name}" for name in ("lake", "ledger", "spark"))
+EXTRA_LINKS = ("airflow_privacy_release.task.links.ReportLink",)
+
+# Option of the configuration section -> description and example.
+_PLACES = {
+    "home": ("Folder that holds include/ with releases, policies and hierarchies.", "/opt/airflow"),
+    "lake": (
+        "Root of the lake, a folder or an address, where no connection lake_default exists. By default lake "
+        "in AIRFLOW_HOME.",
+        "/data/lake",
+    ),
+    "work_area": (
+        "Absolute folder for raw and staged records while a run lasts, shared by all workers, closed to all "
+        "others. By default work_area in AIRFLOW_HOME.",
+        "/data/work",
+    ),
+    "curator": (
+        "Absolute folder for what only the curator may read, such as exact comparisons with the source. By "
+        "default curator in AIRFLOW_HOME.",
+        "/data/curator",
+    ),
+    "ledger": (
+        "The budget ledger where no connection ledger_default exists: the absolute path of a SQLite file, or "
+        "a database URL without password. By default ledger.db in AIRFLOW_HOME.",
+        "postgresql://ledger@db.example/privacy",
+    ),
+}
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Describe the package in the terms of Airflow's provider schema."""
+    return {
+        "package-name": PACKAGE,
+        "name": TITLE,
+        "description": "Publish tables about people safely: validate, anonymize, verify, approve, publish.",
+        "versions": [version(PACKAGE)],
+        "integrations": [{"integration-name": TITLE, "tags": ["software"]}],
+        "operators": [{"integration-name": TITLE, "python-modules": list(OPERATOR_MODULES)}],
+        "hooks": [{"integration-name": TITLE, "python-modules": list(HOOK_MODULES)}],
+        "connection-types": [_lake_connection(), _ledger_connection(), _spark_connection()],
+        "extra-links": list(EXTRA_LINKS),
+        "config": {SECTION: {"description": "Where releases go and come from.", "options": _options()}},
+    }
+
+
+def _lake_connection() -> dict[str, Any]:
+    return {
+        "connection-type": "privacy_lake",
+        "hook-class-name": "airflow_privacy_release.hooks.lake.LakeHook",
+        "hook-name": "Privacy Release Lake",
+        "conn-fields": {
+            "path": _field("Root", "An absolute folder, or an address such as s3://bucket/folder."),
+            "storage_options": _field(
+                "Storage options",
+                "For an object store: what the library deltalake needs to reach it, as names and texts.",
+                kind="object",
+            ),
+        },
+        "ui-field-behaviour": {"hidden-fields": ["host", "schema", "login", "password", "port"]},
+    }
+
+
+def _ledger_connection() -> dict[str, Any]:
+    return {
+        "connection-type": "privacy_ledger",
+        "hook-class-name": "airflow_privacy_release.hooks.ledger.LedgerHook",
+        "hook-name": "Privacy Budget Ledger",
+        "conn-fields": {
+            "path": _field(
+                "SQLite file", "Instead of a PostgreSQL server, where one machine runs all tasks."
+            ),
+            # Airflow hides a field from whoever reads the connection if its name has `secret` in it.
+            "signing_secret": _field(
+                "Signing secret", "Signs the entries; at least 16 characters.", format="password"
+            ),
+            "sslmode": _field("TLS mode", "Of libpq: verify-full for a server on another machine."),
+        },
+        "ui-field-behaviour": {"hidden-fields": [], "relabeling": {"schema": "Database"}},
+    }
+
+
+def _spark_connection() -> dict[str, Any]:
+    return {
+        "connection-type": "privacy_spark",
+        "hook-class-name": "airflow_privacy_release.hooks.spark.SparkHook",
+        "hook-name": "Privacy Release Spark",
+        "conn-fields": {
+            "master": _field("Master", "local[4], spark://HOST:7077, or sc://HOST:15002 for Spark Connect."),
+            "conf": _field("Settings", "Of Spark, as names and texts.", kind="object"),
+        },
+        "ui-field-behaviour": {
+            "hidden-fields": ["host", "schema", "login", "port"],
+            "relabeling": {"password": "Secret of the cluster, or token"},
+        },
+    }
+
+
+def _field(label: str, description: str, kind: str = "string", **schema: str) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"]} | schema}
+
+
+def _options() -> dict[str, Any]:
+    lakes = _option(
+        "Connection ids, separated by commas, of further lakes whose releases the pages show; lake_default "
+        "and those that release specifications name are shown anyway.",
+        "lake_partners",
+        default="",
+    )
+    named = {
+        name: _option(f"{text} The environment variable {VARIABLES[name]} goes before.", example)
+        for name, (text, example) in _PLACES.items()
+    }
+    return named | {"lakes": lakes}
+
+
+def _option(description: str, example: str, default: str | None = None) -> dict[str, Any]:
+    return {
+        "description": description,
+        "version_added": "0.1.0",
+        "type": "string",
+        "example": example,
+        "default": default,
+    }

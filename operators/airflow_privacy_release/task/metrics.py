@@ -1,0 +1,145 @@
+"""Metrics of releases, through Airflow's own statistics: StatsD, Datadog or OpenTelemetry.
+
+A metric holds a count, seconds or a privacy figure, never a value of a record; docs/monitoring.md lists them.
+The DAG's id is part of a name, because plain StatsD drops tags. Where metrics are off nothing is sent or
+logged, and a metric that cannot be sent fails no release.
+"""
+
+import functools
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from airflow.sdk.observability import stats
+
+from privacy_engine.errors import LedgerError, VerificationError
+from privacy_release.work.references import measured_symbols
+
+if TYPE_CHECKING:
+    from privacy_release.spending.budget import Budget
+    from privacy_release.work.references import ReportRef
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Operator = TypeVar("Operator")
+
+PREFIX = "privacy_release"
+_LONGEST_PART = 80
+
+
+def monitored(
+    stage: str,
+) -> Callable[[Callable[Concatenate[Operator, P], R]], Callable[Concatenate[Operator, P], R]]:
+    """Make a step of an operator, whose first argument after the operator is the context, send its metrics.
+
+    Args:
+        stage: ingest, outliers, cut, fragment, release, verify or publish; its name in the metrics.
+    """
+
+    def decorate(step: Callable[Concatenate[Operator, P], R]) -> Callable[Concatenate[Operator, P], R]:
+        @functools.wraps(step)
+        def run(operator: Operator, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            context = args[0] if args else kwargs["context"]  # Airflow gives it by its name
+            began = time.perf_counter()
+            try:
+                result = step(operator, *args, **kwargs)
+            except Exception as error:
+                _of_task(context, stage, "incr", "failed")
+                if isinstance(error, VerificationError):
+                    _of_task(context, stage, "incr", "refused")
+                raise
+            _of_task(
+                context, stage, "timing", "seconds", 1000 * _seconds(result, time.perf_counter() - began)
+            )
+            for name, value in _figures(result):
+                _of_task(context, stage, "gauge", name, value)
+            return result
+
+        return run
+
+    return decorate
+
+
+def tell_findings(context: Any, report: "ReportRef") -> None:
+    """Send what a verification measured for k, l and t, kept or not, and how many rules failed."""
+    failed = sum(not finding["passed"] for finding in report["findings"])
+    for name, value in {**measured_symbols(report), "rules_failed": failed}.items():
+        _of_task(context, "verify", "gauge", name, value)
+
+
+def tell_budget(operator: Any, budget: "Budget | None") -> None:
+    """Send what is spent and left of the privacy budget that a release has spent; log where little is left.
+
+    Limits of a single release are left out: nothing of them is ever used up.
+
+    Args:
+        operator: has `log`.
+        budget: that paid; None sends nothing.
+    """
+    from airflow_privacy_release.task.notifications import low_budgets
+
+    if budget is None:
+        return
+    with suppress(LedgerError):
+        standings = [s for s in budget.ledger.standing(budget.dataset) if s.limit.period.name != "release"]
+        for standing in standings:
+            name = f"budget.{plain(budget.dataset)}.{plain(standing.limit.period.name)}"
+            _send("gauge", f"{name}.epsilon_spent", float(standing.spent))
+            _send("gauge", f"{name}.epsilon_left", float(standing.left))
+        for low in low_budgets(budget.dataset, standings):
+            _send("incr", f"budget.{plain(low.dataset)}.{plain(low.period)}.low", 1)
+            operator.log.warning(
+                "budget is low", dataset=low.dataset, period=low.period, limit=low.limit, left=low.left
+            )
+
+
+def plain(name: str) -> str:
+    """A name as one part of a metric's name: letters, digits, `_` and `-`; a dot would begin a new part.
+
+    >>> plain("open data/people.v2")
+    'open_data_people_v2'
+    """
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:_LONGEST_PART] or "_"
+
+
+def _seconds(result: Any, measured: float) -> float:
+    """Seconds of a step; of a differentially private release those of the sampling alone.
+
+    How long the measuring took depends on the records, and the epsilon that is claimed does not cover it.
+    """
+    return float(result["seconds"]) if isinstance(result, Mapping) and result.get("loss") else measured
+
+
+def _figures(result: Any) -> Iterator[tuple[str, float]]:
+    """What the reference that a step returned says in numbers, or the list of them."""
+    if isinstance(result, list):
+        yield "rows", sum(part["rows"] for part in result)
+        yield "fragments", len(result)
+        return
+    yield "rows", result["rows"]
+    if "method" in result:
+        if result["loss"]:
+            yield "epsilon", result["loss"]["epsilon"]
+    elif "findings" in result:
+        yield "classes", result["classes"]
+    elif "source" in result:
+        yield "rows_in", result["source"]["rows"]
+        yield "rows_dropped", result["source"]["dropped"]
+        if result.get("outliers"):
+            yield "outliers", result["outliers"][-1]["flagged"]
+
+
+def _of_task(context: Any, stage: str, kind: str, name: str, value: float = 1) -> None:
+    task = context["ti"]
+    tags = {"dag_id": plain(task.dag_id), "task_id": plain(task.task_id)}
+    _send(kind, f"{tags['dag_id']}.{stage}.{name}", value, tags)
+
+
+def _send(kind: str, name: str, value: float, tags: Mapping[str, str] | None = None) -> None:
+    kinds: dict[str, Callable[..., None]] = {"incr": stats.incr, "gauge": stats.gauge, "timing": stats.timing}
+    with suppress(
+        Exception
+    ):  # the release counts, not the metric; Airflow has logged what is wrong with these
+        kinds[kind](f"{PREFIX}.{name}", value, tags=dict(tags or {}))

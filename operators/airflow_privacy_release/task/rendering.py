@@ -1,0 +1,109 @@
+"""A method's parameters as they come from a DAG: plain values, or text where a template was rendered."""
+
+import ast
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+from privacy_engine.errors import SpecError
+from privacy_release.work.engines import read_engine
+from privacy_release.work.references import EngineRef
+
+
+def method_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read rendered text as the types of the method's dataclass; the method itself checks the values.
+
+    `k="{{ params.k }}"` arrives as `"10"`: Airflow renders templates to text.
+
+    Raises:
+        SpecError: if the method does not exist, or a text is no value.
+    """
+    from privacy_engine.registry import method_class
+
+    return _typed("release", method_class, method, given)
+
+
+def detector_parameters(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for an outlier detector.
+
+    Raises:
+        SpecError: if the detector does not exist, or a text is no value.
+    """
+    from privacy_engine.registry import detector_class
+
+    return _typed("outliers", detector_class, method, given)
+
+
+def _typed(
+    place: str, class_of: Callable[[str], Any], method: str, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    try:
+        cls = class_of(method)
+    except ValueError as error:
+        raise SpecError(f"{place}: {error}") from None
+    hints = typing.get_type_hints(cls)
+    # The signature of an operator cannot hold a mapping as a default: there, None stands for it.
+    made = {f.name for f in dataclasses.fields(cls) if f.default_factory is not dataclasses.MISSING}
+    return {
+        name: read_field(f"{place}: {method}.{name}", value, hints.get(name, str))
+        for name, value in given.items()
+        if not (value is None and name in made)
+    }
+
+
+def read_field(name: str, value: Any, annotation: Any) -> Any:
+    """As `read_text`, for the field of that name.
+
+    Raises:
+        SpecError: naming it, if the text is no value.
+    """
+    try:
+        return read_text(value, annotation)
+    except ValueError as error:
+        raise SpecError(f"{name}: {error}") from None
+
+
+def read_text(value: Any, annotation: Any) -> Any:
+    """A rendered text as a value of the annotated type; what is no text, or may be text, stays as it is.
+
+    >>> (
+    ...     read_text("10", int),
+    ...     read_text("None", int | None),
+    ...     read_text("false", bool),
+    ...     read_text("1e-05", float),
+    ... )
+    (10, None, False, 1e-05)
+    >>> read_text("text", str), read_text(7, int)
+    ('text', 7)
+
+    Raises:
+        ValueError: if the text is neither a Python nor a JSON literal.
+    """
+    if not isinstance(value, str):
+        return value
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    kinds = typing.get_args(annotation) if union else (annotation,)
+    if type(None) in kinds and value.strip() in ("", "None", "null"):
+        return None
+    if any(isinstance(kind, type) and issubclass(kind, str | Enum) for kind in kinds):
+        return value
+    for read in (ast.literal_eval, json.loads):
+        try:
+            return read(value.strip())
+        except (ValueError, SyntaxError):
+            continue
+    raise ValueError("must be a number, truth value, list or mapping; check the template that renders it")
+
+
+def chosen_engine(given: str | Mapping[str, Any] | None) -> EngineRef | None:
+    """The same for an operator's argument, where None, or a text that renders to it, leaves the choice.
+
+    >>> chosen_engine("None") is None
+    True
+    """
+    chosen = read_text(given, str | None)
+    return None if chosen is None else read_engine(chosen)

@@ -1,0 +1,1 @@
+"""Privacy models, policies and the verification of released records; nothing here knows an algorithm."""

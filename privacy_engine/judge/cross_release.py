@@ -1,0 +1,240 @@
+"""Releases of overlapping people over time: what somebody learns who has all of them.
+
+Each release may be anonymous by itself and still single people out together with an earlier one: whoever
+knows that a person is in both looks for them among those alone who share the person's class in both. Two
+models speak of it, and need to know who is in which class:
+
+- Cross-release k-anonymity: for every person of the new release, at least k of its persons, themselves
+  included, share their class in the new release and in each earlier one that the person is in. The earlier
+  releases need no second look: a new release changes what is known of its own persons alone.
+- m-invariance. Xiao, X., Tao, Y.: m-Invariance: Towards Privacy Preserving Re-publication of Dynamic
+  Datasets. SIGMOD 2007. The signature of a person in a release is the set of sensitive values of the
+  person's class; it is the same in all releases that the person is in, and has at least m values.
+
+Deviation: the paper asks that no two records of a class share a sensitive value, which gives each of m values
+the same weight; here values may repeat. Ask for `alpha_k_anonymity` with alpha = 1 / m beside it to bound
+the weight of the heaviest one.
+
+Neither model covers what is learned from somebody's absence: if all of a class but one person come again,
+the one who left is known to whoever knows who left (the paper's critical absence, met there by counterfeits).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from privacy_engine.errors import SchemaError
+from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.tables.columns import NULL, factorize
+from privacy_engine.tables.schema import DataSchema
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Texts = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """Who is in which class of one release.
+
+    Attributes:
+        persons: (n,) text, one for each released record; a person has one record in a release.
+        labels: (n,) int64, the class of each, >= 0.
+        signatures: sensitive attribute -> (n,) text: a hash of the set of values in the person's class.
+    """
+
+    persons: Texts
+    labels: Ints
+    signatures: Mapping[str, Texts] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not all(len(column) == len(self.persons) for column in (self.labels, *self.signatures.values())):
+            raise ValueError("labels and signatures must be one for each person")
+        if repeated := int(pd.Index(self.persons).duplicated().sum()):
+            raise SchemaError(
+                f"a person must have one record in a release, {repeated} records are further ones; aggregate "
+                "them before, or choose another identifier"
+            )
+
+    def __len__(self) -> int:
+        return len(self.persons)
+
+    @classmethod
+    def of_table(cls, persons: Texts, table: pd.DataFrame, schema: DataSchema) -> "Membership":
+        """The classes of a released table, read from nothing but its columns.
+
+        Args:
+            persons: (n,) text, in the order of the rows.
+            table: the released records.
+            schema: what their columns are.
+        """
+        labels = EquivalenceClasses.of_table(table, schema).labels
+        signatures = {a.name: _signatures(labels, table[a.name])[labels] for a in schema.sensitive}
+        return cls(persons=persons, labels=labels, signatures=signatures)
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """A release that is to be published, and those that were, of the same or other people."""
+
+    new: Membership
+    earlier: tuple[Membership, ...] = ()
+
+    @cached_property
+    def places(self) -> tuple[Ints, ...]:
+        """For each earlier release (n,) the row of each person of the new one, -1 = not in it."""
+        return tuple(
+            pd.Index(release.persons).get_indexer(pd.Index(self.new.persons)).astype(np.int64)
+            for release in self.earlier
+        )
+
+    @cached_property
+    def shared(self) -> Ints:
+        """(n,) how many persons share the class of each one in every release that this one is in.
+
+        Persons with the same set of releases are counted together: they are told apart by their classes in
+        those, and whoever is in all of those releases counts, in others or not.
+        """
+        labels = [
+            np.where(place >= 0, release.labels[place] if len(release) else -1, -1)
+            for release, place in zip(self.earlier, self.places, strict=True)
+        ]
+        present = [column >= 0 for column in labels]
+        pattern_of = _combined([np.zeros(len(self.new), np.int64), *(p.astype(np.int64) for p in present)])
+        found = np.zeros(len(self.new), dtype=np.int64)
+        for pattern, first in zip(*np.unique(pattern_of, return_index=True), strict=True):
+            wanted = [i for i, column in enumerate(present) if column[first]]
+            mine = pattern_of == pattern
+            whole = mine | np.logical_and.reduce([present[i] for i in wanted], initial=True)
+            rows = np.flatnonzero(whole)
+            groups = _combined([self.new.labels[rows], *(labels[i][rows] for i in wanted)])
+            found[mine] = np.bincount(groups)[groups[mine[rows]]]
+        return found
+
+    def changed(self, attribute: str) -> Bools:
+        """(n,) whether a person's class had another set of sensitive values in an earlier release."""
+        found = np.zeros(len(self.new), dtype=np.bool_)
+        for release, place in zip(self.earlier, self.places, strict=True):
+            both = np.flatnonzero(place >= 0)
+            if attribute in release.signatures:
+                was = release.signatures[attribute][place[both]]
+                found[both] |= was != self.new.signatures[attribute][both]
+            else:  # what was not released then may have been anything
+                found[both] = True
+        return found
+
+
+class CrossReleaseModel(Protocol):
+    """What must hold for every person of a release, together with the earlier ones."""
+
+    name: ClassVar[str]
+
+    @property
+    def threshold(self) -> float:
+        """The number that the measure is held against; it must be at least that."""
+
+    def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
+        """(n,) the number of each person of the new release."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossReleaseKAnonymity:
+    """At least k persons share the classes of each one in all releases that this one is in.
+
+    >>> CrossReleaseKAnonymity(k=1)
+    Traceback (most recent call last):
+    ValueError: k must be a whole number >= 2, got 1
+    """
+
+    k: int
+    name: ClassVar[str] = "cross_release_k_anonymity"
+
+    def __post_init__(self) -> None:
+        _require_whole("k", self.k)
+
+    @property
+    def threshold(self) -> float:
+        """k."""
+        return float(self.k)
+
+    def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
+        """(n,) persons who cannot be told apart from this one, itself included."""
+        return history.shared.astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MInvariance:
+    """The class of each person has the same sensitive values in all its releases, at least m of them.
+
+    Attributes:
+        m: least number of distinct values.
+        attribute: the sensitive attribute; None means each of the table's.
+    """
+
+    m: int
+    attribute: str | None = None
+    name: ClassVar[str] = "m_invariance"
+
+    def __post_init__(self) -> None:
+        _require_whole("m", self.m)
+
+    @property
+    def threshold(self) -> float:
+        """m."""
+        return float(self.m)
+
+    def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
+        """(n,) distinct values in the class of each; 0 where they are not those of an earlier release.
+
+        Raises:
+            SchemaError: if the release has no such sensitive attribute.
+        """
+        names = (self.attribute,) if self.attribute is not None else tuple(classes.sensitive)
+        if not names:
+            raise SchemaError("m_invariance needs a sensitive attribute: give one attribute that role")
+        found = np.full(len(history.new), np.inf)
+        for name in names:
+            counts = classes.counts(name)
+            distinct = np.bincount(counts.classes, minlength=len(classes)).astype(np.float64)
+            found = np.minimum(found, np.where(history.changed(name), 0.0, distinct[classes.labels]))
+        return found
+
+
+CROSS_RELEASE_MODELS: Mapping[str, type[Any]] = {
+    model.name: model for model in (CrossReleaseKAnonymity, MInvariance)
+}
+
+
+def _signatures(labels: Ints, column: pd.Series) -> Texts:
+    """(c,) a hash of the set of values in each class; equal sets of equal texts have equal ones."""
+    coded = factorize(column)
+    texts = [*coded.texts, NULL]
+    pairs = np.unique(np.stack([labels, np.where(coded.codes < 0, len(texts) - 1, coded.codes)]), axis=1)
+    parts = np.split(pairs[1], np.flatnonzero(np.diff(pairs[0])) + 1) if pairs.size else []
+    # one step a class, of which there are n / k
+    return np.array([_digest(sorted(texts[code] for code in part)) for part in parts], dtype=object)
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:32]
+
+
+def _combined(columns: Sequence[Ints]) -> Ints:
+    """(n,) one number for each distinct row of several columns, 0 .. c - 1."""
+    found = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        size = int(column.max(initial=0)) + 1
+        found = pd.factorize(found * size + column)[0].astype(np.int64)
+    return found
+
+
+def _require_whole(symbol: str, given: object) -> None:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 2:
+        raise ValueError(f"{symbol} must be a whole number >= 2, got {given}")

@@ -1,0 +1,277 @@
+"""Does a released table keep a policy? Reads the released records and knows no algorithm."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.errors import VerificationError
+from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
+from privacy_engine.judge.models import Named, PrivacyModel, model_to_dict
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.tables.classes import Classes, EquivalenceClasses
+from privacy_engine.tables.schema import DataSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One rule of a policy held against a release.
+
+    Attributes:
+        rule: the model or limit with its parameters, as text.
+        threshold, measured: in the same unit; None where nothing could be measured.
+        passed: whether the rule holds.
+        failing_classes, failing_rows: how many miss it, where the rule is about classes.
+    """
+
+    rule: str
+    threshold: float
+    measured: float | None
+    passed: bool
+    failing_classes: int = 0
+    failing_rows: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The findings on a release; it passes if each of them does and there is one."""
+
+    rows: int
+    classes: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether the release may be published."""
+        return bool(self.findings) and all(finding.passed for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; infinite and undefined numbers become None."""
+        return {
+            "passed": self.passed,
+            "rows": self.rows,
+            "classes": self.classes,
+            "findings": [asdict(finding) for finding in self.findings],
+        }
+
+    def raise_if_failed(self) -> None:
+        """Refuse a release that does not pass.
+
+        Raises:
+            VerificationError: naming each rule that fails, its threshold, the measured number and the counts.
+        """
+        if not self.passed:
+            failed = [_sentence(finding) for finding in self.findings if not finding.passed]
+            raise VerificationError(
+                "the release does not keep its policy: "
+                + ("; ".join(failed) or "the policy has no rule")
+                + ". Use stricter parameters or another method; the policy is not the method's to change"
+            )
+
+
+def verify(
+    table: pd.DataFrame,
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    *,
+    loss: PrivacyLoss | None = None,
+    figures: Mapping[str, float] | None = None,
+    persons: npt.NDArray[np.object_] | None = None,
+    earlier: Sequence[Membership] = (),
+) -> Report:
+    """Measure every rule of a policy on released records.
+
+    Args:
+        table: the released records.
+        schema: what their columns are. Its identifiers must not be among the columns.
+        policy: what must hold.
+        loss: what the release claims to have spent; limits on epsilon and delta are held against it.
+        figures: ``suppressed``, ``gcp``, ``distorted`` and ``breach`` as shares, for the limits on them.
+        persons: (n,) whose record each row is, as text, for the models across releases.
+        earlier: the earlier releases that may be about the same people.
+
+    Returns:
+        The report; it never raises for a failed rule.
+
+    Raises:
+        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
+            demanded and cannot be measured.
+    """
+    check_columns(list(table.columns), schema)
+    classes = EquivalenceClasses.of_table(table, schema)
+    judged = [_Judged(model) for model in policy.require]
+    for model in judged:
+        model.add(classes)
+    found = [model.finding() for model in judged]
+    if policy.across:
+        history = History(new=_people(table, schema, policy, loss, persons), earlier=tuple(earlier))
+        found += [_across_finding(model, history, classes) for model in policy.across]
+    found += _limit_findings(policy, loss, figures)
+    return Report(rows=len(table), classes=len(classes), findings=tuple(found))
+
+
+def verify_classes(
+    parts: Iterable[Classes],
+    columns: Sequence[str],
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    *,
+    loss: PrivacyLoss | None = None,
+    figures: Mapping[str, float] | None = None,
+) -> Report:
+    """Measure every rule of a policy on the classes of released records, part by part.
+
+    The report is the one that `verify` gives on the records.
+
+    Args:
+        parts: all classes of the records, each in one part, whole.
+        columns: all columns of the records.
+        schema: as for `verify`.
+        policy: what must hold.
+        loss: as for `verify`.
+        figures: as for `verify`.
+
+    Raises:
+        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
+            demanded: it asks about people, whom no count of classes names.
+    """
+    check_columns(columns, schema)
+    if policy.across:
+        demanded = ", ".join(model.name for model in policy.across)
+        raise VerificationError(
+            f"the policy demands {demanded}, which follows people through releases and needs all records in "
+            "memory; release the table with the engine `local`, or take it out of the policy"
+        )
+    judged = [_Judged(model) for model in policy.require]
+    for model in judged:  # nothing fails yet; a model that cannot be measured at all says so
+        model.add(EquivalenceClasses.of_table(pd.DataFrame(columns=list(columns)), schema))
+    rows = classes = 0
+    for part in parts:
+        rows, classes = rows + part.records, classes + len(part)
+        for model in judged:
+            model.add(part)
+    found = [model.finding() for model in judged]
+    return Report(rows=rows, classes=classes, findings=(*found, *_limit_findings(policy, loss, figures)))
+
+
+class _Judged:
+    """A model held against the classes of a table, some at a time."""
+
+    def __init__(self, model: PrivacyModel) -> None:
+        self.model = model
+        self.measured = math.nan
+        self.classes = self.failing_classes = self.failing_rows = 0
+
+    def add(self, classes: Classes) -> None:
+        measured = self.model.measure(classes)
+        violations = self.model.violations(classes)
+        if len(classes) or not self.classes:  # what no class is like counts only where there is none
+            worse = min if self.model.at_least else max
+            self.measured = worse(self.measured, measured) if self.classes else measured
+        self.classes += len(classes)
+        self.failing_classes += int(violations.sum())
+        self.failing_rows += int(classes.sizes[violations].sum())
+
+    def finding(self) -> Finding:
+        return Finding(
+            rule=_rule(self.model),
+            threshold=self.model.threshold,
+            measured=self.measured if math.isfinite(self.measured) else None,
+            passed=self.classes > 0 and not self.failing_classes,
+            failing_classes=self.failing_classes,
+            failing_rows=self.failing_rows,
+        )
+
+
+def check_columns(columns: Sequence[str], schema: DataSchema) -> None:
+    """Hold the columns of a release against its schema.
+
+    Raises:
+        VerificationError: if columns are missing, unknown, repeated, or identifiers.
+    """
+    expected = [a.name for a in schema.without_identifiers().attributes]
+    if leaked := [a.name for a in schema.identifiers if a.name in columns]:
+        raise VerificationError(f"identifiers {leaked} are in the release: they must never be published")
+    if missing := [name for name in expected if name not in columns]:
+        raise VerificationError(f"columns {missing} are missing from the release: it cannot be verified")
+    if unknown := [str(c) for c in columns if c not in expected]:
+        raise VerificationError(
+            f"columns {unknown} are not in the schema: it cannot be said what they reveal"
+        )
+    if len(set(columns)) < len(columns):
+        raise VerificationError("column names of a release must be distinct")
+
+
+def _people(
+    table: pd.DataFrame,
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    loss: PrivacyLoss | None,
+    persons: npt.NDArray[np.object_] | None,
+) -> Membership:
+    """Who is in which class of the release, where models across releases can be measured at all."""
+    demanded = ", ".join(model.name for model in policy.across)
+    if loss is not None:
+        raise VerificationError(
+            f"the policy demands {demanded}, which is about people in classes and says nothing of a release "
+            "with a privacy loss: losses add up over releases, and a budget limits their sum; take it out"
+        )
+    if persons is None:
+        raise VerificationError(
+            f"the policy demands {demanded}, but it is not known whose records are released; name the column "
+            "that identifies a person in the specification of the release, as history.identifier"
+        )
+    return Membership.of_table(persons, table, schema)
+
+
+def _across_finding(model: CrossReleaseModel, history: History, classes: EquivalenceClasses) -> Finding:
+    measured = model.per_person(history, classes)
+    missed = measured < model.threshold
+    return Finding(
+        rule=_rule(model),
+        threshold=model.threshold,
+        measured=float(measured.min()) if len(measured) else None,
+        passed=len(measured) > 0 and not missed.any(),
+        failing_classes=len(np.unique(classes.labels[missed])),
+        failing_rows=int(missed.sum()),
+    )
+
+
+def _limit_findings(
+    policy: ReleasePolicy, loss: PrivacyLoss | None, figures: Mapping[str, float] | None
+) -> list[Finding]:
+    found = []
+    for name in ("suppressed", "gcp", "distorted", "breach"):
+        limit = getattr(policy, f"max_{name}")
+        if limit is not None:
+            found.append(_limit_finding(f"max_{name}", limit, (figures or {}).get(name)))
+    if policy.max_epsilon is not None:
+        found.append(_limit_finding("max_epsilon", policy.max_epsilon, loss.epsilon if loss else None))
+    if policy.max_delta is not None:
+        found.append(_limit_finding("max_delta", policy.max_delta, loss.delta if loss else None))
+    return found
+
+
+def _limit_finding(rule: str, limit: float, measured: float | None) -> Finding:
+    known = measured if measured is not None and math.isfinite(measured) else None
+    passed = known is not None and known <= limit
+    return Finding(rule=rule, threshold=limit, measured=known, passed=passed)
+
+
+def _rule(model: Named) -> str:
+    fields = model_to_dict(model)
+    name = fields.pop("model")
+    return f"{name}({', '.join(f'{key}={value}' for key, value in fields.items())})"
+
+
+def _sentence(finding: Finding) -> str:
+    measured = "nothing measurable" if finding.measured is None else f"{finding.measured:.6g}"
+    text = f"{finding.rule} measured {measured}"
+    if finding.failing_classes:
+        text += f", missed by {finding.failing_classes} classes of together {finding.failing_rows} rows"
+    return text

@@ -1,0 +1,140 @@
+"""All that a curator wants to know of a synthetic table beside its source, in a few seconds.
+
+Exact figures of the source, every one: never published, and no part of a release.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from privacy_engine.attacks.synthetic import (
+    Share,
+    closeness_to_source,
+    distance_to_closest_record,
+    membership_inference,
+)
+from privacy_engine.measures.grouped_marginals import GroupedMarginal, grouped_marginals
+from privacy_engine.measures.synthetic_learning import Score, train_on_synthetic
+from privacy_engine.measures.synthetic_utility import (
+    CorrelationDifference,
+    MarginalDistances,
+    coded,
+    coded_marginal_tvd,
+    correlation_difference,
+    has_scale,
+    wasserstein,
+)
+from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.schema import DataSchema, Role
+
+WAYS = 3
+LEARNING_ROWS = 1_500  # records that a classifier learns from; the cost grows with their square
+ATTACK_ROWS = 1_000  # records whose closest one is looked for
+LEAST_ROWS = 20  # of a table that anything is learned from
+MOST_TARGETS, MOST_CLASSES = 3, 10
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Assessment:
+    """A synthetic table beside its source.
+
+    Attributes:
+        marginals: distances of all marginals of 1, 2 and 3 attributes, where there are so many.
+        redrawn: mean distance of the same marginals when records of the source are drawn with replacement, as
+            many as there are synthetic ones: what chance alone does.
+        groups: each attribute, source first.
+        wasserstein: of each attribute on a scale.
+        correlation: of each pair of attributes.
+        scores: of classifiers, by target; empty where no attribute serves as one.
+        closeness: see `closeness_to_source`; None for tables of a few records.
+        closest_record, membership: see `privacy_engine.attacks.synthetic`; None without a holdout.
+    """
+
+    marginals: tuple[MarginalDistances, ...]
+    redrawn: tuple[float, ...]
+    groups: tuple[GroupedMarginal, ...]
+    wasserstein: Mapping[str, float]
+    correlation: CorrelationDifference
+    scores: Mapping[str, Score]
+    closeness: Share | None
+    closest_record: Share | None
+    membership: Share | None
+
+
+def assess(
+    source: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    schema: DataSchema,
+    rng: np.random.Generator,
+    holdout: pd.DataFrame | None = None,
+) -> Assessment:
+    """Measure a synthetic table against its source.
+
+    Marginals, correlations and Wasserstein distances are of all records, classifiers and attacks of samples.
+
+    Args:
+        source: the records that the synthetic ones were made from, all of them.
+        synthetic: synthetic records.
+        schema: of the source; each attribute but identifiers with a public domain.
+        rng: draws samples.
+        holdout: records of the same population that the synthesizer has not seen. Without them it cannot be
+            measured whether the synthetic records are closer to people in the source than to people outside:
+            none are held back from a release for that.
+
+    Raises:
+        SchemaError: if a table does not fit the schema, or a domain is not public.
+    """
+    known = schema.without_identifiers()
+    names = list(known.names)
+    source, synthetic = source.loc[:, names], synthetic.loc[:, names]
+    holdout = None if holdout is None else holdout.loc[:, names]
+    real, drawn = coded(source, known), coded(synthetic, known)
+    again = real.take(rng.integers(len(real), size=len(drawn)))
+    ways = range(1, min(WAYS, len(names)) + 1)
+    enough = min(len(source), len(synthetic)) >= LEAST_ROWS
+    outside = holdout if enough and holdout is not None and len(holdout) >= LEAST_ROWS else None
+    return Assessment(
+        marginals=tuple(coded_marginal_tvd(real, drawn, w) for w in ways),
+        redrawn=tuple(coded_marginal_tvd(real, again, w).mean for w in ways),
+        groups=tuple(grouped_marginals([real, drawn], known)),
+        wasserstein=wasserstein(source, synthetic, known),
+        correlation=correlation_difference(source, synthetic, known),
+        scores=_scores(source, synthetic, known, real, rng) if enough else {},
+        closeness=closeness_to_source(source, synthetic, known, rng, ATTACK_ROWS) if enough else None,
+        closest_record=None
+        if outside is None
+        else distance_to_closest_record(source, outside, synthetic, known, rng, ATTACK_ROWS),
+        membership=None
+        if outside is None
+        else membership_inference(source, outside, synthetic, known, rng, ATTACK_ROWS),
+    )
+
+
+def _scores(
+    source: pd.DataFrame,
+    synthetic: pd.DataFrame,
+    schema: DataSchema,
+    real: CodedTable,
+    rng: np.random.Generator,
+) -> dict[str, Score]:
+    """Of classifiers that learn from half of a sample of the source, or from synthetic records."""
+    targets = _targets(schema, real)
+    if len(schema.names) < 2 or not targets:
+        return {}
+    mixed = rng.permutation(len(source))[: 2 * LEARNING_ROWS]
+    train, test = np.array_split(mixed, 2)
+    return train_on_synthetic(
+        source.iloc[train], synthetic, source.iloc[test], schema, targets, rng, rows=LEARNING_ROWS
+    )
+
+
+def _targets(schema: DataSchema, real: CodedTable) -> list[str]:
+    """Attributes of few unordered values: sensitive ones first, then those whose values are most even."""
+    found = []
+    for j, attribute in enumerate(schema.attributes):
+        counts = np.bincount(real.codes[j], minlength=real.sizes[j])
+        if 2 <= real.sizes[j] <= MOST_CLASSES and not has_scale(attribute) and np.count_nonzero(counts) > 1:
+            found.append((attribute.role is not Role.SENSITIVE, counts.max() / counts.sum(), attribute.name))
+    return [name for _, _, name in sorted(found)[:MOST_TARGETS]]

@@ -1,0 +1,257 @@
+"""How much of the source a recoding keeps; one function a number, named for it.
+
+All are computed over all source records. A suppressed record lost everything: it counts as released
+with the whole domain in each attribute.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.measures.recoding import Recoding
+from privacy_engine.tables.geometry import span_costs
+from privacy_engine.tables.hierarchy import Hierarchy
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Charge(StrEnum):
+    """What a class pays for several values of a tree attribute; quote it beside every GCP."""
+
+    LCA = "lca"  # the leaves under their lowest common ancestor, as the hierarchy's label would reveal
+    OWN = "own"  # the values themselves, as the set {a, b} reveals
+
+
+def class_losses(recoding: Recoding, charge: Charge | str = Charge.LCA) -> FloatArray:
+    """(c, q) NCP of one record of each class, in 0 .. 1.
+
+    Xu et al. (2006), section 3: an ordered attribute loses ``(z - y) / |A|`` for the interval ``[y, z]``,
+    a tree attribute ``size(u) / |A|``, 0 for a single value. ``|A|`` is the public domain where the
+    schema gives one, else the domain of the table.
+    """
+    q = len(recoding.encoded.domains)
+    losses = span_costs(*recoding.spans, recoding.encoded.geometry(np.ones(q)))
+    if Charge(charge) is Charge.OWN:
+        for j, domain in enumerate(recoding.encoded.domains):
+            if isinstance(domain, Hierarchy):
+                held = np.bincount(recoding.members(j)[0], minlength=recoding.classes)
+                losses[:, j] = np.where(held > 1, held / len(domain.values), 0.0)
+    return losses
+
+
+def loss_sums(recoding: Recoding, charge: Charge | str = Charge.LCA) -> FloatArray:
+    """(q,) NCP of all released records together; those of the parts of a table add up."""
+    return np.asarray(recoding.sizes @ class_losses(recoding, charge), dtype=np.float64)
+
+
+def ncp(recoding: Recoding, charge: Charge | str = Charge.LCA) -> FloatArray:
+    """(q,) normalised certainty penalty: mean loss of each quasi-identifier, 0 (kept) .. 1 (gone).
+
+    Xu, Wang, Pei, Wang, Shi and Fu (2006), "Utility-based anonymization using local recoding".
+    """
+    losses = loss_sums(recoding, charge)
+    return np.asarray((losses + recoding.suppressed) / len(recoding.encoded), dtype=np.float64)
+
+
+def gcp(recoding: Recoding, charge: Charge | str = Charge.LCA) -> float:
+    """Global certainty penalty: mean NCP over all cells of the quasi-identifiers, 0 .. 1.
+
+    Ghinita, Karras, Kalnis and Mamoulis (2007), "Fast data anonymization with low information loss".
+    """
+    return float(ncp(recoding, charge).mean())
+
+
+def ilp(recoding: Recoding, weights: npt.ArrayLike) -> float:
+    """Information loss penalty of the table: sum over records of ``sum_ij w_ij loss_j``.
+
+    Zhu, Zhao and Wang (2010), section 3.2. A record's loss in attribute j does not depend on the
+    sensitive value i, so only the column sums of the weights matter.
+
+    Args:
+        recoding: what was done.
+        weights: (m, q) w_ij of sensitive value i and quasi-identifier j, summing to 1.
+
+    Raises:
+        ValueError: if the weights have another shape, are negative or do not sum to 1.
+    """
+    w, q = np.asarray(weights, dtype=np.float64), len(recoding.encoded.domains)
+    if w.ndim != 2 or w.shape[1] != q:
+        raise ValueError(f"weights must be (sensitive values, {q} quasi-identifiers), got shape {w.shape}")
+    if (w < 0).any() or not np.isclose(w.sum(), 1.0):
+        raise ValueError(f"weights must be >= 0 and sum to 1, got a sum of {w.sum():.6g}")
+    return float(len(recoding.encoded) * (ncp(recoding, Charge.LCA) @ w.sum(axis=0)))
+
+
+def discernibility(recoding: Recoding) -> float:
+    """Sum over records of how many they cannot be told from: ``sum |E|^2 + n`` a suppressed record.
+
+    Bayardo and Agrawal (2005), "Data privacy through optimal k-anonymization", equation 1.
+    """
+    sizes = recoding.sizes.astype(np.float64)
+    return float(sizes @ sizes + recoding.suppressed * len(recoding.encoded))
+
+
+def average_class_size(recoding: Recoding) -> float:
+    """Released records a class; 0 where there is none.
+
+    LeFevre, DeWitt and Ramakrishnan (2006), C_AVG, without its division by k: a recoding knows no k.
+    """
+    return float(recoding.sizes.mean()) if recoding.classes else 0.0
+
+
+def suppressed_cells(recoding: Recoding) -> int:
+    """Quasi-identifier cells that do not show their original value, those of suppressed records included."""
+    lo, hi = recoding.spans
+    leaves = [len(d.values) for d in recoding.encoded.domains]
+    changed = (lo != hi) | (lo >= np.array(leaves))  # an interval, or a node above the leaves
+    return int(recoding.sizes @ changed.sum(axis=1)) + recoding.suppressed * len(leaves)
+
+
+def non_uniform_entropy(recoding: Recoding) -> float:
+    """Mean over attributes of the share of its entropy that is lost, 0 .. 1.
+
+    A cell with original value a, released as the set of values B, loses ``-log2 Pr(a | B)``, with
+    probabilities from the source; the sum over records is divided by that of full suppression, n H(A).
+    Gionis and Tassa (2009), "k-anonymization with minimal loss of information", after de Waal and
+    Willenborg (1999). For global recoding it is H(original | released) / H(original); for local
+    recoding that quotient can fall when classes merge, this sum cannot.
+
+    Deviation: the division, so that attributes are comparable. An attribute with one value has no
+    entropy to lose; there the share of suppressed records stands in.
+    """
+    codes, n = recoding.encoded.codes, len(recoding.encoded)
+    lost = []
+    for j, (cover, domain) in enumerate(zip(covers(recoding), recoding.encoded.domains, strict=True)):
+        counts = np.bincount(codes[:, j], minlength=len(domain.values)).astype(np.float64)
+        surprise = -np.log(np.maximum(counts, 1.0) / n)
+        full = float(counts @ surprise)
+        if not full:
+            lost.append(recoding.suppressed / n)
+            continue
+        kept = counts - np.bincount(codes[recoding.labels < 0, j], minlength=len(counts))
+        remains = float(kept @ surprise) + float(recoding.sizes @ np.log(cover.total(counts) / n))
+        gone = float((counts - kept) @ surprise)
+        lost.append(min(max((remains + gone) / full, 0.0), 1.0))  # rounding alone leaves the range
+    return float(np.mean(lost))
+
+
+def query_error(
+    recoding: Recoding, rng: np.random.Generator, *, queries: int = 200, attributes: int = 2
+) -> float:
+    """Median relative error of counting queries that are answered from the release.
+
+    A query asks how many records lie in a region over some quasi-identifiers. It is drawn around a
+    random record, so its true answer is at least 1: on an ordered attribute the interval from the
+    record's value to another record's, on a tree a random ancestor below the root. The answer from
+    the release takes the records of a class as uniform over the values that its cell covers, and
+    cannot see suppressed records. Zhang, Koudas, Srivastava and Yu (2007), section 6.
+
+    Args:
+        recoding: what was done.
+        rng: draws the queries.
+        queries: how many.
+        attributes: quasi-identifiers in each query; all, where there are fewer.
+
+    Raises:
+        ValueError: if queries or attributes is below 1.
+    """
+    if queries < 1 or attributes < 1:
+        raise ValueError(f"queries and attributes must be >= 1, got {queries} and {attributes}")
+    codes, domains = recoding.encoded.codes, recoding.encoded.domains
+    n, q = codes.shape
+    cells = covers(recoding)
+    covered = [cell.total(np.ones(len(domain.values))) for cell, domain in zip(cells, domains, strict=True)]
+    errors = np.empty(queries)
+    for i in range(queries):  # a loop over some hundred queries; records and classes are vectors inside
+        centre, other = rng.integers(n, size=2)
+        inside, share = np.ones(n, dtype=np.bool_), np.ones(recoding.classes)
+        for j in rng.choice(q, size=min(attributes, q), replace=False):
+            domain = domains[j]
+            asked = np.zeros(len(domain.values), dtype=np.bool_)
+            if isinstance(domain, Hierarchy):
+                level = int(rng.integers(domain.height))
+                asked |= domain.at_level(level) == domain.nodes[codes[centre, j], level]
+            else:
+                low, high = sorted((codes[centre, j], codes[other, j]))
+                asked[low : high + 1] = True
+            inside &= asked[codes[:, j]]
+            share *= cells[j].total(asked.astype(np.float64)) / covered[j]
+        truth = np.count_nonzero(inside)
+        errors[i] = abs(float(recoding.sizes @ share) - truth) / truth
+    return float(np.median(errors))
+
+
+@dataclass(frozen=True)
+class Cover:
+    """The values that the released cells of one attribute cover.
+
+    Attributes:
+        lo, hi: (c,) int32, codes of an interval's ends, or a tree's node twice.
+        hierarchy: the tree, where the cell is a node of it.
+        pairs: (class, code) of each value of a released set, where it is one.
+    """
+
+    lo: npt.NDArray[np.int32]
+    hi: npt.NDArray[np.int32]
+    hierarchy: Hierarchy | None = None
+    pairs: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+
+    def total(self, mass: FloatArray) -> FloatArray:
+        """(c,) sum of ``mass`` (v,) over the values that each class's cell covers."""
+        if self.pairs is not None:
+            classes, codes = self.pairs
+            return _sums(classes, mass[codes], len(self.lo))
+        if self.hierarchy is not None:
+            nodes = self.hierarchy.nodes
+            return _sums(nodes.ravel(), np.repeat(mass, nodes.shape[1]), int(nodes.max()) + 1)[self.lo]
+        sums = np.concatenate([[0.0], np.cumsum(mass)])
+        return np.asarray(sums[self.hi + 1] - sums[self.lo], dtype=np.float64)
+
+
+def _sums(groups: npt.NDArray[np.int64 | np.int32], mass: FloatArray, size: int) -> FloatArray:
+    return np.asarray(np.bincount(groups, weights=mass, minlength=size), dtype=np.float64)
+
+
+def covers(recoding: Recoding) -> list[Cover]:
+    """(q,) what the released cells of each quasi-identifier cover."""
+    found = []
+    for j, (attribute, domain) in enumerate(
+        zip(recoding.encoded.schema.quasi_identifiers, recoding.encoded.domains, strict=True)
+    ):
+        tree = isinstance(domain, Hierarchy)
+        as_set = tree and attribute.hierarchy is None  # released as the set of its values
+        found.append(
+            Cover(
+                lo=recoding.spans[0][:, j],
+                hi=recoding.spans[1][:, j],
+                hierarchy=domain if isinstance(domain, Hierarchy) and not as_set else None,
+                pairs=recoding.members(j) if as_set else None,
+            )
+        )
+    return found
+
+
+def figures(recoding: Recoding, rng: np.random.Generator | None = None) -> dict[str, float]:
+    """All of them, by name; ``gcp`` and ``suppressed`` are the shares that a policy may limit.
+
+    Args:
+        recoding: what was done.
+        rng: draws the queries of ``query_error``, which is left out without it.
+    """
+    by_lca = gcp(recoding, Charge.LCA)
+    found = {
+        "gcp": by_lca,
+        "gcp_lca": by_lca,
+        "gcp_own": gcp(recoding, Charge.OWN),
+        "suppressed": recoding.suppressed / len(recoding.encoded),
+        "suppressed_records": float(recoding.suppressed),
+        "suppressed_cells": float(suppressed_cells(recoding)),
+        "discernibility": discernibility(recoding),
+        "average_class_size": average_class_size(recoding),
+        "non_uniform_entropy": non_uniform_entropy(recoding),
+    }
+    if rng is not None:
+        found["query_error"] = query_error(recoding, rng)
+    return found

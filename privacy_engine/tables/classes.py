@@ -1,0 +1,313 @@
+"""Records that share their quasi-identifier values, and the sensitive values among them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from privacy_engine.errors import SchemaError
+from privacy_engine.tables.columns import NULL, factorize
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.schema import Attribute, DataSchema
+
+
+@dataclass(frozen=True)
+class SensitiveColumn:
+    """A sensitive attribute of the records of a table.
+
+    Attributes:
+        codes: (n,) integer, 0 .. size - 1, ascending with the values where they have an order.
+        size: number of values in play.
+        hierarchy: the tree over the codes, where the attribute has one.
+        prior: (size,) share of each value in the whole table, where these are the records of a part of it.
+    """
+
+    codes: npt.NDArray[np.int32]
+    size: int
+    hierarchy: Hierarchy | None = None
+    prior: npt.NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True)
+class SensitiveValues:
+    """The values of a sensitive attribute in a whole table, of which only some records are at hand.
+
+    Attributes:
+        column: (m,) its distinct values, a null one included where there is one.
+        codes: (m,) int32, the code of each, as in `SensitiveColumn`.
+        size: number of values in play.
+        counts: (size,) int64, records of the whole table with each.
+        hierarchy: the tree over the codes, where the attribute has one.
+
+    >>> values = SensitiveValues.of(pd.Series(["flu", "cold"]), np.array([3, 1]), None)
+    >>> values.codes.tolist(), values.prior.tolist()
+    ([1, 0], [0.25, 0.75])
+    """
+
+    column: pd.Series
+    codes: npt.NDArray[np.int32]
+    size: int
+    counts: npt.NDArray[np.int64]
+    hierarchy: Hierarchy | None = None
+
+    @classmethod
+    def of(
+        cls, column: pd.Series, counts: npt.NDArray[np.int64], attribute: Attribute | None
+    ) -> "SensitiveValues":
+        """From the distinct values (m,) and how many records (m,) have each, in any order."""
+        coded = _sensitive_column(column, attribute)
+        totals = np.zeros(coded.size, dtype=np.int64)
+        np.add.at(totals, coded.codes, counts)
+        return cls(column.reset_index(drop=True), coded.codes, coded.size, totals, coded.hierarchy)
+
+    @property
+    def prior(self) -> npt.NDArray[np.float64]:
+        """(size,) share of each value in the whole table."""
+        return self.counts / max(int(self.counts.sum()), 1)
+
+
+@dataclass(frozen=True)
+class ClassCounts:
+    """How often each sensitive value stands in each class; only what occurs, sorted by class.
+
+    Attributes:
+        classes, values, counts: (e,) one entry for each value that occurs in a class; counts > 0.
+        starts: (c,) first entry of each class.
+        prior: (size,) float64, share of each value in the whole table.
+        sizes: (c,) records in each class.
+    """
+
+    classes: npt.NDArray[np.int64]
+    values: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    prior: npt.NDArray[np.float64]
+    sizes: npt.NDArray[np.int64]
+
+    @property
+    def shares(self) -> npt.NDArray[np.float64]:
+        """(e,) share of the value in its class."""
+        return self.counts / self.sizes[self.classes]
+
+    def dense(self, first: int, last: int) -> npt.NDArray[np.float64]:
+        """(last - first, size) shares of all values in the classes ``first .. last - 1``."""
+        end = self.starts[last] if last < len(self.starts) else len(self.classes)
+        part = slice(self.starts[first], end)
+        out = np.zeros((last - first, len(self.prior)))
+        out[self.classes[part] - first, self.values[part]] = self.shares[part]
+        return out
+
+
+class Sensitive(Protocol):
+    """What is known of a sensitive attribute of classes."""
+
+    @property
+    def hierarchy(self) -> Hierarchy | None:
+        """The tree over its codes, where it has one."""
+
+
+class Classes(Protocol):
+    """Classes of records as a judge sees them: their sizes, and the sensitive values in each."""
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """(c,) records in each class."""
+
+    @property
+    def sensitive(self) -> Mapping[str, Sensitive]:
+        """Sensitive attribute -> what is known of it."""
+
+    @property
+    def records(self) -> int:
+        """Records in all of the classes."""
+
+    def __len__(self) -> int: ...
+
+    def counts(self, attribute: str) -> ClassCounts:
+        """Sensitive values of each class; `SchemaError` if the attribute is no sensitive one."""
+
+
+@dataclass(frozen=True)
+class EquivalenceClasses:
+    """The classes of a table: a partition of its records. A null is a value like any other.
+
+    Attributes:
+        labels: (n,) int64, the class of each record, 0 .. c - 1.
+        sensitive: sensitive attribute -> its column.
+
+    >>> table = pd.DataFrame({"zip": ["1*", "1*", "2*"], "disease": ["flu", "flu", "cold"]})
+    >>> EquivalenceClasses.of_columns(table, ["zip"], ["disease"]).sizes.tolist()
+    [2, 1]
+    """
+
+    labels: npt.NDArray[np.int64]
+    sensitive: Mapping[str, SensitiveColumn] = field(default_factory=dict)
+
+    @cached_property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """(c,) records in each class."""
+        return np.bincount(self.labels)
+
+    @property
+    def records(self) -> int:
+        """Records in all of the classes."""
+        return len(self.labels)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def counts(self, attribute: str) -> ClassCounts:
+        """Sensitive values of each class.
+
+        Raises:
+            SchemaError: if the attribute is not a sensitive one of the table.
+        """
+        _require_sensitive(attribute, self.sensitive)
+        column = self.sensitive[attribute]
+        pairs, counts = _unique_counts(self.labels * column.size + column.codes, len(self) * column.size)
+        classes, values = np.divmod(pairs, max(column.size, 1))
+        prior = column.prior
+        if prior is None:
+            prior = np.bincount(column.codes, minlength=column.size) / max(len(self.labels), 1)
+        return ClassCounts(
+            classes=classes,
+            values=values,
+            counts=counts,
+            starts=np.searchsorted(classes, np.arange(len(self))),
+            prior=prior,
+            sizes=self.sizes,
+        )
+
+    @classmethod
+    def of_table(cls, table: pd.DataFrame, schema: DataSchema) -> "EquivalenceClasses":
+        """The classes of a released table, read from nothing but its columns."""
+        labels = class_labels([table[a.name] for a in schema.quasi_identifiers], len(table))
+        return cls(
+            labels=labels, sensitive={a.name: _sensitive_column(table[a.name], a) for a in schema.sensitive}
+        )
+
+    @classmethod
+    def of_columns(
+        cls, table: pd.DataFrame, quasi_identifiers: Sequence[str], sensitive: Sequence[str] = ()
+    ) -> "EquivalenceClasses":
+        """The classes of a table by column names alone, without a schema."""
+        labels = class_labels([table[name] for name in quasi_identifiers], len(table))
+        return cls(
+            labels=labels, sensitive={name: _sensitive_column(table[name], None) for name in sensitive}
+        )
+
+
+@dataclass(frozen=True)
+class CountedClasses:
+    """Some of the classes of a table, each of them whole, known by their counts alone.
+
+    Attributes:
+        sizes: (c,) int64, records in each class.
+        entries: sensitive attribute -> how often each of its values stands in each class.
+        sensitive: sensitive attribute -> its values in the whole table.
+    """
+
+    sizes: npt.NDArray[np.int64]
+    entries: Mapping[str, ClassCounts]
+    sensitive: Mapping[str, SensitiveValues]
+
+    @property
+    def records(self) -> int:
+        """Records in all of the classes."""
+        return int(self.sizes.sum())
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def counts(self, attribute: str) -> ClassCounts:
+        """Sensitive values of each class.
+
+        Raises:
+            SchemaError: if the attribute is not a sensitive one of the table.
+        """
+        _require_sensitive(attribute, self.sensitive)
+        return self.entries[attribute]
+
+    @classmethod
+    def of_entries(
+        cls,
+        sizes: npt.NDArray[np.int64],
+        entries: Mapping[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+        sensitive: Mapping[str, SensitiveValues],
+    ) -> "CountedClasses":
+        """From counted entries in any order.
+
+        Args:
+            sizes: (c,) records in each class.
+            entries: sensitive attribute -> classes, codes and counts, (e,) each; no class and code twice.
+            sensitive: sensitive attribute -> its values in the whole table.
+
+        >>> values = SensitiveValues.of(pd.Series(["flu", "cold"]), np.array([3, 1]), None)
+        >>> entries = {"illness": (np.array([1, 0, 1]), np.array([1, 1, 0]), np.array([1, 2, 1]))}
+        >>> part = CountedClasses.of_entries(np.array([2, 2]), entries, {"illness": values})
+        >>> part.counts("illness").shares.tolist()
+        [1.0, 0.5, 0.5]
+        """
+        counted = {}
+        for name, (classes, values, counts) in entries.items():
+            order = np.argsort(classes * max(sensitive[name].size, 1) + values, kind="stable")
+            counted[name] = ClassCounts(
+                classes=classes[order],
+                values=values[order],
+                counts=counts[order],
+                starts=np.searchsorted(classes[order], np.arange(len(sizes))),
+                prior=sensitive[name].prior,
+                sizes=sizes,
+            )
+        return cls(sizes=sizes, entries=counted, sensitive=sensitive)
+
+
+def _require_sensitive(attribute: str, known: Mapping[str, Sensitive]) -> None:
+    if attribute not in known:
+        raise SchemaError(f"{attribute!r} is no sensitive attribute of the table; it has {sorted(known)}")
+
+
+def class_labels(columns: Sequence[pd.Series], n: int) -> npt.NDArray[np.int64]:
+    """(n,) int64 class of each record: equal where all columns are equal; the index is ignored."""
+    labels = np.zeros(n, dtype=np.int64)
+    for column in columns:
+        coded = factorize(column)
+        size = len(coded.values) + 1  # a null is one more value
+        # at most n * size <= 2**62 for any table that fits in memory, so the key never overflows
+        labels = pd.factorize(labels * size + coded.codes + 1)[0].astype(np.int64)
+    return labels
+
+
+def _sensitive_column(column: pd.Series, attribute: Attribute | None) -> SensitiveColumn:
+    coded = factorize(column)
+    texts = coded.texts
+    tree = attribute.hierarchy if attribute is not None else None
+    if tree is not None and set(texts) <= set(tree.values):
+        tree = tree.with_leaf(NULL) if coded.nulls else tree
+        codes = np.array([*map(tree.code, texts), len(tree.values) - 1], dtype=np.int32)
+        return SensitiveColumn(codes[coded.codes], len(tree.values), tree)
+    if attribute is not None and attribute.categories is not None:
+        place = {value: i for i, value in enumerate(attribute.categories)}
+        ascending = coded.ascending()  # those that are no category come last, in this order
+        order = ascending[np.argsort([place.get(texts[i], len(place)) for i in ascending], kind="stable")]
+    else:
+        order = coded.ascending()
+    rank = np.empty(len(texts) + 1, dtype=np.int32)
+    rank[order], rank[-1] = np.arange(len(texts)), len(texts)  # a null is the last value
+    return SensitiveColumn(rank[coded.codes], len(texts) + bool(coded.nulls))
+
+
+def _unique_counts(
+    keys: npt.NDArray[np.int64], span: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Distinct keys, ascending, and how often each occurs; counted where the span allows, else sorted."""
+    if span <= 4 * len(keys) + 1024:
+        counts = np.bincount(keys, minlength=span)
+        present = np.flatnonzero(counts)
+        return present, counts[present]
+    found, counts = np.unique(keys, return_counts=True)
+    return found, counts

@@ -1,0 +1,335 @@
+"""The form every algorithm works on: quasi-identifiers and sensitive attributes as integer codes."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from privacy_engine.errors import SchemaError
+from privacy_engine.tables.classes import EquivalenceClasses, SensitiveColumn, SensitiveValues
+from privacy_engine.tables.columns import NULL, Column, factorize, floats
+from privacy_engine.tables.geometry import Geometry
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.schema import Attribute, DataSchema, Kind
+
+
+@dataclass(frozen=True)
+class OrderedDomain:
+    """The values of an ordered attribute.
+
+    Attributes:
+        values: (v,) float64 ascending; what a code stands for (its rank if there are labels).
+        labels: the text of each value.
+        low, high: ends of the public domain, or of the values where none is given.
+    """
+
+    values: npt.NDArray[np.float64]
+    labels: tuple[str, ...]
+    low: float
+    high: float
+
+    @property
+    def extent(self) -> float:
+        """Length of the domain; 1 where all values are equal, so that nothing divides by 0."""
+        return (self.high - self.low) or 1.0
+
+
+Domain = OrderedDomain | Hierarchy
+
+
+@dataclass(frozen=True)
+class EncodedTable:
+    """A table in integer codes, with what is needed to decode it.
+
+    Records stand in the order of their codes, not of the source: no method can depend on the order in
+    which records arrived, up to ties between records with equal codes.
+
+    Attributes:
+        schema: of ``table``: the source's schema without its identifiers.
+        table: the records without identifiers, index 0 .. n - 1.
+        codes: (n, q) int32, quasi-identifiers: rank of the value in its ordered domain, or leaf of its tree.
+        domains: (q,) what the codes of each quasi-identifier mean.
+        sensitive: (s, n) int32, codes of the sensitive attributes.
+        sensitive_domains: (s,) what those codes mean; an ordered domain where order counts.
+        rows: (n,) int64, where each record stood in the table that was encoded.
+        whole_counts: sensitive attribute -> (m,) int64 records of the whole table with each of its values;
+            where this is a part of one, and they are known.
+        public: quasi-identifiers whose domain the source's schema names; those of ``schema`` may have been
+            given one that holds values of the records.
+    """
+
+    schema: DataSchema
+    table: pd.DataFrame
+    codes: npt.NDArray[np.int32]
+    domains: tuple[Domain, ...]
+    sensitive: npt.NDArray[np.int32]
+    sensitive_domains: tuple[Domain, ...]
+    rows: npt.NDArray[np.int64]
+    whole_counts: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    public: frozenset[str] = frozenset()
+
+    @classmethod
+    def encode(
+        cls, table: pd.DataFrame, schema: DataSchema, whole: Mapping[str, SensitiveValues] | None = None
+    ) -> "EncodedTable":
+        """Check a table against its schema and encode it.
+
+        Args:
+            table: the records.
+            schema: what they are.
+            whole: sensitive attribute -> its values in the whole table, where these are the records of a part
+                of it. Its codes are then those of the whole table.
+
+        Raises:
+            SchemaError: if the table does not fit the schema or the whole table, or the schema has no
+                quasi-identifier.
+        """
+        schema.check(table)
+        if not schema.quasi_identifiers:
+            raise SchemaError(
+                "the schema must have at least one quasi-identifier: give one attribute that role"
+            )
+        known = schema.without_identifiers()
+        quasi = [_encode(a, table[a.name]) for a in schema.quasi_identifiers]
+        whole = whole or {}
+        secret = [
+            _encode_part(a, table[a.name], whole[a.name]) if a.name in whole else _encode(a, table[a.name])
+            for a in schema.sensitive
+        ]
+        order = _canonical_order([*quasi, *secret])
+        return cls(
+            schema=known,
+            table=table.loc[:, list(known.names)].take(order).reset_index(drop=True),
+            codes=np.stack([codes[order] for codes, _ in quasi], axis=1),
+            domains=tuple(domain for _, domain in quasi),
+            sensitive=np.array([codes[order] for codes, _ in secret], np.int32).reshape(
+                len(secret), len(table)
+            ),
+            sensitive_domains=tuple(domain for _, domain in secret),
+            rows=order.astype(np.int64),
+            whole_counts={
+                name: records_with(whole[name], schema[name], domain)
+                for name, (_, domain) in zip((a.name for a in schema.sensitive), secret, strict=True)
+                if name in whole
+            },
+            public=frozenset(a.name for a in schema.quasi_identifiers if a.has_public_domain),
+        )
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def quasi_identifiers(self) -> tuple[str, ...]:
+        """Names of the columns of ``codes``."""
+        return tuple(a.name for a in self.schema.quasi_identifiers)
+
+    @property
+    def sensitive_names(self) -> tuple[str, ...]:
+        """Names of the rows of ``sensitive``."""
+        return tuple(a.name for a in self.schema.sensitive)
+
+    @cached_property
+    def sensitive_sizes(self) -> tuple[int, ...]:
+        """Number of values of each sensitive attribute."""
+        return tuple(domain_size(d) for d in self.sensitive_domains)
+
+    @property
+    def sensitive_counts(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """(s,) of each sensitive attribute the (m,) records with each value: of the whole table, if known."""
+        return tuple(
+            self.whole_counts[name] if name in self.whole_counts else np.bincount(codes, minlength=size)
+            for name, codes, size in zip(
+                self.sensitive_names, self.sensitive, self.sensitive_sizes, strict=True
+            )
+        )
+
+    def geometry(self, weights: npt.ArrayLike | None = None) -> Geometry:
+        """Costs of intervals and nodes; weights (q,) are used as they are, by default 1/q each (NCP)."""
+        q = len(self.domains)
+        w = np.full(q, 1.0 / q) if weights is None else np.asarray(weights, dtype=np.float64)
+        if w.shape != (q,):
+            raise ValueError(
+                f"weights must be one number for each of the {q} quasi-identifiers, got shape {w.shape}"
+            )
+        costs = [_costs(d) for d in self.domains]
+        parents = [
+            d.parent if isinstance(d, Hierarchy) else np.zeros(len(c), np.int32)
+            for d, c in zip(self.domains, costs, strict=True)
+        ]
+        return Geometry(
+            tree=np.array([isinstance(d, Hierarchy) for d in self.domains]),
+            start=np.concatenate([[0], np.cumsum([len(c) for c in costs])]).astype(np.int64),
+            value=np.concatenate([wj * c for wj, c in zip(w, costs, strict=True)]),
+            parent=np.concatenate(parents).astype(np.int32),
+        )
+
+    def released(self, labels: npt.NDArray[np.int64]) -> "EncodedTable":
+        """The records that are not suppressed, by labels (n,), -1 = suppressed; not copied where all stay."""
+        kept = np.flatnonzero(labels >= 0)
+        return self if len(kept) == len(self) else self.take(kept)
+
+    def take(self, rows: npt.NDArray[np.intp]) -> "EncodedTable":
+        """Some of the records, with the same domains."""
+        return replace(
+            self,
+            table=self.table.take(rows).reset_index(drop=True),
+            codes=self.codes[rows],
+            sensitive=self.sensitive[:, rows],
+            rows=self.rows[rows],
+        )
+
+    def with_sensitive(self, row: int, codes: npt.NDArray[np.int32]) -> "EncodedTable":
+        """The same table with other values (by code) of one sensitive attribute: distortion.
+
+        codes: (n,) int32; each must occur in the table, whose own cell of that value is copied.
+        """
+        name = self.sensitive_names[row]
+        cell_of = np.full(self.sensitive_sizes[row], -1, dtype=np.int64)
+        cell_of[self.sensitive[row]] = np.arange(len(self))
+        if (cell_of[codes] < 0).any():
+            raise ValueError(f"a changed value of {name!r} must be one that occurs in the table")
+        sensitive = self.sensitive.copy()
+        sensitive[row] = codes
+        column = self.table[name].take(cell_of[codes]).reset_index(drop=True)
+        return replace(self, sensitive=sensitive, table=self.table.assign(**{name: column}))
+
+    def classes_of(self, labels: npt.NDArray[np.int64]) -> EquivalenceClasses:
+        """The classes that an algorithm made; records labelled -1 (suppressed) are left out."""
+        kept = labels >= 0
+        whole = self.whole_counts
+        columns = {
+            name: SensitiveColumn(
+                codes=self.sensitive[a, kept],
+                size=self.sensitive_sizes[a],
+                hierarchy=domain if isinstance(domain, Hierarchy) else None,
+                prior=whole[name] / whole[name].sum() if name in whole else None,
+            )
+            for a, (name, domain) in enumerate(zip(self.sensitive_names, self.sensitive_domains, strict=True))
+        }
+        return EquivalenceClasses(
+            labels=np.unique(labels[kept], return_inverse=True)[1].astype(np.int64), sensitive=columns
+        )
+
+
+def domain_size(domain: Domain) -> int:
+    """Number of values of a domain."""
+    return len(domain.values)
+
+
+def domain_labels(domain: Domain) -> tuple[str, ...]:
+    """The text of each value of a domain."""
+    return domain.values if isinstance(domain, Hierarchy) else domain.labels
+
+
+def _costs(domain: Domain) -> npt.NDArray[np.float64]:
+    """ILP of Zhu et al. (2010) without weights: scaled position, or share of the leaves, 0 for a leaf."""
+    if isinstance(domain, OrderedDomain):
+        return (domain.values - domain.low) / domain.extent
+    leaves = domain.leaf_counts.astype(np.float64)
+    cost = leaves / len(domain.values)
+    cost[: len(domain.values)] = 0.0
+    return cost
+
+
+def _canonical_order(columns: list[tuple[npt.NDArray[np.int32], Domain]]) -> npt.NDArray[np.intp]:
+    """Order of the records by their codes, the first column first."""
+    sizes = [len(domain.values) for _, domain in columns]
+    if math.prod(sizes) < 2**62:  # one number a record sorts several times faster than many
+        key = np.zeros(len(columns[0][0]), dtype=np.int64)
+        for (codes, _), size in zip(columns, sizes, strict=True):
+            key = key * size + codes
+        return np.argsort(key, kind="stable")
+    return np.lexsort([codes for codes, _ in reversed(columns)])
+
+
+def sensitive_domain(attribute: Attribute, values: SensitiveValues) -> Domain:
+    """What the codes of a sensitive attribute mean in the encoding of any part of a table.
+
+    Values without a public domain stand in the order of the codes that they have in the whole table.
+    """
+    if attribute.ordered and attribute.categories is None:
+        return _encode_numbers(values.column, attribute.bounds)[1]
+    in_order = values.column.take(np.argsort(values.codes, kind="stable"))
+    return _domain_of_texts(attribute, factorize(in_order).texts)
+
+
+def sensitive_codes(attribute: Attribute, column: pd.Series, domain: Domain) -> npt.NDArray[np.int32]:
+    """(n,) codes of sensitive values of a part of a table; -1 = not among the whole table's."""
+    if isinstance(domain, OrderedDomain) and attribute.categories is None:
+        numbers = floats(column)
+        codes = np.minimum(np.searchsorted(domain.values, numbers), len(domain.values) - 1)
+        same = (domain.values[codes] == numbers) | np.isnan(domain.values[codes]) & np.isnan(numbers)
+        return np.where(same, codes, -1).astype(np.int32)
+    return _codes_of_texts(factorize(column), domain)
+
+
+def records_with(values: SensitiveValues, attribute: Attribute, domain: Domain) -> npt.NDArray[np.int64]:
+    """(m,) records of the whole table with each value of a domain."""
+    counts = np.zeros(domain_size(domain), dtype=np.int64)
+    counts[sensitive_codes(attribute, values.column, domain)] = values.counts[values.codes]
+    return counts
+
+
+def _encode_part(
+    attribute: Attribute, column: pd.Series, values: SensitiveValues
+) -> tuple[npt.NDArray[np.int32], Domain]:
+    """The codes of a sensitive attribute of a part of a table.
+
+    Raises:
+        SchemaError: if a value is not among those of the whole table.
+    """
+    domain = sensitive_domain(attribute, values)
+    codes = sensitive_codes(attribute, column, domain)
+    if foreign := int(np.count_nonzero(codes < 0)):
+        raise SchemaError(
+            f"{attribute.name}: {foreign} values are not among those of the whole table: it changed since it "
+            "was cut into fragments; cut it again"
+        )
+    return codes, domain
+
+
+def _encode(attribute: Attribute, column: pd.Series) -> tuple[npt.NDArray[np.int32], Domain]:
+    if attribute.ordered and attribute.categories is None:
+        return _encode_numbers(column, attribute.bounds)
+    coded = factorize(column)
+    texts = coded.texts
+    domain = _domain_of_texts(attribute, [texts[i] for i in coded.ascending()])
+    return _codes_of_texts(coded, domain), domain
+
+
+def _domain_of_texts(attribute: Attribute, texts: Iterable[str]) -> Domain:
+    """The domain of an attribute that is no number; the texts (ascending) count where it is not public."""
+    if attribute.kind is Kind.ORDINAL and attribute.hierarchy is None and attribute.categories is not None:
+        labels = attribute.categories + ((NULL,) if attribute.nullable else ())
+        return OrderedDomain(np.arange(len(labels), dtype=np.float64), labels, 0.0, float(len(labels) - 1))
+    distinct = tuple(dict.fromkeys(texts)) or (NULL,)
+    domain = attribute.hierarchy or Hierarchy.flat(attribute.categories or distinct)
+    if attribute.nullable and NULL not in domain.values:
+        domain = domain.with_leaf(NULL)
+    return domain
+
+
+def _codes_of_texts(coded: Column, domain: Domain) -> npt.NDArray[np.int32]:
+    """(n,) place of each value in a domain, -1 = not in it."""
+    position = {label: i for i, label in enumerate(domain_labels(domain))}
+    codes = np.array([position.get(text, -1) for text in (*coded.texts, NULL)], dtype=np.int32)
+    return codes[coded.codes]  # code -1 reads the last
+
+
+def _encode_numbers(
+    column: pd.Series, bounds: tuple[float, float] | None
+) -> tuple[npt.NDArray[np.int32], OrderedDomain]:
+    values, codes = np.unique(floats(column), return_inverse=True)  # all NaN are one value, the last
+    known = values[~np.isnan(values)]
+    low, high = bounds or ((float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0))
+    labels = tuple(NULL if np.isnan(v) else number_text(v) for v in values)
+    return codes.astype(np.int32), OrderedDomain(values, labels, low, high)
+
+
+def number_text(value: float) -> str:
+    """A number as it is released: whole numbers without a decimal point, others in full."""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))

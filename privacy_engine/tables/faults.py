@@ -1,0 +1,80 @@
+"""What is wrong with the values of a column, in counts that add up over its parts."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+
+from privacy_engine.tables.columns import factorize, floats
+
+
+class Rule(StrEnum):
+    """What a value can break; problems are told in this order."""
+
+    NULL = "null"
+    INFINITE = "infinite"
+    OUTSIDE = "outside"
+    CATEGORIES = "categories"
+    HIERARCHY = "hierarchy"
+
+
+# Rule -> value that breaks it -> records; the value is "" where only records are counted.
+Faults = dict[Rule, Counter[str]]
+
+_WORDS: Mapping[Rule, str] = {
+    Rule.NULL: "{rows} values are null: drop them at ingest, or give them a category of their own",
+    Rule.INFINITE: "{rows} values are infinite: mend the source",
+    Rule.OUTSIDE: "{rows} values are out of the bounds: widen the bounds or mend the source",
+    Rule.CATEGORIES: "the categories miss {distinct} distinct values in {rows} rows: "
+    "add them or mend the source",
+    Rule.HIERARCHY: "the hierarchy miss {distinct} distinct values in {rows} rows: "
+    "add them or mend the source",
+}
+
+
+def told(rule: Rule, *, rows: int, distinct: int) -> str:
+    """A problem in words: the rule, how many records break it, with how many distinct values."""
+    return _WORDS[rule].format(rows=rows, distinct=distinct)
+
+
+def problems_of(faults: Faults) -> list[str]:
+    """All problems in words."""
+    broken = [(rule, faults[rule]) for rule in Rule if rule in faults]
+    return [told(rule, rows=values.total(), distinct=len(values)) for rule, values in broken]
+
+
+def faults_of_numbers(
+    column: pd.Series, *, nullable: bool, bounds: tuple[float, float] | None = None
+) -> Faults:
+    """Nulls, infinite numbers and those outside of the bounds."""
+    values = floats(column)
+    counts = {Rule.NULL: 0 if nullable else np.isnan(values).sum(), Rule.INFINITE: np.isinf(values).sum()}
+    if bounds is not None:
+        counts[Rule.OUTSIDE] = ((values < bounds[0]) | (values > bounds[1])).sum()
+    return {rule: Counter({"": int(count)}) for rule, count in counts.items() if count}
+
+
+def faults_of_labels(
+    column: pd.Series,
+    *,
+    nullable: bool,
+    categories: Sequence[str] | None = None,
+    leaves: Sequence[str] | None = None,
+) -> Faults:
+    """Nulls and values that are not among the categories, or no leaves of the hierarchy."""
+    coded = factorize(column)
+    texts = np.array(coded.texts, dtype=object)
+    counts = np.bincount(coded.codes[coded.codes >= 0], minlength=len(texts))
+    found: Faults = {}
+    if coded.nulls and not nullable:
+        found[Rule.NULL] = Counter({"": coded.nulls})
+    for rule, domain in ((Rule.CATEGORIES, categories), (Rule.HIERARCHY, leaves)):
+        if domain is not None:
+            unseen = np.flatnonzero(~np.isin(texts, np.array(domain, dtype=object)))
+            if len(unseen):
+                found[rule] = Counter()
+                for value in unseen:  # a whole number and its text are one value here
+                    found[rule][texts[value]] += int(counts[value])
+    return found

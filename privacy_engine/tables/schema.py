@@ -1,0 +1,364 @@
+"""What each attribute of a table is: its role, its kind, its public domain, its hierarchy."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from privacy_engine.choice import E, choice
+from privacy_engine.errors import SchemaError
+from privacy_engine.tables.columns import is_number, value_text
+from privacy_engine.tables.faults import Faults, faults_of_labels, faults_of_numbers, problems_of
+from privacy_engine.tables.hierarchy import Hierarchy
+
+
+class Role(StrEnum):
+    """What an attribute means for the people in the table."""
+
+    IDENTIFIER = "identifier"  # names one person: never released
+    QUASI_IDENTIFIER = "quasi_identifier"  # known to others, names a person in combination
+    SENSITIVE = "sensitive"  # what must not be learned of a person
+    INSENSITIVE = "insensitive"  # released as it is
+
+
+class Kind(StrEnum):
+    """Which comparisons the values of an attribute allow."""
+
+    CATEGORICAL = "categorical"
+    ORDINAL = "ordinal"
+    NUMERIC = "numeric"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute:
+    """One column.
+
+    Attributes:
+        name: the column's name.
+        role: what it means for the people in the table.
+        kind: which comparisons its values allow.
+        categories: the public domain of a categorical or ordinal attribute, ordinal ones in order.
+        bounds: the public domain of a numeric (or integer ordinal) attribute, both ends inside.
+        bins: number of equal-width public bins between the bounds, for methods that need bins.
+        hierarchy: generalization tree over the values.
+        nullable: whether the sensitive or insensitive attribute may be null; a null is a value then.
+
+    Raises:
+        SchemaError: if the parts contradict each other.
+    """
+
+    name: str
+    role: Role = Role.INSENSITIVE
+    kind: Kind = Kind.CATEGORICAL
+    categories: tuple[str, ...] | None = None
+    bounds: tuple[float, float] | None = None
+    bins: int | None = None
+    hierarchy: Hierarchy | None = None
+    nullable: bool = False
+
+    def __post_init__(self) -> None:
+        problem = self._contradiction()
+        if problem:
+            raise SchemaError(f"attribute {self.name!r}: {problem}")
+
+    def _contradiction(self) -> str | None:
+        if not self.name or not isinstance(self.name, str):
+            return "the name must be a non-empty string"
+        if self.bounds is not None and (
+            self.kind is Kind.CATEGORICAL
+            or not all(math.isfinite(b) for b in self.bounds)
+            or self.bounds[0] >= self.bounds[1]
+        ):
+            return "bounds must be two finite numbers, the lower first, on a numeric or ordinal attribute"
+        if self.categories is not None and (
+            self.kind is Kind.NUMERIC
+            or len(set(self.categories)) < len(self.categories)
+            or not self.categories
+        ):
+            return "categories must be distinct and at least one, on a categorical or ordinal attribute"
+        if self.bounds is not None and self.categories is not None:
+            return "give bounds or categories, not both"
+        if self.bins is not None and (type(self.bins) is not int or self.bins < 1 or self.bounds is None):
+            return "bins must be a positive whole number and need bounds"
+        if self.nullable and self.role is Role.QUASI_IDENTIFIER:
+            return "a quasi-identifier cannot be nullable: drop its nulls at ingest or give them a category"
+        if self.hierarchy is not None and (
+            missing := set(self.categories or ()) - set(self.hierarchy.values)
+        ):
+            return f"the hierarchy misses {len(missing)} of the categories: add a row for each"
+        if self.hierarchy is not None and (untrue := self.hierarchy.untruthful_rows()):
+            return f"{untrue} rows of the hierarchy carry an interval label that does not cover the value"
+        return None
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it is recoded by intervals: numeric or ordinal, and without a hierarchy."""
+        return self.kind is not Kind.CATEGORICAL and self.hierarchy is None
+
+    @property
+    def has_public_domain(self) -> bool:
+        """Whether the domain comes from the schema and never from the data."""
+        return self.categories is not None or self.bounds is not None or self.hierarchy is not None
+
+    @property
+    def allows_nulls(self) -> bool:
+        """Whether a null may stand in the column."""
+        return self.nullable or self.role in (Role.IDENTIFIER, Role.INSENSITIVE)
+
+    def problems(self, column: pd.Series) -> list[str]:
+        """What is wrong with a column, by rule and count; empty if it fits."""
+        wrong = self.type_problem(column)
+        return [wrong] if wrong else problems_of(self.faults(column))
+
+    def type_problem(self, column: pd.Series) -> str | None:
+        """What is wrong with the type of a column, if anything."""
+        if self._of_numbers and not is_number(column):
+            return f"must be a number, got {column.dtype}: convert the column, or make it categorical"
+        return None
+
+    def faults(self, column: pd.Series) -> Faults:
+        """What is wrong with the values of a column of the right type; those of its parts add up."""
+        if self._of_numbers:
+            return faults_of_numbers(column, nullable=self.allows_nulls, bounds=self.bounds)
+        leaves = self.hierarchy.values if self.hierarchy else None
+        return faults_of_labels(column, nullable=self.allows_nulls, categories=self.categories, leaves=leaves)
+
+    @property
+    def _of_numbers(self) -> bool:
+        return self.ordered and self.categories is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that ``from_dict`` reads back; the hierarchy is written out in full."""
+        out: dict[str, Any] = {"role": self.role.value, "kind": self.kind.value}
+        if self.categories is not None:
+            out["categories"] = list(self.categories)
+        if self.bounds is not None:
+            out["bounds"] = list(self.bounds)
+        if self.bins is not None:
+            out["bins"] = self.bins
+        if self.hierarchy is not None:
+            out["hierarchy"] = [list(row) for row in self.hierarchy.rows]
+        if self.nullable:
+            out["nullable"] = True
+        return out
+
+    @classmethod
+    def from_dict(
+        cls, name: str, fields: Mapping[str, Any], hierarchies: Mapping[str, Hierarchy] | None = None
+    ) -> "Attribute":
+        """Read what ``to_dict`` writes; a hierarchy may also be a key of ``hierarchies``."""
+        if not isinstance(fields, Mapping):
+            raise SchemaError(f"attribute {name!r} must be a mapping with role and kind")
+        if unknown := sorted(set(map(str, fields)) - _FIELDS):
+            raise SchemaError(f"attribute {name!r}: unknown fields {unknown}; known are {sorted(_FIELDS)}")
+        return cls(
+            name=name,
+            role=_member(Role, fields.get("role", Role.INSENSITIVE), name, "role"),
+            kind=_member(Kind, fields.get("kind", Kind.CATEGORICAL), name, "kind"),
+            categories=_texts(fields.get("categories"), name),
+            bounds=_pair(fields.get("bounds"), name),
+            bins=fields.get("bins"),
+            hierarchy=_hierarchy(fields.get("hierarchy"), name, hierarchies or {}),
+            nullable=_flag(fields.get("nullable", False), name),
+        )
+
+
+@dataclass(frozen=True)
+class DataSchema:
+    """All attributes of a table, in column order.
+
+    >>> schema = DataSchema.from_yaml("age: {role: quasi_identifier, kind: numeric, bounds: [0, 120]}")
+    >>> schema.names, schema.quasi_identifiers[0].bounds
+    (('age',), (0.0, 120.0))
+    """
+
+    attributes: tuple[Attribute, ...]
+
+    def __post_init__(self) -> None:
+        if not self.attributes:
+            raise SchemaError("a schema must have at least one attribute")
+        if len(set(self.names)) < len(self.attributes):
+            raise SchemaError("the attributes of a schema must have distinct names")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns, in order."""
+        return tuple(a.name for a in self.attributes)
+
+    @cached_property
+    def quasi_identifiers(self) -> tuple[Attribute, ...]:
+        """Attributes known to others."""
+        return self._of(Role.QUASI_IDENTIFIER)
+
+    @cached_property
+    def sensitive(self) -> tuple[Attribute, ...]:
+        """Attributes that must not be learned of a person."""
+        return self._of(Role.SENSITIVE)
+
+    @cached_property
+    def identifiers(self) -> tuple[Attribute, ...]:
+        """Attributes that are never released."""
+        return self._of(Role.IDENTIFIER)
+
+    def _of(self, role: Role) -> tuple[Attribute, ...]:
+        return tuple(a for a in self.attributes if a.role is role)
+
+    def __getitem__(self, name: str) -> Attribute:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise SchemaError(f"no attribute {name!r} in the schema; it has {list(self.names)}")
+
+    def select(self, names: Iterable[str]) -> "DataSchema":
+        """The schema of some of the columns, in the given order."""
+        return DataSchema(tuple(self[name] for name in names))
+
+    def without_identifiers(self) -> "DataSchema":
+        """The schema of what may be released."""
+        return DataSchema(tuple(a for a in self.attributes if a.role is not Role.IDENTIFIER))
+
+    def check(self, table: pd.DataFrame) -> None:
+        """Refuse a table that does not fit.
+
+        Raises:
+            SchemaError: all problems at once, each by column, rule and count, never by value.
+        """
+        self.check_columns(table.columns)
+        if not len(table):
+            raise SchemaError("the table is empty: nothing can be released")
+        checked = (a for a in self.attributes if a.role is not Role.IDENTIFIER)
+        problems = [f"{a.name}: {p}" for a in checked for p in a.problems(table[a.name])]
+        if problems:
+            raise SchemaError("; ".join(problems))
+
+    def check_columns(self, columns: Iterable[str]) -> None:
+        """Refuse missing, unknown and repeated columns, before any value is read."""
+        present = list(columns)
+        problems = []
+        if missing := [n for n in self.names if n not in present]:
+            problems.append(
+                f"columns {missing} are missing: add them to the source or drop them from the schema"
+            )
+        if extra := [str(c) for c in present if c not in self.names]:
+            problems.append(f"columns {extra} are not in the schema: give each a role or do not read them")
+        if len(set(present)) < len(present):
+            problems.append("column names must be distinct")
+        if problems:
+            raise SchemaError("; ".join(problems))
+
+    def to_dict(self) -> dict[str, Any]:
+        """``{name: fields}``, read back by ``from_dict``."""
+        return {a.name: a.to_dict() for a in self.attributes}
+
+    @classmethod
+    def from_dict(
+        cls, fields: Mapping[str, Any], hierarchies: Mapping[str, Hierarchy] | None = None
+    ) -> "DataSchema":
+        """Read ``{name: {role, kind, ...}}``; hierarchies by key or written out."""
+        if not isinstance(fields, Mapping):
+            raise SchemaError("a schema must be a mapping from column to role and kind")
+        return cls(tuple(Attribute.from_dict(str(name), f, hierarchies) for name, f in fields.items()))
+
+    def to_yaml(self) -> str:
+        """YAML text."""
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
+
+    @classmethod
+    def from_yaml(cls, text: str, hierarchies: Mapping[str, Hierarchy] | None = None) -> "DataSchema":
+        """Read YAML text."""
+        try:
+            return cls.from_dict(yaml.safe_load(text), hierarchies)
+        except yaml.YAMLError as error:
+            raise SchemaError(f"the schema is no valid YAML: {error}") from None
+
+    def to_json(self) -> str:
+        """JSON text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str, hierarchies: Mapping[str, Hierarchy] | None = None) -> "DataSchema":
+        """Read JSON text."""
+        try:
+            return cls.from_dict(json.loads(text), hierarchies)
+        except json.JSONDecodeError as error:
+            raise SchemaError(f"the schema is no valid JSON: {error}") from None
+
+    @staticmethod
+    def json_schema() -> dict[str, Any]:
+        """JSON Schema of the YAML or JSON form, for editors."""
+        text, number = {"type": "string"}, {"type": "number"}
+        attribute = {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "role": {"enum": [r.value for r in Role]},
+                "kind": {"enum": [k.value for k in Kind]},
+                "categories": {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1},
+                "bounds": {"type": "array", "items": number, "minItems": 2, "maxItems": 2},
+                "bins": {"type": "integer", "minimum": 1},
+                "hierarchy": {"oneOf": [text, {"type": "array", "items": {"type": "array", "items": text}}]},
+                "nullable": {"type": "boolean"},
+            },
+        }
+        return {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "minProperties": 1,
+            "additionalProperties": attribute,
+        }
+
+
+_FIELDS = {"role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable"}
+
+
+def _member(enum: type[E], value: object, name: str, field: str) -> E:
+    try:
+        return choice(enum, value, field)
+    except ValueError as error:
+        raise SchemaError(f"attribute {name!r}: {error}") from None
+
+
+def _texts(values: Any, name: str) -> tuple[str, ...] | None:
+    if values is None:
+        return None
+    if not isinstance(values, list | tuple) or not all(isinstance(v, str | int | float) for v in values):
+        raise SchemaError(
+            f"attribute {name!r}: categories must be a list of texts or numbers, none of them null"
+        )
+    return tuple(map(value_text, values))
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise SchemaError(f"attribute {name!r}: nullable must be true or false")
+    return value
+
+
+def _pair(values: Any, name: str) -> tuple[float, float] | None:
+    if values is None:
+        return None
+    if not isinstance(values, list | tuple) or [type(v) in (int, float) for v in values] != [True, True]:
+        raise SchemaError(f"attribute {name!r}: bounds must be two numbers, the lower first")
+    return float(values[0]), float(values[1])
+
+
+def _hierarchy(value: Any, name: str, hierarchies: Mapping[str, Hierarchy]) -> Hierarchy | None:
+    if value is None or isinstance(value, Hierarchy):
+        return value
+    if isinstance(value, str):
+        if value not in hierarchies:
+            raise SchemaError(
+                f"attribute {name!r}: no hierarchy {value!r} was given; given are {sorted(hierarchies)}"
+            )
+        return hierarchies[value]
+    if not isinstance(value, list | tuple) or not all(isinstance(row, list | tuple) for row in value):
+        raise SchemaError(
+            f"attribute {name!r}: hierarchy must be a name, or a list of rows from value to root"
+        )
+    return Hierarchy(tuple(tuple(map(value_text, row)) for row in value))

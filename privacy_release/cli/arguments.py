@@ -1,0 +1,77 @@
+"""What the arguments of the command line stand for: lakes, tables, schemas, and the work area."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import PrivacyEngineError
+from privacy_release.work.settings import setting
+
+if TYPE_CHECKING:
+    from privacy_engine.tables.schema import DataSchema
+    from privacy_release.lake.store import Lake
+
+
+class WrongArgumentError(PrivacyEngineError):
+    """An argument is wrong: mend the command line."""
+
+
+@contextmanager
+def usage(argument: str) -> Iterator[None]:
+    """Only around calls that check an argument: their message quotes no record."""
+    try:
+        yield
+    except PrivacyEngineError:
+        raise
+    except ValueError as error:
+        raise WrongArgumentError(f"{argument}: {error}") from None
+
+
+def released_schema(path: Path) -> "DataSchema":
+    """The schema of a file that is one, or of a release's specification."""
+    from privacy_release.spec.files import load_schema, read_mapping
+    from privacy_release.spec.model import load_spec
+
+    fields = read_mapping(path)
+    whole = isinstance(fields.get("schema"), Mapping) and "release" in fields and "source" in fields
+    return load_spec(path).data_schema().without_identifiers() if whole else load_schema(path)
+
+
+def table_of(target: str) -> tuple["Lake", str]:
+    """Lake and table name of LAKE/TABLE."""
+    from privacy_release.lake.log import check_name
+
+    root, _, name = target.rstrip("/").rpartition("/")
+    with usage("LAKE/TABLE"):
+        check_name(name)
+    return lake_at(root or ("/" if target.startswith("/") else "."), "LAKE/TABLE"), name
+
+
+def lake_at(root: str, argument: str = "--lake") -> "Lake":
+    """The lake in a folder or at an address; keys of an object store come from the environment."""
+    from privacy_release.lake.store import Lake
+
+    with usage(argument):
+        return Lake(root=root if "://" in root else str(Path(root).expanduser().absolute()))
+
+
+def default_lake() -> str:
+    """The lake of `lake_default` where Airflow has no such connection."""
+    home = os.environ.get("AIRFLOW_HOME")
+    chosen = setting("lake") or (f"{home}/lake" if home else None)
+    if chosen is None:
+        raise WrongArgumentError("the lake must be named: give --lake DIR, or set PRIVACY_LAKE")
+    return chosen
+
+
+def work_root() -> Path:
+    """Where work areas are; without Airflow in the user's cache folder, which no other user can enter."""
+    from privacy_release.work.area import work_area_root
+
+    if setting("work_area") or os.environ.get("AIRFLOW_HOME"):
+        with usage("PRIVACY_WORK_AREA"):
+            return work_area_root()
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return (Path(cache).expanduser() / "privacy-release" / "work_area").absolute()

@@ -1,0 +1,218 @@
+"""`privacy-release budget`: to grant privacy budgets, to see what is spent, and to check the ledger."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.cli.arguments import WrongArgumentError, usage
+
+if TYPE_CHECKING:
+    from privacy_engine.dp.ledger import Entry, Standing
+    from privacy_release.ledger.ledger import BudgetLedger
+
+_SHORT = 12  # hexadecimal digits of a hash that people compare
+_NOTHING = "no data set has a budget yet"
+_EPILOG = """\
+The ledger is a SQLite file, or a PostgreSQL database: postgresql://USER@HOST/NAME. Other users of the machine
+see the arguments of a command, so keep a password out of --ledger: put the address into $PRIVACY_LEDGER, or
+the password into $PGPASSWORD or a password file. $PRIVACY_LEDGER_KEY holds the signing key; without one,
+whoever can write the database can rewrite its history unnoticed, or cut off its end.
+"""
+
+
+def add_budget_commands(kinds: Any) -> None:
+    """Add the commands to the sub-parsers of `budget`."""
+    show = _command(kinds, "show", "what of each limit is spent and left", _show)
+    show.add_argument("dataset", nargs="?", metavar="DATASET", help="default: all data sets")
+
+    grant = _command(kinds, "grant", "set a limit; it replaces that of the same period", _grant)
+    grant.add_argument(
+        "dataset", metavar="DATASET", help="name of the data set; its first grant makes it known"
+    )
+    grant.add_argument(
+        "--epsilon", type=float, required=True, metavar="E", help="the most to spend; 0 closes the data set"
+    )
+    grant.add_argument("--delta", type=float, default=0.0, metavar="D", help="default 0")
+    grant.add_argument(
+        "--period",
+        default="total",
+        metavar="PERIOD",
+        help="total (default), release (each one), or a rolling window of days such as 365d",
+    )
+    grant.add_argument(
+        "--neighbours",
+        default="replace_one",
+        metavar="RELATION",
+        help="replace_one (default) or add_remove; one for all limits of a data set",
+    )
+    grant.add_argument(
+        "--reason", required=True, metavar="TEXT", help="why; kept for good, so it must not speak of a person"
+    )
+
+    history = _command(kinds, "history", "all entries of a data set, oldest first", _history)
+    history.add_argument("dataset", metavar="DATASET")
+
+    check = _command(
+        kinds, "check", "hold the entries against their hashes; exit 1 if they were changed", _check
+    )
+    check.add_argument("dataset", nargs="?", metavar="DATASET", help="default: all data sets")
+    check.add_argument(
+        "--recorded",
+        action="append",
+        default=[],
+        metavar="HASH",
+        help="an entry that must be there, such as the entry_hash in a release's manifest; may be repeated",
+    )
+    _command(kinds, "migrate", "make the ledger's tables, or bring them to this version", _migrate)
+
+
+def _command(kinds: Any, name: str, text: str, function: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = kinds.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--ledger",
+        metavar="URL|FILE",
+        help="database of the ledger; default $PRIVACY_LEDGER, else ledger.db in $AIRFLOW_HOME",
+    )
+    parser.set_defaults(command=function)
+    return parser
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    ledger = _ledger(arguments)
+    names = _named(ledger, arguments.dataset)
+    if not names:
+        print(_NOTHING)
+        return 0
+    rows = [_standing_row(name, standing) for name in names for standing in ledger.standing(name)]
+    print(
+        "\n".join(_table(("data set", "period", "budget", "spent", "reserved", "left", "neighbours"), rows))
+    )
+    return 0
+
+
+def _grant(arguments: argparse.Namespace) -> int:
+    from privacy_engine.dp.limits import Limit, Period
+
+    ledger = _ledger(arguments)
+    with usage("budget grant"):
+        limit = Limit(
+            epsilon=arguments.epsilon,
+            delta=arguments.delta,
+            neighbours=arguments.neighbours,
+            period=Period.parse(arguments.period),
+        )
+        entry = ledger.grant(arguments.dataset, limit, reason=arguments.reason)
+    print(f"granted as entry {entry.number} of {arguments.dataset}, {entry.hash[:_SHORT]}")
+    return _show(arguments)
+
+
+def _history(arguments: argparse.Namespace) -> int:
+    ledger = _ledger(arguments)
+    (name,) = _named(ledger, arguments.dataset)
+    rows = [_entry_row(entry) for entry in ledger.history(name)]
+    heads = ("entry", "time, UTC", "event", "epsilon", "delta", "booking", "hash", "what")
+    print("\n".join(_table(heads, rows)))
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    ledger = _ledger(arguments)
+    if arguments.recorded and arguments.dataset is None:
+        raise WrongArgumentError("--recorded needs the DATASET whose entry it is; add it")
+    names = [arguments.dataset] if arguments.dataset else _named(ledger, None)
+    if not names:
+        print(_NOTHING)
+        return 0
+    for name in names:
+        entries = ledger.check(name, recorded=arguments.recorded)
+        print(f"whole     {name}: {len(entries)} entries up to {entries[-1].hash[:_SHORT]}")
+    print(
+        "the entries are signed with the key given"
+        if ledger.signing_key
+        else "the entries are not signed: who can write the database could have made them all anew"
+    )
+    return 0
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    ledger = _ledger(arguments)
+    ledger.migrate()
+    print(f"the ledger {ledger.place} has the tables of this version")
+    return 0
+
+
+def _ledger(arguments: argparse.Namespace) -> "BudgetLedger":
+    from privacy_release.ledger.places import PLACE, default_ledger, ledger_at
+
+    if arguments.ledger:
+        named = arguments.ledger
+        return ledger_at(named if "://" in named else str(Path(named).expanduser().absolute()))
+    if not (os.environ.get(PLACE) or os.environ.get("AIRFLOW_HOME")):
+        raise WrongArgumentError(f"the ledger must be named: give --ledger URL|FILE, or set {PLACE}")
+    return default_ledger()
+
+
+def _named(ledger: "BudgetLedger", name: str | None) -> Sequence[str]:
+    known = ledger.datasets()
+    if name is not None and name not in known:
+        raise WrongArgumentError(
+            f"the ledger {ledger.place} must have the data set {name}, found {', '.join(known) or 'none'}; "
+            "correct DATASET, or grant it a budget"
+        )
+    return known if name is None else (name,)
+
+
+def _standing_row(name: str, standing: "Standing") -> tuple[str, ...]:
+    from privacy_engine.dp.limits import exact
+
+    limit = standing.limit
+    each = limit.period.name == "release"
+    return (
+        name,
+        limit.period.name,
+        _loss(exact(limit.epsilon), exact(limit.delta)),
+        "-" if each else _loss(standing.spent, standing.spent_delta),
+        "-" if each else _loss(standing.reserved, 0),
+        _loss(standing.left, standing.left_delta),
+        limit.neighbours.value,
+    )
+
+
+def _loss(epsilon: Any, delta: Any) -> str:
+    from privacy_engine.dp.limits import decimal_text
+
+    return f"{decimal_text(epsilon)}, delta {decimal_text(delta)}" if delta else decimal_text(epsilon)
+
+
+def _entry_row(entry: "Entry") -> tuple[str, ...]:
+    from privacy_engine.dp.ledger import Event
+
+    told = " ".join(f"{key}={value}" for key, value in sorted(entry.detail.items()))
+    return (
+        str(entry.number),
+        f"{entry.at:%Y-%m-%d %H:%M:%S}",
+        entry.event.value,
+        entry.epsilon,
+        entry.delta,
+        "-" if entry.event is Event.GRANT else entry.key[:_SHORT],
+        entry.hash[:_SHORT],
+        told,
+    )
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as they need to be."""
+    lines = [heads, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(heads))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]

@@ -1,0 +1,52 @@
+"""`privacy-release reconstruct`: what a randomized release says of the people, with standard errors."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from privacy_release.cli.arguments import WrongArgumentError, table_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_EPILOG = """\
+Nobody can tell which answers of a randomized release are true. From their numbers the shares of
+each value are computed, unbiased (a rare value may come out below 0), and of each number mean and variance.
+standard_error is that of the population's figure, randomization_error that of the source's.
+"""
+
+
+def add_reconstruct_command(parser: argparse.ArgumentParser) -> None:
+    """Give the parser of `reconstruct` its arguments."""
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
+    parser.add_argument("release", metavar="RELEASE", help="id of the release")
+    parser.add_argument("--numbers", action="store_true", help="mean and variance of numbers, not shares")
+    parser.add_argument("--csv", action="store_true", help="print CSV, with all digits")
+    parser.set_defaults(command=_reconstruct)
+
+
+def _reconstruct(arguments: argparse.Namespace) -> int:
+    from privacy_engine.learning.reconstruction import reconstructed_distributions, reconstructed_moments
+    from privacy_release.lake.read import manifest_of, read_release
+
+    lake, name = table_of(arguments.target)
+    manifest = manifest_of(lake, name, arguments.release)
+    if "randomization" not in manifest:
+        raise WrongArgumentError(
+            f"the release of table {name} must be a randomized one, its method is {manifest.get('method')}; "
+            "read its records as they are"
+        )
+    released = read_release(lake, name, arguments.release).to_pandas()
+    reconstructed = reconstructed_moments if arguments.numbers else reconstructed_distributions
+    table = reconstructed(released, manifest)
+    if table.empty:
+        kind = "number" if arguments.numbers else "listed attribute"
+        raise WrongArgumentError(f"the release of table {name} randomized no {kind}; ask for the other table")
+    sys.stdout.write(table.to_csv(index=False) if arguments.csv else _text(table))
+    return 0
+
+
+def _text(table: "pd.DataFrame") -> str:
+    return table.to_string(index=False, na_rep="(no value)", float_format=lambda x: f"{x:.4g}") + "\n"

@@ -1,0 +1,313 @@
+"""The command `privacy-release`: the work of the DAGs without Airflow.
+
+Exit codes: 0 done; 1 refused, because the release does not keep its policy, its guarantees cannot be met, or
+bytes changed on the way, or the privacy budget is short; 2 a wrong argument, file or table, or a lake or
+ledger that cannot be reached.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import (
+    BudgetExceededError,
+    InfeasibleError,
+    IntegrityError,
+    PrivacyEngineError,
+    VerificationError,
+)
+from privacy_release.cli.arguments import (
+    WrongArgumentError,
+    default_lake,
+    lake_at,
+    released_schema,
+    table_of,
+    usage,
+    work_root,
+)
+from privacy_release.cli.budget import add_budget_commands
+from privacy_release.cli.learning import add_reconstruct_command
+from privacy_release.cli.query import add_query_command
+from privacy_release.cli.text import bars, finding_lines, manifest_lines, outcome_lines, release_line
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from privacy_engine.engines.local import LocalEngine
+    from privacy_release.work.area import WorkArea
+
+DONE, REFUSED, WRONG = 0, 1, 2
+_REFUSALS = (VerificationError, InfeasibleError, IntegrityError, BudgetExceededError)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code. An error is one line on stderr."""
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    try:
+        code: int = arguments.command(arguments)
+    except PrivacyEngineError as error:
+        print(f"{parser.prog}: {' '.join(str(error).split())}", file=sys.stderr)
+        return REFUSED if isinstance(error, _REFUSALS) else WRONG
+    except KeyboardInterrupt:
+        print(
+            f"{parser.prog}: interrupted; a release is published only if `inspect` lists it", file=sys.stderr
+        )
+        return WRONG
+    except Exception as error:
+        if arguments.debug:
+            raise
+        # The message of another library may quote records.
+        print(
+            f"{parser.prog}: unexpected {type(error).__name__}; "
+            "run it with --debug, in a place that may see records, for the whole story",
+            file=sys.stderr,
+        )
+        return WRONG
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their arguments."""
+    parser = argparse.ArgumentParser(
+        prog="privacy-release",
+        description="Publish tables about people safely, or look at what was published.",
+        epilog="Exit codes: 0 done; 1 refused by policy, verification or budget; "
+        "2 wrong argument, file, lake or ledger.",
+    )
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an unexpected error")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    run = _command(commands, "run", "make, verify and publish a release", _run)
+    run.add_argument("spec", type=Path, metavar="SPEC", help="YAML file as in include/releases")
+    run.add_argument(
+        "--lake", metavar="DIR", help="folder or address; default $PRIVACY_LAKE, else lake in $AIRFLOW_HOME"
+    )
+    run.add_argument(
+        "--release-id", metavar="ID", help="names the release in its table; default: the time, UTC"
+    )
+    run.add_argument(
+        "--approved-by",
+        metavar="NAME",
+        help="who approves the release, if it keeps its policy; needed where the SPEC requires approval",
+    )
+    run.add_argument(
+        "--keep-work",
+        action="store_true",
+        help="keep the work area, which holds raw records; remove it by hand",
+    )
+
+    verify = _command(commands, "verify", "hold a released table against a policy", _verify)
+    verify.add_argument("table", metavar="TABLE", help="Parquet file, folder or glob of the released records")
+    verify.add_argument(
+        "--policy", type=Path, required=True, metavar="FILE", help="YAML file as in include/policies"
+    )
+    verify.add_argument(
+        "--schema",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="schema of the released columns, or a release's SPEC",
+    )
+    verify.add_argument(
+        "--manifest",
+        type=Path,
+        metavar="FILE",
+        help="manifest of the release, for limits on loss that no table shows (max_gcp, max_epsilon, ...)",
+    )
+
+    inspect = _command(commands, "inspect", "list the releases of a table, or show one", _inspect)
+    inspect.add_argument("target", metavar="LAKE/TABLE", help="table of a lake, or a manifest file")
+    inspect.add_argument("release", nargs="?", metavar="RELEASE", help="show the manifest of this release")
+
+    retract = _command(commands, "retract", "take a release back: erase its rows and reports", _retract)
+    retract.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
+    retract.add_argument("release", metavar="RELEASE", help="id of the release")
+    retract.add_argument(
+        "--reason", required=True, help="why; kept for good, so it must not speak of a person"
+    )
+
+    schema = _command(commands, "schema", "draft a specification, or print its JSON Schema", None)
+    kinds = schema.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    infer = _command(kinds, "infer", "draft a specification from a table, for a person to finish", _infer)
+    infer.add_argument("table", metavar="TABLE", help="Parquet file, folder or glob")
+    infer.add_argument(
+        "--min-count",
+        type=int,
+        default=10,
+        metavar="N",
+        help="name a category if N records have it (default 10)",
+    )
+    _command(kinds, "json", "print the JSON Schema of a specification, for editors", _json_schema)
+
+    add_query_command(_command(commands, "query", "ask published releases in SQL", None))
+
+    add_reconstruct_command(
+        _command(commands, "reconstruct", "estimate shares and means from a randomized release", None)
+    )
+
+    budget = _command(commands, "budget", "grant privacy budgets, and see what is spent of them", None)
+    add_budget_commands(budget.add_subparsers(title="commands", metavar="COMMAND", required=True))
+
+    _command(
+        commands, "list-methods", "list the release methods, their parameters and guarantees", _list_methods
+    )
+    return parser
+
+
+def _command(commands: Any, name: str, text: str, function: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}."
+    )
+    if function is not None:
+        parser.set_defaults(command=function)
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from privacy_release.lake.log import check_text
+    from privacy_release.spec.model import load_spec
+    from privacy_release.steps.approval import plain_comment
+    from privacy_release.steps.run import run_release
+    from privacy_release.work.area import WorkArea
+
+    spec = load_spec(arguments.spec)
+    lake = lake_at(arguments.lake or default_lake())
+    release_id = arguments.release_id or datetime.now(UTC).strftime("cli__%Y-%m-%dT%H:%M:%S.%fZ")
+    with usage("--release-id"):
+        check_text("release id", release_id)
+    approved_by = plain_comment(arguments.approved_by) or None
+    work = WorkArea(work_root(), f"cli/{spec.name}/{release_id}/{os.getpid()}")
+    with _removed(work, keep=arguments.keep_work), bars() as watch:
+        outcome = run_release(spec, lake, release_id, work, watch, approved_by=approved_by)
+    print("\n".join(outcome_lines(outcome)))
+    return DONE
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.engines.checking import verify_files
+    from privacy_release.sources.addresses import find_source
+    from privacy_release.sources.files import local_files
+    from privacy_release.spec.files import load_policy, read_mapping
+
+    policy = load_policy(arguments.policy.absolute())
+    schema = released_schema(arguments.schema.absolute())
+    told = read_mapping(arguments.manifest.absolute()) if arguments.manifest else {}
+    source = find_source(arguments.table)
+    loss = PrivacyLoss(**told["loss"]) if told.get("loss") else None
+    with _engine("verify") as (engine, folder):
+        files = local_files(source, folder)
+        report = verify_files(engine, files, schema, policy, loss=loss, figures=told.get("figures"))
+    print(f"{report.rows:,} rows in {report.classes:,} classes")
+    print("\n".join(finding_lines(report.to_dict()["findings"])))
+    report.raise_if_failed()
+    return DONE
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    from privacy_release.lake.read import manifest_of, releases
+    from privacy_release.spec.files import read_mapping
+
+    if Path(arguments.target).is_file():
+        print("\n".join(manifest_lines(read_mapping(Path(arguments.target)))))
+        return DONE
+    lake, name = table_of(arguments.target)
+    if arguments.release is not None:
+        print("\n".join(manifest_lines(manifest_of(lake, name, arguments.release))))
+        return DONE
+    found = releases(lake, name)
+    if not found:
+        raise WrongArgumentError(
+            f"{lake.root} must have a table {name} with releases, found none; correct LAKE/TABLE"
+        )
+    print("\n".join(map(release_line, found)))
+    return DONE
+
+
+def _retract(arguments: argparse.Namespace) -> int:
+    from privacy_release.steps.retraction import retract_release
+
+    lake, name = table_of(arguments.target)
+    with usage("RELEASE or --reason"):
+        done = retract_release(lake, name, arguments.release, arguments.reason)
+    print(
+        f"{arguments.release} {'was' if done.already else 'is'} retracted from {lake.root}/{name}; "
+        f"{done.files_removed} files erased"
+    )
+    return DONE
+
+
+def _infer(arguments: argparse.Namespace) -> int:
+    from privacy_release.sources.addresses import find_source
+    from privacy_release.sources.files import local_files
+    from privacy_release.spec.draft import check_least, draft_name, draft_spec
+
+    with usage("--min-count"):
+        check_least(arguments.min_count)
+    source = find_source(arguments.table)
+    uri = arguments.table if "://" in arguments.table else str(Path(arguments.table).absolute())
+    with _engine("infer") as (engine, folder):
+        files = local_files(source, folder)
+        text = draft_spec(engine, files, uri, draft_name(arguments.table), least=arguments.min_count)
+    print(text, end="")
+    return DONE
+
+
+@contextmanager
+def _engine(command: str) -> "Iterator[tuple[LocalEngine, Path]]":
+    """An engine for tables that need not fit into memory, and a private folder; both are gone at the end."""
+    from privacy_engine.engines.local import LocalEngine
+    from privacy_release.work.area import WorkArea
+    from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
+
+    work = WorkArea(work_root(), f"cli/{command}/{os.getpid()}")
+    with (
+        _removed(work, keep=False),
+        LocalEngine(memory=read_memory(DEFAULT_MEMORY), spill=work.folder) as engine,
+    ):
+        yield engine, work.folder
+
+
+def _json_schema(arguments: argparse.Namespace) -> int:
+    from privacy_release.spec.model import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+    return DONE
+
+
+def _list_methods(arguments: argparse.Namespace) -> int:
+    from privacy_release.spec.methods import describe_methods
+
+    print("\n\n".join(describe_methods()))
+    return DONE
+
+
+@contextmanager
+def _removed(work: "WorkArea", *, keep: bool) -> Iterator[None]:
+    """The work area, removed at the end, also where the process is told to stop."""
+
+    def stop(number: int, frame: "FrameType | None") -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with work:
+            yield
+    finally:
+        if keep:
+            print(f"kept the work area {work.folder}: it holds raw records, remove it", file=sys.stderr)
+        else:
+            work.remove()
+        signal.signal(signal.SIGTERM, before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""`privacy-release query`: SQL on published releases; each answer names what it was made from."""
+
+import argparse
+import csv
+import io
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.cli.arguments import WrongArgumentError, default_lake, lake_at
+
+if TYPE_CHECKING:
+    from privacy_release.lake.query import Answer
+
+FORMATS = ("table", "csv", "json", "parquet")
+_EPILOG = """\
+A table's name stands for its newest release, the one published last for the first time. Only published
+releases that were not retracted are read; files, settings and other databases are out of reach. The answer
+goes to stdout or FILE; the releases that it was made from, and what each guarantees, go to stderr (json and
+parquet hold them, too). An answer with more than N rows is refused.
+
+  privacy-release query "SELECT sex, count(*) AS people FROM adult_occupation GROUP BY sex"
+  privacy-release query 'SELECT * FROM "my-table"' --release 2026-W47 --format csv --output week.csv
+"""
+
+
+def add_query_command(parser: argparse.ArgumentParser) -> None:
+    """Give the parser of `query` its arguments."""
+    parser.epilog = _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("sql", metavar="SQL", help="one SELECT in DuckDB's dialect")
+    parser.add_argument(
+        "--lake", metavar="DIR", help="folder or address; default $PRIVACY_LAKE, else lake in $AIRFLOW_HOME"
+    )
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--release", metavar="ID", help="ask this release of each table, not the newest")
+    which.add_argument(
+        "--every-release", action="store_true", help="ask all releases; tables get a column `release`"
+    )
+    parser.add_argument("--format", choices=FORMATS, default="table", help="default table")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="instead of stdout; parquet needs it")
+    parser.add_argument(
+        "--limit", type=int, default=10_000, metavar="N", help="most rows of an answer (default 10000)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, metavar="S", help="longest that it may run (default 60)"
+    )
+    parser.set_defaults(command=_query)
+
+
+def _query(arguments: argparse.Namespace) -> int:
+    from privacy_release.lake.query import answer
+
+    if arguments.format == "parquet" and arguments.output is None:
+        raise WrongArgumentError("--format parquet needs --output FILE")
+    given = answer(
+        lake_at(arguments.lake or default_lake()),
+        arguments.sql,
+        release=arguments.release,
+        every_release=arguments.every_release,
+        limit=arguments.limit,
+        seconds=arguments.seconds,
+    )
+    data = _bytes(given, arguments.format)
+    if arguments.output is None:
+        print(data.decode(), end="")
+    else:
+        _write(arguments.output, data)
+    for source in given.sources:
+        print(f"source    {_plain(str(source))}", file=sys.stderr)
+    return 0
+
+
+def _bytes(given: "Answer", kind: str) -> bytes:
+    """The answer as a file of a format."""
+    writers = {"table": _table, "csv": _csv, "json": _json, "parquet": _parquet}
+    return writers[kind](given)
+
+
+def _table(given: "Answer") -> bytes:
+    """Columns as wide as they need to be; numbers to the right."""
+    rows = [[_plain(_text(value)) for value in row] for row in _rows(given)]
+    heads = [_plain(name) for name in given.columns]
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    right = [_is_number(kind) for kind in given.rows.schema.types]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(line, widths, right, strict=True)
+        ).rstrip()
+        for line in (heads, ["-" * width for width in widths], *rows)
+    ]
+    return ("\n".join([*lines, f"({len(rows):,} rows)"]) + "\n").encode()
+
+
+def _csv(given: "Answer") -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(given.columns)
+    writer.writerows(_rows(given))
+    return text.getvalue().encode()
+
+
+def _json(given: "Answer") -> bytes:
+    """Columns, rows as lists (a query may repeat a column) and sources; what JSON cannot hold is text."""
+    whole = {
+        "columns": given.columns,
+        "rows": [[_jsonable(value) for value in row] for row in _rows(given)],
+        "sources": _sources(given),
+    }
+    return (json.dumps(whole, ensure_ascii=False, allow_nan=False, default=str) + "\n").encode()
+
+
+def _parquet(given: "Answer") -> bytes:
+    """A Parquet file that holds the sources in its metadata, as `privacy_release.sources`."""
+    import pyarrow.parquet as pq
+
+    stream = io.BytesIO()
+    told = {"privacy_release.sources": json.dumps(_sources(given))}
+    pq.write_table(given.rows.replace_schema_metadata(told), stream)
+    return stream.getvalue()
+
+
+def _rows(given: "Answer") -> list[tuple[Any, ...]]:
+    """Row by row, in Python's values; good for as many as a person, or a CSV file, can take."""
+    return list(zip(*(column.to_pylist() for column in given.rows.columns), strict=True))
+
+
+def _sources(given: "Answer") -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    return [asdict(source) for source in given.sources]
+
+
+def _jsonable(value: Any) -> Any:
+    """A value without infinities, which JSON does not know."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, list | tuple):
+        return [_jsonable(item) for item in value]
+    return {key: _jsonable(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _plain(text: str) -> str:
+    """Without characters that would steer a terminal."""
+    return "".join(c if c.isprintable() else "�" for c in text)
+
+
+def _is_number(kind: Any) -> bool:
+    import pyarrow.types as t
+
+    return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind))
+
+
+def _write(path: Path, data: bytes) -> None:
+    """The whole file or none."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise WrongArgumentError(
+            f"--output: the file must be writable, got {os.strerror(error.errno or 0)}"
+        ) from None

@@ -1,0 +1,1 @@
+"""Great Expectations as a gate that counts its expectations and shows no cell value."""

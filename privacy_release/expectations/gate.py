@@ -1,0 +1,255 @@
+"""Great Expectations suites as a gate that counts its expectations and shows no cell value.
+
+Left to itself, Great Expectations drops an expectation that it cannot build, calls the rest a success, and
+puts raw values into results, exceptions and logs. So each expectation is built by itself (see
+`privacy_release.expectations.suite`), only whether it held is read back, and each one must come back exactly
+once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from privacy_engine.errors import SchemaError, SpecError
+from privacy_release.expectations.suite import POSITION, build_suite
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pandas as pd
+    from great_expectations.core import ExpectationValidationResult
+    from great_expectations.expectations.expectation import Expectation
+
+COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "quasi_identifiers", "sensitive")
+SILENT = logging.CRITICAL + 1
+
+
+class FailedExpectation(TypedDict):
+    """One expectation that did not hold.
+
+    Attributes:
+        type: its name in snake case.
+        column: the columns it names, None where it speaks of the table.
+        severity: ``critical``, ``warning`` or ``info``.
+        broken: None if the data failed it; else why it could not be evaluated: the type of the exception.
+    """
+
+    type: str
+    column: str | None
+    severity: str
+    broken: str | None
+
+
+class SuiteResult(TypedDict):
+    """What a suite found: names and counts, no values.
+
+    Attributes:
+        suite: name of the suite.
+        expected, evaluated, passed: numbers of expectations; the first two are equal, or an error was raised.
+        failed: those that did not hold, in the order of the suite.
+        success: whether no critical expectation failed and none was broken, whatever its severity.
+    """
+
+    suite: str
+    expected: int
+    evaluated: int
+    passed: int
+    failed: list[FailedExpectation]
+    success: bool
+
+
+def run_suite(table: pd.DataFrame, suite: Mapping[str, Any]) -> SuiteResult:
+    """Hold a table against a suite; expectations that fail are reported, see `raise_if_failed`.
+
+    Args:
+        table: any index.
+        suite: ``{name, expectations: [{type, kwargs, severity}]}``, the JSON form of Great Expectations. The
+            expectations of ``privacy_release.expectations.table_expectations`` may be used too.
+
+    Raises:
+        SpecError: if the suite is empty, or an expectation of it is unknown, has a wrong argument or was not
+            evaluated.
+        SchemaError: if the table lacks a column that an expectation names, or the suite cannot be run on it.
+    """
+    with quiet():
+        name, expectations = build_suite(suite)
+        refuse_missing_columns(expectations, table)
+        return summary(name, judged(table, name, expectations))
+
+
+def raise_if_failed(result: SuiteResult) -> None:
+    """Stop where a suite failed.
+
+    Raises:
+        SchemaError: names the critical expectations that failed and those that could not be evaluated.
+    """
+    if result["success"]:
+        return
+    gating = [failed for failed in result["failed"] if _gates(failed)]
+    raise SchemaError(
+        f"validation: {len(gating)} of {result['expected']} expectations failed: "
+        f"{', '.join(_text(failed) for failed in gating)}; mend the source or the suite"
+    )
+
+
+def _gates(failed: FailedExpectation) -> bool:
+    return failed["severity"] == "critical" or failed["broken"] is not None
+
+
+def _text(failed: FailedExpectation) -> str:
+    broken = "" if failed["broken"] is None else f" could not be evaluated: {failed['broken']}"
+    return f"{failed['type']}({failed['column'] or ''}){broken}"
+
+
+def refuse_missing_columns(expectations: Sequence[Expectation], table: pd.DataFrame) -> None:
+    """A column that is not there is a wrong source or suite, not a value that failed."""
+    present = set(table.columns)
+    missing = [
+        f"{column!r} ({expectation.expectation_type})"
+        for expectation in expectations
+        if expectation.expectation_type != "expect_column_to_exist"  # its own business
+        for column in columns_of(expectation)
+        if column not in present
+    ]
+    if missing:
+        raise SchemaError(
+            f"validation: the table lacks columns that expectations name: {', '.join(missing)}; "
+            "mend the source or the suite"
+        )
+
+
+def columns_of(expectation: Expectation) -> list[str]:
+    """The columns that an expectation names."""
+    named = [getattr(expectation, argument, None) for argument in COLUMN_ARGUMENTS]
+    return [column for value in named if value for column in ([value] if isinstance(value, str) else value)]
+
+
+def _results(
+    table: pd.DataFrame, name: str, expectations: Sequence[Expectation]
+) -> list[ExpectationValidationResult]:
+    """Run the expectations in a context that keeps nothing on disk."""
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import (
+        DataContextConfig,
+        InMemoryStoreBackendDefaults,
+        ProgressBarsConfig,
+    )
+
+    config = DataContextConfig(
+        store_backend_defaults=InMemoryStoreBackendDefaults(),
+        progress_bars=ProgressBarsConfig(globally=False, metric_calculations=False),
+    )
+    context = gx.get_context(mode="ephemeral", project_config=config)
+    asset = context.data_sources.add_pandas("tables").add_dataframe_asset("table")
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch(
+        # some metrics align by the index, which may repeat
+        batch_parameters={"dataframe": table.reset_index(drop=True)}
+    )
+    try:
+        found = batch.validate(
+            gx.ExpectationSuite(name=name, expectations=expectations), result_format="BOOLEAN_ONLY"
+        )
+    except Exception as error:  # noqa: BLE001  whatever it is, its message and traceback may quote values
+        broken = type(error).__name__
+    else:
+        return list(found.results)
+    raise SchemaError(f"validation: suite {name!r} could not be run ({broken}); mend the source or the suite")
+
+
+def judged(
+    table: pd.DataFrame, name: str, expectations: Sequence[Expectation]
+) -> list[FailedExpectation | None]:
+    """How each expectation failed on a table, in their order; None where it held.
+
+    Raises:
+        SpecError, SchemaError: as `run_suite`.
+    """
+    return _counted(name, expectations, _results(table, name, expectations))
+
+
+def _counted(
+    name: str, expectations: Sequence[Expectation], results: Sequence[ExpectationValidationResult]
+) -> list[FailedExpectation | None]:
+    """The gate: every expectation has exactly one result."""
+    found: dict[int, list[ExpectationValidationResult]] = {_position(e.meta): [] for e in expectations}
+    for result in results:
+        found[_position(result.expectation_config.meta)].append(result)  # type: ignore[union-attr]  # always set by a validator
+    own = list(found.values())
+    if uncounted := [e.expectation_type for e, got in zip(expectations, own, strict=True) if len(got) != 1]:
+        raise SpecError(
+            f"suite {name!r}: each of the {len(expectations)} expectations must be evaluated once, got "
+            f"{len(results)} results; mend {uncounted}"
+        )
+    return [_failure(e, got[0]) for e, got in zip(expectations, own, strict=True)]
+
+
+def _position(meta: Mapping[str, Any] | None) -> int:
+    return int((meta or {})[POSITION])
+
+
+def summary(name: str, outcomes: Sequence[FailedExpectation | None]) -> SuiteResult:
+    """What a suite found, from how each of its expectations failed; None where it held."""
+    failed = [failure for failure in outcomes if failure is not None]
+    return SuiteResult(
+        suite=name,
+        expected=len(outcomes),
+        evaluated=len(outcomes),
+        passed=len(outcomes) - len(failed),
+        failed=failed,
+        success=not any(_gates(failure) for failure in failed),
+    )
+
+
+def _failure(expectation: Expectation, result: ExpectationValidationResult) -> FailedExpectation | None:
+    """How an expectation failed; None if it held."""
+    broken = _exception(result.exception_info or {})
+    return None if result.success and broken is None else failure_of(expectation, broken)
+
+
+def failure_of(expectation: Expectation, broken: str | None = None) -> FailedExpectation:
+    """That an expectation failed, without any value."""
+    return FailedExpectation(
+        type=expectation.expectation_type,
+        column=", ".join(columns_of(expectation)) or None,
+        severity=expectation.severity.value,
+        broken=broken,
+    )
+
+
+def _exception(info: Mapping[str, Any]) -> str | None:
+    """Type of the exception that kept an expectation from being evaluated; None if there was none.
+
+    Great Expectations reports one exception, or one a metric. Their messages may quote values and are not
+    read, but for our own, which never do.
+    """
+    reports = [info] if "raised_exception" in info else list(info.values())
+    raised = next((report for report in reports if report.get("raised_exception")), None)
+    if raised is None:
+        return None
+    # the first line that is not indented ends the first stack: the cause of all that follows it
+    lines = str(raised.get("exception_traceback")).splitlines()
+    ends = (line for line in lines if line[:1].strip() and not line.startswith("Traceback "))
+    cause = next(ends, "")
+    named = re.match(r"([\w.]+)(:|$)", cause)
+    if named is None:
+        return "unknown exception"
+    module, _, kind = named[1].rpartition(".")
+    return cause.removeprefix(f"{module}.") if module == SchemaError.__module__ else kind
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """No logs and warnings of Great Expectations: its import logs 150 lines, and its errors quote values."""
+    logger = logging.getLogger("great_expectations")
+    level = logger.level
+    logger.setLevel(SILENT)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,216 @@
+"""Great Expectations suites on a table that memory may not hold: part by part, where that means the same.
+
+An expectation about single records holds for a table if it holds for each part of it. One about the columns
+is held against the columns, one about the number of records against their number. All others speak of the
+whole table at once, or may do so (uniqueness, means, quantiles, sets of distinct values, the privacy models;
+`mostly`, a `row_condition`), and are refused rather than answered for a part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError, SpecError
+from privacy_release.expectations.gate import (
+    columns_of,
+    failure_of,
+    judged,
+    quiet,
+    refuse_missing_columns,
+    summary,
+)
+from privacy_release.expectations.suite import POSITION, build_suite
+from privacy_release.work.parquet import require_unchanged, unchanged_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pandas as pd
+    from great_expectations.expectations.expectation import Expectation
+
+    from privacy_release.expectations.gate import FailedExpectation, SuiteResult
+
+ROWS = 1_000_000  # of a part: a suite takes about a second to set up
+OF_RECORDS = frozenset(
+    {
+        "expect_column_pair_values_a_to_be_greater_than_b",
+        "expect_column_pair_values_to_be_equal",
+        "expect_column_pair_values_to_be_in_set",
+        "expect_column_type_to_be",
+        "expect_column_value_lengths_to_be_between",
+        "expect_column_value_lengths_to_equal",
+        "expect_column_values_to_be_between",
+        "expect_column_values_to_be_dateutil_parseable",
+        "expect_column_values_to_be_in_set",
+        "expect_column_values_to_be_in_type_list",
+        "expect_column_values_to_be_json_parseable",
+        "expect_column_values_to_be_null",
+        "expect_column_values_to_be_of_type",
+        "expect_column_values_to_match_json_schema",
+        "expect_column_values_to_match_regex",
+        "expect_column_values_to_match_regex_list",
+        "expect_column_values_to_match_strftime_format",
+        "expect_column_values_to_not_be_in_set",
+        "expect_column_values_to_not_be_null",
+        "expect_column_values_to_not_match_regex",
+        "expect_column_values_to_not_match_regex_list",
+        "expect_multicolumn_sum_to_equal",
+        "expect_multicolumn_values_to_be_equal",
+        "expect_select_column_values_to_be_unique_within_record",
+    }
+)
+OF_COLUMNS = frozenset(
+    {
+        "expect_column_to_exist",
+        "expect_table_column_count_to_be_between",
+        "expect_table_column_count_to_equal",
+        "expect_table_columns_to_match_ordered_list",
+        "expect_table_columns_to_match_set",
+    }
+)
+OF_NUMBER = frozenset({"expect_table_row_count_to_be_between", "expect_table_row_count_to_equal"})
+
+
+def run_suite_in_parts(path: str | Path, sha256: str, suite: Mapping[str, Any]) -> SuiteResult:
+    """Hold a Parquet file of the work area against a suite, as `expectations.run_suite` a table.
+
+    Each expectation about records must be evaluated exactly once on every part.
+
+    Args:
+        path: of the file.
+        sha256: that was recorded for it.
+        suite: as for `run_suite`, of expectations that can be judged part by part.
+
+    Raises:
+        SpecError: as `run_suite`; also if an expectation needs the whole table, naming all such.
+        SchemaError: as `run_suite`.
+        IntegrityError: if the file is missing, changed or not whole.
+    """
+    with quiet():
+        name, expectations = build_suite(suite)
+        _refuse_whole(name, expectations)
+        table = _Footer.of(path, sha256)
+        refuse_missing_columns(expectations, table.empty)
+        found = [
+            _of_number(expectation, table.rows) if expectation.expectation_type in OF_NUMBER else None
+            for expectation in expectations
+        ]
+        for kinds, frames in (
+            (OF_COLUMNS, [table.empty]),
+            (OF_RECORDS, table.parts(path, sha256, expectations)),
+        ):
+            if any(expectation.expectation_type in kinds for expectation in expectations):
+                for frame in frames:
+                    _judge(frame, suite, kinds, found)
+        return summary(name, found)
+
+
+def _of_number(expectation: Expectation, rows: int) -> FailedExpectation | None:
+    """How an expectation about the number of records failed; Great Expectations would count them itself."""
+    held = expectation._validate({"table.row_count": rows})
+    return None if held["success"] is True else failure_of(expectation)
+
+
+def _judge(
+    frame: pd.DataFrame,
+    suite: Mapping[str, Any],
+    kinds: frozenset[str],
+    found: list[FailedExpectation | None],
+) -> None:
+    """Hold a part against the expectations of some kinds; what failed earlier stays failed.
+
+    They are built anew for each part: whatever Great Expectations keeps in them stays with the part.
+    """
+    name, expectations = build_suite(suite)
+    chosen = [expectation for expectation in expectations if expectation.expectation_type in kinds]
+    for expectation, failure in zip(chosen, judged(frame, name, chosen), strict=True):
+        position = int((expectation.meta or {})[POSITION])
+        before = found[position]
+        if failure is not None and (before is None or before["broken"] is None):
+            found[position] = failure
+
+
+def _refuse_whole(name: str, expectations: Sequence[Expectation]) -> None:
+    """Refuse expectations that no part can answer."""
+    known = OF_RECORDS | OF_COLUMNS | OF_NUMBER
+    refused = []
+    for number, expectation in enumerate(expectations, start=1):
+        kind = expectation.expectation_type
+        if kind not in known:
+            refused.append(f"{kind} (number {number})")
+        elif getattr(expectation, "mostly", 1) != 1:
+            refused.append(f"{kind} (number {number}) with mostly")
+        elif getattr(expectation, "row_condition", None) is not None:  # may speak of a column's mean
+            refused.append(f"{kind} (number {number}) with a row_condition")
+    if refused:
+        raise SpecError(
+            f"suite {name!r}: {len(refused)} of {len(expectations)} expectations need the whole table in "
+            f"memory, which an engine is to spare: {', '.join(refused)}; take them out, put ones about "
+            "single records in their place, or take the engine local"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Footer:
+    """What a file says of its table.
+
+    Attributes:
+        empty: its columns, without records.
+        rows: how many there are.
+        widened: columns of whole numbers or truth values with a null somewhere, and the type that they have
+            in a frame then: it must not change from part to part.
+    """
+
+    empty: pd.DataFrame
+    rows: int
+    widened: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, path: str | Path, sha256: str) -> _Footer:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        import pyarrow.types as t
+
+        from privacy_engine.engines.frames import to_frame
+
+        require_unchanged(path, sha256)
+        try:
+            read = pq.read_metadata(path)
+            schema = read.schema.to_arrow_schema()
+        except (pa.ArrowException, OSError):
+            raise IntegrityError(
+                f"{Path(path).name} must be a whole Parquet file; run from ingest again"
+            ) from None
+        nulls = pa.table({field.name: pa.nulls(1, field.type) for field in schema})
+        kinds = to_frame(nulls).dtypes
+        groups = [read.row_group(number) for number in range(read.num_row_groups)]
+        widened = {
+            field.name: kinds[field.name]
+            for position, field in enumerate(schema)
+            if (t.is_integer(field.type) or t.is_boolean(field.type))
+            and any(_nulls(group.column(position)) for group in groups)
+        }
+        return cls(empty=to_frame(schema.empty_table()).astype(widened), rows=read.num_rows, widened=widened)
+
+    def parts(
+        self, path: str | Path, sha256: str, expectations: Sequence[Expectation]
+    ) -> Iterator[pd.DataFrame]:
+        """The records, some at a time, with the columns that the expectations name."""
+        import pyarrow as pa
+
+        from privacy_engine.engines.frames import to_frame
+
+        named = {column for expectation in expectations for column in columns_of(expectation)}
+        columns = [column for column in self.empty.columns if column in named]
+        for batch in unchanged_batches(path, sha256, columns, ROWS):
+            frame = to_frame(pa.Table.from_batches([batch]))
+            yield frame.astype({name: kind for name, kind in self.widened.items() if name in columns})
+
+
+def _nulls(chunk: Any) -> bool:
+    """Whether a column chunk has nulls; one that does not say counts as if."""
+    counted = chunk.statistics
+    return counted is None or not counted.has_null_count or counted.null_count > 0

@@ -1,0 +1,116 @@
+"""The expectations of a suite from its JSON form: all of them, or an error that names those that are wrong.
+
+`great_expectations.ExpectationSuite` logs an expectation that it does not know and goes on without it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from great_expectations.expectations.expectation import Expectation
+
+SUITE_KEYS = frozenset({"name", "expectations", "suite_parameters", "meta", "notes", "id"})
+ENTRY_KEYS = frozenset(
+    {"type", "kwargs", "severity", "meta", "notes", "description", "id", "rendered_content"}
+)
+POSITION = "position_in_suite"  # key of the metadata by which a result is found again
+
+
+def build_suite(suite: Mapping[str, Any]) -> tuple[str, list[Expectation]]:
+    """The name of a suite, and its expectations, each with its `POSITION` (from 0) in its metadata.
+
+    Args:
+        suite: ``{name, expectations: [{type, kwargs, severity}]}``; other fields that Great Expectations
+            writes are passed over.
+
+    Raises:
+        SpecError: if the suite is empty, or an expectation is unknown or has a wrong argument; names all.
+    """
+    name, entries = _entries(suite)
+    return name, _built(name, entries)
+
+
+def _entries(suite: Mapping[str, Any]) -> tuple[str, list[Mapping[str, Any]]]:
+    """The name and the expectations of a suite, in a form that Great Expectations can be asked to build."""
+    name, entries = suite.get("name"), suite.get("expectations")
+    if not isinstance(name, str) or not name:
+        raise SpecError("a suite of expectations must have a name; add one")
+    if unknown := sorted(str(key) for key in suite.keys() - SUITE_KEYS):
+        raise SpecError(f"suite {name!r}: unknown fields {unknown}; correct or remove them")
+    if not isinstance(entries, list) or not entries:
+        raise SpecError(
+            f"suite {name!r}: expectations must be a list of at least one, or nothing is checked; add one"
+        )
+    for number, entry in enumerate(entries, start=1):
+        place = f"suite {name!r}, expectation {number}"
+        if not hasattr(entry, "keys") or not isinstance(entry.get("type"), str):
+            raise SpecError(f"{place}: must be a mapping with a type, and kwargs; correct it")
+        if unknown := sorted(str(key) for key in entry.keys() - ENTRY_KEYS):
+            raise SpecError(f"{place}, {entry['type']}: unknown fields {unknown}; correct or remove them")
+        if not isinstance(entry.get("kwargs", {}), dict):
+            raise SpecError(f"{place}, {entry['type']}: kwargs must be a mapping; correct it")
+    return name, entries
+
+
+def _built(name: str, entries: Sequence[Mapping[str, Any]]) -> list[Expectation]:
+    """The expectations, each marked with its position; one error names all that cannot be built."""
+    expectations, problems = [], []
+    for position, entry in enumerate(entries):
+        made = _build(entry, position)
+        if isinstance(made, str):
+            problems.append(f"{entry['type']} (number {position + 1}): {made}")
+        else:
+            expectations.append(made)
+    if problems:
+        raise SpecError(
+            f"suite {name!r}: {len(problems)} of {len(entries)} expectations cannot be built: "
+            f"{'; '.join(problems)}; correct the suite"
+        )
+    return expectations
+
+
+def _build(entry: Mapping[str, Any], position: int) -> Expectation | str:
+    """An expectation, or what is wrong with it."""
+    from great_expectations.compatibility.pydantic import ValidationError
+    from great_expectations.exceptions.exceptions import ExpectationNotFoundError, GreatExpectationsError
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+    from great_expectations.expectations.metadata_types import FailureSeverity
+    from great_expectations.expectations.registry import list_registered_expectation_implementations
+
+    import privacy_release.expectations.table_expectations  # noqa: F401  registers our expectations
+
+    severities = [severity.value for severity in FailureSeverity]
+    severity = entry.get("severity", FailureSeverity.CRITICAL.value)
+    if severity not in severities:
+        return f"severity must be one of {severities}"
+    try:
+        expectation = ExpectationConfiguration(
+            type=entry["type"],
+            kwargs=dict(entry.get("kwargs", {})),
+            severity=FailureSeverity(severity),
+        ).to_domain_obj()
+    except ExpectationNotFoundError:
+        near = difflib.get_close_matches(entry["type"], list_registered_expectation_implementations(), n=1)
+        return f"no such expectation{f', did you mean {near[0]}?' if near else ''}"
+    except ValidationError as error:
+        return ", ".join(_argument_problem(problem) for problem in error.errors())
+    except (GreatExpectationsError, TypeError, ValueError) as error:
+        return f"its arguments were refused ({type(error).__name__})"
+    if expectation.suite_parameter_options:
+        return "its arguments must be given in place, not by $PARAMETER"
+    expectation.id, expectation.meta = None, {POSITION: position}  # whatever the arguments say
+    return expectation
+
+
+def _argument_problem(problem: Mapping[str, Any]) -> str:
+    """The argument and the rule. Only pydantic's own texts, which have a code, are sure to quote no value."""
+    argument = ".".join(str(part) for part in problem["loc"])
+    if "." in problem["type"]:
+        return f"{argument}: {problem['msg']}"
+    return "the arguments do not fit together" if argument == "__root__" else f"{argument}: not allowed"

@@ -1,0 +1,309 @@
+"""Release tables: one Delta table a name, one partition `release` a release, one atomic commit a publish.
+
+What a reader may rely on: it sees the table before a commit or after it, never half of one; a commit's
+metadata carries the proof (figures, and the hashes of data, manifest and report, which are stored before the
+commit); a retry of a run finds the commit of its first attempt. The hash `sha256` is that of the verified
+staged file: the Delta writer puts the same rows, in the same order, into a file of its own, without the
+staged file's metadata. Only a release that memory may not hold is written as a stream, and its rows stand in
+no particular order: the writer deals batches out to its threads and writes them as they come back.
+
+Column statistics are switched off in these tables: the log outlives a retracted release, and minima and
+maxima are cell values. The log is never shortened, because it holds the proofs.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError, PublishError
+from privacy_release.lake.log import (
+    ATTEMPTS,
+    LOG_KEY,
+    Publication,
+    check_name,
+    check_text,
+    open_table,
+    predicate,
+    proof_folder,
+    publications,
+)
+from privacy_release.lake.rows import (
+    PARTITION,
+    StreamedRows,
+    in_one_batch,
+    refuse_other_types,
+    streamed_rows,
+    verified_rows,
+)
+from privacy_release.lake.store import Lake, put, reaching
+from privacy_release.work.parquet import ROWS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable, WriterProperties
+
+# What of a manifest stands in the commit itself, readable for every Delta client without the proof folder.
+_FIGURES = ("method", "parameters", "guarantees", "measured", "loss", "policy", "approval")
+_TABLE_OPTIONS = {
+    "delta.dataSkippingNumIndexedCols": "0",
+    "delta.enableExpiredLogCleanup": "false",
+    "delta.logRetentionDuration": "interval 36500 days",
+}
+_LONGEST_KEY = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """Where a published release and its proofs are.
+
+    Attributes:
+        uri: address of the release table; the release is its partition `release = <release_id>`.
+        version: the table version that this publication made.
+        sha256: of the staged file that was verified and published.
+        already: an earlier attempt of the same run had published it; this call changed nothing.
+    """
+
+    uri: str
+    name: str
+    release_id: str
+    version: int
+    rows: int
+    sha256: str
+    manifest_uri: str
+    manifest_sha256: str
+    report_uri: str
+    report_sha256: str
+    already: bool
+
+
+def publish(
+    lake: Lake,
+    name: str,
+    release_id: str,
+    staged: Path,
+    manifest: Mapping[str, Any],
+    report_html: Path,
+    *,
+    expected_sha256: str,
+    run_key: str | None = None,
+    streamed: bool = False,
+) -> Published:
+    """Publish a verified staged file as a release, in one commit; a retry of the same run changes nothing.
+
+    A later run that publishes the same release replaces its rows; other releases are not touched. A column
+    that is new to the table is added to it (the other releases show null there); a column must keep its type.
+
+    Args:
+        lake: where.
+        name: the release table; it is created by its first release.
+        release_id: the run's partition key, else its run id.
+        staged: Parquet file; read once (in streams: hashed before and after), never changed.
+        manifest: plain JSON: what was done and what is guaranteed, no cell values.
+        report_html: the report for people, one file.
+        expected_sha256: of the file that verification read.
+        run_key: names the run across its retries, e.g. DAG id and run id; default: the release id, which
+            makes a release final: it can be retracted, but not replaced.
+        streamed: write the rows batch by batch, because memory may not hold them all; they are the same rows
+            in another order.
+
+    Raises:
+        ValueError: if name, release id or run key is not well-formed, or the manifest has NaN or infinity.
+        TypeError: if the manifest is not plain JSON.
+        IntegrityError: if the staged file is not the verified one or not whole, or the report cannot be read.
+        SchemaError: if the lake cannot hold a column, or a column changed its type.
+        PublishError: if the lake cannot be reached, the run published other bytes, or its release was
+            retracted.
+    """
+    from deltalake.exceptions import CommitFailedError
+
+    run_key = release_id if run_key is None else run_key
+    check_name(name)
+    check_text("release id", release_id)
+    check_text("run key", run_key, _LONGEST_KEY)
+    manifest_bytes = json.dumps(manifest, sort_keys=True, indent=2, allow_nan=False).encode()
+    table = open_table(lake, name)
+    done = None if table is None else _committed(lake, table, release_id, run_key, expected_sha256)
+    if done is not None:
+        return _published(lake, name, done, already=True)
+    rows = (streamed_rows if streamed else verified_rows)(staged, expected_sha256)
+    note = {
+        "action": "publish",
+        "release": release_id,
+        "run_key": run_key,
+        "rows": rows.num_rows,
+        "columns": rows.column_names,
+        "sha256": expected_sha256,
+        "manifest": _store_proof(lake, name, manifest_bytes, "json"),
+        "report": _store_proof(lake, name, _report_bytes(report_html), "html"),
+        "figures": _figures(manifest),
+    }
+    for _ in range(ATTEMPTS):
+        table = open_table(lake, name) or _create(lake, name, rows.schema)
+        done = _committed(lake, table, release_id, run_key, expected_sha256)
+        if done is not None:  # the same run, twice at once: the other one won
+            return _published(lake, name, done, already=True)
+        try:
+            version = _commit(lake, table, rows, note)
+        except CommitFailedError:
+            continue  # another commit got ahead: look at the table again
+        return _published(lake, name, _at(lake, table, version), already=False)
+    raise PublishError(
+        f"table {name} changed under each of {ATTEMPTS} attempts; nothing was published, "
+        "retry when fewer runs publish"
+    )
+
+
+def _committed(
+    lake: Lake, table: "DeltaTable", release_id: str, run_key: str, expected_sha256: str
+) -> Publication | None:
+    """The commit by which this run published this release, if there is one in the table's snapshot."""
+    with reaching(lake, "read the table"):
+        if table.transaction_version(_app_id(release_id, run_key)) is None:
+            return None
+    entries = publications(lake, table)
+    mine = [entry for entry in entries if (entry.release_id, entry.run_key) == (release_id, run_key)]
+    if not mine:
+        raise PublishError(
+            "the table knows this run, but its log was shortened by another tool; retract and start a new run"
+        )
+    if mine[-1].tombstone is not None:
+        raise PublishError(
+            "what this run published was retracted, and a retry must not bring it back; start a new run"
+        )
+    if mine[-1].sha256 != expected_sha256:
+        raise PublishError(
+            "this run has published other bytes already, and a retry must not replace them; "
+            "start a new run to publish these, or retract the release"
+        )
+    return mine[-1]
+
+
+def _app_id(release_id: str, run_key: str) -> str:
+    """Delta application id of a publication: one run may publish several releases."""
+    return json.dumps([release_id, run_key])
+
+
+def _create(lake: Lake, name: str, schema: "pa.Schema") -> "DeltaTable":
+    """Create the table without rows, or open the one that another writer created meanwhile."""
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    with reaching(lake, f"create table {name}"):
+        try:
+            return DeltaTable.create(
+                lake.table(name),
+                schema.append(pa.field(PARTITION, pa.string())),
+                mode="error",
+                partition_by=[PARTITION],
+                configuration=_TABLE_OPTIONS,
+                storage_options=lake.options,
+            )
+        except Exception:
+            table = open_table(lake, name)
+            if table is None:
+                raise
+            return table
+
+
+def _commit(lake: Lake, table: "DeltaTable", rows: "pa.Table | StreamedRows", note: Mapping[str, Any]) -> int:
+    """Replace the release's partition in one commit on top of the table's snapshot; the new version.
+
+    The snapshot matters: given an address, the writer would load a newer one, and a commit of the same run
+    between `_committed` and here would go unnoticed. On the snapshot it is a conflict.
+
+    Raises:
+        CommitFailedError: if a conflicting commit got ahead.
+        IntegrityError: if the file that is streamed is not the verified one, or changed on the way; nothing
+            was committed.
+    """
+    import pyarrow as pa
+    from deltalake import CommitProperties, Transaction, write_deltalake
+
+    with reaching(lake, "read the table's schema"):
+        held = pa.schema(table.schema())
+    refuse_other_types(rows.schema, held)
+    release_id = str(note["release"])
+    large = isinstance(rows, StreamedRows)
+    # The Delta library spreads rows over its writers by partition and stops a source only while all of them
+    # have work. A release is one partition: a second writer never has, and a stream would pile up in memory.
+    # The library looks at this once in a process, at its first write.
+    os.environ.setdefault("DELTARS_MAX_CONCURRENT_WRITERS", "1")
+    try:
+        with reaching(lake, "commit the release"):
+            write_deltalake(
+                table,
+                rows.stream(release_id) if large else in_one_batch(rows, release_id),
+                mode="overwrite",
+                predicate=predicate(release_id),
+                schema_mode="merge",
+                writer_properties=_properties(streamed=large),
+                commit_properties=CommitProperties(
+                    custom_metadata={LOG_KEY: dict(note)},
+                    app_transactions=[
+                        Transaction(app_id=_app_id(release_id, str(note["run_key"])), version=1)
+                    ],
+                ),
+            )
+            return table.version()
+    except PublishError:
+        if large and rows.problems:
+            raise rows.problems[0] from None
+        raise
+
+
+def _properties(*, streamed: bool) -> "WriterProperties":
+    """How the rows are written; of a stream a row group is held in memory until it is full."""
+    from deltalake import WriterProperties
+
+    if streamed:
+        return WriterProperties(compression="ZSTD", max_row_group_size=ROWS)
+    return WriterProperties(compression="SNAPPY")
+
+
+def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands in the commit itself; of memoised answers the fingerprint of their secret, too."""
+    secret = manifest.get("randomization", {}).get("secret")
+    told = {key: manifest[key] for key in _FIGURES if key in manifest}
+    return told | ({"secret": secret} if secret else {})
+
+
+def _at(lake: Lake, table: "DeltaTable", version: int) -> Publication:
+    """The publication that a commit made."""
+    return next(entry for entry in publications(lake, table) if entry.version == version)
+
+
+def _published(lake: Lake, name: str, entry: Publication, *, already: bool) -> Published:
+    folder = f"{lake.root}/{proof_folder(name)}"
+    return Published(
+        uri=f"{lake.root}/{name}",
+        name=name,
+        release_id=entry.release_id,
+        version=entry.version,
+        rows=entry.rows,
+        sha256=entry.sha256,
+        manifest_uri=f"{folder}/{entry.manifest_sha256}.json",
+        manifest_sha256=entry.manifest_sha256,
+        report_uri=f"{folder}/{entry.report_sha256}.html",
+        report_sha256=entry.report_sha256,
+        already=already,
+    )
+
+
+def _store_proof(lake: Lake, name: str, data: bytes, kind: str) -> str:
+    """Store a proof under the hash of its bytes, so that it never changes; its sha256."""
+    digest = hashlib.sha256(data).hexdigest()
+    put(lake, f"{proof_folder(name)}/{digest}.{kind}", data)
+    return digest
+
+
+def _report_bytes(report_html: Path) -> bytes:
+    try:
+        return report_html.read_bytes()
+    except OSError as error:
+        raise IntegrityError(
+            f"the report must be readable, got {type(error).__name__}; run the verification again"
+        ) from None

@@ -1,0 +1,212 @@
+"""The releases that a query reads: which of a table's, as of one version of it, and what they guarantee."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError, PublishError
+from privacy_release.lake.log import ATTEMPTS, Publication, State, open_table, publications
+from privacy_release.lake.query_rules import QueryError
+from privacy_release.lake.rows import PARTITION
+from privacy_release.lake.store import Lake, reaching, table_names
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A release that an answer was made from, and what was proven of it when it was published.
+
+    Attributes:
+        table: the release table.
+        release: id of the release; `version` of the table published it, at `published` (UTC, ISO 8601).
+        rows: of the release.
+        method: registry key of the method that made it.
+        guarantees: the policy's privacy models as measured on the released bytes, in words.
+        loss: epsilon, delta and neighbour relation of a differentially private release; else None.
+        manifest_sha256: of the manifest that proves it.
+    """
+
+    table: str
+    release: str
+    version: int
+    published: str
+    rows: int
+    method: str
+    guarantees: tuple[str, ...]
+    loss: Mapping[str, Any] | None
+    manifest_sha256: str
+
+    def __str__(self) -> str:
+        made = f"version {self.version}, {self.published}, {self.rows:,} rows, {self.method}"
+        promised = list(self.guarantees)
+        if self.loss is not None:
+            promised.insert(0, _loss_words(self.loss))
+        return (
+            f"{self.table}, release {self.release} ({made}): {'; '.join(promised) or 'no guarantee proven'}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """What a query sees of a table: releases of one version of it, whatever is published meanwhile.
+
+    Attributes:
+        name: of the table.
+        version: of the table.
+        sources: the releases.
+        columns: what the query sees, in order.
+        files: of the releases, with all columns; the release of a row is in `release`.
+    """
+
+    name: str
+    version: int
+    sources: tuple[Source, ...]
+    columns: tuple[str, ...]
+    files: "Dataset"
+
+
+def take_snapshot(lake: Lake, name: str, release: str | None, *, every_release: bool) -> Snapshot:
+    """The releases of a table that a query sees now.
+
+    Args:
+        lake: where.
+        name: of the table, as the query spells it.
+        release: only this one; None takes the one that was published last. A release that was published
+            again, such as an old partition with late data, keeps its place.
+        every_release: all of them, with the column `release`.
+
+    Raises:
+        QueryError: if there is no such table, or no such release in it that is not retracted.
+        PublishError: if the lake cannot be reached.
+    """
+    table, version, entries = _consistent(lake, name)
+    live = [entry for entry in entries if entry.tombstone is None]
+    chosen = _chosen(name, entries, live, release, every_release=every_release)
+    wanted = None if every_release else [(PARTITION, "=", chosen[0].release_id)]
+    with reaching(lake, f"read table {name}"):
+        files = table.to_pyarrow_dataset(file_pruning_predicate=wanted)
+    columns = list(dict.fromkeys(column for entry in chosen for column in entry.columns))
+    return Snapshot(
+        name=name,
+        version=version,
+        sources=tuple(_source(name, entry) for entry in chosen),
+        columns=(*([PARTITION] if every_release else []), *columns),
+        files=files,
+    )
+
+
+def check_rows(lake: Lake, seen: Snapshot) -> None:
+    """Hold the rows in a snapshot's files against the number that was published.
+
+    Raises:
+        IntegrityError: if there are more or fewer.
+        PublishError: if a file cannot be read, such as that of a release that was just retracted.
+    """
+    with reaching(lake, f"read table {seen.name}"):
+        found = seen.files.count_rows()
+    recorded = sum(source.rows for source in seen.sources)
+    if found != recorded:
+        raise IntegrityError(
+            f"table {seen.name} must hold {recorded} rows of the releases asked, got {found}: another tool "
+            "changed it; publish them again"
+        )
+
+
+def has_moved(lake: Lake, seen: Snapshot) -> bool:
+    """Whether the table has another version by now, so that its files may be gone."""
+    table = open_table(lake, seen.name)
+    return table is None or table.version() != seen.version
+
+
+def is_retracted(lake: Lake, seen: Snapshot) -> bool:
+    """Whether a release of a snapshot was taken back since."""
+    if not has_moved(lake, seen):
+        return False
+    entries = _consistent(lake, seen.name)[2]
+    gone = {(entry.release_id, entry.version) for entry in entries if entry.tombstone is not None}
+    return any((source.release, source.version) in gone for source in seen.sources)
+
+
+def _consistent(lake: Lake, name: str) -> tuple[Any, int, list[Publication]]:
+    """A table, its version, and its publications up to that very version.
+
+    The Delta library lists the history as of now, also for an older snapshot: it is read between two looks at
+    the version.
+    """
+    table = _existing(lake, name)
+    for _ in range(ATTEMPTS):
+        entries = publications(lake, table)
+        again = _existing(lake, name)
+        if again.version() == table.version():
+            return table, int(table.version()), entries
+        table = again
+    raise PublishError(f"table {name} changed under each of {ATTEMPTS} attempts to read it; ask again")
+
+
+def _existing(lake: Lake, name: str) -> Any:
+    try:
+        table = open_table(lake, name)
+    except ValueError:
+        table = None  # no name that a table could have
+    if table is None:
+        known = ", ".join(table_names(lake)) or "none yet"
+        raise QueryError(f"the lake at {lake.root} has no table {name!r}; its tables are: {known}")
+    return table
+
+
+def _chosen(
+    name: str,
+    entries: Sequence[Publication],
+    live: Sequence[Publication],
+    release: str | None,
+    *,
+    every_release: bool,
+) -> list[Publication]:
+    """The current publications of the releases asked, by the order in which they were first published."""
+    places = {entry.release_id: place for place, entry in reversed(list(enumerate(live)))}
+    current = sorted(
+        (entry for entry in live if entry.state is State.CURRENT), key=lambda entry: places[entry.release_id]
+    )
+    if release is not None:
+        current = [entry for entry in current if entry.release_id == release]
+        if not current and any(entry.release_id == release for entry in entries):
+            raise QueryError(f"the release {release!r} of table {name} was retracted; ask another one")
+    if not current:
+        missing = "a release that is not retracted" if release is None else f"the release {release!r}"
+        raise QueryError(f"table {name} must have {missing}; list its releases with `inspect`")
+    return current if every_release else current[-1:]
+
+
+def _source(name: str, entry: Publication) -> Source:
+    figures = entry.figures
+    return Source(
+        table=name,
+        release=entry.release_id,
+        version=entry.version,
+        published=entry.committed,
+        rows=entry.rows,
+        method=str(figures.get("method", "method unknown")),
+        guarantees=_proven(figures),
+        loss=figures.get("loss"),
+        manifest_sha256=entry.manifest_sha256,
+    )
+
+
+def _proven(figures: Mapping[str, Any]) -> tuple[str, ...]:
+    """The privacy models among the rules that held; limits on loss of information are no guarantees."""
+    from privacy_engine.judge.models import MODELS
+
+    return tuple(
+        f"{finding['rule']}, measured {finding['measured']:.6g}"
+        for finding in figures.get("measured", ())
+        if finding["rule"].partition("(")[0] in MODELS
+        and finding["passed"]
+        and finding["measured"] is not None
+    )
+
+
+def _loss_words(loss: Mapping[str, Any]) -> str:
+    delta = f", delta {loss['delta']:g}" if loss["delta"] else ""
+    return f"differential privacy, epsilon {loss['epsilon']:g}{delta}, neighbours {loss['neighbours']}"

@@ -1,0 +1,195 @@
+"""Taking a release back: out of the table, out of its older versions, and its report and manifest with it."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from privacy_engine.errors import PublishError
+from privacy_release.lake.log import (
+    ATTEMPTS,
+    LOG_KEY,
+    Publication,
+    State,
+    check_text,
+    commits,
+    data_files,
+    existing_table,
+    log_entry,
+    predicate,
+    proof_folder,
+    publications,
+)
+from privacy_release.lake.store import Lake, listing, modified, put, reaching, remove
+
+_LONGEST_REASON = 1500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retraction:
+    """What a retraction did.
+
+    Attributes:
+        version: the table version that no longer has the release.
+        tombstone_sha256: of the tombstone manifest that replaces the release's own.
+        files_removed: files removed now: data, manifest and report.
+        already: the release had been retracted before; what that attempt left behind is removed now.
+    """
+
+    name: str
+    release_id: str
+    version: int
+    tombstone_sha256: str
+    files_removed: int
+    already: bool
+
+
+def retract(lake: Lake, name: str, release_id: str, reason: str) -> Retraction:
+    """Delete a release in one commit, then erase its files: no version of the table gives its rows any more.
+
+    Every publication of the release goes, also those that a later run had replaced. Other releases stay
+    readable, in all versions: the data files of this release alone are erased, where a vacuum without
+    retention would take every replaced file of the table. Left over are the commit's proof figures, the
+    tombstone manifest with the reason, and whatever readers copied before. A crash in between is mended by
+    calling it again.
+
+    Args:
+        lake: where.
+        name: the release table.
+        release_id: partition key or run id of the release.
+        reason: why; it is stored in the log for good, so it must not speak of a person.
+
+    Raises:
+        ValueError: if name, release id or reason is not well-formed.
+        PublishError: if there is no such release, or the lake cannot be reached.
+    """
+    from deltalake import CommitProperties
+    from deltalake.exceptions import CommitFailedError
+
+    check_text("release id", release_id)
+    check_text("reason", reason, _LONGEST_REASON)
+    for _ in range(ATTEMPTS):
+        table = existing_table(lake, name)
+        mine = [entry for entry in publications(lake, table) if entry.release_id == release_id]
+        if not mine:
+            raise PublishError(
+                f"table {name} never had this release; nothing was retracted, check the release id"
+            )
+        if mine[-1].state is State.RETRACTED:
+            return _erase(lake, name, release_id, already=True)
+        note = {
+            "action": "retract",
+            "release": release_id,
+            "reason": reason,
+            "tombstone": _store_tombstone(lake, name, release_id, reason, mine),
+        }
+        try:
+            with reaching(lake, "retract a release"):
+                done = table.delete(
+                    predicate(release_id), commit_properties=CommitProperties(custom_metadata={LOG_KEY: note})
+                )
+        except CommitFailedError:
+            continue  # another commit got ahead: look at the table again
+        if done["num_removed_files"]:
+            return _erase(lake, name, release_id, already=False)
+    raise PublishError(
+        f"the release could not be retracted from table {name} in {ATTEMPTS} attempts: it changes "
+        "under each of them, or another tool removed its rows; stop other writers and retry"
+    )
+
+
+def clean_orphans(lake: Lake, name: str, *, older_than: timedelta = timedelta(days=1)) -> int:
+    """Remove files of a table that no commit refers to: what crashed or outrun publications left behind.
+
+    Args:
+        lake: where.
+        name: the release table.
+        older_than: younger files are left alone; it must exceed the longest publication, whose files are not
+            yet referred to either.
+
+    Returns:
+        How many files were removed.
+
+    Raises:
+        PublishError: if there is no such table, or the lake cannot be reached.
+    """
+    table = existing_table(lake, name)
+    entries = publications(lake, table)
+    versions = [int(commit["version"]) for commit in commits(lake, table)]
+    kept = {f"{proof_folder(name)}/{proof}" for proof in _kept_proofs(entries)}
+    for version in versions:
+        kept |= data_files(lake, name, None, version)
+    limit = datetime.now(UTC) - older_than
+    candidates = [file for folder in (proof_folder(name), name) for file in listing(lake, folder)]
+    return sum(
+        remove(lake, file.path)
+        for file in candidates
+        if file.modified <= limit
+        and file.path not in kept
+        and not file.path.startswith(f"{name}/_delta_log/")
+    )
+
+
+def _erase(lake: Lake, name: str, release_id: str, *, already: bool) -> Retraction:
+    """Remove what a retracted release left: data of all versions, crash leftovers, manifests, reports."""
+    entries = publications(lake, existing_table(lake, name))
+    gone = [entry for entry in entries if entry.release_id == release_id and entry.tombstone is not None]
+    stone = gone[-1].tombstone
+    assert stone is not None
+    files: set[str] = set()
+    for entry in gone:
+        files |= data_files(lake, name, release_id, entry.version)
+    # Files that a crashed publication left in the release's folder are in no version. What began before the
+    # retraction cannot commit any more (conflict); younger files may belong to a run that publishes the
+    # release anew. Only the store's own clock tells them apart, and on S3 it counts whole seconds.
+    retracted = modified(lake, log_entry(name, stone.version))
+    for folder in {path.rsplit("/", 1)[0] for path in files}:
+        files |= {file.path for file in listing(lake, folder) if retracted and file.modified < retracted}
+    files -= data_files(lake, name, release_id)
+    kept = _kept_proofs(entries)
+    files |= {f"{proof_folder(name)}/{proof}" for entry in gone for proof in entry.proofs - kept}
+    return Retraction(
+        name=name,
+        release_id=release_id,
+        version=stone.version,
+        tombstone_sha256=stone.sha256,
+        files_removed=sum(remove(lake, path) for path in sorted(files)),
+        already=already,
+    )
+
+
+def _kept_proofs(entries: Iterable[Publication]) -> set[str]:
+    """File names of the proofs that must stay: those of releases not retracted, and the tombstones."""
+    kept: set[str] = set()
+    for entry in entries:
+        kept |= entry.proofs if entry.tombstone is None else {f"{entry.tombstone.sha256}.json"}
+    return kept
+
+
+def _store_tombstone(lake: Lake, name: str, release_id: str, reason: str, mine: Iterable[Publication]) -> str:
+    """Store the manifest that stays in place of the retracted ones; its sha256."""
+    publications_gone = [
+        {
+            "version": entry.version,
+            "committed": entry.committed,
+            "rows": entry.rows,
+            "sha256": entry.sha256,
+            "manifest_sha256": entry.manifest_sha256,
+            "report_sha256": entry.report_sha256,
+            "figures": dict(entry.figures),
+        }
+        for entry in mine
+        if entry.tombstone is None
+    ]
+    stone = {
+        "retracted": True,
+        "table": name,
+        "release": release_id,
+        "reason": reason,
+        "publications": publications_gone,
+    }
+    data = json.dumps(stone, sort_keys=True, indent=2).encode()
+    digest = hashlib.sha256(data).hexdigest()
+    put(lake, f"{proof_folder(name)}/{digest}.json", data)
+    return digest

@@ -1,0 +1,224 @@
+"""The rows of a staged release as the lake may hold them: exactly the verified bytes, in plain types."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import IntegrityError, PrivacyEngineError, SchemaError
+from privacy_release.work.parquet import opened_parquet, require_unchanged, unchanged_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PARTITION = "release"
+_BATCH = 16_384  # records that the Delta writer is given at a time; it holds some dozens of such batches
+
+
+def verified_rows(staged: Path, expected_sha256: str) -> "pa.Table":
+    """Rows of a staged Parquet file, in its order, without file metadata, if its bytes are the verified ones.
+
+    The file is read once: what is hashed is what is parsed, so a change in between cannot slip through. (A
+    memory map would not do: another process can write through it.) Memory: the file and its rows.
+
+    Raises:
+        IntegrityError: if the file is missing, its hash differs, or it is no whole Parquet file.
+        SchemaError: if it has no rows, a reserved column or a type that a release table cannot hold.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        data = staged.read_bytes()
+    except OSError as error:
+        raise IntegrityError(
+            f"the staged release must be readable, got {type(error).__name__}; "
+            "run the release and verify it again"
+        ) from None
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected_sha256:
+        raise IntegrityError(
+            f"the staged release must be the verified one (sha256 {expected_sha256}), got {found}; "
+            "it changed after verification: run the release and verify it again"
+        )
+    try:
+        return _plain(pq.read_table(pa.BufferReader(data)))
+    except (pa.ArrowInvalid, OSError):
+        raise IntegrityError(
+            f"the staged release of {len(data)} bytes is not a whole Parquet file; run the release again"
+        ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamedRows:
+    """Rows of a staged Parquet file that memory may not hold; its columns and size are those of its footer.
+
+    Attributes:
+        schema: the columns, in the types that the lake keeps.
+        problems: why a stream of them broke off; the Delta writer gives it on as an error of its own.
+    """
+
+    staged: Path
+    sha256: str
+    schema: "pa.Schema"
+    num_rows: int
+    problems: list[PrivacyEngineError] = field(default_factory=list, repr=False)
+
+    @property
+    def column_names(self) -> list[str]:
+        """The columns, in order."""
+        return list(self.schema.names)
+
+    def stream(self, release_id: str) -> "pa.RecordBatchReader":
+        """The rows with their partition column, a batch at a time.
+
+        The file is hashed before the first batch and after the last one, and the stream breaks off where it
+        is not the verified one: then the writer has nothing to commit.
+        """
+        import pyarrow as pa
+
+        with_partition = self.schema.append(pa.field(PARTITION, pa.string()))
+        return pa.RecordBatchReader.from_batches(with_partition, self._batches(release_id, with_partition))
+
+    def _batches(self, release_id: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+        import pyarrow as pa
+
+        try:
+            for batch in unchanged_batches(self.staged, self.sha256, rows=_BATCH):
+                rows = _cast(pa.Table.from_batches([batch]), self.schema)
+                rows = rows.append_column(PARTITION, pa.repeat(pa.scalar(release_id), len(rows)))
+                yield from rows.cast(schema).to_batches()
+        except PrivacyEngineError as error:
+            self.problems.append(error)
+            raise
+
+
+def streamed_rows(staged: Path, expected_sha256: str) -> StreamedRows:
+    """As `verified_rows`, for a file that memory may not hold: the rows come in streams.
+
+    Raises:
+        IntegrityError: if the file is missing, its hash differs, or it is no whole Parquet file.
+        SchemaError: if it has no rows, a reserved column or a type that a release table cannot hold.
+    """
+    import pyarrow as pa
+
+    require_unchanged(staged, expected_sha256)
+    try:
+        with staged.open("rb") as stream:
+            opened = opened_parquet(stream)
+            schema, rows = opened.schema_arrow, opened.metadata.num_rows
+    except (pa.ArrowException, OSError):
+        raise IntegrityError(
+            "the staged release is not a whole Parquet file; run the release again"
+        ) from None
+    _refuse_shape(rows, schema.names)
+    return StreamedRows(staged=staged, sha256=expected_sha256, schema=_plain_schema(schema), num_rows=rows)
+
+
+def refuse_other_types(schema: "pa.Schema", held: "pa.Schema") -> None:
+    """Refuse rows whose columns have another type in the table.
+
+    The Delta writer would cast in silence, and 1.5 would become 1. New columns are fine (older releases show
+    null there), and so are missing ones.
+
+    Raises:
+        SchemaError: names the columns and both types.
+    """
+    other = [
+        f"{field.name} ({held.field(field.name).type} in the table, {field.type} here)"
+        for field in schema
+        if field.name in held.names and held.field(field.name).type != field.type
+    ]
+    if other:
+        raise SchemaError(
+            f"columns must keep their type from release to release, got {', '.join(other)}; "
+            "cast them in the release, or publish under a new table name"
+        )
+
+
+def in_one_batch(rows: "pa.Table", release_id: str) -> "pa.Table":
+    """The rows with their partition column, as a single batch.
+
+    The Delta writer deals batches out to its threads and writes them as they come back, so several batches
+    end up in another order from run to run. Text is widened to 64-bit offsets, because more than 2 GiB of it
+    would otherwise be split again; the table still shows it as text.
+    """
+    import pyarrow as pa
+
+    whole = rows.append_column(PARTITION, pa.repeat(pa.scalar(release_id), rows.num_rows))
+    wide = [
+        pa.field(field.name, pa.large_string()) if field.type == pa.string() else field
+        for field in whole.schema
+    ]
+    return whole.cast(pa.schema(wide)).combine_chunks()
+
+
+def _plain(table: "pa.Table") -> "pa.Table":
+    """Rows in nullable columns, of types that Delta holds without loss, without any metadata."""
+    _refuse_shape(table.num_rows, table.column_names)
+    return _cast(table, _plain_schema(table.schema))
+
+
+def _refuse_shape(rows: int, names: Sequence[str]) -> None:
+    """Refuse a release without rows, and columns that a release table cannot have."""
+    if rows == 0:
+        raise SchemaError("a release must have at least one row, got 0; check the source and the method")
+    reserved = [n for n in names if n.casefold() == PARTITION or n.startswith("__index_level_")]
+    if reserved or len({name.casefold() for name in names}) < len(names):
+        raise SchemaError(
+            f"columns of a release must differ in more than case and must be neither {PARTITION!r} nor a "
+            f"row index, got {', '.join(reserved) or 'a repeated name'}; rename or drop them before staging"
+        )
+
+
+def _plain_schema(given: "pa.Schema") -> "pa.Schema":
+    import pyarrow as pa
+
+    return pa.schema([pa.field(field.name, _plain_type(field.name, field.type)) for field in given])
+
+
+def _cast(table: "pa.Table", schema: "pa.Schema") -> "pa.Table":
+    """Rows in the types of a schema with the same columns."""
+    import pyarrow as pa
+
+    columns = []
+    for target, column in zip(schema, table.columns, strict=True):
+        try:
+            columns.append(column.cast(target.type, safe=True))
+        except pa.ArrowInvalid:  # its message quotes the cell
+            raise SchemaError(
+                f"column {target.name} must fit {target.type} without loss; round or cast it in the release"
+            ) from None
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _plain_type(name: str, given: "pa.DataType") -> "pa.DataType":
+    """The type under which the lake keeps a column.
+
+    Delta has no dictionaries, unsigned integers or nanoseconds.
+    """
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    if t.is_dictionary(given):
+        return _plain_type(name, given.value_type)
+    if t.is_large_string(given) or t.is_string_view(given):
+        return pa.string()
+    if t.is_unsigned_integer(given):
+        return {8: pa.int16(), 16: pa.int32()}.get(given.bit_width, pa.int64())
+    if t.is_float16(given):
+        return pa.float32()
+    if t.is_timestamp(given):
+        return pa.timestamp("us", None if given.tz is None else "UTC")
+    if t.is_date(given):
+        return pa.date32()
+    if any(
+        is_kept(given)
+        for is_kept in (t.is_string, t.is_integer, t.is_floating, t.is_boolean, t.is_decimal128)
+    ):
+        return given
+    raise SchemaError(
+        f"column {name} must be text, a number, a truth value, a date or a time stamp, got {given}; "
+        "cast it in the release (a column of nulls alone needs a type, too)"
+    )

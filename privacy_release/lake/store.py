@@ -1,0 +1,218 @@
+"""Where a lake is, and the few file operations on it that Delta does not offer: proofs beside the tables.
+
+Files are reached with the Delta writer's own storage options, so a lake is configured once.
+
+Which release tables a lake has.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from privacy_engine.errors import PrivacyEngineError, PublishError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lake:
+    """The root of a lake: an absolute local folder or an object-store address.
+
+    Args:
+        root: `file:///...`, an absolute path, `s3://bucket/prefix`, `abfss://...`, `gs://...`.
+        storage_options: pairs for the object store (keys, endpoint), as `deltalake` names them. They are
+            secrets: they come from an Airflow connection and are not shown by `repr`.
+
+    >>> Lake(root="s3://releases/open/", storage_options=(("AWS_SECRET_ACCESS_KEY", "x"),))
+    Lake(root='s3://releases/open')
+    """
+
+    root: str
+    storage_options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", self.root.rstrip("/"))
+        address = urlsplit(self.root)
+        if address.password is not None or address.query:
+            raise ValueError("the lake's address must not carry a secret; put it in the connection's options")
+        if not address.path.startswith("/") and not address.netloc:
+            raise ValueError(
+                "the lake's root must be an absolute path or an address such as s3://bucket/folder"
+            )
+
+    @property
+    def options(self) -> dict[str, str]:
+        """A fresh dictionary of the storage options."""
+        return dict(self.storage_options)
+
+    @property
+    def folder(self) -> Path | None:
+        """The local folder, or None for an object store."""
+        address = urlsplit(self.root)
+        if address.scheme == "file":
+            return Path(unquote(address.path))
+        return None if address.scheme else Path(self.root)
+
+    def table(self, name: str) -> str:
+        """Address of a release table as the Delta library wants it."""
+        return f"{self.root}/{name}" if self.folder is None else str(self.folder / name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFile:
+    """A file of the lake: path below the root, and when the store last saw it change (UTC)."""
+
+    path: str
+    modified: datetime
+
+
+def put(lake: Lake, path: str, data: bytes) -> None:
+    """Store bytes under a path, whole or not at all; the bytes are durable when this returns."""
+    with reaching(lake, "store a proof"):
+        if lake.folder is None:
+            _put_object(lake, path, data)
+        else:
+            _put_file(lake.folder / path, data)
+
+
+def _put_file(target: Path, data: bytes) -> None:
+    """Write beside the target, flush to the disk, then rename: a crash leaves the old file or the new one."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with partial.open("xb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    parent = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(parent)  # the rename itself must survive a power cut before a commit refers to it
+    finally:
+        os.close(parent)
+
+
+def _put_object(lake: Lake, path: str, data: bytes) -> None:
+    """One upload, visible when complete."""
+    from deltalake.fs import DeltaStorageHandler
+
+    # The handler's own open_output_stream hands pyarrow buffers to a writer that takes bytes only.
+    stream = DeltaStorageHandler(lake.root, lake.options)._handler.open_output_stream(path, None)
+    stream.write(data)
+    stream.close()  # type: ignore[attr-defined]  # its stub forgets it
+
+
+def get(lake: Lake, path: str) -> bytes:
+    """The bytes under a path.
+
+    Raises:
+        PublishError: if there is no such file, or the lake cannot be reached.
+    """
+    with reaching(lake, "read a proof"), _filesystem(lake).open_input_file(path) as stream:
+        return bytes(stream.read())
+
+
+def remove(lake: Lake, path: str) -> bool:
+    """Remove a file; False if it was not there (another task may have removed it)."""
+    from pyarrow.fs import FileType
+
+    with reaching(lake, "remove a file"):
+        files = _filesystem(lake)
+        try:
+            if files.get_file_info(path).type == FileType.NotFound:
+                return False
+            files.delete_file(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+
+def modified(lake: Lake, path: str) -> datetime | None:
+    """When the store last saw a file change (UTC), or None if there is no such file."""
+    from pyarrow.fs import FileType
+
+    with reaching(lake, "look at a file"):
+        found = _filesystem(lake).get_file_info(path)
+        return found.mtime if found.type == FileType.File else None
+
+
+def listing(lake: Lake, folder: str) -> list[StoredFile]:
+    """All files below a folder of the lake, at any depth; empty if there is no such folder."""
+    from pyarrow.fs import FileSelector, FileType
+
+    with reaching(lake, "list files"):
+        found = _filesystem(lake).get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
+        return [
+            StoredFile(path=info.path, modified=info.mtime) for info in found if info.type == FileType.File
+        ]
+
+
+def _filesystem(lake: Lake) -> "FileSystem":
+    """A pyarrow file system whose paths are relative to the lake's root."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
+    if lake.folder is not None:
+        return SubTreeFileSystem(str(lake.folder), LocalFileSystem())
+    return PyFileSystem(DeltaStorageHandler(lake.root, lake.options))
+
+
+@contextmanager
+def reaching(lake: Lake, purpose: str) -> Iterator[None]:
+    """Turn whatever the storage libraries raise into a PublishError that shows no cell value and no secret.
+
+    The cause is cut off on purpose: cast errors of the Delta writer quote cells, and addresses in the errors
+    of object stores can carry signatures. A CommitFailedError passes through: the caller runs again.
+    """
+    from deltalake.exceptions import CommitFailedError
+
+    try:
+        yield
+    except (PrivacyEngineError, CommitFailedError):
+        raise
+    except Exception as error:  # noqa: BLE001 -- the Delta library raises plain Exception, too
+        raise PublishError(
+            f"could not {purpose} in the lake at {lake.root}: {_reason(error)}; check the "
+            "lake's address, the rights of the service user and the connection's options, then retry"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    """What an error may tell: its class, and of failures of the store what it answered.
+
+    Not the whole answer: stores quote the request in it, with its signature and the id of its key.
+    """
+    kind = type(error).__name__
+    if not isinstance(error, OSError) and kind != "TableNotFoundError":
+        return kind
+    plain = re.sub(r"\x1b\[[0-9;]*m|↳", "", str(error))
+    status = re.search(r"\b[45]\d\d [A-Z][A-Za-z ]+\b", plain)
+    if status is not None:
+        code = re.search(r"<Code>(\w+)</Code>", plain)
+        return f"the store answered {status[0]}{f', {code[1]}' if code else ''}"
+    if "error sending request" in plain:
+        return "the store gave no answer"
+    words = " ".join(re.sub(r"\?\S+", "?...", plain).split())
+    return f"{kind} ({words[:300]})"
+
+
+def table_names(lake: "Lake") -> list[str]:
+    """Names of the tables that have, or had, a release; sorted.
+
+    A table is known by its folder of proofs, which outlives its releases: object stores list no folder
+    without the files in it, and a release has few proofs but may have many data files.
+
+    Raises:
+        PublishError: if the lake cannot be reached.
+    """
+    return sorted({file.path.split("/")[1] for file in listing(lake, "_proof") if file.path.count("/") == 2})

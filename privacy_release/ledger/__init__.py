@@ -1,0 +1,1 @@
+"""The privacy budget ledger: its book, its database, and where it is."""

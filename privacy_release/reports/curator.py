@@ -1,0 +1,199 @@
+"""The curator's report on a synthetic release: how near it is to its source, in exact figures of the source.
+
+It is private: a file that the service user alone can read, in a folder that only they can enter, outside the
+work area (which goes with the run) and never in the lake. **Publishing it, or any figure in it, voids the
+differential privacy of the release.**
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.reports.network import LETTER
+from privacy_release.reports.release import page_template
+from privacy_release.reports.synthetic import network_of
+from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import write_private
+from privacy_release.work.settings import curator_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from privacy_engine.attacks.synthetic import Share
+    from privacy_engine.measures.synthetic_assessment import Assessment
+    from privacy_engine.measures.synthetic_utility import CorrelationDifference
+    from privacy_engine.release import Release
+    from privacy_engine.tables.schema import DataSchema
+
+WORST = 5  # marginals and pairs that are named
+CELL = 20  # of the heat map, pixels
+SEED = 20_140_622  # which records are sampled; the same for every report, so that two of them compare
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A pair of attributes in the heat map: place in pixels, and how far its correlation is off, 0 .. 1."""
+
+    x: int
+    y: int
+    pair: str
+    real: float
+    synthetic: float
+    off: float
+
+
+def write_curator_report(
+    release: "Release",
+    source_table: "pd.DataFrame",
+    schema: "DataSchema",
+    *,
+    name: str,
+    release_id: str,
+    folder: Path | None = None,
+    holdout: "pd.DataFrame | None" = None,
+) -> Path:
+    """Assess a synthetic release and write the report, over an earlier one of the same name and id.
+
+    Args:
+        release: synthetic records, on the domains of ``schema``.
+        source_table: the records that it was made from.
+        schema: of the source.
+        name: of the release, for people; each has a folder of its own.
+        release_id: of this one.
+        folder: holds all curators' reports; by default `curator_folder`.
+        holdout: records of the same population that were not in the source, where there are some.
+
+    Raises:
+        SchemaError: if a table does not fit the schema, or a domain is not public.
+        IntegrityError: if the folder is a link or another user's.
+        OSError: if the file cannot be written.
+    """
+    html = render_curator_report(
+        release, source_table, schema, name=name, release_id=release_id, holdout=holdout
+    )
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "_", release_id)[:60]
+    digest = hashlib.sha256(release_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    path = WorkArea(folder or curator_folder(), name).path(f"{slug}-{digest}.html")
+    write_private(path, html.encode())
+    return path
+
+
+def render_curator_report(
+    release: "Release",
+    source_table: "pd.DataFrame",
+    schema: "DataSchema",
+    *,
+    name: str,
+    release_id: str,
+    holdout: "pd.DataFrame | None" = None,
+) -> str:
+    """The report as HTML; arguments and errors as of `write_curator_report`."""
+    import numpy as np
+
+    from privacy_engine.measures.synthetic_assessment import ATTACK_ROWS, LEARNING_ROWS, assess
+
+    found = assess(source_table, release.table, schema, np.random.default_rng(SEED), holdout)
+    heat = _heat(found.correlation)
+    return page_template("curator.html.j2").render(
+        title=name,
+        release_id=release_id,
+        release=release,
+        source_rows=len(source_table),
+        found=found,
+        marginals=_marginals(found),
+        attributes=_attributes(found),
+        heat=heat,
+        pairs=sorted(heat["cells"], key=lambda cell: (-cell.off, cell.pair))[:WORST],
+        scores=found.scores,
+        attacks=_attacks(found),
+        network=network_of(release),
+        learning_rows=LEARNING_ROWS,
+        attack_rows=ATTACK_ROWS,
+        has_holdout=found.membership is not None,
+    )
+
+
+def _marginals(found: "Assessment") -> list[dict[str, Any]]:
+    """By number of attributes, with the worst by name; bars are shares of the longest."""
+    longest = max(max(m.mean for m in found.marginals), max(found.redrawn), 1e-9)
+    return [
+        {
+            "ways": ways,
+            "count": len(marginal.subsets),
+            "mean": marginal.mean,
+            "share": marginal.mean / longest,
+            "redrawn": redrawn,
+            "redrawn_share": redrawn / longest,
+            "worst": [(", ".join(names), tvd) for names, tvd in marginal.worst(WORST)],
+        }
+        for ways, (marginal, redrawn) in enumerate(zip(found.marginals, found.redrawn, strict=True), start=1)
+    ]
+
+
+def _attributes(found: "Assessment") -> list[dict[str, Any]]:
+    """Each attribute with its distances and the bars of its groups."""
+    distance = dict(
+        zip((names[0] for names in found.marginals[0].subsets), found.marginals[0].tvd, strict=True)
+    )
+    attributes = []
+    for marginal in found.groups:
+        real, drawn = marginal.shares
+        longest = max(*real, *drawn, 1e-9)
+        attributes.append(
+            {
+                "name": marginal.attribute,
+                "tvd": float(distance[marginal.attribute]),
+                "wasserstein": found.wasserstein.get(marginal.attribute),
+                "rows": [
+                    {"label": g, "real": a, "synthetic": b, "real_share": a / longest, "share": b / longest}
+                    for g, a, b in zip(marginal.groups, real, drawn, strict=True)
+                ],
+            }
+        )
+    return attributes
+
+
+def _heat(correlation: "CorrelationDifference") -> dict[str, Any]:
+    """The lower triangle of the difference, as cells."""
+    names = correlation.names
+    cells = [
+        Cell(
+            x=CELL * j,
+            y=CELL * (i - 1),
+            pair=f"{names[j]}, {names[i]}",
+            real=float(correlation.real[i, j]),
+            synthetic=float(correlation.synthetic[i, j]),
+            off=min(float(correlation.difference[i, j]), 1.0),
+        )
+        for i in range(1, len(names))
+        for j in range(i)
+    ]
+    label = round(LETTER * max(map(len, names)) + 34)
+    side = CELL * (len(names) - 1)
+    return {"cells": cells, "names": names, "label": label, "cell": CELL, "side": side}
+
+
+def _attacks(found: "Assessment") -> list[dict[str, Any]]:
+    """What was measured of each, with places on a line from 0 to 1."""
+    told: list[tuple[str, str, Share | None]] = [
+        (
+            "Closeness to the source",
+            "Chance that a synthetic record is closer to the source than a person in it is to the others. "
+            "Near 1 copies people, 0.5 is like new people, below it is coarser than people are.",
+            found.closeness,
+        ),
+        (
+            "Distance to closest record",
+            "Share of the synthetic records whose closest person is in the source rather than held out.",
+            found.closest_record,
+        ),
+        (
+            "Membership inference",
+            "Area under the curve of an attacker who tells people in the source from people held out. 0.5 is "
+            "guessing.",
+            found.membership,
+        ),
+    ]
+    return [{"name": name, "meaning": meaning, "share": share} for name, meaning, share in told if share]

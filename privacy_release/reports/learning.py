@@ -1,0 +1,112 @@
+"""The report on a model that was trained on randomized releases: one HTML file, and no record of anybody."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.reports.randomized import part_of
+from privacy_release.reports.release import page_template
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from privacy_engine.learning.ppnb import PrivateNaiveBayes
+    from privacy_engine.randomizers.accounts import Account
+    from privacy_engine.randomizers.randomization import Randomization
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A model, and what it was trained on.
+
+    Attributes:
+        releases: ids of the releases.
+        released: their records, joined.
+        manifest: of the last one; all were randomized alike.
+    """
+
+    model: "PrivateNaiveBayes"
+    table: str
+    releases: tuple[str, ...]
+    released: "pd.DataFrame"
+    manifest: dict[str, Any]
+
+    @property
+    def randomization(self) -> "Randomization":
+        """How the releases were randomized."""
+        from privacy_engine.randomizers.randomization import Randomization
+
+        return Randomization.of_manifest(self.manifest)
+
+    def accounts(self) -> "tuple[Account, ...]":
+        """What each attribute gives away."""
+        from privacy_engine.randomizers.accounts import accounts
+
+        return accounts(self.randomization, self.released)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A test on true records: the shares that the model gets, and that always the commonest class gets."""
+
+    rows: int
+    accuracy: float
+    majority: float
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Reconstructed shares of one attribute; ``length`` of the longest is a bar's, 0 .. 1."""
+
+    name: str
+    rows: tuple[tuple[str, str, str, float], ...]
+
+
+def render_model_report(trained: Trained, score: Score | None) -> str:
+    """The report as HTML.
+
+    Args:
+        trained: the model.
+        score: on records that are public; None where there is none to be told.
+    """
+    from privacy_engine.learning.reconstruction import reconstructed_moments
+
+    moments = reconstructed_moments(trained.released, trained.manifest)
+    return page_template("model.html.j2").render(
+        trained=trained,
+        label=trained.model.label_,
+        features=[str(name) for name in trained.model.feature_names_in_],
+        rows=len(trained.released),
+        score=score,
+        part=part_of(trained.randomization, trained.released),
+        loss=trained.manifest.get("loss"),
+        groups=_groups(trained),
+        moments=[
+            {
+                "name": row["attribute"],
+                "mean": f"{row['mean']:.4g} ± {row['mean_error']:.2g}",
+                "variance": f"{row['variance']:.4g} ± {row['variance_error']:.2g}",
+            }
+            for row in moments.to_dict("records")
+        ],
+    )
+
+
+def _groups(trained: Trained) -> list[Group]:
+    from privacy_engine.learning.reconstruction import reconstructed_distributions
+
+    table = reconstructed_distributions(trained.released, trained.manifest)
+    groups = []
+    for name, found in table.groupby("attribute", sort=False):
+        longest = max(found["distribution"].max(), 1e-9)
+        rows = tuple(
+            (
+                "no value" if row["value"] is None else str(row["value"]),
+                f"{100 * row['share']:.1f} %",
+                f"{100 * row['standard_error']:.1f}",
+                float(row["distribution"] / longest),
+            )
+            for row in found.to_dict("records")
+        )
+        groups.append(Group(name=str(name), rows=rows))
+    return groups

@@ -1,0 +1,289 @@
+"""The report on a release: one HTML file that loads nothing and holds no record of anybody.
+
+What it tells comes from three places only: the release itself, aggregates over whole classes, and
+public domains of the schema. Counts of the source are protected (`privacy_engine.measures.distributions`).
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from privacy_release.reports.data import SMALLEST_COUNT, Measured, ReportData, claimed_k, data_of_release
+from privacy_release.reports.synthetic import BudgetLine, budget_lines
+from privacy_release.reports.text import FIGURES, FRAGMENT_EFFECTS, NEIGHBOURS, NOTES, RISKS, claim, shown
+
+if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
+    import numpy as np
+    import numpy.typing as npt
+
+    from privacy_engine.measures.distributions import Distribution, Withheld
+    from privacy_engine.release import Release
+
+__all__ = ["SMALLEST_COUNT", "page_template", "render", "render_report"]
+
+SIZE_BARS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A bar with its label; ``share`` of the longest is its length, 0 .. 1."""
+
+    label: str
+    text: str
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A figure with its meaning."""
+
+    label: str
+    text: str
+    meaning: str
+
+
+def render_report(
+    release: "Release",
+    figures: Mapping[str, float],
+    risk: Mapping[str, float],
+    *,
+    title: str,
+    source_rows: int,
+    findings: Sequence[Mapping[str, Any]] | None = None,
+    about: Mapping[str, str] | None = None,
+    smallest_count: int | None = None,
+    budget: Mapping[str, Any] | None = None,
+    rows: int | None = None,
+) -> str:
+    """The report as HTML, on a release whose table is at hand; `render` is for any other.
+
+    Args:
+        release: what was made; its table is read only for class sizes and the claimed models.
+        figures: of ``privacy_engine.measures.utility.figures``, see `render`.
+        risk: of ``privacy_engine.measures.risk.figures``.
+        title: see `render`, and so the next three.
+        source_rows: records that the method was given.
+        findings: of the verification.
+        about: further facts for the head.
+        budget: what the release's data set has spent.
+        rows: of the release, where its table is only the first of them.
+        smallest_count: counts of the source below it are hidden, others rounded to its multiples;
+            by default the k that the release claims, else 10.
+
+    Raises:
+        ValueError: if smallest_count is below 2.
+    """
+    least = smallest_count if smallest_count is not None else claimed_k(release.guarantees)
+    data = data_of_release(release, least)
+    return render(
+        data if rows is None else replace(data, rows=rows),
+        figures,
+        risk,
+        title=title,
+        source_rows=source_rows,
+        smallest_count=least,
+        findings=findings,
+        about=about,
+        budget=budget,
+    )
+
+
+def render(
+    data: ReportData,
+    figures: Mapping[str, float],
+    risk: Mapping[str, float],
+    *,
+    title: str,
+    source_rows: int,
+    smallest_count: int,
+    findings: Sequence[Mapping[str, Any]] | None = None,
+    about: Mapping[str, str] | None = None,
+    budget: Mapping[str, Any] | None = None,
+) -> str:
+    """The report as HTML.
+
+    Args:
+        data: what is told of the release.
+        figures: of ``privacy_engine.measures.utility.figures``; empty where there is no recoding. Not told of
+            a differentially private release: they are exact numbers of the source, which void its guarantee.
+        risk: of ``privacy_engine.measures.risk.figures``.
+        title: name of the release, for people.
+        source_rows: records that the method was given.
+        smallest_count: counts of the source below it are hidden in the distributions.
+        findings: of the verification (``Report.to_dict()["findings"]``), where it has taken place.
+        about: further facts for the head, such as the release id; label -> text.
+        budget: what the release's data set has spent, this release included: ``dataset``, and ``limits``, a
+            list of ``period`` (in words), ``limit``, ``spent`` and ``left`` (epsilons).
+    """
+    loss, told = data.loss, figures if data.loss is None else {}
+    linkable = bool(data.schema.quasi_identifiers) and loss is None and data.randomized is None
+    guarantees = [_guarantee(measured) for measured in data.guarantees]
+    return page_template("report.html.j2").render(
+        title=title,
+        release=data,
+        source_rows=source_rows,
+        about=about or {},
+        parameters={name: _plain(value) for name, value in data.parameters.items()},
+        tiles=_tiles(data, told, risk, source_rows, budget_lines(budget)),
+        guarantees=guarantees,
+        findings=findings,
+        broken=sum(not g["holds"] for g in guarantees) + sum(not f["passed"] for f in findings or ()),
+        loss=loss,
+        factor=f"{math.exp(loss.epsilon):,.3g}" if loss else "",
+        synthetic=data.synthetic,
+        randomized=data.randomized,
+        network=data.network,
+        mechanisms=data.mechanisms,
+        dataset=(budget or {}).get("dataset"),
+        budget=budget_lines(budget),
+        marginals=data.marginals,
+        neighbours=NEIGHBOURS.get(loss.neighbours.value, "") if loss else "",
+        notes=[Line(label=n, text=f"{v:.4g}", meaning=NOTES.get(n, "")) for n, v in data.notes.items() if v],
+        limits=data.limits,
+        fragments=data.fragments,
+        effects=FRAGMENT_EFFECTS,
+        utility=_lines(FIGURES, told),
+        risks=_lines(RISKS, risk) if linkable else [],
+        sizes=_class_sizes(data.class_sizes) if linkable else [],
+        losses=[{"name": name, "lca": by_lca, "own": own} for name, by_lca, own in data.losses],
+        distributions=[_bars(distribution) for distribution in data.distributions],
+        smallest_count=smallest_count,
+    )
+
+
+def page_template(name: str) -> Template:
+    """A page of the folder `templates`; what is filled in is escaped, and a missing value is an error."""
+    environment = Environment(
+        loader=PackageLoader("privacy_release.reports", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _lines(known: Mapping[str, tuple[str, str, str]], figures: Mapping[str, float]) -> list[Line]:
+    """The known figures that were measured, in the order of ``known``."""
+    return [
+        Line(label=label, text=shown(figures[name], unit), meaning=meaning)
+        for name, (label, unit, meaning) in known.items()
+        if name in figures
+    ]
+
+
+def _tiles(
+    release: ReportData,
+    figures: Mapping[str, float],
+    risk: Mapping[str, float],
+    source_rows: int,
+    budget: Sequence[BudgetLine],
+) -> list[Line]:
+    """The headline: what most readers came for."""
+    of_source = f"of {source_rows:,} in the source" if release.loss is None else ""
+    tiles = [
+        Line(
+            label="Records released",
+            text=f"{release.rows:,}",
+            meaning="none of them a person's" if release.synthetic else of_source,
+        ),
+    ]
+    if "suppressed_records" in figures:
+        share = shown(figures.get("suppressed", 0.0), "share")
+        count = f"{figures['suppressed_records']:,.0f}"
+        tiles.append(Line(label="Suppressed", text=count, meaning=f"{share} of the source"))
+    if release.loss is not None:
+        delta = f"delta {release.loss.delta:g}"
+        tiles.append(Line(label="Epsilon", text=f"{release.loss.epsilon:g}", meaning=delta))
+        if budget:
+            least = min(budget, key=lambda line: line.left)
+            meaning = f"of {least.limit:.4g}, {least.period}"
+            tiles.append(Line(label="Budget left", text=f"{least.left:.4g}", meaning=meaning))
+    elif "smallest_class" in risk:
+        tiles += [
+            Line(
+                label="Smallest class",
+                text=f"{risk['smallest_class']:,.0f}",
+                meaning=f"records; {risk['classes']:,.0f} classes",
+            ),
+            Line(
+                label="Highest risk",
+                text=f"1 in {1 / risk['prosecutor_max']:,.0f}" if risk["prosecutor_max"] else "none",
+                meaning="of linking a record to its person",
+            ),
+        ]
+    if "gcp" in figures:
+        tiles.append(
+            Line(
+                label="Information lost",
+                text=shown(figures["gcp"], "share"),
+                meaning="GCP, by common ancestor",
+            )
+        )
+    return tiles
+
+
+def _guarantee(measured: Measured) -> dict[str, Any]:
+    """What is claimed, in words, and what the released records measure."""
+    from privacy_engine.judge.models import model_to_dict
+
+    model = measured.model
+    return {
+        "claim": claim(model_to_dict(model)),
+        "required": f"{'at least' if model.at_least else 'at most'} {model.threshold:.6g}",
+        "measured": f"{measured.number:.4g}",
+        "holds": measured.holds,
+    }
+
+
+def _class_sizes(sizes: "npt.NDArray[np.int64]") -> list[Bar]:
+    """Classes by size; bins double where sizes differ much, since few classes are much larger than k."""
+    import numpy as np
+
+    if not len(sizes):
+        return []
+    low, high = int(sizes.min()), int(sizes.max())
+    firsts = [low]
+    while firsts[-1] <= high:
+        doubled = high >= low * 4
+        step = firsts[-1] if doubled else max(1, -(-(high - low + 1) // SIZE_BARS))
+        firsts.append(firsts[-1] + step)
+    counts = np.histogram(sizes, bins=firsts)[0]
+    records = np.histogram(sizes, bins=firsts, weights=sizes)[0]
+    return [
+        Bar(
+            label=f"{a:,}" if b - a == 1 else f"{a:,} to {b - 1:,}",
+            text=f"{count:,} classes, {held:,.0f} records",
+            share=count / counts.max(),
+        )
+        for a, b, count, held in zip(firsts[:-1], firsts[1:], counts, records, strict=True)
+    ]
+
+
+def _bars(told: "Distribution | Withheld") -> dict[str, Any]:
+    """Before and after of a quasi-identifier, as lengths and texts of bars."""
+    from privacy_engine.measures.distributions import Withheld
+
+    if isinstance(told, Withheld):
+        return {"name": told.attribute, "reason": told.reason}
+    longest = max(*(b or 0 for b in told.before), *told.after, 1.0)
+    rows = [
+        {
+            "label": group,
+            "before": None if before is None else f"{before:,}",
+            "after": f"{after:,.0f}",
+            "before_share": (before or 0) / longest,
+            "after_share": after / longest,
+        }
+        for group, before, after in zip(told.groups, told.before, told.after, strict=True)
+    ]
+    hidden = any(before is None for before in told.before)
+    return {"name": told.attribute, "reason": None, "ordered": told.ordered, "rows": rows, "hidden": hidden}

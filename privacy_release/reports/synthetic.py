@@ -1,0 +1,104 @@
+"""What the public report tells of a differentially private synthetic table: no figure of the source.
+
+The network, the list of mechanisms and the synthetic records are results of the measurement, and the budget
+is what was booked: all of them may be told to everybody.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.reports.network import NetworkDrawing, draw_network
+from privacy_release.reports.text import MECHANISMS
+
+if TYPE_CHECKING:
+    from privacy_engine.dp.accounting import Spend
+    from privacy_engine.release import Release
+
+
+@dataclass(frozen=True, kw_only=True)
+class MechanismLine:
+    """All uses of one mechanism: how many, what of the budget they spent, and each by itself."""
+
+    name: str
+    meaning: str
+    epsilon: str
+    uses: tuple[Mapping[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetLine:
+    """One limit of the data set's budget, in epsilon; ``share`` of it is spent, 0 .. 1."""
+
+    period: str
+    limit: float
+    spent: float
+    left: float
+    share: float
+
+
+def network_of(release: "Release") -> NetworkDrawing | None:
+    """The drawing of the model's network; None for a release without one."""
+    return draw_network(release.model.structure()) if release.model else None
+
+
+def mechanisms_of(release: "Release") -> list[MechanismLine]:
+    """What the model's measurement drew, by mechanism in the order of first use."""
+    uses: defaultdict[str, list[Spend]] = defaultdict(list)
+    for spend in release.model.spends if release.model else ():
+        uses[spend.mechanism].append(spend)
+    return [_mechanism(mechanism, spends) for mechanism, spends in uses.items()]
+
+
+def _mechanism(mechanism: str, spends: "Sequence[Spend]") -> MechanismLine:
+    name, meaning = MECHANISMS.get(mechanism, (mechanism, ""))
+    return MechanismLine(
+        name=name,
+        meaning=meaning,
+        epsilon=f"{sum(spend.epsilon for spend in spends):.4g}",
+        uses=tuple(
+            {
+                "target": spend.target,
+                "runs": str(spend.runs),
+                "sample": "{:,} of {:,}".format(*spend.sample) if spend.sample else "all",
+                "sensitivity": f"{spend.sensitivity:.4g}",
+                "scale": f"{spend.scale:.4g}",
+                "epsilon": f"{spend.epsilon:.4g}",
+            }
+            for spend in spends
+        ),
+    )
+
+
+def own_marginals(release: "Release") -> list[dict[str, Any]]:
+    """Shares of each attribute of the synthetic records; empty for a release without a model."""
+    if release.model is None or not len(release.table):
+        return []
+    from privacy_engine.measures.grouped_marginals import grouped_marginals
+    from privacy_engine.measures.synthetic_utility import coded
+
+    found = []
+    for marginal in grouped_marginals([coded(release.table, release.schema)], release.schema):
+        shares = marginal.shares[0]
+        longest = max(*shares, 1e-9)
+        rows = [
+            {"label": group, "text": f"{100 * share:.1f} %", "share": share / longest}
+            for group, share in zip(marginal.groups, shares, strict=True)
+        ]
+        found.append({"name": marginal.attribute, "ordered": marginal.ordered, "rows": rows})
+    return found
+
+
+def budget_lines(budget: Mapping[str, Any] | None) -> list[BudgetLine]:
+    """The limits of a budget (see ``render_report``) with what is spent of each."""
+    return [
+        BudgetLine(
+            period=str(limit["period"]),
+            limit=limit["limit"],
+            spent=limit["spent"],
+            left=limit["left"],
+            share=min(max(limit["spent"] / limit["limit"], 0.0), 1.0) if limit["limit"] else 1.0,
+        )
+        for limit in (budget or {}).get("limits", ())
+    ]

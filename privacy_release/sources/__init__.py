@@ -1,0 +1,1 @@
+"""Where records come from: addresses, reading, copying, and sample tables."""

@@ -1,0 +1,210 @@
+"""Copying a source that may be larger than memory into the work area, checked on the way.
+
+As with `privacy_release.sources.reading`, what is hashed is what is parsed, and identifiers stay in the
+source. Each file is first copied, in a stream, to a file of the work area that has no name and goes with this
+process; then its records are read from that copy, some at a time, held against the schema and written on.
+Memory: a row group of the source, and one of the copy. Disk: one file of the source, and the copy.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from privacy_engine.errors import SchemaError
+from privacy_release.sources.addresses import Source, reading, without_values
+from privacy_release.sources.reading import (
+    Nulls,
+    check_arrow,
+    check_equal,
+    kept_schema,
+    never_null,
+    require_left,
+    wanted_columns,
+    with_partitions,
+)
+from privacy_release.work.parquet import batches_of, opened_parquet, private_parquet
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+    import pyarrow as pa
+
+    from privacy_engine.tables.schema import DataSchema
+
+_TOLD = 3  # parts that do not fit the schema; then the copying stops
+_BLOCK = 1 << 20  # bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copied:
+    """A table as it was copied.
+
+    Attributes:
+        sha256: of the copy.
+        fingerprint: sha256 over name, size and sha256 of every file of the source.
+        rows: records in the source.
+        dropped: records left out because of nulls.
+    """
+
+    sha256: str
+    fingerprint: str
+    rows: int
+    dropped: int
+
+
+def copy_source(
+    source: Source,
+    schema: "DataSchema",
+    target: Path,
+    columns: Sequence[str] | None = None,
+    nulls: Nulls = "fail",
+) -> Copied:
+    """Copy the records of all files, in the order of the file names, into one private Parquet file.
+
+    Args:
+        source: the files.
+        schema: what the columns must be; its identifiers are not copied.
+        target: the copy: row groups of at most `ROWS` records, zstd, no metadata of the source.
+        columns: to read; None: all, and each must be in the schema.
+        nulls: `fail` on a null in a quasi-identifier or sensitive attribute, or `drop` its record.
+
+    Raises:
+        SchemaError: if a file is no whole Parquet file, or the records do not fit the schema: by file,
+            records, column, rule and count. No copy is left then.
+    """
+    from privacy_engine.engines.parquet import regrouped
+
+    read = _Reading(source, schema, columns, nulls)
+    with private_parquet(target) as copy:
+        for part in regrouped(read.parts(target.parent)):
+            copy.write(part)
+        read.require_fit()
+    return Copied(
+        sha256=copy.sha256, fingerprint=read.digest.hexdigest(), rows=read.rows, dropped=read.dropped
+    )
+
+
+@dataclass
+class _Reading:
+    """How far the reading of a source has come.
+
+    Attributes:
+        problems: of the parts that do not fit, at most `_TOLD`.
+    """
+
+    source: Source
+    schema: "DataSchema"
+    columns: Sequence[str] | None
+    nulls: Nulls
+    digest: "_Hash" = field(default_factory=hashlib.sha256)
+    rows: int = 0
+    dropped: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def parts(self, folder: Path) -> Iterator["pa.Table"]:
+        """The records that are kept; none any more once some do not fit."""
+        kept = kept_schema(self.schema)
+        first = None
+        for file, name in zip(self.source.files, self.source.names, strict=True):
+            with _copied(self.source, file, name, folder, self.digest) as stream:
+                types = self._types(stream, name, kept.names)
+                first = types if first is None else first
+                check_equal(first, types, self.source.names[0], name)
+                begin = 1
+                for table in tables_of(stream, name, kept.names):
+                    yield from self._fitting(table, kept, f"{without_values(name)}, {_span(begin, table)}")
+                    begin += len(table)
+            if len(self.problems) >= _TOLD:
+                return
+
+    def _types(self, stream: IO[bytes], name: str, wanted: Sequence[str]) -> "pa.Schema":
+        """Names and types of what is read of a file; its footer may not be the one checked before."""
+        with reading(name):
+            found = with_partitions(opened_parquet(stream).schema_arrow.remove_metadata(), name)
+        check_arrow(found, name, self.schema, self.columns)
+        return wanted_columns(found.empty_table(), name, wanted).schema
+
+    def _fitting(self, table: "pa.Table", schema: "DataSchema", place: str) -> Iterator["pa.Table"]:
+        """The records of a part that are kept, if they fit the schema and all before them did."""
+        import pyarrow as pa
+
+        from privacy_engine.engines.frames import to_frame
+
+        if len(self.problems) >= _TOLD:
+            return
+        self.rows += len(table)
+        frame = to_frame(table)
+        if self.nulls == "drop":
+            whole = frame[never_null(schema)].notna().all(axis="columns").to_numpy(dtype=bool)
+            frame, table = frame[whole], table.filter(pa.array(whole))
+            self.dropped += int((~whole).sum())
+        try:
+            if len(frame):
+                schema.check(frame)
+        except SchemaError as error:
+            self.problems.append(f"{place}: {error}")
+        if len(frame) and not self.problems:
+            yield _without_nan(table)
+
+    def require_fit(self) -> None:
+        """Refuse records that do not fit, and a table without records."""
+        if self.problems:
+            more = " (later records were not looked at)" if len(self.problems) >= _TOLD else ""
+            raise SchemaError(f"{'; '.join(self.problems)}{more}")
+        require_left(self.rows, self.rows - self.dropped)
+        if not self.rows:
+            raise SchemaError("the table is empty: nothing can be released")
+
+
+@contextmanager
+def _copied(source: Source, file: str, name: str, folder: Path, digest: "_Hash") -> Iterator[IO[bytes]]:
+    """A file of a source, as a file of the work area without a name; its hash goes into the fingerprint."""
+    own, size = hashlib.sha256(), 0
+    with tempfile.TemporaryFile(dir=folder) as copy:
+        for block in _blocks(source, file, name):
+            own.update(block)
+            size += copy.write(block)
+        digest.update(f"{name}\0{size}\0{own.hexdigest()}\n".encode())
+        copy.seek(0)
+        yield copy
+
+
+def _blocks(source: Source, file: str, name: str) -> Iterator[bytes]:
+    """The bytes of a file of a source, some at a time."""
+    with reading(name), source.filesystem.open(file, "rb") as stream:
+        while block := stream.read(_BLOCK):
+            yield block
+
+
+def tables_of(stream: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator["pa.Table"]:
+    """The records of a file, some at a time, in plain types."""
+    import pyarrow as pa
+
+    with reading(name):
+        opened = opened_parquet(stream)
+        stored = [column for column in wanted if column in opened.schema_arrow.names]
+        for batch in batches_of(opened, stored):
+            yield wanted_columns(pa.Table.from_batches([batch]), name, wanted)
+
+
+def _without_nan(table: "pa.Table") -> "pa.Table":
+    """The records with nulls for numbers that are none, as pandas, and so a smaller table, has them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as t
+
+    columns = [
+        pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        if t.is_floating(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _span(begin: int, table: "pa.Table") -> str:
+    return f"records {begin:,} to {begin + len(table) - 1:,}"

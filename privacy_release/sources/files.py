@@ -1,0 +1,57 @@
+"""The files of a source, for what reads Parquet by path: as they are, or as one private copy."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privacy_release.sources.addresses import Source, partition_values, reading
+from privacy_release.sources.copying import tables_of
+from privacy_release.sources.reading import check_equal, with_partitions
+from privacy_release.work.parquet import private_parquet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+
+def local_files(source: Source, folder: Path) -> list[str]:
+    """Paths on this machine that hold all columns of the source, those of its folders' names, too.
+
+    Args:
+        source: of which only footers, and some records at a time, come into memory.
+        folder: private folder for a copy, where the files are elsewhere or do not hold all columns.
+
+    Raises:
+        SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
+    """
+    import pyarrow.parquet as pq
+
+    from privacy_engine.engines.frames import plain_columns
+    from privacy_engine.engines.parquet import regrouped
+
+    schemas = []
+    for file, name in zip(source.files, source.names, strict=True):
+        with reading(name), source.filesystem.open(file, "rb") as stream:
+            schemas.append(with_partitions(pq.read_schema(stream).remove_metadata(), name))
+        check_equal(schemas[0], schemas[-1], source.names[0], name)
+    alike = all(found.equals(schemas[0]) for found in schemas)
+    if _is_local(source) and alike and not any(map(partition_values, source.names)):
+        return list(source.files)
+    target = folder / "source.parquet"
+    with private_parquet(target) as copy:
+        copy.write(plain_columns(schemas[0].empty_table(), schemas[0].names))
+        for part in regrouped(_parts(source, schemas[0].names)):
+            copy.write(part)
+    return [str(target)]
+
+
+def _is_local(source: Source) -> bool:
+    protocols = source.filesystem.protocol
+    return "file" in ([protocols] if isinstance(protocols, str) else protocols)
+
+
+def _parts(source: Source, columns: list[str]) -> "Iterator[pa.Table]":
+    """The records of all files, in the order of the file names, some at a time."""
+    for file, name in zip(source.files, source.names, strict=True):
+        with reading(name), source.filesystem.open(file, "rb") as stream:
+            yield from tables_of(stream, name, columns)

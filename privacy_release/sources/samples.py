@@ -1,0 +1,199 @@
+"""The sample tables: ``sample://adult``, ``sample://bank_customers`` and ``sample://bank_customers_test``.
+
+Adult is UCI's, from a folder or the network, else generated records; the customers are simulated. With
+``/<text>`` behind a name, such as the key of a partition, it is a delivery of its own: half of Adult's
+records, or all customers, some with other habits.
+
+Source: Becker and Kohavi (1996), Adult, UCI Machine Learning Repository, CC BY 4.0,
+https://doi.org/10.24432/C5XW20 (the training part, 32,561 records).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import SpecError
+from privacy_release.sources.synthetic_adult import synthetic_adult
+from privacy_release.sources.synthetic_customers import SEED, delivery
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ADULT_URL = "https://archive.ics.uci.edu/ml/machine-learning-databases/adult/adult.data"
+ADULT_SHA256 = "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d"
+INTEGER, TEXT = "int64", "str"
+COLUMNS = {
+    "age": INTEGER,
+    "workclass": TEXT,
+    "fnlwgt": INTEGER,
+    "education": TEXT,
+    "education-num": INTEGER,
+    "marital-status": TEXT,
+    "occupation": TEXT,
+    "relationship": TEXT,
+    "race": TEXT,
+    "sex": TEXT,
+    "capital-gain": INTEGER,
+    "capital-loss": INTEGER,
+    "hours-per-week": INTEGER,
+    "native-country": TEXT,
+    "salary-class": TEXT,
+}
+GENERATED_ROWS = 30_000
+GENERATOR_SEED = 1994  # the year of the census extract; fixed, so that a repeated run has equal bytes
+TIMEOUT_SECONDS = 10.0
+SCHEME = "sample://"
+# name -> number of customers, and the seed that makes them other people
+CUSTOMERS = {"bank_customers": (50_000, SEED), "bank_customers_test": (5_000, SEED + 1)}
+
+
+def sample_table(
+    cache: Path | None = None,
+    *,
+    url: str = ADULT_URL,
+    timeout: float = TIMEOUT_SECONDS,
+) -> tuple[pd.DataFrame, str]:
+    """The sample table and one sentence that says where it came from. Unknown values are null.
+
+    Looks at ``$PRIVACY_DATA/adult.parquet``, then at UCI (kept in the cache folder, accepted only with the
+    right SHA-256), then generates records.
+
+    Args:
+        cache: folder that keeps the download; by default the user's cache folder.
+        url: address of UCI's ``adult.data``.
+        timeout: seconds to wait for an answer from the network.
+    """
+    import pandas as pd
+
+    if (file := _local_file()) is not None:
+        table = pd.read_parquet(file, columns=list(COLUMNS)).astype(COLUMNS)
+        return table, f"UCI Adult, {len(table):,} records, from the folder that PRIVACY_DATA names."
+    try:
+        table = parse_adult(download_adult(cache, url=url, timeout=timeout))
+    except OSError as error:  # the network's errors, or a cache folder that cannot be written
+        reason = f"UCI's file could not be fetched ({type(error).__name__})"
+    except ValueError:
+        reason = "the download was refused because its SHA-256 is not that of UCI's file"
+    else:
+        return table, f"UCI Adult, {len(table):,} records, from UCI or its copy in the cache folder."
+    import numpy as np
+
+    table = synthetic_adult(GENERATED_ROWS, rng=np.random.default_rng(GENERATOR_SEED))
+    return table, f"{len(table):,} generated records in the form of UCI Adult, not real people: {reason}."
+
+
+def write_sample(path: Path, cache: Path | None = None, *, part: str | None = None) -> str:
+    """Write the sample table to a Parquet file, whole or not at all, readable by the user alone.
+
+    Args:
+        path: of the file.
+        cache: folder that keeps the download; by default the user's cache folder.
+        part: write half of the records only, chosen by this text; None writes all.
+
+    Returns:
+        The sentence that says where the records came from.
+    """
+    table, source = sample_table(cache)
+    if part is not None:
+        table, source = (
+            half_of(table, part),
+            f"Half of the sample, chosen by the text in its address. {source}",
+        )
+    _write(path, table)
+    return source
+
+
+def write_named_sample(uri: str, path: Path) -> str:
+    """Write the sample of an address to a file, as `write_sample` does.
+
+    Raises:
+        SpecError: if there is no such sample.
+    """
+    name, _, part = uri.removeprefix(SCHEME).partition("/")
+    if name == "adult":
+        return write_sample(path, part=part or None)
+    if name not in CUSTOMERS:
+        known = [f"{SCHEME}{sample}" for sample in ("adult", *CUSTOMERS)]
+        raise SpecError(
+            f"source.uri must be one of {known} or the address of Parquet files, got another sample; mend it"
+        )
+    rows, seed = CUSTOMERS[name]
+    _write(path, delivery(rows, part or None, seed=seed))
+    return f"{rows:,} simulated bank-card customers, not real people."
+
+
+def _write(path: Path, table: pd.DataFrame) -> None:
+    """A Parquet file, whole or not at all, readable by the user alone."""
+    import tempfile
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            table.to_parquet(file, index=False)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def half_of(table: pd.DataFrame, part: str) -> pd.DataFrame:
+    """Half of the records, in their order; equal texts choose equal records, others hardly ever do.
+
+    It stands for a source that changes from one partition to the next. The records are public: the choice
+    protects nobody.
+    """
+    import hashlib
+
+    import numpy as np
+
+    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(part.encode()).digest()))
+    chosen = rng.choice(len(table), size=(len(table) + 1) // 2, replace=False)
+    return table.iloc[np.sort(chosen)].reset_index(drop=True)
+
+
+def download_adult(
+    cache: Path | None = None, *, url: str = ADULT_URL, timeout: float = TIMEOUT_SECONDS
+) -> Path:
+    """UCI's ``adult.data`` from the cache folder, else from ``url``.
+
+    Raises:
+        OSError: if the address cannot be reached or the cache folder cannot be written.
+        ValueError: if the bytes do not have the expected SHA-256; nothing is kept then.
+    """
+    import pooch
+
+    return Path(
+        pooch.retrieve(
+            url=url,
+            known_hash=f"sha256:{ADULT_SHA256}",
+            fname="adult.data",
+            path=cache if cache is not None else pooch.os_cache("privacy-release"),
+            downloader=pooch.HTTPDownloader(timeout=timeout),
+        )
+    )
+
+
+def parse_adult(file: Path) -> pd.DataFrame:
+    """Read UCI's text form: no header, ``, `` between the values, ``?`` for unknown."""
+    import pandas as pd
+
+    return pd.read_csv(
+        file,
+        header=None,
+        names=list(COLUMNS),
+        dtype=COLUMNS,
+        skipinitialspace=True,
+        na_values=["?"],
+        keep_default_na=False,
+    )
+
+
+def _local_file() -> Path | None:
+    folder = os.environ.get("PRIVACY_DATA")
+    file = Path(folder) / "adult.parquet" if folder else None
+    return file if file is not None and file.is_file() else None

@@ -1,0 +1,112 @@
+"""The field `engine` of a release specification: what works on the table, and what goes with it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from privacy_engine.errors import SpecError
+from privacy_engine.registry import is_randomizer, needs_whole_table
+from privacy_release.work.engines import (
+    DEFAULT_CONNECTION,
+    DEFAULT_MEMORY,
+    DEFAULT_ROWS,
+    FRAGMENTS,
+    LEAST_ROWS,
+    LOCAL,
+    SPARK,
+    read_memory,
+)
+
+Kind = Literal["local", "fragments", "spark"]
+
+
+def _memory(value: str | int) -> str | int:
+    try:
+        read_memory(value)
+    except SpecError as error:
+        raise ValueError(str(error).removeprefix("engine.memory ")) from None
+    return value
+
+
+class EngineSpec(BaseModel):
+    """What works on the table; in a file a kind alone stands for a mapping with it.
+
+    Attributes:
+        kind: `local`, the whole table in memory; `fragments`, DuckDB and a fragment in memory at a time; or
+            `spark`.
+        rows: most records of a fragment.
+        memory: that an aggregation may take, such as `1GB`.
+        processes: of kind `fragments`: that work on fragments at a time, where one task does them all; None:
+            one for each core, as far as memory goes.
+        mapped: of kind `fragments`: each fragment is a mapped task of its own, retried by itself.
+        connection: of kind `spark`: Airflow connection id of the session.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind
+    rows: int = Field(default=DEFAULT_ROWS, ge=LEAST_ROWS)
+    memory: Annotated[str | int, AfterValidator(_memory)] = DEFAULT_MEMORY
+    processes: int | None = Field(default=None, ge=1)
+    mapped: bool = True
+    connection: str = Field(default=DEFAULT_CONNECTION, min_length=1)
+
+    @model_validator(mode="after")
+    def _settings_are_of_the_kind(self) -> Self:
+        if idle := sorted(self.model_fields_set - {"kind"} - _SETTINGS[self.kind]):
+            raise ValueError(
+                f"{', '.join(idle)} must not stand beside kind {self.kind}, which has no use for it; remove "
+                "it, or take another kind"
+            )
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What `engines.read_engine` reads."""
+        return self.model_dump(exclude={"mapped"}, exclude_unset=True) | {"kind": self.kind}
+
+
+# kind -> its settings
+_SETTINGS: Mapping[str, frozenset[str]] = {
+    LOCAL: frozenset(),
+    FRAGMENTS: frozenset({"rows", "memory", "processes", "mapped"}),
+    SPARK: frozenset({"rows", "memory", "connection"}),
+}
+
+
+def _mapping(value: object) -> object:
+    if not isinstance(value, str | Mapping | EngineSpec):
+        raise ValueError("must be local, fragments or spark, or a mapping with kind")
+    return {"kind": value} if isinstance(value, str) else value
+
+
+EngineField = Annotated[EngineSpec, BeforeValidator(_mapping, json_schema_input_type=Kind | EngineSpec)]
+
+
+def problem_of_engine(kind: str, method: str, beside: Sequence[str]) -> str | None:
+    """Why a release cannot be made with an engine, and what to do; None where it can, as far as names tell.
+
+    Args:
+        kind: of the engine.
+        method: registry key of the release method.
+        beside: names of the fields that stand there and need the whole table in memory.
+    """
+    if kind == LOCAL:
+        return None
+    if needs_whole_table(method):
+        return (
+            f"release.method {method} must see the whole table, and engine {kind} shows it a fragment at a "
+            "time, of which each would keep other features; take another method, or engine local"
+        )
+    if is_randomizer(method):
+        return (
+            f"engine {kind} must not stand beside random answers, whose secret and budget are kept for one "
+            "table in memory; take engine local"
+        )
+    if beside:
+        return (
+            f"{beside[0]} must not stand beside engine {kind}: it needs the whole table in memory; remove "
+            "it, or take engine local"
+        )
+    return None

@@ -1,0 +1,497 @@
+"""A release as one YAML file: source, schema, method, policy, and where it goes.
+
+Reading one imports neither pandas nor an algorithm, because Airflow does it at every parse of the DAGs.
+`ReleaseSpec.data_schema` and `ReleaseSpec.release_policy` do, and find what only the engine can know.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from privacy_engine.errors import SpecError
+from privacy_engine.registry import detector_names, is_anonymizer, is_randomizer, method_names
+from privacy_release.spec.durations import parse_duration
+from privacy_release.spec.engine import EngineField, EngineSpec, problem_of_engine
+from privacy_release.spec.errors import problems_of
+from privacy_release.spec.files import include_folder, load_policy, load_schema, load_suite, read_mapping
+from privacy_release.spec.outliers import REMOVING, Action, check_action
+from privacy_release.work.engines import FRAGMENTS, LOCAL
+
+if TYPE_CHECKING:
+    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.tables.schema import DataSchema
+
+__all__ = [
+    "ApprovalSpec",
+    "AttributeSpec",
+    "BudgetSpec",
+    "EngineSpec",
+    "HistorySpec",
+    "MethodSpec",
+    "OutliersSpec",
+    "PublishSpec",
+    "ReleaseSpec",
+    "ScheduleSpec",
+    "SourceSpec",
+    "include_folder",
+    "json_schema",
+    "load_policy",
+    "load_schema",
+    "load_spec",
+    "load_suite",
+]
+
+PRESETS = frozenset(
+    {"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"}
+)
+RELEASE = "{release}"  # stands for the release id in the address of a source
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
+
+
+def _existing_file(value: str, info: ValidationInfo) -> str:
+    home: Path = (info.context or {}).get("home") or include_folder()
+    path = home / value  # an absolute path stays as it is
+    if not path.is_file():
+        raise ValueError(f"the file {path} must exist; correct the path, it is relative to {home}")
+    return str(path)
+
+
+def _cron(value: str) -> str:
+    if value in PRESETS:
+        return value
+    from croniter import croniter  # type: ignore[import-untyped]  # it ships no types
+
+    if not croniter.is_valid(value):
+        raise ValueError(
+            f"must be five cron fields, one of {sorted(PRESETS)}, "
+            "or a mapping with asset, assets or partitions"
+        )
+    return value
+
+
+def _category(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(
+            "must be text or a number; put quotes around words such as yes, no, on, off and around dates"
+        )
+    return str(value)
+
+
+def _known_method(value: str) -> str:
+    if value not in method_names():
+        raise ValueError(f"must be one of {list(method_names())}")
+    return value
+
+
+def _known_detector(value: str) -> str:
+    if value not in detector_names():
+        raise ValueError(f"must be one of {list(detector_names())}")
+    return value
+
+
+def _duration(value: str) -> str:
+    parse_duration(value)
+    return value
+
+
+Name = Annotated[str, Field(pattern=f"^{_NAME}$")]
+Cron = Annotated[str, AfterValidator(_cron)]
+IncludeFile = Annotated[str, Field(min_length=1), AfterValidator(_existing_file)]
+Category = Annotated[str, BeforeValidator(_category)]
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class _Strict(BaseModel):
+    """A mapping whose fields are all known: a misspelt one must not be ignored in silence."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=False, validate_by_alias=True)
+
+
+class SourceSpec(_Strict):
+    """Where the records come from.
+
+    Attributes:
+        uri: a Parquet file, folder or glob, as a path or address; `sample://adult` and
+            `sample://bank_customers` are built-in samples. A relative path is relative to the folder that
+            holds `releases/`. `{release}` in it stands for the release's id: the partition key of the run,
+            else its run id.
+        columns: to read; None reads all, and each must be in the schema then.
+        nulls: `fail`, or `drop` the records with a null in a quasi-identifier or a sensitive attribute.
+        connection: Airflow connection id of the object store.
+    """
+
+    uri: str = Field(min_length=1)
+    columns: tuple[str, ...] | None = Field(default=None, min_length=1)
+    nulls: Literal["fail", "drop"] = "fail"
+    connection: str | None = None
+
+
+class AttributeSpec(_Strict):
+    """One column, see `privacy_engine.tables.schema.Attribute`; somebody must have decided on its role."""
+
+    role: Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
+    kind: Literal["categorical", "ordinal", "numeric"]
+    categories: tuple[Category, ...] | None = Field(default=None, min_length=1)
+    bounds: tuple[float, float] | None = None
+    bins: int | None = Field(default=None, ge=1)
+    hierarchy: IncludeFile | None = None
+    nullable: bool = False
+
+
+class ScheduleSpec(_Strict):
+    """A schedule by upstream assets or by partition; exactly one of the fields."""
+
+    asset: Name | None = None
+    assets: tuple[Name, ...] | None = Field(default=None, min_length=1)
+    partitions: Cron | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if len(self.model_fields_set) != 1 or None in (getattr(self, name) for name in self.model_fields_set):
+            raise ValueError("must have exactly one of asset, assets, partitions")
+        return self
+
+    @property
+    def upstream(self) -> tuple[str, ...]:
+        """Names of the releases whose assets are awaited; empty for a schedule by partition."""
+        return (self.asset,) if self.asset else self.assets or ()
+
+
+class MethodSpec(BaseModel):
+    """The release method; what is not named here is a parameter of the method.
+
+    Attributes:
+        method: registry key.
+        seed: of the random choices; None takes fresh entropy in every run.
+        secret: Airflow connection id whose password is the secret of memoised answers.
+        replaces: fingerprint of the earlier secret that is given up on purpose, see
+            `privacy_release.spending.secrets`.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    method: Annotated[str, AfterValidator(_known_method)] = Field(
+        json_schema_extra={"enum": list(method_names())}
+    )
+    seed: int | None = Field(default=None, ge=0)
+    secret: str | None = Field(default=None, min_length=1)
+    replaces: str | None = Field(default=None, pattern="^[0-9a-f]{32}$")
+
+    @model_validator(mode="after")
+    def _secret_fits(self) -> Self:
+        if self.memoised != (self.secret is not None):
+            raise ValueError(
+                "release.secret, the connection of the secret, must stand beside randomness: memoised and "
+                "nowhere else; add or remove it"
+            )
+        if self.replaces is not None and self.secret is None:
+            raise ValueError("release.replaces must stand beside a secret; remove it")
+        return self
+
+    @property
+    def random_answers(self) -> bool:
+        """Whether the method answers for each individual at random."""
+        return is_randomizer(self.method)
+
+    @property
+    def memoised(self) -> bool:
+        """Whether its answers repeat from release to release."""
+        return self.random_answers and self.parameters.get("randomness") == "memoised"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The method's parameters, as plain values."""
+        return dict(self.model_extra or {})
+
+
+class OutliersSpec(BaseModel):
+    """The search for outliers; what is not named here is a parameter of the detector.
+
+    Attributes:
+        method: registry key of the detector.
+        action: what is done with them, see `privacy_release.steps.outliers.Action`.
+        max_share: the release fails if a larger share of the records are outliers; `fail` needs it.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    method: Annotated[str, AfterValidator(_known_detector)] = Field(
+        default="okplof", json_schema_extra={"enum": list(detector_names())}
+    )
+    action: Action = Action.REPORT
+    max_share: float | None = Field(default=None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _action_fits(self) -> Self:
+        check_action(self.action, self.max_share)
+        return self
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The detector's parameters, as plain values."""
+        return dict(self.model_extra or {})
+
+
+class BudgetSpec(_Strict):
+    """The privacy budget that a differentially private release spends.
+
+    Attributes:
+        dataset: whose budget, by its name in the ledger. Releases about the same people share one.
+        ledger: Airflow connection id of the budget ledger.
+        when_short: what a run does when too little is left: `skip` all of its tasks and end green, or `fail`.
+        curator_report: whether to compare each release with its source, in a file that stays inside, see
+            `airflow_privacy_release.operators.curator`; only with the engine `local`.
+    """
+
+    dataset: Name
+    ledger: str = Field(default="ledger_default", min_length=1)
+    when_short: Literal["skip", "fail"] = "fail"
+    curator_report: bool = True
+
+
+class ApprovalSpec(_Strict):
+    """Whether somebody must approve the verified release before it is published.
+
+    Attributes:
+        required: always. Otherwise nobody is asked but where a run says so: the DAG's parameter `approval`.
+            What the file requires no run can switch off.
+        assigned_to: ids of the Airflow users who may answer; None: whoever may answer in this DAG.
+        timeout: how long to wait for an answer; after that the release counts as rejected.
+    """
+
+    required: bool = True
+    assigned_to: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(default=None, min_length=1)
+    timeout: Duration = "2 days"
+
+
+class HistorySpec(_Strict):
+    """How people are known again in a later release, for a policy with models across releases.
+
+    Attributes:
+        identifier: the column that identifies a person, one record each; only a keyed hash of it is kept.
+        key: Airflow connection id whose password is the key; without Airflow it is $PRIVACY_MEMBERSHIP_KEY.
+    """
+
+    identifier: str = Field(min_length=1)
+    key: str = Field(default="membership_default", min_length=1)
+
+
+class PublishSpec(_Strict):
+    """Where the release goes: an Airflow connection id and the name of a release table."""
+
+    lake: str = Field(default="lake_default", min_length=1)
+    table: Name
+
+
+def _schedule_form(value: object) -> str:
+    return "event" if isinstance(value, Mapping | ScheduleSpec) else "cron"
+
+
+class ReleaseSpec(_Strict):
+    """One release; see the files in `include/releases`.
+
+    Attributes:
+        name: of the DAG; the file must be called the same.
+        attributes: field `schema` of the file; hierarchies as absolute paths.
+        expectations, policy: absolute paths of the files.
+        engine: what works on the table; with another than `local` no step holds it in memory.
+    """
+
+    name: Name
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    schedule: (
+        Annotated[
+            Annotated[Cron, Tag("cron")] | Annotated[ScheduleSpec, Tag("event")],
+            Discriminator(_schedule_form),
+        ]
+        | None
+    ) = None
+    source: SourceSpec
+    engine: EngineField = EngineSpec(kind="local")
+    attributes: dict[str, AttributeSpec] = Field(alias="schema", min_length=1)
+    expectations: IncludeFile | None = None
+    outliers: OutliersSpec | None = None
+    release: MethodSpec
+    budget: BudgetSpec | None = None
+    policy: IncludeFile
+    history: HistorySpec | None = None
+    approval: ApprovalSpec | None = None
+    publish: PublishSpec
+
+    @model_validator(mode="after")
+    def _columns_have_roles(self) -> Self:
+        read = self.source.columns
+        if read is not None and len(set(read)) < len(read):
+            raise ValueError("source.columns must be distinct; remove the repeated ones")
+        if read is not None and (unknown := [c for c in read if c not in self.attributes]):
+            raise ValueError(
+                f"source.columns {unknown} must be in schema; give each a role or do not read them"
+            )
+        if read is not None and (unread := [c for c in self.attributes if c not in read]):
+            raise ValueError(
+                f"columns {unread} of schema must be in source.columns; add them or drop them from schema"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _history_fits(self) -> Self:
+        if self.history is None:
+            return self
+        known = self.attributes.get(self.history.identifier)
+        if known is None or known.role != "identifier":
+            raise ValueError(
+                "history.identifier must be a column of schema with the role identifier; correct it"
+            )
+        if self.budget is not None or self.release.random_answers:
+            raise ValueError(
+                "history must not stand beside a budget or random answers: they make no classes that "
+                "people could share, and their losses add up in the budget; remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _budget_fits(self) -> Self:
+        if self.budget is None:
+            return self
+        spent = ("epsilon", "p_0") if self.release.random_answers else ("epsilon",)
+        if not set(spent) & set(self.release.parameters):
+            raise ValueError(
+                f"release.{' or '.join(spent)} must stand beside a budget, it is what each run spends; add "
+                "it, or remove the budget if the method is not differentially private"
+            )
+        # A record that replaces another may bring a null where there was none: the number of records, which
+        # counts as public, would depend on it.
+        if self.source.nulls == "drop":
+            raise ValueError(
+                "source.nulls must be fail beside a budget: a loss for a public number of records does not "
+                "cover which records have a null; make the columns nullable, or leave them out"
+            )
+        if self.outliers is not None and self.outliers.action in REMOVING:
+            raise ValueError(
+                f"outliers.action {self.outliers.action.value} must not precede a differentially private "
+                "method: its loss does not cover the choice of the outliers; take report or fail"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _answers_repeat(self) -> Self:
+        if not self.release.random_answers:
+            return self
+        if self.schedule is not None and not self.release.memoised:
+            raise ValueError(
+                "release.randomness must be memoised on a schedule: answers that are drawn afresh in every "
+                "release wear out by averaging; set it, with a secret, or release once without a schedule"
+            )
+        if self.release.memoised and self.individual is None:
+            raise ValueError(
+                "schema must have the one identifier that memoised answers go by; give a column the role "
+                "identifier, and name it as release.individual where there are several"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _engine_fits(self) -> Self:
+        budget = self.budget
+        told = budget and "curator_report" in budget.model_fields_set and budget.curator_report
+        beside = {"history": self.history, "outliers": self.outliers, "budget.curator_report": told}
+        given = [name for name, value in beside.items() if value]
+        if problem := problem_of_engine(self.engine.kind, self.release.method, given):
+            raise ValueError(problem)
+        return self
+
+    @property
+    def scaled(self) -> bool:
+        """Whether no step may hold the whole table in memory."""
+        return self.engine.kind != LOCAL
+
+    @property
+    def mapped(self) -> bool:
+        """Whether each fragment of the table is anonymized by a task of its own."""
+        fragments = self.engine.kind == FRAGMENTS and self.engine.mapped
+        return fragments and is_anonymizer(self.release.method)
+
+    @property
+    def individual(self) -> str | None:
+        """The identifier that memoised answers go by; None where there is none, or they are not memoised."""
+        names = [name for name, a in self.attributes.items() if a.role == "identifier"]
+        if not self.release.memoised:
+            return None
+        named = self.release.parameters.get("individual", names[0] if len(names) == 1 else None)
+        return named if named in names else None
+
+    @property
+    def told_to_curator(self) -> bool:
+        """Whether a report compares the release with its source: only of records drawn from a model."""
+        told = self.budget is not None and self.budget.curator_report
+        return told and not self.release.random_answers and not self.scaled
+
+    @property
+    def schema_fields(self) -> dict[str, dict[str, Any]]:
+        """The schema as plain values that `load_schema` reads."""
+        return {name: a.model_dump(mode="json", exclude_none=True) for name, a in self.attributes.items()}
+
+    def data_schema(self) -> "DataSchema":
+        """The schema for the engine, with its hierarchies read.
+
+        Raises:
+            SpecError: if the engine finds that its parts contradict each other.
+        """
+        return load_schema(self.schema_fields)
+
+    def release_policy(self) -> "ReleasePolicy":
+        """The policy for the engine.
+
+        Raises:
+            SpecError: naming the file and the field.
+        """
+        return load_policy(self.policy)
+
+    def expectation_suite(self) -> dict[str, Any] | None:
+        """The Great Expectations suite, or None if the release has none."""
+        return None if self.expectations is None else load_suite(self.expectations)
+
+
+def load_spec(path: str | Path) -> ReleaseSpec:
+    """Read a specification; other files are looked up in the folder that holds `releases/`.
+
+    Raises:
+        SpecError: naming the file, each wrong field and what to do.
+    """
+    path = Path(path).absolute()
+    home = path.parents[1] if path.parent.name == "releases" else path.parent
+    fields = read_mapping(path)
+    try:
+        spec = ReleaseSpec.model_validate(fields, context={"home": home})
+    except ValidationError as error:
+        raise SpecError(f"{path}: {'; '.join(problems_of(error, ReleaseSpec))}") from None
+    if spec.name != path.stem:
+        raise SpecError(
+            f"{path}: name must be {path.stem!r} like the file, so that no two are the same; rename one"
+        )
+    if not re.match(r"[A-Za-z][\w+.-]*://|/", spec.source.uri):
+        source = spec.source.model_copy(update={"uri": str(home / spec.source.uri)})
+        spec = spec.model_copy(update={"source": source})
+    return spec
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a specification, for editors."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **ReleaseSpec.model_json_schema(by_alias=True),
+    }

@@ -1,0 +1,269 @@
+"""Spending a privacy budget: booked before the records are read, and once for the same bytes.
+
+The order is what counts: reserve, read, measure, commit, sample.
+
+- The reservation comes first, by a key that needs no record: the hash of the ingested file is in its
+  reference. Too little budget therefore fails before anything is read, and a process that dies at any later
+  point has paid.
+- The measured model is committed together with its ledger entry, and the first commit wins. A noisy answer
+  that was not committed was seen by nobody; the committed one is the only answer that this key ever gets. So
+  a retry, a cleared task or another run on the same bytes costs nothing.
+- The records are sampled from the committed text, with a seed that is derived from this text. That is
+  post-processing (Dwork and Roth 2014, Proposition 2.1): the released bytes are a function of the model
+  alone, so they cost nothing, and are the same in every retry. A seed from the key would not do: the key is a
+  hash of the exact records, and whoever knows all of them but one could tell the last one by trying.
+"""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import LedgerError, PrivacyEngineError, SpecError
+from privacy_release.work.engines import open_engine
+from privacy_release.work.parquet import read_private, require_unchanged
+from privacy_release.work.references import BookingRef, TableRef
+
+if TYPE_CHECKING:
+    from privacy_engine.dp.ledger import Booking
+    from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.release import ReleaseMethod
+    from privacy_engine.synthesizers.model import SynthesizerModel
+    from privacy_engine.synthesizers.synthesizer import Synthesizer
+    from privacy_engine.tables.domains import CodedTable
+    from privacy_engine.tables.schema import DataSchema
+    from privacy_release.ledger.ledger import BudgetLedger
+
+DEFAULT_LEDGER = "ledger_default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Whose budget a release spends, and who spends it.
+
+    Attributes:
+        dataset: name of the data set in the ledger; releases about the same people share one.
+        run: names the run across its retries: DAG id and run id.
+        ledger: where it is booked.
+        connection: Airflow connection id of the ledger, for the later steps.
+    """
+
+    dataset: str
+    run: str
+    ledger: "BudgetLedger"
+    connection: str = DEFAULT_LEDGER
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A model and the booking that paid for it; `text` is the model as the ledger keeps it."""
+
+    model: "SynthesizerModel"
+    text: str
+    booking: BookingRef
+
+    @property
+    def seed(self) -> int:
+        """Seed of the sampling where none is given: a function of the model alone."""
+        return int(self.booking["model_sha256"], 16)
+
+
+def require_budget(
+    method: "ReleaseMethod", schema: "DataSchema", budget: Budget | None
+) -> "PrivacyLoss | None":
+    """The loss that the budget is to pay; refuse to spend without one, and to budget what spends nothing.
+
+    Raises:
+        SpecError: naming the method and what to do.
+    """
+    loss = method.privacy_loss(schema)
+    if loss is not None and budget is None:
+        raise SpecError(
+            f"release: {method.key} is differentially private and must name the budget that it spends; add "
+            "`budget: {dataset: NAME}` to the specification, or budget=NAME to the operator"
+        )
+    if loss is None and budget is not None:
+        raise SpecError(
+            f"release: {method.key} makes no differential privacy claim, so it has no loss to book; remove "
+            "the budget, or take a method that claims one, see `privacy-release list-methods`"
+        )
+    return loss
+
+
+def require_left(budget: Budget, loss: "PrivacyLoss") -> bool:
+    """Ask whether a run can be paid for, before its records are fetched; nothing is booked.
+
+    It is no promise: another run may book first. `measured_model` decides.
+
+    Returns:
+        Whether this run holds a booking already; then it does not matter what is left.
+
+    Raises:
+        BudgetExceededError: if the loss is not covered.
+        LedgerError: if the ledger cannot be reached.
+    """
+    if budget.ledger.booked_by(budget.dataset, budget.run):
+        return True
+    budget.ledger.require(budget.dataset, loss)
+    return False
+
+
+def booking_key(
+    dataset: str, input_sha256: str, method: str, parameters: dict[str, Any], schema: "DataSchema"
+) -> str:
+    """Names a measurement: hexadecimal sha256 of all that the noisy answer depends on.
+
+    Args:
+        dataset: whose budget.
+        input_sha256: of the ingested file: other records, or the same in another order, are another key.
+        method: registry key.
+        parameters: those that change what is measured, plain values.
+        schema: of the ingested file.
+    """
+    parts = {
+        "dataset": dataset,
+        "input": input_sha256,
+        "method": method,
+        "parameters": parameters,
+        "schema": schema.to_dict(),
+    }
+    # An epsilon of 1 and of 1.0 are one question: it must not be paid for twice.
+    parts = json.loads(json.dumps(parts, allow_nan=False), parse_int=float)
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def measured_model(
+    method: "Synthesizer",
+    table: TableRef,
+    schema: "DataSchema",
+    budget: Budget,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Measured:
+    """The one model of these bytes: from the ledger, else reserved, measured and committed.
+
+    Args:
+        method: what measures.
+        table: what `ingest` gave.
+        schema: of the table.
+        budget: pays.
+        tell: told the name of each part of the work as it begins.
+
+    Raises:
+        BudgetExceededError: if the budget does not cover the loss; no record was read.
+        LedgerError: if the ledger cannot be reached; nothing was released.
+        SchemaError: if the table does not fit its schema, or a domain is not public.
+        InfeasibleError: if the table is too small for the method.
+        CapacityError: if its engine has too little memory or disk.
+        IntegrityError: if the table changed since it was ingested, or the ledger was edited.
+    """
+    from privacy_engine.tables.domains import require_public_domains
+
+    require_public_domains(schema)
+    key = booking_key(budget.dataset, table["sha256"], method.key, method.measurement_parameters(), schema)
+    detail = {"run": budget.run, "method": method.key, "call": secrets.token_hex(8)}
+    tell("booking the budget")
+    booking = budget.ledger.reserve(budget.dataset, key, method.privacy_loss(schema), detail=detail)
+    if booking.model is None:
+        # An earlier attempt, or another run, that reserved it may have drawn its noise: then it stands.
+        mine = booking.detail.get("call") == detail["call"]
+        measured = _measure(method, table, schema, budget, booking if mine else None, tell)
+        booking = budget.ledger.commit(budget.dataset, key, measured.to_json())
+    return _of(booking, budget.connection)
+
+
+def _measure(
+    method: "Synthesizer",
+    table: TableRef,
+    schema: "DataSchema",
+    budget: Budget,
+    reserved: "Booking | None",
+    tell: Callable[[str], None],
+) -> "SynthesizerModel":
+    """Draw the noise; the reservation is given back where it is this call's and no noise was drawn."""
+    try:
+        tell("reading")
+        coded = _coded(method, table, schema)
+        tell(f"running {method.key}")
+        return method.measure_coded(coded)
+    except PrivacyEngineError:
+        # A method raises these before it draws noise, see `Synthesizer.measure`. After any other error the
+        # reservation stands, as it does when the process dies: a retry goes on with it.
+        if reserved is not None:
+            with suppress(LedgerError):
+                budget.ledger.cancel(budget.dataset, reserved.key)
+        raise
+
+
+def _coded(method: "Synthesizer", table: TableRef, schema: "DataSchema") -> "CodedTable":
+    """The records that the key names, as codes: loaded, or read by the engine of a table that never is.
+
+    What an engine reads is hashed before and after it, and both before noise is drawn: other bytes under this
+    key would be a second answer that nobody booked.
+    """
+    from privacy_engine.synthesizers.measuring import coded_files
+    from privacy_engine.tables.domains import CodedTable
+
+    if "engine" not in table:
+        frame = read_private(table["uri"], table["sha256"])
+        return CodedTable.encode(frame, schema, method.levels)
+    require_unchanged(table["uri"], table["sha256"])
+    with open_engine(table["engine"], Path(table["uri"]).parent) as engine:
+        coded = coded_files(engine, [table["uri"]], schema, method.levels)
+    require_unchanged(table["uri"], table["sha256"])
+    return coded
+
+
+def _of(booking: "Booking", connection: str) -> Measured:
+    from privacy_engine.synthesizers.model import SynthesizerModel
+
+    text = booking.model or ""
+    return Measured(
+        model=SynthesizerModel.from_json(text), text=text, booking=reference_to(booking, connection)
+    )
+
+
+def reference_to(booking: "Booking", connection: str) -> BookingRef:
+    """A committed booking as it travels between tasks."""
+    return BookingRef(
+        dataset=booking.dataset,
+        ledger=connection,
+        key=booking.key,
+        entry_hash=booking.entry_hash,
+        model_sha256=hashlib.sha256((booking.model or "").encode()).hexdigest(),
+        epsilon=booking.loss.epsilon,
+        delta=booking.loss.delta,
+        neighbours=booking.loss.neighbours.value,
+    )
+
+
+def public_booking(booking: BookingRef) -> dict[str, Any]:
+    """What a manifest says of a booking; the key, which is a hash of the records, stays inside."""
+    return {name: value for name, value in booking.items() if name not in ("key", "ledger")}
+
+
+def account_of(budget: Budget) -> dict[str, Any]:
+    """What a report says of a data set's budget; no record decided any of it.
+
+    Limits of a single release are left out: nothing of them is ever used up.
+    """
+    return {
+        "dataset": budget.dataset,
+        "limits": [
+            {
+                "period": _words(standing.limit.period.name),
+                "limit": standing.limit.epsilon,
+                "spent": float(standing.spent),
+                "left": float(standing.left),
+            }
+            for standing in budget.ledger.standing(budget.dataset)
+            if standing.limit.period.name != "release"
+        ],
+    }
+
+
+def _words(period: str) -> str:
+    return "in all" if period == "total" else f"in any {period.removesuffix('d')} days"

@@ -1,0 +1,1 @@
+"""A release step by step, without Airflow: each step is a module, and `run` has all of them."""

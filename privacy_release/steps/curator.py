@@ -1,0 +1,49 @@
+"""The curator's report on a private release, from what was staged; without Airflow."""
+
+from pathlib import Path
+
+from privacy_engine.errors import SpecError
+from privacy_release.work.parquet import read_private
+from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.staged import read_manifest, read_schema
+
+
+def report_to_curator(source: TableRef, staged: StagedRef, name: str, release_id: str) -> str:
+    """Write how near a synthetic release is to its source; the path of the file, which must stay inside.
+
+    Args:
+        source: what the release was made from.
+        staged: the release.
+        name: of the release; each has a folder of its own.
+        release_id: of this one.
+
+    Raises:
+        SpecError: if the release was not drawn from a differentially private model, or an engine works on the
+            tables.
+        IntegrityError: if a file of the work area is missing or changed.
+    """
+    from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.release import Release
+    from privacy_engine.synthesizers.model import SynthesizerModel
+    from privacy_release.reports.curator import write_curator_report
+
+    if "engine" in source or "engine" in staged:
+        raise SpecError(
+            "a curator's report needs both tables in memory, which an engine is to spare; take the engine "
+            "local, or leave the report out"
+        )
+    if "model" not in staged or staged["loss"] is None:
+        raise SpecError(
+            f"a curator's report is about a synthetic release, {staged['method']} made none; leave it out"
+        )
+    release = Release(
+        table=read_private(staged["uri"], staged["sha256"]),
+        schema=read_schema(staged["schema"]),
+        method=staged["method"],
+        parameters=read_manifest(staged["manifest"])["parameters"],
+        guarantees=(),
+        loss=PrivacyLoss(**staged["loss"]),
+        model=SynthesizerModel.from_json(Path(staged["model"]).read_text()),
+    )
+    frame, schema = read_private(source["uri"], source["sha256"]), read_schema(source["schema"])
+    return str(write_curator_report(release, frame, schema, name=name, release_id=release_id))

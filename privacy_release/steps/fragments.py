@@ -1,0 +1,229 @@
+"""A release in fragments, without Airflow: cut the table, release each part, join what came out.
+
+The parts are worked on in a process pool, on Spark, or by mapped tasks: what is done with one is the same.
+`fragment_join` puts the released parts together.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import SpecError
+from privacy_release.steps.fragment_join import join
+from privacy_release.work.area import WorkArea, sha256_file
+from privacy_release.work.engines import open_engine
+from privacy_release.work.fragment_files import Account, Cut, read_cut, write_account, write_cut
+from privacy_release.work.parquet import private_parquet, require_unchanged, unchanged_batches
+from privacy_release.work.references import FileRef, FragmentRef, FragmentReleaseRef, StagedRef, TableRef
+from privacy_release.work.staged import read_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privacy_engine.engines.engine import Engine
+    from privacy_engine.tables.schema import DataSchema
+
+
+def release_in_fragments(
+    table: TableRef,
+    work: WorkArea,
+    *,
+    method: str,
+    parameters: Mapping[str, Any],
+    seed: int | None,
+    title: str | None,
+    label: str,
+    tell: Callable[[str], None],
+) -> StagedRef:
+    """Cut a table, release its fragments in other processes, and stage what they give together.
+
+    Args:
+        table: whose `engine` says who works on the fragments.
+        work: where everything is kept; the working files are removed at the end.
+        method: registry key.
+        parameters: of the method.
+        seed: of the cuts and of all fragments; None takes fresh entropy.
+        title: of the report.
+        label: begins the names of the files.
+        tell: told each part of the work, with counts.
+
+    Raises:
+        SpecError: if the method cannot work in fragments.
+        InfeasibleError: if the guarantees cannot be met.
+        IntegrityError: if the table changed while it was worked on.
+        VerificationError: if the joined records do not keep what the method claims.
+    """
+    with open_engine(table["engine"], work.folder) as engine:
+        tell("cutting the table")
+        cut = cut_table(table, engine, method=method, parameters=parameters, seed=seed)
+        plan = keep(cut, work, label)
+        released: list[FragmentReleaseRef] = []
+        work_on = partial(release_records, plan)
+        for told in engine.apply_by_fragment([table["uri"]], cut.plan.tree.assign, work_on):
+            released.append(FragmentReleaseRef(**told))  # type: ignore[typeddict-item]  # as it was made
+            tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
+        require_unchanged(table["uri"], table["sha256"])
+        tell("joining")
+        staged = join(released, plan, work, engine, title=title, label=label)
+    shutil.rmtree(Path(plan["uri"]).parent)
+    return staged
+
+
+def cut_table(
+    table: TableRef,
+    engine: "Engine",
+    *,
+    method: str,
+    parameters: Mapping[str, Any],
+    seed: int | None,
+    most: int | None = None,
+) -> Cut:
+    """How a table is to be cut so that each part can meet the guarantees by itself; nothing is written.
+
+    Args:
+        table: whose `engine` says how large a fragment may be.
+        engine: that reads it.
+        method: registry key.
+        parameters: of the method.
+        seed: of the cuts and of all fragments; None takes fresh entropy.
+        most: fragments that whoever works on them can take; None: any number.
+
+    Raises:
+        SpecError: if the method cannot work in fragments, or there would be too many.
+        InfeasibleError: if not even the whole table can be one class.
+        IntegrityError: if the table changed since it was ingested.
+    """
+    from privacy_engine.fragments.plan import plan_fragments
+    from privacy_release.spec.methods import build_method
+
+    rows = table["engine"]["rows"]
+    if most is not None and table["rows"] > most * rows:
+        raise _too_many(f"at least {-(-table['rows'] // rows):,}", most, table)
+    releaser, schema = build_method(method, parameters), read_schema(table["schema"])
+    require_unchanged(table["uri"], table["sha256"])
+    plan = plan_fragments(engine, [table["uri"]], schema, releaser, rows=rows, seed=seed)
+    if most is not None and plan.tree.fragments > most:
+        raise _too_many(f"{plan.tree.fragments:,}", most, table)
+    return Cut(table=table, plan=plan, method=method, parameters=dict(parameters), seeded=seed is not None)
+
+
+def keep(cut: Cut, work: WorkArea, label: str) -> FileRef:
+    """Write a cut to a private folder of its own; what is made of the fragments comes to lie beside it.
+
+    Whatever an earlier attempt left there is removed.
+    """
+    folder = work.path(f"{label}.fragments")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    return write_cut(cut, folder / "plan.json")
+
+
+def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
+    """Write the records of each fragment to a file of its own, for tasks that work on one each.
+
+    Args:
+        cut: of the table.
+        plan: where the cut is kept; the files are written beside it.
+        engine: of this machine.
+
+    Raises:
+        IntegrityError: if the table changed since it was cut.
+        SpecError: if the engine is not of this machine.
+    """
+    from privacy_engine.engines.local import LocalEngine
+
+    if not isinstance(engine, LocalEngine):
+        raise SpecError("only the engine fragments writes fragments for tasks; take mapped: false")
+    table = cut.table
+    found = engine.partition_by_fragment([table["uri"]], cut.plan.tree.assign, Path(plan["uri"]).parent)
+    require_unchanged(table["uri"], table["sha256"])
+    return [
+        FragmentRef(
+            uri=str(path),
+            rows=int(cut.plan.sizes[fragment]),
+            sha256=sha256_file(path),
+            fragment=fragment,
+            plan=plan,
+        )
+        for fragment, path in sorted(found.items())
+    ]
+
+
+def release_one(fragment: FragmentRef) -> FragmentReleaseRef:
+    """Release the records of one fragment; doing it again gives the same bytes.
+
+    Raises:
+        IntegrityError: if its records or its plan changed since the table was cut.
+        InfeasibleError: if the guarantees cannot be met.
+    """
+    import pyarrow as pa
+
+    records = pa.Table.from_batches(unchanged_batches(fragment["uri"], fragment["sha256"]))
+    return release_records(fragment["plan"], fragment["fragment"], records)
+
+
+def release_records(plan: FileRef, fragment: int, records: "pa.Table") -> FragmentReleaseRef:
+    """Release the records of a fragment, in whatever process they are, and write what came out.
+
+    It can be pickled once the plan is bound; doing it again does the same.
+
+    Args:
+        plan: how the table was cut; what is made is written beside it.
+        fragment: its number.
+        records: all of its records.
+
+    Raises:
+        IntegrityError: if the plan changed, or the records are not those it counted.
+        InfeasibleError: if the guarantees cannot be met.
+    """
+    from privacy_engine.engines.frames import to_arrow, to_frame
+    from privacy_engine.fragments.plan import fragmentable
+    from privacy_engine.fragments.work import release_fragment
+    from privacy_release.spec.methods import build_method
+
+    cut, folder = read_cut(plan), Path(plan["uri"]).parent
+    released = folder / f"fragment-{fragment:05d}.released.parquet"
+    releaser = fragmentable(build_method(cut.method, cut.parameters))
+    began = time.perf_counter()
+    made = release_fragment(cut.plan, fragment, to_frame(records), releaser)
+    seconds = time.perf_counter() - began
+    release = made.release
+    with private_parquet(released) as file:
+        file.write(_typed(to_arrow(release.table), release.schema, records.schema))
+    account = Account(told=release.manifest(), schema=release.schema, figures=made.figures)
+    return FragmentReleaseRef(
+        uri=str(released),
+        rows=len(release.table),
+        sha256=file.sha256,
+        fragment=fragment,
+        plan=plan,
+        account=write_account(account, folder / f"fragment-{fragment:05d}.account.json"),
+        seconds=seconds,
+    )
+
+
+def _typed(released: "pa.Table", schema: "DataSchema", source: "pa.Schema") -> "pa.Table":
+    """Released records whose columns, but for the recoded ones, have the types of the source.
+
+    A type that is guessed from the cells, such as that of a column which is all null or of decimals, would
+    differ from fragment to fragment.
+    """
+    import pyarrow as pa
+
+    recoded = {a.name for a in schema.quasi_identifiers}
+    fields = [
+        source.field(field.name) if field.name in source.names and field.name not in recoded else field
+        for field in released.schema
+    ]
+    return released.cast(pa.schema([field.remove_metadata() for field in fields]))
+
+
+def _too_many(count: str, most: int, table: TableRef) -> SpecError:
+    return SpecError(
+        f"a table of {table['rows']:,} records would be cut into {count} fragments, and Airflow maps a task "
+        f"over {most:,} at most (core.max_map_length); raise engine.rows, now {table['engine']['rows']:,}, "
+        "or that option, or take mapped: false"
+    )

@@ -1,0 +1,242 @@
+"""Who is in which release: private files, for models that are about several releases of the same people.
+
+A person is known here by a keyed hash of an identifier column. It is taken while the source is read, kept
+beside the table in the run's work area, and follows the records into the release. Once a release is
+published, which person is in which class of it is kept in the curator's folder, readable by the service user
+alone, until the release is retracted. Without the key nobody can tell who a hash is; with another key the
+persons of two releases could not be compared, so a file of another key is refused. Neither hashes nor key are
+ever published.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
+from privacy_release.work.area import WorkArea, sha256_file
+from privacy_release.work.parquet import parquet_bytes, read_private, write_private
+from privacy_release.work.references import PersonsRef, Published, ReportRef, StagedRef
+from privacy_release.work.settings import curator_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    from privacy_engine.judge.cross_release import Membership
+    from privacy_release.lake.store import Lake
+
+DEFAULT_KEY = "membership_default"  # an Airflow connection
+VARIABLE = "PRIVACY_MEMBERSHIP_KEY"
+_SHORTEST = 32
+_PERSON, _CLASS, _KEY, _SIGNATURE = "person", "class", "key", "signature of "
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identification:
+    """Which column identifies a person, and the key of the hash that stands for them.
+
+    Raises:
+        SpecError: if the key is too short to be a secret.
+    """
+
+    column: str
+    key: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.key) < _SHORTEST:
+            raise SpecError(
+                f"the membership key must be a secret of at least {_SHORTEST} characters, got "
+                f"{len(self.key)}; set it as the password of the Airflow connection, or as {VARIABLE}, for "
+                "example from `openssl rand -hex 32`"
+            )
+
+    @property
+    def key_id(self) -> str:
+        """Tells two keys apart, and nothing about either."""
+        return self._hash("which key this is", size=8)
+
+    def persons(self, column: "pd.Series") -> "npt.NDArray[np.object_]":
+        """(n,) text: who each record is about.
+
+        Whole numbers count as the same person in either number type, and as text.
+
+        Raises:
+            SchemaError: naming the column and how many records have no identifier, or one that another has.
+        """
+        import numpy as np
+
+        from privacy_engine.tables.columns import factorize
+
+        coded = factorize(column)
+        repeated = len(column) - coded.nulls - len(coded.values)
+        if coded.nulls or repeated:
+            raise SchemaError(
+                f"{self.column} must identify one person a record: {coded.nulls} records have no value, "
+                f"{repeated} repeat another's; mend the source, aggregate it by person, or choose another"
+            )
+        # About 1 s for 1,000,000 records.
+        hashes = np.array([self._hash(f"person {text}", size=16) for text in coded.texts], dtype=object)
+        return hashes[coded.codes]
+
+    def _hash(self, text: str, size: int) -> str:
+        key = hashlib.sha256(self.key.encode()).digest()
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=size).hexdigest()
+
+
+def identification_of_environment(column: str) -> Identification:
+    """The identification by a column with the key in `$PRIVACY_MEMBERSHIP_KEY`, for runs without Airflow.
+
+    Raises:
+        SpecError: if it is not set or too short.
+    """
+    return Identification(column=column, key=os.environ.get(VARIABLE) or "")
+
+
+def write_persons(persons: "npt.NDArray[np.object_]", path: Path, key_id: str) -> PersonsRef:
+    """Write who the records of a table are about, in its order."""
+    import pandas as pd
+
+    sha256 = write_private(path, parquet_bytes(pd.DataFrame({_PERSON: persons})))
+    return PersonsRef(uri=str(path), sha256=sha256, key=key_id)
+
+
+def read_persons(persons: PersonsRef) -> "npt.NDArray[np.object_]":
+    """(n,) text: who the records are about.
+
+    Raises:
+        IntegrityError: if the file is missing or changed.
+    """
+    return read_private(persons["uri"], persons["sha256"])[_PERSON].to_numpy(dtype=object)
+
+
+def follow(persons: PersonsRef, rows: "npt.NDArray[Any]", path: Path) -> PersonsRef:
+    """The persons of some of the records, by position or flag, in a file of their own."""
+    return write_persons(read_persons(persons)[rows], path, persons["key"])
+
+
+def staged_membership(staged: StagedRef) -> "Membership":
+    """Who is in which class of a staged release, read from its bytes.
+
+    Raises:
+        IntegrityError: if a file is missing or changed.
+    """
+    from privacy_engine.judge.cross_release import Membership
+    from privacy_release.work.staged import read_schema
+
+    frame, schema = read_private(staged["uri"], staged["sha256"]), read_schema(staged["schema"])
+    return Membership.of_table(read_persons(staged["persons"]), frame, schema)
+
+
+def earlier_releases(lake: "Lake", name: str, key_id: str) -> "dict[int, Membership]":
+    """Who is in which class of each release of a table that was published and not retracted, by version.
+
+    What a later run replaced counts, too: whoever read it may have kept it.
+
+    Raises:
+        VerificationError: if it is not on record for one of them, or was recorded with another key.
+        PublishError: if the lake cannot be reached.
+    """
+    found = {}
+    for entry in _published(lake, name):
+        path = _path(name, entry["release_id"], entry["sha256"])
+        if not path.is_file():
+            raise VerificationError(
+                f"version {entry['version']} of table {name} was published without recording who is in it, "
+                "so it cannot be held against this release; retract it, or publish under a new table name"
+            )
+        found[int(entry["version"])] = _read(path, name, key_id)
+    return found
+
+
+def refuse_unseen(lake: "Lake", name: str, release_id: str, report: ReportRef) -> None:
+    """Refuse a release that was verified before another one of its table was published.
+
+    Raises:
+        VerificationError: if there are such releases, by their number.
+    """
+    if "compared" not in report:
+        return
+    mine = (release_id, report["sha256"])  # of an earlier attempt of this run
+    unseen = [
+        entry
+        for entry in _published(lake, name)
+        if entry["version"] not in report["compared"] and (entry["release_id"], entry["sha256"]) != mine
+    ]
+    if unseen:
+        raise VerificationError(
+            f"{len(unseen)} releases of table {name} were published after this one was verified together "
+            "with the earlier ones; start a new run"
+        )
+
+
+def record(staged: StagedRef, published: Published) -> None:
+    """Keep who is in which class of a published release; doing it again changes nothing."""
+    import pandas as pd
+
+    membership = staged_membership(staged)
+    columns = {_PERSON: membership.persons, _CLASS: membership.labels}
+    signatures = {_SIGNATURE + name: texts for name, texts in membership.signatures.items()}
+    frame = pd.DataFrame({**columns, **signatures}).assign(**{_KEY: staged["persons"]["key"]})
+    name = published["table"]
+    write_private(_path(name, published["release"], staged["sha256"]), parquet_bytes(frame))
+
+
+def forget(lake: "Lake", name: str, release_id: str) -> int:
+    """Remove what is kept about the people of a retracted release; how many files that were."""
+    from privacy_release.lake.read import releases
+
+    kept = {entry["sha256"] for entry in _published(lake, name) if entry["release_id"] == release_id}
+    removed = 0
+    for entry in releases(lake, name):
+        if entry["release_id"] == release_id and entry["sha256"] not in kept:
+            path = _path(name, release_id, entry["sha256"])
+            removed += path.is_file()
+            path.unlink(missing_ok=True)
+    return removed
+
+
+def _published(lake: "Lake", name: str) -> list[dict[str, Any]]:
+    from privacy_release.lake.log import State
+    from privacy_release.lake.read import releases
+
+    return [entry for entry in releases(lake, name) if entry["state"] != State.RETRACTED]
+
+
+def _path(name: str, release_id: str, sha256: str) -> Path:
+    """One file for each publication, in a folder that the service user alone can enter."""
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "_", release_id)[:60]
+    digest = hashlib.sha256(json.dumps([name, release_id, sha256]).encode()).hexdigest()[:16]
+    return WorkArea(curator_folder() / "membership", name).path(f"{slug}-{digest}.parquet")
+
+
+def _read(path: Path, name: str, key_id: str) -> "Membership":
+    from privacy_engine.judge.cross_release import Membership
+
+    frame = read_private(path, sha256_file(path))
+    if _KEY not in frame or set(frame[_KEY]) != {key_id}:
+        raise VerificationError(
+            f"who is in the earlier releases of table {name} was recorded with another key, so persons "
+            "cannot be compared; bring the key back, or retract those releases"
+        )
+    signatures: Mapping[str, Any] = {
+        column.removeprefix(_SIGNATURE): frame[column].to_numpy(dtype=object)
+        for column in frame.columns
+        if column.startswith(_SIGNATURE)
+    }
+    try:
+        return Membership(
+            persons=frame[_PERSON].to_numpy(dtype=object),
+            labels=frame[_CLASS].to_numpy(dtype="int64"),
+            signatures=signatures,
+        )
+    except (KeyError, ValueError):
+        raise IntegrityError(
+            f"what is kept about the people of table {name} is damaged; restore {path.name}, or retract that "
+            "release"
+        ) from None

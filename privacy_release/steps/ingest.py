@@ -1,0 +1,140 @@
+"""Reading a table about people into a run's work area, without Airflow."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import SpecError
+from privacy_release.sources.addresses import Source, find_source, without_secret
+from privacy_release.sources.copying import Copied, copy_source
+from privacy_release.sources.reading import Nulls, check_source, kept_schema, read_source
+from privacy_release.steps.history import Identification, write_persons
+from privacy_release.work.area import WorkArea
+from privacy_release.work.engines import LOCAL
+from privacy_release.work.parquet import parquet_bytes, write_private
+from privacy_release.work.references import EngineRef, PersonsRef, SourceRef, TableRef
+from privacy_release.work.staged import write_schema
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
+    from privacy_engine.tables.schema import DataSchema
+
+
+def ingest(
+    uri: str,
+    schema: "DataSchema",
+    work: WorkArea,
+    *,
+    columns: Sequence[str] | None = None,
+    nulls: Nulls = "fail",
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: "AbstractFileSystem | None" = None,
+    individual: str | None = None,
+    people: Identification | None = None,
+    label: str = "ingest",
+    engine: EngineRef | None = None,
+) -> TableRef:
+    """Read a table about people into the work area, without its identifiers.
+
+    Args:
+        uri: Parquet file, folder or glob, as a path or address, or a sample, see
+            `privacy_release.sources.samples`.
+        schema: what the columns must be.
+        work: where the copy is kept until teardown.
+        columns: to read; None reads all, and each must be in the schema then.
+        nulls: `fail` on a null in a quasi-identifier or sensitive attribute, or `drop` its record.
+        storage_options: for fsspec, where the address is of an object store.
+        filesystem: an fsspec file system to use instead, such as that of an `ObjectStoragePath`.
+        people: by which identifier the records are known as a person's, for models across releases: keyed
+            hashes are kept beside the table, in a file of their own.
+        individual: the one identifier that is kept, in the work area alone, for answers that are memoised by
+            it.
+        label: begins the names of the files; tasks that share a work area need different ones.
+        engine: that later steps work on the table with, where it may be larger than memory: it is copied in
+            parts, and no step loads it. None, or one of kind `local`: it is held in memory.
+
+    Raises:
+        SchemaError: if the files cannot be read or do not fit the schema, by column, rule and remedy.
+        SpecError: if its records are to be known by a person, and an engine works on it.
+    """
+    large = engine is not None and engine["kind"] != LOCAL
+    _refuse_persons(individual, people, large=large)
+    note, address = None, uri
+    if uri.startswith("sample://"):
+        address, note = _sample(uri, work, label)
+    source = find_source(address, storage_options, filesystem)
+    check_source(source, schema, columns)
+    path, persons = work.path(f"{label}.parquet"), None
+    if large:
+        read = copy_source(source, schema, path, columns, nulls)
+    else:
+        read, persons = _load(source, schema, work, label, columns, nulls, individual, people)
+    table = TableRef(
+        uri=str(path),
+        rows=read.rows - read.dropped,
+        sha256=read.sha256,
+        schema=write_schema(work, label, kept_schema(schema, individual)),
+        source=_origin(uri, source, read, schema, note),
+    )
+    if engine is not None and large:
+        table["engine"] = engine
+    if persons is not None:
+        table["persons"] = persons
+    return table
+
+
+def _refuse_persons(individual: str | None, people: Identification | None, *, large: bool) -> None:
+    if people is not None and individual is not None:
+        raise SpecError("history is about classes, which random answers have none of; leave history out")
+    if large and people is not None:
+        raise SpecError(
+            "history needs the whole table in memory, which an engine is to spare; leave out the engine, or "
+            "history"
+        )
+    if large and individual is not None:
+        raise SpecError(
+            "answers that are memoised by a person need the whole table in memory, which an engine is to "
+            "spare; leave out the engine, or draw answers anew for each release"
+        )
+
+
+def _load(
+    source: Source,
+    schema: "DataSchema",
+    work: WorkArea,
+    label: str,
+    columns: Sequence[str] | None,
+    nulls: Nulls,
+    individual: str | None,
+    people: Identification | None,
+) -> tuple[Copied, PersonsRef | None]:
+    """Copy a table that memory holds, and who its records are about."""
+    read = read_source(source, schema, columns, nulls, people.column if people else individual)
+    hashes = None if people is None else people.persons(read.table.pop(people.column))
+    sha256 = write_private(work.path(f"{label}.parquet"), parquet_bytes(read.table))
+    copied = Copied(sha256=sha256, fingerprint=read.fingerprint, rows=read.rows, dropped=read.dropped)
+    if people is None or hashes is None:
+        return copied, None
+    return copied, write_persons(hashes, work.path(f"{label}.persons.parquet"), people.key_id)
+
+
+def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema", note: str | None) -> SourceRef:
+    origin = SourceRef(
+        uri=without_secret(uri),
+        files=len(source.files),
+        fingerprint=read.fingerprint,
+        rows=read.rows,
+        dropped=read.dropped,
+        identifiers=[a.name for a in schema.identifiers],
+    )
+    if note is not None:
+        origin["note"] = note
+    return origin
+
+
+def _sample(uri: str, work: WorkArea, label: str) -> tuple[str, str]:
+    """A sample table as a file of the work area, and where it came from."""
+    from privacy_release.sources.samples import write_named_sample
+
+    path = work.path(f"{label}.sample.parquet")
+    return str(path), write_named_sample(uri, path)

@@ -1,0 +1,196 @@
+"""Learning from published randomized releases alone, without Airflow: train, evaluate, write.
+
+The bytes and the manifest of a release are all that training reads, so a model and everything that is told of
+it is post-processing: it costs no privacy, and may be as public as the release. A test on true records is
+different, see `evaluate`.
+"""
+
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import PublishError, SchemaError, SpecError
+from privacy_release.reports.learning import Score, Trained
+from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import read_private, write_private
+from privacy_release.work.references import TableRef
+from privacy_release.work.settings import curator_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from privacy_release.lake.store import Lake
+
+
+def newest_release(lake: "Lake", table: str) -> str:
+    """The release that was published last and still stands.
+
+    Raises:
+        PublishError: if there is none.
+    """
+    from privacy_release.lake.log import State
+    from privacy_release.lake.read import releases
+
+    found = [e["release_id"] for e in releases(lake, table) if e["state"] == State.CURRENT.value]
+    if not found:
+        raise PublishError(f"table {table} must have a release in the lake at {lake.root}; publish one first")
+    return str(found[-1])
+
+
+def train(
+    lake: "Lake",
+    table: str,
+    releases: Sequence[str],
+    *,
+    target: str,
+    features: Sequence[str] | None = None,
+    alpha: float = 1.0,
+    var_smoothing: float = 1e-9,
+) -> Trained:
+    """Train naive Bayes on releases, one after the other.
+
+    Args:
+        lake: where they are.
+        table: the release table.
+        releases: ids; of different people, for answers about the same ones say nothing new.
+        target: the class, a listed attribute.
+        features: attributes to learn from; None: all others.
+        alpha: so many records are added to each listed value of each class.
+        var_smoothing: the least variance of a class, as a share of the attribute's.
+
+    Raises:
+        PublishError: if a release is not there, or the lake cannot be reached.
+        SpecError: if a release was not randomized, they were randomized differently, or a name or parameter
+            is wrong.
+        SchemaError: if values do not fit the manifest.
+    """
+    import pandas as pd
+
+    from privacy_engine.learning.ppnb import PrivateNaiveBayes
+    from privacy_release.lake.read import manifest_of, read_release
+
+    if not releases:
+        raise SpecError("learning: there must be a release to learn from, none was named; name one")
+    if not (alpha >= 0 and var_smoothing >= 0):
+        raise SpecError(f"learning: alpha and var_smoothing must be >= 0, got {alpha} and {var_smoothing}")
+    manifests = [manifest_of(lake, table, release) for release in releases]
+    told = [manifest.get("randomization", {}).get("attributes") for manifest in manifests]
+    if not told[0] or any(other != told[0] for other in told):
+        raise SpecError(
+            f"learning: the releases of table {table} must all be randomized, and by the same probabilities; "
+            "learn from others, or from one at a time"
+        )
+    if told[0].get(target, {}).get("mechanism", "channel") != "channel":
+        raise SpecError(f"learning: the target must be a listed attribute, {target} was released as a number")
+    frames = [read_release(lake, table, release).to_pandas() for release in releases]
+    names = [name for name in frames[0] if name != target] if features is None else list(features)
+    for frame in frames:
+        _require_columns(frame, target, names)
+    named = sorted(set().union(*(frame[target].unique() for frame in frames)))
+    classes = None if target in told[0] else named  # a channel names its own
+    model = PrivateNaiveBayes(manifests[0], label=target, alpha=alpha, var_smoothing=var_smoothing)
+    for frame in frames:
+        model.partial_fit(frame[names], frame[target], classes)
+    return Trained(
+        model=model,
+        table=table,
+        releases=tuple(releases),
+        released=pd.concat(frames, ignore_index=True),
+        manifest=manifests[-1],
+    )
+
+
+def evaluate(trained: Trained, test: TableRef) -> Score:
+    """Ask the model about true records.
+
+    The score is an exact figure of these records. Where they are about people it is no part of any claim, and
+    stays with whoever may see the records.
+
+    Args:
+        trained: the model.
+        test: an ingested table with the model's attributes and its class.
+
+    Raises:
+        SchemaError: if the table lacks a column, or a value is not in the release's public domain.
+        IntegrityError: if it changed since it was ingested.
+        SpecError: if an engine works on the table.
+    """
+    if "engine" in test:
+        raise SpecError(
+            "a model is scored on a table in memory, which the engine "
+            f"{test['engine']['kind']} is to spare; ingest the test records with the engine local"
+        )
+    frame = read_private(test["uri"], test["sha256"])
+    names, target = list(trained.model.feature_names_in_), str(trained.model.label_)
+    _require_columns(frame, target, names)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        accuracy = float(trained.model.score(frame[names], frame[target]))
+    return Score(
+        rows=len(frame),
+        accuracy=accuracy,
+        majority=float(frame[target].value_counts(normalize=True).max()),
+        notes=tuple(dict.fromkeys(str(w.message) for w in caught if w.category is UserWarning)),
+    )
+
+
+def figures_of(trained: Trained) -> dict[str, Any]:
+    """Epsilon of a person, the largest breach coefficient, and the breach width of each number."""
+    found = trained.accounts()
+    known = [account.breach for account in found if account.breach is not None]
+    loss = trained.manifest.get("loss")
+    return {
+        "epsilon": loss["epsilon"] if loss else None,
+        "breach_coefficient": max(known, default=None),
+        "breach_width": {a.attribute: a.width for a in found if a.width is not None},
+    }
+
+
+def write_model(lake: "Lake", path: str, trained: Trained, score: Score | None) -> dict[str, str]:
+    """Store the model and its report in the lake; where they are.
+
+    Args:
+        lake: where.
+        path: below its root, without an ending.
+        trained: the model.
+        score: on public records, to be told to everybody; None tells none.
+    """
+    from privacy_engine.learning.stored import model_to_dict
+    from privacy_release.lake.store import put
+    from privacy_release.reports.learning import render_model_report
+
+    stored = model_to_dict(trained.model) | {"table": trained.table, "releases": list(trained.releases)}
+    put(lake, f"{path}.json", json.dumps(stored, sort_keys=True, allow_nan=False).encode())
+    put(lake, f"{path}.html", render_model_report(trained, score).encode())
+    return {"model": f"{lake.root}/{path}.json", "report": f"{lake.root}/{path}.html"}
+
+
+def write_private_score(score: Score, trained: Trained, name: str, release_id: str) -> str:
+    """Write a score on people's records to the curator's folder, for the service user alone; its path."""
+    told = {
+        "table": trained.table,
+        "releases": list(trained.releases),
+        "target": trained.model.label_,
+        "rows": score.rows,
+        "accuracy": score.accuracy,
+        "majority": score.majority,
+        "notes": list(score.notes),
+    }
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "_", release_id)[:60]
+    digest = hashlib.sha256(release_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    path: Path = WorkArea(curator_folder(), name).path(f"{slug}-{digest}.accuracy.json")
+    write_private(path, json.dumps(told, indent=2).encode())
+    return str(path)
+
+
+def _require_columns(frame: "pd.DataFrame", target: str, names: Sequence[str]) -> None:
+    if target in names or not names:
+        raise SpecError("learning: features must be attributes other than the target, at least one")
+    if missing := [name for name in (target, *names) if name not in frame]:
+        raise SchemaError(f"columns {missing} must be in the table; correct target and features")
+    if nulls := int(frame[target].isna().sum()):
+        raise SchemaError(f"{target}: {nulls} classes are null: learn another one, or drop them at ingest")

@@ -1,0 +1,191 @@
+"""Looking for outliers in an ingested table: counts are told, all else stays where the records are.
+
+What outliers that were taken out mean for a release: its manifest, its figures, and what it may claim.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import InfeasibleError, SchemaError, SpecError
+from privacy_release.spec.outliers import REMOVING, Action, build_detector, check_action
+from privacy_release.steps.history import follow
+from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import parquet_bytes, read_private, write_private
+from privacy_release.work.references import OutlierRef, TableRef
+from privacy_release.work.staged import read_schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from privacy_engine.outliers.detector import Outliers
+    from privacy_engine.release import ReleaseMethod
+    from privacy_engine.tables.schema import DataSchema
+
+
+def detect_outliers(
+    table: TableRef,
+    work: WorkArea,
+    *,
+    method: str = "okplof",
+    parameters: Mapping[str, Any] | None = None,
+    action: Action | str = Action.REPORT,
+    max_share: float | None = None,
+    label: str = "outliers",
+) -> TableRef:
+    """Count the outliers of a table and do with them what was asked for.
+
+    Args:
+        table: what `ingest` gave.
+        work: where scores, and the records that are taken out, are kept until teardown.
+        method: registry key of the detector.
+        parameters: of the detector.
+        action: see `Action`.
+        max_share: largest share of outliers, 0 to 1; with more the step fails. `fail` needs it.
+        label: begins the names of the files.
+
+    Returns:
+        The table to go on with; its `outliers` say what was found, after what earlier searches found.
+
+    Raises:
+        SpecError: if detector, parameters, action or share are wrong, or an engine works on the table.
+        SchemaError: if there are too many outliers, or the table does not suit the detector.
+        InfeasibleError: if the detector cannot work with so few records, or none would be left.
+        IntegrityError: if the table changed since it was ingested.
+    """
+    action = check_action(action, max_share)
+    if "engine" in table:
+        raise SpecError(
+            "outliers: a detector needs the whole table in memory, which the engine "
+            f"{table['engine']['kind']} is to spare; take the engine local, or leave outliers out"
+        )
+    detector = build_detector(method, parameters or {})
+    frame = read_private(table["uri"], table["sha256"])
+    found = detector.detect(frame, read_schema(table["schema"]))
+    scores = work.path(f"{label}.scores.parquet")
+    write_private(scores, _score_bytes(found))
+    if max_share is not None and found.share > max_share:
+        raise SchemaError(
+            f"at most a share {max_share:g} of the records may be outliers, {method} found {found.count} of "
+            f"{len(found)}; look at the source, or change the detector's parameters or max_share"
+        )
+    removed = found.count if action in REMOVING else 0
+    told = OutlierRef(
+        method=method,
+        action=action.value,
+        records=len(found),
+        flagged=found.count,
+        share=found.share,
+        pruned=found.pruned_share,
+        threshold=_threshold(detector),
+        removed=removed,
+        scores=str(scores),
+    )
+    passed = table.copy()
+    if removed:
+        passed, told["aside"] = _without(table, frame, found, work, label)
+    passed["outliers"] = [*table.get("outliers", []), told]
+    return passed
+
+
+def _threshold(detector: Any) -> float | None:
+    from privacy_engine.outliers.detector import USUAL_THRESHOLD
+
+    if detector.top is not None:
+        return None  # the lowest score among the top ones would be a number of one raw record
+    return float(USUAL_THRESHOLD if detector.threshold is None else detector.threshold)
+
+
+def _score_bytes(found: "Outliers") -> bytes:
+    import pandas as pd
+
+    return parquet_bytes(
+        pd.DataFrame({"score": found.scores, "flagged": found.flags, "pruned": found.pruned})
+    )
+
+
+def _without(
+    table: TableRef, frame: "pd.DataFrame", found: "Outliers", work: WorkArea, label: str
+) -> tuple[TableRef, str]:
+    """The table without the outliers, in its order, and the path of a file with the outliers."""
+    if found.count == len(frame):
+        raise InfeasibleError(
+            f"all {found.count} records are outliers, none would be left; change the detector's parameters"
+        )
+    aside, kept = work.path(f"{label}.aside.parquet"), work.path(f"{label}.parquet")
+    write_private(aside, parquet_bytes(frame[found.flags]))
+    left = table.copy()
+    left["sha256"] = write_private(kept, parquet_bytes(frame[~found.flags]))
+    left["uri"], left["rows"] = str(kept), len(frame) - found.count
+    if "persons" in table:
+        left["persons"] = follow(table["persons"], ~found.flags, work.path(f"{label}.persons.parquet"))
+    return left, str(aside)
+
+
+# Shares of the records' quasi-identifier cells, of which a suppressed record has lost all.
+_LOSSES = ("gcp", "gcp_lca", "gcp_own")
+_PRIVATE = ("scores", "aside")
+
+
+def require_whole_table(method: "ReleaseMethod", schema: "DataSchema", table: TableRef) -> None:
+    """Refuse a differentially private method on a table that some records were taken out of.
+
+    Which records are outliers depends on all the others: one record more or less can change many, and the
+    method's epsilon does not count that. Dropping records with a null changes their number, which counts as
+    public, where another record has the null.
+
+    Raises:
+        SpecError: if the method claims a privacy loss and an earlier step took records out.
+    """
+    if method.privacy_loss(schema) is None:
+        return
+    took = [o["action"] for o in table.get("outliers", []) if o["action"] in REMOVING]
+    if took:
+        raise SpecError(
+            f"outliers: the action {took[0]} must not precede a differentially private method: its loss does "
+            "not cover the choice of the outliers; take the action report or fail"
+        )
+    if table["source"]["dropped"]:
+        raise SpecError(
+            "source: records with nulls must not be dropped before a differentially private method: its loss "
+            "is for a public number of records; declare the columns nullable, or leave them out"
+        )
+
+
+def suppressed_before(table: TableRef) -> int:
+    """Records that count as suppressed although the release method never saw them."""
+    return sum(o["removed"] for o in table.get("outliers", []) if o["action"] == Action.SUPPRESS)
+
+
+def public_outliers(outliers: Sequence[OutlierRef]) -> list[dict[str, Any]]:
+    """What a manifest says of outliers: counts, not where the scores were."""
+    return [{name: value for name, value in o.items() if name not in _PRIVATE} for o in outliers]
+
+
+def counted_in(figures: Mapping[str, float], suppressed: int, rows: int, attributes: int) -> dict[str, float]:
+    """Figures of a release over all records, with those that were suppressed before the method ran.
+
+    A suppressed record has lost everything, see `privacy_engine.measures.utility`. Figures that cannot be
+    carried over from the other records (entropy, query error) are left out.
+
+    Args:
+        figures: over the records that the method was given.
+        suppressed: number of records suppressed before.
+        rows: number of records that the method was given.
+        attributes: number of quasi-identifiers.
+    """
+    if not suppressed or "suppressed_records" not in figures:
+        return dict(figures)
+    n, before = rows + suppressed, figures["suppressed_records"]
+    told = {
+        name: value for name, value in figures.items() if name not in ("non_uniform_entropy", "query_error")
+    }
+    told |= {name: (figures[name] * rows + suppressed) / n for name in _LOSSES if name in figures}
+    told["suppressed_records"] = before + suppressed
+    told["suppressed"] = told["suppressed_records"] / n
+    if "suppressed_cells" in figures:
+        told["suppressed_cells"] = figures["suppressed_cells"] + suppressed * attributes
+    if "discernibility" in figures:  # the sum of the squared class sizes, and n for each suppressed record
+        told["discernibility"] = figures["discernibility"] - before * rows + told["suppressed_records"] * n
+    if "distorted" in figures:
+        told["distorted"] = figures["distorted"] * rows / n
+    return told

@@ -1,0 +1,97 @@
+"""Publishing the verified bytes of a release with their proof, without Airflow.
+
+Between the steps of a release travel small dictionaries (`privacy_release.work.references`), never records.
+Each step that reads a file of an earlier one first holds its bytes against the recorded hash.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import IntegrityError
+from privacy_release.steps.approval import ApprovalRef, public_approval
+from privacy_release.steps.history import record, refuse_unseen
+from privacy_release.steps.verify import raise_if_failed, require_one_claim
+from privacy_release.work.area import sha256_file
+from privacy_release.work.references import Published, ReportRef, StagedRef
+from privacy_release.work.staged import read_manifest
+
+if TYPE_CHECKING:
+    from privacy_release.lake.store import Lake
+
+
+def publish_staged(
+    staged: StagedRef,
+    report: ReportRef,
+    lake: "Lake",
+    name: str,
+    release_id: str,
+    *,
+    run_key: str | None = None,
+    approved: ApprovalRef | None = None,
+) -> Published:
+    """Publish the verified bytes with manifest and report; a retry of the same run changes nothing.
+
+    Args:
+        staged: what `make_release` gave.
+        report: what `verify_staged` found on it.
+        lake: where.
+        name: of the release table.
+        release_id: partition key of the run, else its run id.
+        run_key: names the run across its retries, e.g. DAG id and run id.
+        approved: who approved these bytes and when, where somebody was to be asked.
+
+    Raises:
+        VerificationError: if the report does not pass, or another release of the table was published after
+            the release was verified together with the earlier ones.
+        IntegrityError: if the report or the approval is about other bytes than the staged file's.
+        SecretError: if its answers do not repeat those of the table's earlier releases.
+        PublishError: if the lake cannot be reached or refuses.
+    """
+    from privacy_release.lake import publish as store
+    from privacy_release.spending.secrets import require_same_secret
+
+    raise_if_failed(report)
+    path, streamed = Path(staged["uri"]), "engine" in staged
+    found = staged["sha256"]
+    if not streamed:  # else the stream is hashed, which takes long enough
+        found = sha256_file(path) if path.is_file() else "no file"
+    if not report["sha256"] == staged["sha256"] == found:
+        raise IntegrityError(
+            f"the verified bytes (sha256 {report['sha256']}) must be the staged ones, got {found}; "
+            "run the release and verify it again"
+        )
+    manifest = read_manifest(staged["manifest"])
+    if manifest["sha256"] != report["sha256"]:
+        raise IntegrityError(
+            "the manifest must be of the staged release; run the release and verify it again"
+        )
+    require_one_claim(staged, manifest)
+    require_same_secret(lake, name, manifest)
+    manifest |= {"policy": report["policy"], "measured": report["findings"]}
+    refuse_unseen(lake, name, release_id, report)
+    if approved is not None:
+        manifest["approval"] = public_approval(approved, report)
+    done = store.publish(
+        lake,
+        name,
+        release_id,
+        path,
+        manifest,
+        Path(staged["report"]),
+        expected_sha256=report["sha256"],
+        run_key=run_key,
+        streamed=streamed,
+    )
+    published = Published(
+        release=done.release_id,
+        table=done.name,
+        lake=lake.root,
+        version=done.version,
+        already=done.already,
+        manifest=done.manifest_uri,
+        report=done.report_uri,
+        rows=done.rows,
+    )
+    if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
+        record(staged, published)
+    return published

@@ -1,0 +1,202 @@
+"""A whole release in one process, without Airflow: the steps in order, each told to whoever watches."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import SpecError
+from privacy_release.spec.methods import build_method
+from privacy_release.spec.model import RELEASE
+from privacy_release.spending.budget import Budget, require_budget, require_left
+from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
+from privacy_release.steps.approval import ApprovalRef
+from privacy_release.steps.curator import report_to_curator
+from privacy_release.steps.history import identification_of_environment
+from privacy_release.steps.ingest import ingest
+from privacy_release.steps.outliers import detect_outliers
+from privacy_release.steps.publish import publish_staged
+from privacy_release.steps.release import make_release
+from privacy_release.steps.validate import validate
+from privacy_release.steps.verify import raise_if_failed, verify_staged
+from privacy_release.work.area import WorkArea
+from privacy_release.work.engines import read_engine
+from privacy_release.work.references import Published, ReportRef, StagedRef, TableRef
+
+if TYPE_CHECKING:
+    from privacy_engine.tables.schema import DataSchema
+    from privacy_release.lake.store import Lake
+    from privacy_release.ledger.ledger import BudgetLedger
+    from privacy_release.spec.model import ReleaseSpec
+
+
+class Stage(StrEnum):
+    """The steps of a release, in order."""
+
+    BUDGET = "budget"
+    INGEST = "ingest"
+    VALIDATE = "validate"
+    OUTLIERS = "outliers"
+    RELEASE = "release"
+    VERIFY = "verify"
+    PUBLISH = "publish"
+    CURATOR = "curator"
+
+
+Watcher = Callable[[Stage, str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a run made."""
+
+    staged: StagedRef
+    report: ReportRef
+    published: Published
+
+
+def run_release(
+    spec: "ReleaseSpec",
+    lake: "Lake",
+    release_id: str,
+    work: WorkArea,
+    watch: Watcher = lambda stage, text: None,
+    *,
+    ledger: "BudgetLedger | None" = None,
+    approved_by: str | None = None,
+) -> Outcome:
+    """Ingest, validate, detect outliers, release, verify, publish: nothing unless the verification passes.
+
+    Where the release must be approved and is not, or spends a budget that is too short, nothing is read. The
+    secret of memoised answers is that of `memoised.default_secret`. The caller removes the work area.
+
+    Args:
+        spec: what to do.
+        lake: where the release goes.
+        release_id: names the release in its table.
+        work: where records are kept meanwhile.
+        watch: told the stage and what is done in it.
+        ledger: that the release's budget is booked in; by default the one of `ledger_places.default_ledger`.
+        approved_by: who approves what the run makes, if it keeps the policy; the manifest names them.
+
+    Raises:
+        PrivacyEngineError: as the steps do.
+    """
+    if spec.approval is not None and spec.approval.required and not approved_by:
+        raise SpecError(
+            f"{spec.name} must be approved before it is published; name who approves it (--approved-by), or "
+            "run its DAG, which asks"
+        )
+    schema, policy = spec.data_schema(), spec.release_policy()
+    memory = _memory(spec, lake) if spec.release.memoised else None
+    budget = _budget(spec, release_id, schema, ledger, watch)
+    table = _table(spec, release_id, schema, work, watch)
+    staged = make_release(
+        table,
+        work,
+        method=spec.release.method,
+        parameters=spec.release.parameters,
+        seed=spec.release.seed,
+        title=spec.name,
+        progress=lambda text: watch(Stage.RELEASE, text),
+        budget=budget,
+        memory=memory,
+    )
+    watch(Stage.RELEASE, f"{staged['rows']:,} records")
+    watch(Stage.VERIFY, "measuring the staged bytes")
+    report = verify_staged(
+        staged, policy, budget.ledger if budget else None, lake=lake, name=spec.publish.table
+    )
+    raise_if_failed(report)
+    watch(Stage.VERIFY, f"{len(report['findings'])} rules kept by {report['classes']:,} classes")
+    watch(Stage.PUBLISH, "committing")
+    approved = _approval(spec, report, approved_by)
+    published = publish_staged(staged, report, lake, spec.publish.table, release_id, approved=approved)
+    watch(Stage.PUBLISH, f"version {published['version']} of {published['table']}")
+    if spec.told_to_curator:
+        path = report_to_curator(table, staged, spec.name, release_id)
+        watch(Stage.CURATOR, f"a private report, not to be published: {path}")
+    return Outcome(staged=staged, report=report, published=published)
+
+
+def _approval(spec: "ReleaseSpec", report: ReportRef, approved_by: str | None) -> ApprovalRef | None:
+    """The approval that was given with the command; where it may be left out, that nobody was asked."""
+    if spec.approval is None and not approved_by:
+        return None
+    return ApprovalRef(
+        by=approved_by,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        comment="",
+        automatic=not approved_by,
+        sha256=report["sha256"],
+    )
+
+
+def _memory(spec: "ReleaseSpec", lake: "Lake") -> Memory:
+    """What memoised answers go by: the secret of the environment, and that of the last release."""
+    last = last_fingerprint(lake, spec.publish.table)
+    return Memory(secret=default_secret(), last=last, replaces=spec.release.replaces)
+
+
+def _budget(
+    spec: "ReleaseSpec",
+    release_id: str,
+    schema: "DataSchema",
+    ledger: "BudgetLedger | None",
+    watch: Watcher,
+) -> Budget | None:
+    """The budget of a release that spends one, if it covers the release."""
+    from privacy_release.ledger.places import default_ledger
+
+    method, budget = build_method(spec.release.method, spec.release.parameters), None
+    if spec.budget is not None:
+        budget = Budget(
+            dataset=spec.budget.dataset,
+            run=f"{spec.name}/{release_id}",
+            ledger=ledger or default_ledger(),
+            connection=spec.budget.ledger,
+        )
+    loss = require_budget(method, schema, budget)
+    if budget is not None and loss is not None:
+        watch(Stage.BUDGET, f"epsilon {loss.epsilon:g} of {budget.dataset}")
+        require_left(budget, loss)
+    return budget
+
+
+def _table(
+    spec: "ReleaseSpec", release_id: str, schema: "DataSchema", work: WorkArea, watch: Watcher
+) -> TableRef:
+    """The ingested table, validated and searched for outliers."""
+    suite = spec.expectation_suite()
+    people = identification_of_environment(spec.history.identifier) if spec.history else None
+    watch(Stage.INGEST, "reading")
+    uri = spec.source.uri.replace(RELEASE, release_id.replace("/", "_"))
+    table = ingest(
+        uri,
+        schema,
+        work,
+        columns=spec.source.columns,
+        nulls=spec.source.nulls,
+        individual=spec.individual,
+        people=people,
+        engine=read_engine(spec.engine.settings),
+    )
+    watch(Stage.INGEST, f"{table['rows']:,} records, {table['source']['dropped']:,} dropped for nulls")
+    if suite is not None:
+        watch(Stage.VALIDATE, "running")
+        found = validate(table, suite)
+        watch(Stage.VALIDATE, f"{found['passed']} of {found['expected']} expectations met")
+    if spec.outliers is not None:
+        watch(Stage.OUTLIERS, f"running {spec.outliers.method}")
+        table = detect_outliers(
+            table,
+            work,
+            method=spec.outliers.method,
+            parameters=spec.outliers.parameters,
+            action=spec.outliers.action,
+            max_share=spec.outliers.max_share,
+        )
+        told = table["outliers"][-1]
+        watch(Stage.OUTLIERS, f"{told['flagged']:,} outliers, {told['removed']:,} taken out")
+    return table

@@ -1,0 +1,32 @@
+"""Holding an ingested table against a Great Expectations suite, without Airflow."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.work.parquet import read_private
+from privacy_release.work.references import TableRef
+
+if TYPE_CHECKING:
+    from privacy_release.expectations.gate import SuiteResult
+
+
+def validate(table: TableRef, suite: Mapping[str, Any]) -> "SuiteResult":
+    """Run a Great Expectations suite on an ingested table; counts and names, no values.
+
+    A table that an engine works on is read part by part, see `privacy_release.expectations.parts`.
+
+    Raises:
+        SchemaError: if an expectation that gates is not met, by type, column and count.
+        SpecError: if the suite is wrong, such as by a misspelt expectation, or needs the whole table in
+            memory and an engine works on it.
+        IntegrityError: if the table changed since it was ingested.
+    """
+    from privacy_release.expectations import gate as expectations
+    from privacy_release.expectations.parts import run_suite_in_parts
+
+    if "engine" in table:
+        result = run_suite_in_parts(table["uri"], table["sha256"], suite)
+    else:
+        result = expectations.run_suite(read_private(table["uri"], table["sha256"]), suite)
+    expectations.raise_if_failed(result)
+    return result

@@ -1,0 +1,133 @@
+"""The private work area of one run: raw and staged personal data live here alone, until teardown."""
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from privacy_engine.errors import IntegrityError
+from privacy_release.work.settings import folder_of
+
+_SLUG_LENGTH = 60
+_HASH_LENGTH = 16
+
+
+def work_area_root() -> Path:
+    """Folder that holds all work areas: the option `work_area`, else the one under `$AIRFLOW_HOME`.
+
+    Raises:
+        ValueError: as `folder_of`.
+    """
+    return folder_of("work_area", "work_area")
+
+
+def sha256_file(path: Path) -> str:
+    """Hexadecimal sha256 of a file's bytes, read in blocks.
+
+    Raises:
+        OSError: if the file cannot be read.
+    """
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class WorkArea:
+    """A folder of one run that only the service user can enter.
+
+    As a context manager it creates the folder and keeps new files of this process at mode 0600 inside the
+    block; it does not remove the folder, because tasks of one run share it: a teardown task calls `remove`.
+
+    Do not write to the lake inside the block: what is published is for more than the service user.
+
+    Args:
+        root: absolute folder that holds all work areas, see `work_area_root`.
+        key: names the run, e.g. its DAG id and run id; any text that is not blank. Two keys never share a
+            folder.
+
+    >>> area = WorkArea(Path("/srv/work"), "adult/scheduled 1")
+    >>> area.folder.name
+    'adult_scheduled_1-1daec53cc30bd7e5'
+    """
+
+    root: Path
+    key: str
+    _umask: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.key.strip():
+            raise ValueError("the key of a work area must not be blank; give the DAG id and run id")
+        if not self.root.is_absolute():
+            raise ValueError("the root of a work area must be an absolute path")
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder: a readable slug of the key, and a hash because slugs of two keys may be equal."""
+        slug = re.sub(r"[^A-Za-z0-9_-]+", "_", self.key)[:_SLUG_LENGTH]
+        digest = hashlib.sha256(self.key.encode("utf-8", "surrogatepass")).hexdigest()
+        return self.root / f"{slug}-{digest[:_HASH_LENGTH]}"
+
+    def create(self) -> Self:
+        """Make the folder with mode 0700, or take the one that this run made before; idempotent.
+
+        Raises:
+            IntegrityError: if the folder is a link or belongs to another user, who could read or swap its
+                files.
+            OSError: if it cannot be made.
+        """
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            self.folder.mkdir(mode=0o700)
+        found = self.folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise IntegrityError(
+                f"the work area {self.folder} must be a folder of the service user; remove what stands there"
+            )
+        self.folder.chmod(0o700)  # an odd umask or an older run may have left other bits
+        return self
+
+    def path(self, name: str) -> Path:
+        """Where a file of this run is kept; makes the folder if need be.
+
+        Args:
+            name: a bare file name, without separators.
+
+        Raises:
+            ValueError: if the name could point outside the folder.
+        """
+        if not name or name in (".", "..") or "/" in name or "\\" in name or "\0" in name:
+            raise ValueError("a name in the work area must be a bare file name, without separators")
+        return self.create().folder / name
+
+    def remove(self) -> None:
+        """Remove the folder and all in it; doing it twice, or before anything was made, is fine.
+
+        Raises:
+            IntegrityError: if a link stands in the folder's place: it is not followed.
+            OSError: if something could not be removed: personal data would stay behind, so it must be seen.
+        """
+        if self.folder.is_symlink():
+            raise IntegrityError(
+                f"the work area {self.folder} is a link; remove it by hand and look at its target"
+            )
+        while self.folder.exists():  # another task of the run may remove at the same time
+            try:
+                shutil.rmtree(self.folder)
+            except FileNotFoundError:
+                continue
+
+    def __enter__(self) -> Self:
+        self.create()
+        self._umask.append(os.umask(0o077))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.umask(self._umask.pop())

@@ -1,0 +1,120 @@
+"""The private files of a release in fragments: how the table was cut, and what each part gave.
+
+Both are as private as the table: the cuts name its values, and the accounts hold exact counts of it. So they
+stay in the work area, and only their addresses and hashes travel.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError
+from privacy_release.work.parquet import write_private
+from privacy_release.work.references import FileRef, TableRef
+
+if TYPE_CHECKING:
+    from privacy_engine.fragments.figures import FragmentFigures
+    from privacy_engine.fragments.plan import FragmentPlan
+    from privacy_engine.tables.schema import DataSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """How a table was cut into fragments, and what is to be done with each.
+
+    Attributes:
+        table: that was cut; `engine` is in it.
+        method, parameters: of the release.
+        seeded: whether its random choices can be repeated.
+    """
+
+    table: TableRef
+    plan: "FragmentPlan"
+    method: str
+    parameters: Mapping[str, Any]
+    seeded: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """What a fragment gave: public facts, schema of the released records, and exact figures of the source."""
+
+    told: Mapping[str, Any]
+    schema: "DataSchema"
+    figures: "FragmentFigures"
+
+
+def write_cut(cut: Cut, path: Path) -> FileRef:
+    """Write a plan to the work area."""
+    fields = {
+        "table": cut.table,
+        "plan": cut.plan.to_dict(),
+        "method": cut.method,
+        "parameters": dict(cut.parameters),
+        "seeded": cut.seeded,
+    }
+    return FileRef(uri=str(path), sha256=write_private(path, _bytes(fields)))
+
+
+def read_cut(ref: FileRef) -> Cut:
+    """A plan of the work area.
+
+    Raises:
+        IntegrityError: if it is missing or changed.
+    """
+    from privacy_engine.fragments.plan import FragmentPlan
+
+    fields = _fields(ref)
+    return Cut(**fields | {"plan": FragmentPlan.from_dict(fields["plan"])})
+
+
+def write_account(account: Account, path: Path) -> FileRef:
+    """Write what a fragment gave to the work area; equal accounts give equal bytes."""
+    fields = {
+        "told": dict(account.told),
+        "schema": account.schema.to_dict(),
+        "figures": account.figures.to_dict(),
+    }
+    return FileRef(uri=str(path), sha256=write_private(path, _bytes(fields)))
+
+
+def read_account(ref: FileRef) -> Account:
+    """What a fragment gave.
+
+    Raises:
+        IntegrityError: if the file is missing or changed.
+    """
+    from privacy_engine.fragments.figures import FragmentFigures
+    from privacy_engine.tables.schema import DataSchema
+
+    fields = _fields(ref)
+    return Account(
+        told=fields["told"],
+        schema=DataSchema.from_dict(fields["schema"]),
+        figures=FragmentFigures.from_dict(fields["figures"]),
+    )
+
+
+def _bytes(fields: Mapping[str, Any]) -> bytes:
+    """As JSON in the order of the fields: that of a schema's attributes is the order of the columns."""
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _fields(ref: FileRef) -> dict[str, Any]:
+    path = Path(ref["uri"])
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise IntegrityError(
+            f"{path.name} must be in the work area, got {type(error).__name__}; cut the table again"
+        ) from None
+    found = hashlib.sha256(data).hexdigest()
+    if found != ref["sha256"]:
+        raise IntegrityError(
+            f"{path.name} must have the recorded sha256 {ref['sha256']}, got {found}: it changed between two "
+            "steps; cut the table again"
+        )
+    return dict(json.loads(data))

@@ -1,0 +1,228 @@
+"""What travels between the steps of a release: addresses, counts and hashes, never records."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
+
+_SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
+    "k_anonymity": ("k", int),
+    "distinct_l_diversity": ("l", int),
+    "t_closeness": ("t", float),
+}
+
+
+class SourceRef(TypedDict):
+    """Where records came from.
+
+    Attributes:
+        files: how many.
+        fingerprint: changes with the data.
+        rows: in the source, dropped ones included.
+        dropped: left out because of nulls.
+        identifiers: columns that stayed in the source.
+        note: what a sample table is; only for samples.
+    """
+
+    uri: str
+    files: int
+    fingerprint: str
+    rows: int
+    dropped: int
+    identifiers: list[str]
+    note: NotRequired[str]
+
+
+class OutlierRef(TypedDict):
+    """What one search for outliers found, and did: counts, and where the scores are in the work area.
+
+    Attributes:
+        records: that were examined.
+        flagged: how many are outliers; `share` of the records.
+        pruned: share of the records that needed no computation.
+        threshold: scores above it are outliers; None where a number of them was asked for.
+        removed: taken out of the table.
+        scores: path of score and flags by position; `aside` of the removed records.
+    """
+
+    method: str
+    action: str
+    records: int
+    flagged: int
+    share: float
+    pruned: float
+    threshold: float | None
+    removed: int
+    scores: str
+    aside: NotRequired[str]
+
+
+class PersonsRef(TypedDict):
+    """Who the records of a table are about, in its order: a private file of hashes; `key` tells which key."""
+
+    uri: str
+    sha256: str
+    key: str
+
+
+class EngineRef(TypedDict):
+    """What a table is worked on with, see `privacy_release.work.engines`.
+
+    Attributes:
+        kind: `local` (the whole table in memory), `fragments` or `spark`.
+        rows: most records of a fragment.
+        memory: bytes that an aggregation may take.
+        processes: that work on fragments at a time; None = one for each core, as far as memory goes.
+        connection: Airflow connection id of the Spark session.
+    """
+
+    kind: str
+    rows: int
+    memory: int
+    processes: int | None
+    connection: str
+
+
+class TableRef(TypedDict):
+    """A table in the work area; `schema` is the path of its schema, as JSON.
+
+    Attributes:
+        engine: of a table that no step may hold in memory as a whole; absent otherwise.
+    """
+
+    uri: str
+    rows: int
+    sha256: str
+    schema: str
+    source: SourceRef
+    outliers: NotRequired[list[OutlierRef]]
+    persons: NotRequired[PersonsRef]
+    engine: NotRequired[EngineRef]
+
+
+class FileRef(TypedDict):
+    """A private file in the work area."""
+
+    uri: str
+    sha256: str
+
+
+class FragmentRef(TypedDict):
+    """The records of one fragment in the work area, as they were ingested.
+
+    Attributes:
+        fragment: its number, from 0.
+        plan: how the table was cut, and what is to be done with each fragment: `fragment_files.Cut`.
+    """
+
+    uri: str
+    rows: int
+    sha256: str
+    fragment: int
+    plan: FileRef
+
+
+class FragmentReleaseRef(TypedDict):
+    """The released records of one fragment in the work area.
+
+    Attributes:
+        fragment, plan: as of `FragmentRef`.
+        account: what is known of them: `fragment_files.Account`.
+        seconds: of the method.
+    """
+
+    uri: str
+    rows: int
+    sha256: str
+    fragment: int
+    plan: FileRef
+    account: FileRef
+    seconds: float
+
+
+class BookingRef(TypedDict):
+    """The entry of a budget ledger that covers a differentially private release.
+
+    Attributes:
+        dataset: whose budget was spent.
+        ledger: Airflow connection id.
+        key: of the booking, see `privacy_release.spending.budget.booking_key`. It stays inside: it is a hash
+            over the exact records, and whoever knows all of them but one could tell the last one by trying.
+        entry_hash: of the ledger's entry that reserved the loss. It may be published: it covers the key, but
+            also a random salt that stays in the ledger.
+        model_sha256: of the model's text in the ledger.
+        epsilon, delta, neighbours: what was booked.
+    """
+
+    dataset: str
+    ledger: str
+    key: str
+    entry_hash: str
+    model_sha256: str
+    epsilon: float
+    delta: float
+    neighbours: str
+
+
+class StagedRef(TableRef):
+    """A release in the work area; `schema` is of the released columns.
+
+    Attributes:
+        seconds: of the method; of the sampling alone where the release is differentially private, for how
+            long the rest took depends on the records.
+        booking, model, mechanisms: of a differentially private release: the ledger's entry, the path of the
+            measured model, and what was spent on which attributes.
+    """
+
+    manifest: str
+    report: str
+    method: str
+    guarantees: list[dict[str, Any]]
+    loss: dict[str, Any] | None
+    figures: dict[str, float]
+    seconds: float
+    booking: NotRequired[BookingRef]
+    model: NotRequired[str]
+    mechanisms: NotRequired[list[dict[str, Any]]]
+
+
+class ReportRef(TypedDict):
+    """What verification found; `sha256` is of the very bytes that were read.
+
+    Attributes:
+        compared: versions of the release table that it was verified together with, where the policy asks so.
+    """
+
+    passed: bool
+    sha256: str
+    rows: int
+    classes: int
+    findings: list[dict[str, Any]]
+    policy: dict[str, Any]
+    compared: NotRequired[list[int]]
+
+
+class Published(TypedDict):
+    """Where a release is."""
+
+    release: str
+    table: str
+    lake: str
+    version: int
+    already: bool
+    manifest: str
+    report: str
+    rows: int
+
+
+def measured_symbols(report: ReportRef) -> dict[str, float]:
+    """What verification measured for k, l and t, where the policy asks for them."""
+    return symbols_of(report["findings"])
+
+
+def symbols_of(findings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The same from the findings alone, which a commit records."""
+    measured = {}
+    for finding in findings:
+        symbol, number = _SYMBOLS.get(finding["rule"].partition("(")[0], ("", float))
+        if symbol and finding["measured"] is not None:
+            measured[symbol] = number(finding["measured"])
+    return measured

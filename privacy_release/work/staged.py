@@ -1,0 +1,151 @@
+"""What is staged beside the records of a release: manifest, schema and report; and reading them back."""
+
+import json
+import math
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError
+from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import write_private
+from privacy_release.work.references import SourceRef, StagedRef, TableRef
+
+if TYPE_CHECKING:
+    from privacy_engine.tables.schema import DataSchema
+
+PACKAGE = "privacy-release"
+_DONE = {"report": "kept", "fail": "kept", "set_aside": "set aside", "suppress": "suppressed"}
+
+
+def stage(
+    table: TableRef,
+    work: WorkArea,
+    label: str,
+    *,
+    told: Mapping[str, Any],
+    schema: "DataSchema",
+    figures: Mapping[str, float],
+    sha256: str,
+    report: str,
+    seconds: float,
+    seeded: bool,
+    private: bool,
+) -> StagedRef:
+    """Write manifest, schema and report of records that are in their place; the reference to all of it.
+
+    Args:
+        table: what the release was made from.
+        work: where the records are.
+        label: begins the names of the files.
+        told: what the method tells of the release, see `Release.manifest`, and whatever else is to be told.
+        schema: of the released records.
+        figures: loss and risk, by name.
+        sha256: of the file of records.
+        report: as HTML.
+        seconds: of the method.
+        seeded: whether the random choices can be repeated.
+        private: see `public_source`.
+    """
+    manifest = {
+        **told,
+        "figures": dict(figures),
+        "source": public_source(table["source"], private=private),
+        "sha256": sha256,
+        "seeded": seeded,
+        "software": software(),
+    }
+    write_private(work.path(f"{label}.manifest.json"), json_bytes(manifest))
+    write_private(work.path(f"{label}.report.html"), report.encode())
+    staged = StagedRef(
+        uri=str(work.path(f"{label}.parquet")),
+        rows=manifest["rows"],
+        sha256=sha256,
+        schema=write_schema(work, label, schema),
+        source=table["source"],
+        manifest=str(work.path(f"{label}.manifest.json")),
+        report=str(work.path(f"{label}.report.html")),
+        method=manifest["method"],
+        guarantees=manifest["guarantees"],
+        loss=manifest["loss"],
+        figures=dict(figures),
+        seconds=seconds,
+    )
+    if "engine" in table:
+        staged["engine"] = table["engine"]
+    return staged
+
+
+def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
+    """What a manifest says of the source; its address stays inside, for it may name people or machines.
+
+    Args:
+        source: where the records came from.
+        private: the release is differentially private or randomized: exact counts and hashes of the source
+            would void that.
+    """
+    hidden = {"uri", "fingerprint", "rows", "dropped"} if private else {"uri"}
+    return {name: value for name, value in source.items() if name not in hidden}
+
+
+def facts_of(table: TableRef) -> dict[str, str]:
+    """What a report says of the source, where the release hides no exact count of it."""
+    return {"source fingerprint": table["source"]["fingerprint"]} | {
+        f"outliers by {o['method']}": f"{o['flagged']:,} of {o['records']:,}, {_DONE[o['action']]}"
+        for o in table.get("outliers", [])
+    }
+
+
+def finite(figures: Mapping[str, float]) -> dict[str, float]:
+    """The figures that are numbers; JSON knows no others."""
+    return {name: float(value) for name, value in figures.items() if math.isfinite(value)}
+
+
+def read_schema(path: str) -> "DataSchema":
+    """The schema that a reference points to.
+
+    Raises:
+        IntegrityError: if the file is missing or damaged.
+    """
+    from privacy_engine.tables.schema import DataSchema
+
+    return DataSchema.from_dict(_read_json(path))
+
+
+def read_manifest(path: str) -> dict[str, Any]:
+    """The manifest that a reference points to.
+
+    Raises:
+        IntegrityError: if the file is missing or damaged.
+    """
+    return _read_json(path)
+
+
+def write_schema(work: WorkArea, label: str, schema: "DataSchema") -> str:
+    """Write a schema to the work area; its path."""
+    path = work.path(f"{label}.schema.json")
+    write_private(path, schema.to_json().encode())
+    return str(path)
+
+
+def json_bytes(value: Mapping[str, Any]) -> bytes:
+    """JSON that is equal for equal values."""
+    return json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False).encode()
+
+
+def software() -> dict[str, str]:
+    """Name and version of this package, for the manifest."""
+    try:
+        return {"name": PACKAGE, "version": version(PACKAGE)}
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        return {"name": PACKAGE, "version": "unknown"}
+
+
+def _read_json(path: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(Path(path).read_bytes()))
+    except (OSError, ValueError) as error:
+        raise IntegrityError(
+            f"{Path(path).name} must be in the work area, got {type(error).__name__}; run from ingest again"
+        ) from None

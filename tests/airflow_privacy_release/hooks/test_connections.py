@@ -1,0 +1,48 @@
+"""The keys of object stores in a connection: each library gets what it understands, or says so."""
+
+from typing import Any
+
+import pytest
+
+from airflow_privacy_release.hooks.connections import lake_options, source_options
+from privacy_engine.errors import SpecError
+
+
+def test_a_source_gets_its_options_as_they_are() -> None:
+    options = {"anon": False, "client_kwargs": {"endpoint_url": "http://store"}, "max_concurrency": 4}
+    assert source_options({"storage_options": options | {"key": None}}) == options
+
+
+def test_a_lake_gets_text() -> None:
+    given = {"AWS_ALLOW_HTTP": True, "max_retries": 3, "AWS_REGION": "eu-west-1", "AWS_SESSION_TOKEN": None}
+    wanted = {"AWS_ALLOW_HTTP": "true", "max_retries": "3", "AWS_REGION": "eu-west-1"}
+    assert lake_options({"storage_options": given}) == wanted
+    assert lake_options({}) == {}
+
+
+@pytest.mark.parametrize(
+    ("options_of", "options", "message"),
+    [
+        (lake_options, {"key": "CANARY", "secret": "CANARY"}, "deltalake's names, got key, secret"),
+        (lake_options, {"client_kwargs": {"endpoint_url": "CANARY"}}, "deltalake's names, got client_kwargs"),
+        (lake_options, {"connection_string": "CANARY"}, "deltalake's names, got connection_string"),
+        (source_options, {"AWS_SECRET_ACCESS_KEY": "CANARY"}, "fsspec's names, got AWS_SECRET_ACCESS_KEY"),
+        (source_options, {"azure_storage_account_key": "CANARY"}, "fsspec's names, got azure_storage"),
+        (lake_options, "CANARY", "must be a mapping of names and values, got str"),
+    ],
+)
+def test_names_of_the_other_library_are_refused_without_their_values(
+    options_of: Any, options: Any, message: str
+) -> None:
+    with pytest.raises(SpecError, match=message) as caught:
+        options_of({"storage_options": options})
+    assert "CANARY" not in str(caught.value)
+
+
+def test_keys_are_blotted_out_of_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("airflow.sdk.log.mask_secret", told.append)
+    lake_options({"storage_options": {"AWS_SECRET_ACCESS_KEY": "one", "AWS_REGION": "eu-west-1"}})
+    source_options({"storage_options": {"connection_string": "AccountName=a;AccountKey=two=="}})
+    source_options({"storage_options": {"client_kwargs": {"aws_session_token": "three"}}})
+    assert told == ["one", "AccountName=a;AccountKey=two==", "two==", "three"]

@@ -1,0 +1,302 @@
+"""Approval of a release: what the form shows, whom it names, and that nothing else is published."""
+
+import json
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+
+from airflow_privacy_release import ApproveReleaseOperator, PublishOperator
+from privacy_engine.errors import IntegrityError, SpecError
+from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_release.lake.read import manifest_of, releases
+from privacy_release.lake.store import Lake
+from privacy_release.spec.durations import parse_duration
+from privacy_release.spec.files import load_schema
+from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.steps.approval import LONGEST_COMMENT, body, escaped, plain_comment
+from privacy_release.steps.ingest import ingest
+from privacy_release.steps.publish import publish_staged
+from privacy_release.steps.release import make_release
+from privacy_release.steps.run import run_release
+from privacy_release.steps.verify import verify_staged
+from privacy_release.work.area import WorkArea
+
+SCHEMA = {
+    "name": {"role": "identifier", "kind": "categorical"},
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+    "<b>town</b> | [x](http://x.test)": {"role": "quasi_identifier", "kind": "categorical"},
+    "disease": {"role": "sensitive", "kind": "categorical"},
+}
+POLICY = ReleasePolicy(require=(KAnonymity(k=5), DistinctLDiversity(l=2)), max_gcp=0.9)
+AT = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
+
+
+def staged_in(work: WorkArea, k: int = 5, label: str = "staged") -> tuple[Any, Any]:
+    rng = np.random.default_rng(3)
+    source = work.path("people.parquet")
+    if not source.exists():
+        values = [
+            [f"person {i}" for i in range(120)],
+            rng.integers(20, 80, 120),
+            rng.choice(["a", "b"], 120),
+            rng.choice(["cold", "flu", "gout"], 120),
+        ]
+        pd.DataFrame(dict(zip(SCHEMA, values, strict=True))).to_parquet(source, index=False)
+    table = ingest(str(source), load_schema(SCHEMA), work, label=f"{label}.ingest")
+    staged = make_release(table, work, method="mondrian", parameters={"k": k, "l": 2}, seed=1, label=label)
+    return staged, verify_staged(staged, POLICY)
+
+
+@pytest.fixture
+def made(work: WorkArea) -> tuple[Any, Any]:
+    """A staged release and the report on it."""
+    return staged_in(work)
+
+
+def context(run_id: str = "run 1") -> Any:
+    task = SimpleNamespace(dag_id="people", run_id=run_id, task_id="approve", map_index=-1, id="ti")
+    return {"ti": task, "task_instance": task, "outlet_events": defaultdict(SimpleNamespace)}
+
+
+def operator(made: tuple[Any, Any], **more: Any) -> ApproveReleaseOperator:
+    staged, report = made
+    return ApproveReleaseOperator(task_id="approve", table=staged, report=report, name="people", **more)
+
+
+def answer(option: str = "Approve", comment: str | None = None, **more: Any) -> dict[str, Any]:
+    return {
+        "chosen_options": [option],
+        "params_input": {"comment": comment},
+        "responded_at": AT,
+        "responded_by_user": {"id": "7", "name": "Olga Officer"},
+        "timedout": False,
+        **more,
+    }
+
+
+def approved(made: tuple[Any, Any], comment: str | None = None) -> Any:
+    return operator(made).execute_complete(context(), answer(comment=comment), made[1]["sha256"])
+
+
+def publish(made: tuple[Any, Any], approval: Any) -> Any:
+    staged, report = made
+    made_by = PublishOperator(
+        task_id="publish", table=staged, report=report, name="people", approved="rendered"
+    )
+    made_by.approved = approval  # as templates are rendered
+    return made_by.execute(context())
+
+
+def shown(made: tuple[Any, Any], lake: Lake, name: str = "people", release: str = "run 1") -> str:
+    return body(made[0], made[1], lake, name, release, "the dag", "run 1")
+
+
+def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
+    made: Any, airflow_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **given: asked.update(given)
+    )
+    with pytest.raises(TaskAwaitingInput) as waiting:
+        operator(made, assigned_users=["officer"]).execute(context())
+    assert waiting.value.timeout == parse_duration("2 days")
+    assert waiting.value.kwargs == {"sha256": made[1]["sha256"]}
+    assert asked["defaults"] == ["Reject"]
+    assert asked["assigned_users"] == [{"id": "officer", "name": "officer"}]
+    assert asked["subject"] == "Publish release run 1 of people?"
+    assert asked["params"]["comment"]["value"] is None
+    assert asked["params"]["comment"]["schema"]["type"] == ["null", "string"]
+    assert made[1]["sha256"] in asked["body"]
+
+
+def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any, airflow_lake: Lake) -> None:
+    publish(made, approved(made, "  checked\nwith care "))
+    told = manifest_of(airflow_lake, "people", "run 1")["approval"]
+    assert told == {
+        "by": {"id": "7", "name": "Olga Officer"},
+        "at": "2026-11-20T12:30:00+00:00",
+        "comment": "checked with care",
+        "automatic": False,
+    }
+    assert releases(airflow_lake, "people")[0]["figures"]["approval"] == told
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        (answer("Reject"), r"rejected by Olga Officer at 2026-11-20T12:30:00\+00:00: nothing was published"),
+        (
+            answer("Reject", responded_by_user=None, timedout=True),
+            r"nobody answered until 2026-11-20T12:30:00\+00:00, .* rejected: nothing was published",
+        ),
+        (answer("Approve", responded_by_user=None, timedout=True), "nobody answered"),
+        ({"error": "gone", "error_type": "unknown"}, r"not approved \(unknown\): nothing was published"),
+    ],
+    ids=["rejected", "timed-out", "timed-out-with-another-default", "error"],
+)
+def test_whatever_is_no_approval_fails_for_good(made: Any, event: Any, message: str) -> None:
+    with pytest.raises(AirflowFailException, match=message):
+        operator(made).execute_complete(context(), event, made[1]["sha256"])
+
+
+@pytest.mark.parametrize("required", [False, "False", "false"])
+def test_a_run_that_needs_no_approval_goes_on_and_says_so(
+    made: Any, airflow_lake: Lake, required: Any
+) -> None:
+    approval = operator(made, required=required).execute(context())
+    assert (approval["by"], approval["automatic"]) == (None, True)
+    publish(made, approval)
+    assert manifest_of(airflow_lake, "people", "run 1")["approval"]["automatic"]
+
+
+@pytest.mark.parametrize("required", ["maybe", "None", 1], ids=str)
+def test_a_truth_value_that_is_none_is_refused(made: Any, required: Any) -> None:
+    with pytest.raises(AirflowFailException, match=r"approve\.required.* must be"):
+        operator(made, required=required).execute(context())
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        ("timeout", "soon", r"approve\.timeout must be a whole number"),
+        ("assigned_users", "['a', 1.5]", r"approve\.assigned_users must be a list of user ids"),
+        ("assigned_users", "'officer'", r"approve\.assigned_users must be a list of user ids"),
+    ],
+)
+def test_a_wrong_argument_is_named(made: Any, argument: str, value: str, message: str) -> None:
+    with pytest.raises(AirflowFailException, match=message):
+        operator(made, **{argument: value}).execute(context())
+
+
+def test_a_report_that_did_not_pass_is_not_shown_for_approval(made: Any) -> None:
+    staged, report = made
+    with pytest.raises(AirflowFailException, match="does not pass"):
+        operator((staged, report | {"passed": False})).execute(context())
+    with pytest.raises(AirflowFailException, match="about the staged release"):
+        operator((staged, report | {"sha256": "0" * 64})).execute(context())
+
+
+def test_an_approval_of_other_bytes_publishes_nothing(made: Any, airflow_lake: Lake, work: WorkArea) -> None:
+    other = staged_in(work, k=20, label="other")
+    assert other[1]["sha256"] != made[1]["sha256"]
+    with pytest.raises(
+        AirflowFailException, match=r"approved must be the verified bytes.*ask for approval again"
+    ):
+        publish(other, approved(made))
+    approval: Any = {"by": "officer"}
+    with pytest.raises(IntegrityError, match="verified bytes"):
+        publish_staged(*made, airflow_lake, "people", "run 1", approved=approval)
+    assert releases(airflow_lake, "people") == []
+
+
+def test_an_answer_is_to_what_was_shown_whatever_was_staged_since(made: Any, work: WorkArea) -> None:
+    other = staged_in(work, k=20, label="other")
+    approval = operator(other).execute_complete(context(), answer(), made[1]["sha256"])
+    assert approval["sha256"] == made[1]["sha256"]
+
+
+def test_an_approval_task_that_was_marked_as_successful_publishes_nothing(
+    made: Any, airflow_lake: Lake
+) -> None:
+    with pytest.raises(AirflowFailException, match="no approval was given"):
+        publish(made, None)
+    assert releases(airflow_lake, "people") == []
+
+
+def test_the_form_shows_every_rule_with_limit_and_measure_and_the_report(made: Any, lake: Lake) -> None:
+    text = shown(made, lake)
+    for finding in made[1]["findings"]:
+        limit = f"{finding['threshold']:g}"
+        assert f"| {escaped(finding['rule'])} | {escaped(limit)} |" in text
+    assert "(/privacy/report?dag_id=the+dag&run_id=run+1)" in text
+    assert "Global certainty penalty" in text
+    assert "Prosecutor risk" in text
+    assert "first release of the table" in text
+
+
+def test_the_form_compares_with_the_last_release_that_is_not_retracted(
+    made: Any, lake: Lake, work: WorkArea
+) -> None:
+    from privacy_release.lake.retract import retract
+
+    publish_staged(*staged_in(work, k=20, label="first"), lake, "people", "first")
+    publish_staged(*staged_in(work, k=40, label="second"), lake, "people", "second")
+    retract(lake, "people", "second", "a mistake")
+    text = shown(made, lake)
+    assert "The last one is **first**" in text
+    was, now = (r["findings"][0]["measured"] for r in (staged_in(work, k=20, label="first")[1], made[1]))
+    assert f"| k | {was:.0f} | {now:.0f} |" in text
+    assert "| rows | 120 | 120 |" in text
+    assert "| gcp |" in text
+    assert "replaces" not in text
+    assert "**replaces**" in shown(made, lake, release="first")
+
+
+def test_markdown_and_html_in_a_name_are_shown_as_text(made: Any, lake: Lake, work: WorkArea) -> None:
+    publish_staged(*staged_in(work, k=20, label="first"), lake, "people", "first")
+    renamed = "<img src=x onerror=alert(1)> | **bold** [x](http://x.test) www.x.test"
+    text = shown(made, lake, release=renamed)
+    assert renamed not in text
+    assert escaped(renamed) in text
+    assert "<img" not in text.replace("\\<", "")
+
+
+def test_the_form_of_a_private_release_shows_no_figure_of_the_source(made: Any, lake: Lake) -> None:
+    staged, report = made
+    report = report | {"findings": [f for f in report["findings"] if not f["rule"].startswith("max_gcp")]}
+    loss = {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_one"}
+    text = shown((staged | {"loss": loss, "booking": {"dataset": "adult"}}, report), lake)
+    assert "Epsilon **0.5**" in text
+    assert "budget of **adult**" in text
+    assert not [label for label in ("Utility", "Risk", "penalty", "gcp |", "Suppressed") if label in text]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(None, ""), (5, ""), (" a\n\tb\x00 ", "a b"), ("x" * 501, "x" * (LONGEST_COMMENT - 1) + "…")],
+    ids=["none", "number", "lines", "long"],
+)
+def test_a_comment_is_one_line_of_limited_length(given: Any, kept: str) -> None:
+    assert plain_comment(given) == kept
+
+
+@pytest.mark.parametrize(
+    "text", ["0 days", "2", "days", "-1 days", "2 fortnights", "1.5 days", "367 days", ""]
+)
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="whole number of minutes"):
+        parse_duration(text)
+
+
+def spec_with_approval(home: Path, **approval: Any) -> ReleaseSpec:
+    path = home / "releases" / "people.yaml"
+    path.write_text(path.read_text() + f"approval: {json.dumps(approval)}\n")
+    return load_spec(path)
+
+
+def test_a_run_without_airflow_needs_a_name_where_approval_is_required(
+    home: Path, lake: Lake, work: WorkArea
+) -> None:
+    spec = spec_with_approval(home, required=True)
+    with pytest.raises(SpecError, match=r"people must be approved .*--approved-by"):
+        run_release(spec, lake, "r1", work)
+    assert not list(work.folder.iterdir())
+    run_release(spec, lake, "r1", work, approved_by="Olga Officer")
+    told = manifest_of(lake, "people", "r1")["approval"]
+    assert (told["by"], told["automatic"]) == ("Olga Officer", False)
+
+
+def test_a_run_without_airflow_says_that_nobody_was_asked_where_that_is_allowed(
+    home: Path, lake: Lake, work: WorkArea
+) -> None:
+    run_release(spec_with_approval(home, required=False), lake, "r1", work)
+    assert manifest_of(lake, "people", "r1")["approval"]["automatic"]

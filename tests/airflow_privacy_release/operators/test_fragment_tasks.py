@@ -1,0 +1,226 @@
+"""The operators of mapped fragments: cut, release each by itself, join."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
+
+from airflow_privacy_release import (
+    CutFragmentsOperator,
+    IngestParquetOperator,
+    JoinFragmentsOperator,
+    PublishOperator,
+    ReleaseFragmentOperator,
+    ReleaseOperator,
+    VerifyOperator,
+)
+from airflow_privacy_release.task.errors import guarded
+from deploy.local.embedded import checkout
+from privacy_engine.errors import CapacityError, EngineError, PrivacyEngineError
+from privacy_release.lake.read import manifest_of, read_release
+from privacy_release.lake.store import Lake
+from privacy_release.work.area import WorkArea
+from tests.airflow_privacy_release.task.test_metrics import Recorder
+
+ENGINE = {"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1}
+SCHEMA = {
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+    "town": {"role": "quasi_identifier", "kind": "categorical"},
+    "disease": {"role": "sensitive", "kind": "categorical"},
+}
+POLICY = {"require": [{"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2}]}
+ROWS = 2_400
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(3)
+    path = tmp_path / "people.parquet"
+    pd.DataFrame(
+        {
+            "age": rng.integers(20, 80, ROWS),
+            "town": rng.choice(["north", "south"], ROWS),
+            "disease": rng.choice(["cold", "flu", "gout"], ROWS),
+        }
+    ).to_parquet(path, index=False)
+    return path
+
+
+def context(task_id: str, map_index: int = -1) -> Any:
+    task = SimpleNamespace(dag_id="people", run_id="run 1", task_id=task_id, map_index=map_index)
+    return {"ti": task, "outlet_events": defaultdict(SimpleNamespace)}
+
+
+def ingested(source: Path, engine: Any = ENGINE) -> Any:
+    operator = IngestParquetOperator(task_id="ingest", uri=str(source), schema=SCHEMA, engine=engine)
+    return operator.execute(context("ingest"))
+
+
+def cut(table: Any, **more: Any) -> Any:
+    given = {"method": "mondrian", "parameters": {"k": "5", "l": "2"}, "seed": "7", **more}
+    return CutFragmentsOperator(task_id="cut", table=table, **given).execute(context("cut"))
+
+
+def release(ref: Any) -> Any:
+    operator = ReleaseFragmentOperator(task_id="release_fragment", fragment=ref)
+    return operator.execute(context("release_fragment", ref["fragment"]))
+
+
+def join(parts: Any) -> Any:
+    return JoinFragmentsOperator(task_id="release", fragments=parts, title="People").execute(
+        context("release")
+    )
+
+
+def test_mapped_tasks_publish_what_was_verified(source: Path, airflow_lake: Lake, work_root: Path) -> None:
+    refs = cut(ingested(source))
+    assert len(refs) >= 2
+    staged = join([release(ref) for ref in refs])
+    report = VerifyOperator(task_id="verify", table=staged, policy=POLICY).execute(context("verify"))
+    published = PublishOperator(task_id="publish", table=staged, report=report, name="people").execute(
+        context("publish")
+    )
+    assert published["rows"] == read_release(airflow_lake, "people", "run 1").num_rows == ROWS
+    assert manifest_of(airflow_lake, "people", "run 1")["fragments"]["count"] == len(refs)
+
+
+def test_what_travels_is_plain_and_small(source: Path, work_root: Path) -> None:
+    refs = cut(ingested(source))
+    parts = [release(ref) for ref in refs]
+    for ref in (*refs, *parts):
+        assert len(json.dumps(ref)) < 1_500
+    assert not any(word in json.dumps([refs, parts]) for word in ("north", "gout"))
+
+
+def test_a_worker_that_is_killed_and_its_fragment_alone_done_again_give_the_same_bytes(
+    source: Path, work_root: Path
+) -> None:
+    refs = cut(ingested(source))
+    parts = [release(ref) for ref in refs]
+    released = Path(parts[0]["uri"])
+    released.unlink()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.privacy_release.steps.fragment_child", json.dumps(refs[0])],
+        cwd=checkout(),
+    )
+    try:
+        until = time.monotonic() + 120
+        while not released.exists():
+            assert child.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    again = release(refs[0])
+    assert {**again, "seconds": 0} == {**parts[0], "seconds": 0}
+    staged = join([again, *parts[1:]])
+    assert staged["rows"] == ROWS
+    assert [path.name for path in released.parent.parent.iterdir() if path.name.endswith(".tmp")] == []
+
+
+def test_cutting_again_leaves_nothing_of_the_first_attempt(source: Path, work_root: Path) -> None:
+    table = ingested(source)
+    old = release(cut(table, seed=None)[0])
+    refs = cut(table, seed=None)
+    assert not Path(old["uri"]).exists()
+    with pytest.raises(AirflowFailException, match="of 2 plans"):
+        join([old, *(release(ref) for ref in refs[1:])])
+
+
+def test_parameters_that_are_no_values_fail_without_a_retry(source: Path, work_root: Path) -> None:
+    with pytest.raises(AirflowFailException, match=r"mondrian\.k: must be a number"):
+        cut(ingested(source), parameters={"k": "five"})
+
+
+@pytest.mark.parametrize("engine", ["local", {"kind": "spark", "rows": 1_000}], ids=["local", "spark"])
+def test_only_fragments_of_this_machine_are_mapped(engine: Any, source: Path, work_root: Path) -> None:
+    with pytest.raises(AirflowFailException, match=r"need the engine fragments.*take ReleaseOperator"):
+        cut(ingested(source, engine))
+
+
+@pytest.mark.parametrize("method", ["rfka", "errph", "privbayes"])
+def test_a_method_that_cannot_work_in_fragments_is_refused(
+    method: str, source: Path, work_root: Path
+) -> None:
+    with pytest.raises(AirflowFailException, match="engine"):
+        cut(ingested(source), method=method, parameters={})
+
+
+def test_more_fragments_than_airflow_maps_over_are_refused_with_what_to_do(
+    source: Path, work_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "2")
+    table = ingested(source)
+    with pytest.raises(
+        AirflowFailException, match=r"maps a task over 2 at most.*raise engine\.rows, now 1,000"
+    ):
+        cut(table)
+    assert not list(WorkArea(work_root, "people/run 1").folder.glob("cut*"))
+
+
+def test_one_task_may_choose_another_engine_than_the_table_was_ingested_with(
+    source: Path, work_root: Path
+) -> None:
+    arguments: dict[str, Any] = {"method": "mondrian", "parameters": {"k": 5, "l": 2}, "seed": 7}
+    staged = ReleaseOperator(
+        task_id="release", table=ingested(source, "local"), engine=ENGINE, **arguments
+    ).execute(context("release"))
+    assert staged["engine"]["kind"] == "fragments"
+    assert "fragments" in json.loads(Path(staged["manifest"]).read_text())
+    whole = ReleaseOperator(task_id="whole", table=ingested(source), engine="local", **arguments).execute(
+        context("whole")
+    )
+    assert "engine" not in whole
+    assert "fragments" not in json.loads(Path(whole["manifest"]).read_text())
+    assert pq.read_metadata(whole["uri"]).num_rows == pq.read_metadata(staged["uri"]).num_rows == ROWS
+
+
+def test_an_engine_that_is_none_is_named(source: Path, work_root: Path) -> None:
+    operator = ReleaseOperator(task_id="release", table=ingested(source), method="mondrian", engine="dask")
+    with pytest.raises(AirflowFailException, match=r"engine\.kind must be one of"):
+        operator.execute(context("release"))
+
+
+def test_a_join_of_too_few_fails_without_a_retry(source: Path, work_root: Path) -> None:
+    refs = cut(ingested(source))
+    with pytest.raises(AirflowFailException, match="1 missing"):
+        join([release(ref) for ref in refs[1:]])
+
+
+def test_each_step_sends_its_counts(source: Path, work_root: Path) -> None:
+    kept = Recorder()
+    stats.initialize(factory=lambda: kept, export_legacy_names=False)
+    try:
+        refs = cut(ingested(source))
+        join([release(ref) for ref in refs])
+    finally:
+        stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
+    assert kept.last["people.cut.fragments"] == len(refs)
+    assert kept.last["people.cut.rows"] == kept.last["people.release.rows"] == ROWS
+    assert kept.last["people.fragment.rows"] == refs[-1]["rows"]
+
+
+@pytest.mark.parametrize("error", [CapacityError("more memory is needed"), EngineError("the session died")])
+def test_want_of_memory_and_a_dead_session_are_tried_again(error: PrivacyEngineError) -> None:
+    class Unlucky(BaseOperator):
+        @guarded
+        def execute(self, context: Any) -> None:
+            raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        Unlucky(task_id="unlucky").execute({})

@@ -1,0 +1,207 @@
+"""Training on published releases alone: what is learned, stored and told, and what stays with the curator."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_privacy_release import IngestParquetOperator, TrainNaiveBayesOperator
+from privacy_engine import DataSchema, load_method
+from privacy_engine.errors import PublishError
+from privacy_engine.learning.ppnb import PrivateNaiveBayes
+from privacy_engine.learning.stored import model_from_dict
+from privacy_release.lake.publish import publish
+from privacy_release.lake.read import manifest_of, read_release
+from privacy_release.lake.retract import retract
+from privacy_release.lake.store import Lake
+from privacy_release.sources.synthetic_customers import CLASS, bank_customers
+from privacy_release.work.parquet import parquet_bytes
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "deposit": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 200], "bins": 8},
+    "income-level": {
+        "role": "quasi_identifier",
+        "categories": ["lowest", "low", "middle", "high", "highest"],
+    },
+    CLASS: {"role": "sensitive", "categories": ["high", "medium", "low"]},
+}
+SCHEMA = DataSchema.from_dict(FIELDS)
+PUBLIC_CLASS = DataSchema.from_dict({**FIELDS, CLASS: {**FIELDS[CLASS], "role": "insensitive"}})
+ROWS = 20_000
+
+
+def context(run_id: str = "run 1", **more: Any) -> Any:
+    task = SimpleNamespace(dag_id="learn", run_id=run_id, task_id="train", map_index=-1)
+    return {"ti": task, "outlet_events": defaultdict(SimpleNamespace), **more}
+
+
+def customers(seed: int, rows: int = ROWS) -> pd.DataFrame:
+    return bank_customers(rows, np.random.default_rng(seed))[list(FIELDS)]
+
+
+@pytest.fixture
+def release(airflow_lake: Lake, airflow_home: Path, work_root: Path, tmp_path: Path) -> Any:
+    """Publishes a randomized release, from a seed, so that what is asserted holds in every run or in none."""
+
+    def published(name: str = "a", seed: int = 1, schema: DataSchema = SCHEMA, p_0: float = 0.7) -> str:
+        method = load_method("errph", p_0=p_0, randomness="seeded")
+        made = method.release(customers(seed), schema, np.random.default_rng(seed + 100))
+        staged, report = tmp_path / f"{name}.parquet", tmp_path / "report.html"
+        staged.write_bytes(parquet_bytes(made.table))
+        report.write_text("<html>")
+        manifest = {**made.manifest(), "sha256": "x"}
+        import hashlib
+
+        sha256 = hashlib.sha256(staged.read_bytes()).hexdigest()
+        publish(airflow_lake, "customers", name, staged, manifest, report, expected_sha256=sha256)
+        return name
+
+    return published
+
+
+@pytest.fixture
+def test_table(tmp_path: Path, work_root: Path, airflow_home: Path) -> Any:
+    """True records of other customers, ingested."""
+    path = tmp_path / "test.parquet"
+    customers(99, 2_000).to_parquet(path, index=False)
+    operator = IngestParquetOperator(task_id="ingest", uri=str(path), schema=FIELDS)
+    return operator.execute(context())
+
+
+def train(run: Any = None, **given: Any) -> dict[str, Any]:
+    operator = TrainNaiveBayesOperator(task_id="train", name="customers", **{"target": CLASS, **given})
+    return operator.execute(run or context())
+
+
+def stored(told: dict[str, Any]) -> PrivateNaiveBayes:
+    return model_from_dict(json.loads(Path(told["model"]).read_text()))
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, PUBLIC_CLASS], ids=["randomized class", "public class"])
+def test_the_stored_model_is_what_the_release_and_its_manifest_alone_give(
+    schema: DataSchema, release: Any, airflow_lake: Lake
+) -> None:
+    name = release(schema=schema)
+    told = train()
+    table = read_release(airflow_lake, "customers", name).to_pandas()
+    ours = PrivateNaiveBayes(manifest_of(airflow_lake, "customers", name), label=CLASS)
+    ours.fit(table[["deposit", "income-level"]], table[CLASS])
+    asked = customers(99, 500)[["deposit", "income-level"]]
+    assert np.array_equal(stored(told).predict_proba(asked), ours.predict_proba(asked))
+    assert (told["rows"], told["releases"]) == (ROWS, ["a"])
+
+
+def test_a_public_test_is_told_with_epsilon_breach_coefficient_and_breach_width(
+    release: Any, test_table: Any
+) -> None:
+    release(schema=SCHEMA)
+    told = train(test=test_table, public_test="True")
+    assert told["accuracy"] > told["majority"] + 0.2
+    assert told["tested"] == 2_000
+    assert 0 < told["breach_coefficient"] < 1
+    assert set(told["breach_width"]) == {"deposit"}
+    # 3.92 standard deviations of the source, within what 20,000 random answers tell of it
+    assert told["breach_width"]["deposit"] == pytest.approx(3.92 * customers(1)["deposit"].std(), rel=0.1)
+    page = Path(told["report"]).read_text()
+    assert f"{100 * told['accuracy']:.1f} %" in page
+    assert "Reconstructed distributions" in page
+
+
+def test_figures_of_a_test_on_people_go_to_the_curator_alone(
+    release: Any, test_table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    release()
+    told = train(test=test_table)
+    path = Path(told["curator"])
+    score = json.loads(path.read_text())
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.is_relative_to(tmp_path / "curator")
+    assert score["accuracy"] > score["majority"] + 0.2
+    assert not {"accuracy", "majority", "tested"} & set(told)
+    assert f"{100 * score['accuracy']:.1f} %" not in Path(told["report"]).read_text()
+
+
+def test_releases_of_different_people_add_up(release: Any, airflow_lake: Lake) -> None:
+    both = [release("a", 1), release("b", 2)]
+    told = train(releases=both)
+    assert (told["rows"], told["releases"]) == (2 * ROWS, both)
+    assert stored(told).class_count_.sum() == 2 * ROWS
+
+
+def test_releases_that_were_randomized_differently_do_not_add_up(release: Any) -> None:
+    both = [release("a", 1), release("b", 2, p_0=0.8)]
+    with pytest.raises(AirflowFailException, match="by the same probabilities"):
+        train(releases=both)
+
+
+def test_the_newest_release_that_stands_is_taken_and_the_triggering_one_before_it(
+    release: Any, airflow_lake: Lake
+) -> None:
+    for number, name in enumerate(("a", "b", "c")):
+        release(name, number)
+    assert train()["releases"] == ["c"]
+    retract(airflow_lake, "customers", "c", "a test")
+    assert train(context("run 2"))["releases"] == ["b"]
+    events = [
+        SimpleNamespace(timestamp=number, extra={"table": table, "release": name})
+        for number, (table, name) in enumerate([("customers", "b"), ("customers", "a"), ("other", "z")])
+    ]
+    triggered = context("run 3", triggering_asset_events={"asset": events})
+    assert train(triggered)["releases"] == ["a"]
+
+
+def test_a_table_without_a_release_is_retried_later(airflow_lake: Lake, airflow_home: Path) -> None:
+    with pytest.raises(PublishError, match="must have a release in the lake"):
+        train()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"target": "deposit"}, "the target must be a listed attribute"),
+        ({"target": "nothing"}, r"columns \['nothing'\] must be in the table"),
+        ({"features": ["deposit", CLASS]}, "features must be attributes other than the target"),
+        ({"features": ["deposit", "shoe size"]}, r"columns \['shoe size'\] must be in the table"),
+        ({"alpha": "-1"}, "alpha and var_smoothing must be >= 0"),
+        ({"alpha": "much"}, "learning: alpha: must be a number"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused_for_good(given: dict[str, Any], message: str, release: Any) -> None:
+    release()
+    with pytest.raises(AirflowFailException, match=message):
+        train(**given)
+
+
+def test_a_release_that_was_not_randomized_is_refused(
+    airflow_lake: Lake, release: Any, tmp_path: Path
+) -> None:
+    import hashlib
+
+    staged, report = tmp_path / "plain.parquet", tmp_path / "plain.html"
+    staged.write_bytes(parquet_bytes(customers(1, 50)))
+    report.write_text("<html>")
+    sha256 = hashlib.sha256(staged.read_bytes()).hexdigest()
+    publish(airflow_lake, "customers", "plain", staged, {"method": "m"}, report, expected_sha256=sha256)
+    with pytest.raises(AirflowFailException, match="must all be randomized"):
+        train()
+
+
+def test_a_test_value_outside_of_the_public_domain_is_named_by_its_column_alone(
+    release: Any, tmp_path: Path, work_root: Path
+) -> None:
+    release()
+    path = tmp_path / "odd.parquet"
+    customers(99, 50).assign(**{"income-level": "unheard of"}).to_parquet(path, index=False)
+    fields = {**FIELDS, "income-level": {"role": "quasi_identifier"}}
+    odd = IngestParquetOperator(task_id="ingest", uri=str(path), schema=fields).execute(context())
+    with pytest.raises(AirflowFailException, match="income-level: 50 values are not in the public") as caught:
+        train(test=odd)
+    assert "unheard" not in str(caught.value)

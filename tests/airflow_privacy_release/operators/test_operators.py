@@ -1,0 +1,403 @@
+"""Each operator by itself: executed on a temporary folder with a small context, without a database."""
+
+import dataclasses
+import inspect
+import json
+import traceback
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from airflow.sdk import Asset, BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+import airflow_privacy_release
+from airflow_privacy_release import (
+    BottomUpOperator,
+    CleanupOperator,
+    CompareOperator,
+    DPSMBayesOperator,
+    DSAEDOperator,
+    ERRPHOperator,
+    GreedyHamdistOperator,
+    ILPLDiversityOperator,
+    IngestParquetOperator,
+    KACLUKOperator,
+    LatentClassOperator,
+    LocalLaplaceOperator,
+    MondrianOperator,
+    OBPAOperator,
+    PrivBayesOperator,
+    PrivBayesROperator,
+    PublishOperator,
+    ReleaseOperator,
+    RetractOperator,
+    RFKAOperator,
+    TRROperator,
+    ValidateOperator,
+    VerifyOperator,
+)
+from airflow_privacy_release.operators.anonymizers import AnonymizerOperator
+from airflow_privacy_release.operators.randomizers import RandomizerOperator
+from airflow_privacy_release.operators.synthesizers import SynthesizerOperator
+from airflow_privacy_release.task.errors import UnexpectedError, guarded
+from privacy_engine.errors import PublishError
+from privacy_engine.registry import method_class, method_names
+from privacy_release.lake.read import manifest_of, read_release, releases
+from privacy_release.lake.store import Lake
+from privacy_release.work.area import WorkArea, sha256_file
+
+ALL = [
+    getattr(airflow_privacy_release, name)
+    for name in airflow_privacy_release.__all__
+    if name.endswith("Operator")
+]
+NAMED = [
+    BottomUpOperator,
+    DPSMBayesOperator,
+    DSAEDOperator,
+    ERRPHOperator,
+    GreedyHamdistOperator,
+    ILPLDiversityOperator,
+    KACLUKOperator,
+    LatentClassOperator,
+    LocalLaplaceOperator,
+    MondrianOperator,
+    OBPAOperator,
+    PrivBayesOperator,
+    PrivBayesROperator,
+    RFKAOperator,
+    TRROperator,
+]
+# What is not the method's: the table, whose budget pays, and what a release is called.
+NOT_PARAMETERS = (
+    *("self", "kwargs", "table", "budget", "ledger", "seed", "title"),
+    *("secret", "replaces", "series", "lake"),  # of memoised answers
+)
+SCHEMA = {
+    "name": {"role": "identifier", "kind": "categorical"},
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+    "town": {"role": "quasi_identifier", "kind": "categorical"},
+    "disease": {"role": "sensitive", "kind": "categorical"},
+}
+SUITE = {
+    "name": "people",
+    "expectations": [{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "age"}}],
+}
+POLICY = {"require": [{"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2}]}
+
+
+def people(rows: int = 120) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    return pd.DataFrame(
+        {
+            "name": [f"person {i}" for i in range(rows)],
+            "age": rng.integers(20, 80, rows),
+            "town": rng.choice(["north", "south"], rows),
+            "disease": rng.choice(["cold", "flu", "gout"], rows),
+        }
+    )
+
+
+@pytest.fixture
+def lake(airflow_lake: Lake) -> Lake:
+    """The lake that the operators find by its connection."""
+    return airflow_lake
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "people.parquet"
+    people().to_parquet(path, index=False)
+    return path
+
+
+def context(task_id: str = "task", map_index: int = -1, run_id: str = "run 1", **more: Any) -> Any:
+    task = SimpleNamespace(dag_id="people", run_id=run_id, task_id=task_id, map_index=map_index)
+    return {"ti": task, "outlet_events": defaultdict(SimpleNamespace), **more}
+
+
+def ingested(source: Path) -> Any:
+    return IngestParquetOperator(task_id="ingest", uri=str(source), schema=SCHEMA).execute(context("ingest"))
+
+
+def staged(source: Path, map_index: int = -1, **parameters: Any) -> Any:
+    given = {"k": 5, "l": 2, **parameters}
+    operator = ReleaseOperator(
+        task_id="release", table=ingested(source), method="mondrian", parameters=given, seed=1
+    )
+    return operator.execute(context("release", map_index))
+
+
+def verified(table: Any, **policy: Any) -> Any:
+    return VerifyOperator(task_id="verify", table=table, policy={**POLICY, **policy}).execute(
+        context("verify")
+    )
+
+
+def publish(table: Any, report: Any, **more: Any) -> Any:
+    operator = PublishOperator(task_id="publish", table=table, report=report, name="people")
+    return operator.execute(context("publish", **more))
+
+
+@pytest.mark.parametrize("operator", ALL, ids=lambda c: c.__name__)
+def test_every_argument_of_an_operator_is_a_template_field(operator: type[BaseOperator]) -> None:
+    arguments = set(inspect.signature(operator.__init__).parameters) - {"self", "kwargs"}
+    assert set(operator.template_fields) == arguments
+
+
+@pytest.mark.parametrize("operator", NAMED, ids=lambda c: c.__name__)
+def test_a_named_operator_has_the_parameters_of_its_method(
+    operator: type[AnonymizerOperator | SynthesizerOperator | RandomizerOperator],
+) -> None:
+    signature = inspect.signature(operator.__init__).parameters
+    own = {name: p.default for name, p in signature.items() if name not in NOT_PARAMETERS}
+    fields = {
+        # A mapping is made anew for each method; None stands for it in a signature.
+        field.name: None if field.default is dataclasses.MISSING else field.default
+        for field in dataclasses.fields(method_class(operator.method))
+    }
+    assert own == fields
+    assert set(operator.parameters) == set(fields)
+
+
+def test_every_method_has_a_named_operator() -> None:
+    assert {operator.method for operator in NAMED} == set(method_names())
+
+
+def test_a_run_publishes_what_was_verified(source: Path, lake: Lake, work_root: Path) -> None:
+    table = ValidateOperator(task_id="validate", table=ingested(source), suite=SUITE).execute(
+        context("validate")
+    )
+    operator = MondrianOperator(task_id="anonymize", table=table, k=5, l=2, seed=1)
+    result = operator.execute(context("anonymize"))
+    report = verified(result)
+    asset = Asset(name="people", uri="lake://lake_default/people")
+    run = context("publish", partition_key="2026-11-01")
+    published = PublishOperator(
+        task_id="publish", table=result, report=report, name="people", outlets=[asset]
+    ).execute(run)
+
+    rows = read_release(lake, "people", "2026-11-01").to_pandas()
+    assert len(rows) == published["rows"] == 120
+    assert list(rows.columns) == ["age", "town", "disease"]
+    event = run["outlet_events"][asset].extra
+    assert event["release"] == "2026-11-01"
+    assert (event["k"], event["l"]) == (5, 2)
+    assert event["sha256"] == report["sha256"] == sha256_file(Path(result["uri"]))
+    assert json.dumps(event)
+
+
+def test_a_run_without_a_partition_is_published_under_its_run_id(
+    source: Path, lake: Lake, work_root: Path
+) -> None:
+    table = staged(source)
+    assert publish(table, verified(table))["release"] == "run 1"
+
+
+def test_a_retry_publishes_nothing_twice(source: Path, lake: Lake, work_root: Path) -> None:
+    table = staged(source)
+    report = verified(table)
+    first, second = publish(table, report), publish(table, report)
+    assert not first["already"]
+    assert second["already"]
+    assert first["version"] == second["version"]
+    assert len(releases(lake, "people")) == 1
+
+
+def test_mapped_tasks_do_not_overwrite_each_other(source: Path, work_root: Path) -> None:
+    tables = [staged(source, index, k=k) for index, k in enumerate((5, 10, 20))]
+    assert len({table["uri"] for table in tables}) == 3
+    for table in tables:
+        assert sha256_file(Path(table["uri"])) == table["sha256"]
+
+
+def test_rendered_text_is_read_as_the_type_of_the_parameter(source: Path, work_root: Path) -> None:
+    table = ILPLDiversityOperator(
+        task_id="anonymize",
+        table=ingested(source),
+        k="10",
+        l="2",
+        suppression_limit="0.5",
+        refine="False",
+        block_size="None",
+        seed="3",
+    ).execute(context("anonymize"))
+    manifest = json.loads(Path(table["manifest"]).read_text())
+    shown = manifest["parameters"]
+    assert (shown["k"], shown["l"], shown["suppression_limit"]) == (10, 2, 0.5)
+    assert (shown["refine"], shown["block_size"]) == (False, None)
+
+
+@pytest.mark.parametrize("weights", [None, {"age": 1, "town": 3.5}, '{"age": 1, "town": 3.5}'], ids=str)
+def test_weights_are_a_mapping_or_its_text_or_the_methods_default(
+    weights: Any, source: Path, work_root: Path
+) -> None:
+    operator = OBPAOperator(task_id="anonymize", table=ingested(source), k=5, weights=weights, seed=1)
+    table = operator.execute(context("anonymize"))
+    shown = json.loads(Path(table["manifest"]).read_text())["parameters"]
+    assert shown["weights"] == ({} if weights is None else {"age": 1.0, "town": 3.5})
+
+
+def test_a_comparison_is_written_to_the_lake_and_a_retry_writes_it_again(
+    source: Path, lake: Lake, work_root: Path
+) -> None:
+    tables = [staged(source, index, k=k) for index, k in enumerate((5, 10, 20))]
+    operator = CompareOperator(task_id="compare", tables=tables, reports=[verified(t) for t in tables])
+    told = operator.execute(context("compare", run_id="manual 1/2"))
+    path = Path(told["report"])
+    assert told == {"report": f"{lake.root}/_comparisons/people/manual%201%2F2.html", "releases": 3}
+    page = path.read_text()
+    assert all(f"mondrian k={k} l=2" in page for k in (5, 10, 20))
+    assert operator.execute(context("compare", run_id="manual 1/2")) == told
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_comparison_of_reports_in_another_order_is_refused(
+    source: Path, lake: Lake, work_root: Path
+) -> None:
+    tables = [staged(source, index, k=k) for index, k in enumerate((5, 10))]
+    reports = [verified(table) for table in reversed(tables)]
+    operator = CompareOperator(task_id="compare", tables=tables, reports=reports)
+    with pytest.raises(AirflowFailException, match="2 of 2 are not"):
+        operator.execute(context("compare"))
+
+
+def test_a_parameter_that_is_no_value_fails_without_a_retry(source: Path, work_root: Path) -> None:
+    with pytest.raises(AirflowFailException, match=r"mondrian\.k: must be a number"):
+        staged(source, k="ten")
+
+
+def test_an_unknown_method_fails_without_a_retry(source: Path, work_root: Path) -> None:
+    operator = ReleaseOperator(task_id="release", table=ingested(source), method="mondrain")
+    with pytest.raises(AirflowFailException, match="method must be one of"):
+        operator.execute(context("release"))
+
+
+def test_a_failed_expectation_stops_the_run(source: Path, work_root: Path) -> None:
+    suite = {
+        "name": "people",
+        "expectations": [
+            {
+                "type": "expect_column_values_to_be_in_set",
+                "kwargs": {"column": "disease", "value_set": ["cold"]},
+            }
+        ],
+    }
+    operator = ValidateOperator(task_id="validate", table=ingested(source), suite=suite)
+    with pytest.raises(AirflowFailException, match="1 of 1 expectations failed"):
+        operator.execute(context("validate"))
+
+
+def test_a_policy_stricter_than_the_method_stops_the_run(source: Path, work_root: Path) -> None:
+    with pytest.raises(AirflowFailException, match="does not keep its policy"):
+        verified(staged(source), require=[{"model": "k_anonymity", "k": 50}])
+
+
+def test_staged_bytes_that_changed_are_refused(source: Path, lake: Lake, work_root: Path) -> None:
+    table = staged(source)
+    report = verified(table)
+    path = Path(table["uri"])
+    pd.read_parquet(path).iloc[:-1].to_parquet(path, index=False)
+    with pytest.raises(AirflowFailException, match="sha256"):
+        verified(table)
+    with pytest.raises(AirflowFailException, match="sha256"):
+        publish(table, report)
+    assert releases(lake, "people") == []
+
+
+def test_a_report_that_did_not_pass_publishes_nothing(source: Path, lake: Lake, work_root: Path) -> None:
+    table = staged(source)
+    report = verified(table) | {"passed": False}
+    with pytest.raises(AirflowFailException, match="does not pass"):
+        publish(table, report)
+    assert releases(lake, "people") == []
+
+
+def test_a_lake_out_of_reach_is_tried_again(
+    source: Path, lake: Lake, work_root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "lake").write_text("a file where the lake should be")
+    table = staged(source)
+    with pytest.raises(PublishError, match="lake"):
+        publish(table, verified(table))
+    (tmp_path / "lake").unlink()
+    assert publish(table, verified(table))["rows"] == 120
+
+
+def test_a_connection_that_is_missing_is_named(source: Path, work_root: Path) -> None:
+    table = staged(source)
+    operator = PublishOperator(
+        task_id="publish", table=table, report=verified(table), name="people", lake="elsewhere"
+    )
+    with pytest.raises(AirflowFailException, match="connection elsewhere must exist"):
+        operator.execute(context("publish"))
+
+
+@pytest.mark.parametrize("extra", [{"storage_options": {"auto_mkdir": False}}, {}], ids=["fsspec", "airflow"])
+def test_a_source_is_read_through_a_connection(
+    extra: dict[str, Any], source: Path, work_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_RAW", json.dumps({"conn_type": "fs", "extra": extra}))
+    operator = IngestParquetOperator(
+        task_id="ingest", uri=f"file://{source}", schema=SCHEMA, connection="raw"
+    )
+    assert operator.execute(context("ingest"))["rows"] == 120
+
+
+def test_a_source_whose_connection_is_missing_is_refused(source: Path, work_root: Path) -> None:
+    operator = IngestParquetOperator(task_id="ingest", uri=str(source), schema=SCHEMA, connection="nowhere")
+    with pytest.raises(AirflowFailException, match="connection nowhere of the source must exist"):
+        operator.execute(context("ingest"))
+
+
+def test_a_retracted_release_is_gone_and_the_others_stay(source: Path, lake: Lake, work_root: Path) -> None:
+    table = staged(source)
+    report = verified(table)
+    publish(table, report, partition_key="a")
+    publish(table, report, partition_key="b")
+    done = RetractOperator(task_id="retract", name="people", release="a", reason="wrong month").execute(
+        context()
+    )
+    assert not done["already"]
+    assert manifest_of(lake, "people", "a")["retracted"]
+    assert read_release(lake, "people", "b").num_rows == 120
+
+
+def test_cleaning_up_removes_this_run_alone(source: Path, work_root: Path) -> None:
+    ingested(source)
+    other = WorkArea(work_root, "people/run 2").create()
+    CleanupOperator(task_id="cleanup").execute(context())
+    assert list(work_root.iterdir()) == [other.folder]
+    CleanupOperator(task_id="cleanup").execute(context())
+
+
+def test_staged_data_are_readable_by_the_service_user_alone(source: Path, work_root: Path) -> None:
+    folder = Path(staged(source)["uri"]).parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+class CarelessOperator(BaseOperator):
+    """Lets a library quote a cell."""
+
+    @guarded
+    def execute(self, context: Any) -> None:
+        try:
+            pd.Series(["the secret cell"]).astype(float)
+        except ValueError as error:
+            raise KeyError("the secret cell") from error
+
+
+def test_the_error_of_a_library_tells_its_type_and_place_alone() -> None:
+    with pytest.raises(UnexpectedError) as caught:
+        CarelessOperator(task_id="careless").execute(context())
+    told = "".join(traceback.format_exception(caught.value))
+    assert "secret" not in told
+    assert "CarelessOperator failed with KeyError at " in told
+    assert Path(__file__).name in told
+    assert caught.value.__context__ is None

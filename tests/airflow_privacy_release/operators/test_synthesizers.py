@@ -1,0 +1,134 @@
+"""The named operators of the synthesizers: typed arguments, rendered text, a budget, and the curator."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+import airflow_privacy_release
+from airflow_privacy_release import CuratorReportOperator, IngestParquetOperator, MondrianOperator
+from airflow_privacy_release.operators.synthesizers import SynthesizerOperator
+from privacy_engine.dp.limits import Limit
+from privacy_engine.registry import method_class, method_names
+from privacy_engine.synthesizers.synthesizer import Synthesizer
+from privacy_release.ledger.ledger import BudgetLedger
+
+NAMED = [
+    operator
+    for name in airflow_privacy_release.__all__
+    if isinstance(operator := getattr(airflow_privacy_release, name), type)
+    and issubclass(operator, SynthesizerOperator)
+]
+SCHEMA = {
+    "name": {"role": "identifier"},
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120], "bins": 6},
+    "town": {"role": "quasi_identifier", "categories": ["north", "south"]},
+    "disease": {"role": "sensitive", "categories": ["cold", "flu"]},
+}
+named = pytest.mark.parametrize("operator", NAMED, ids=lambda c: c.__name__)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
+    monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
+    made = BudgetLedger(str(tmp_path / "ledger.db"))
+    made.migrate()
+    made.grant("people", Limit(epsilon=2.0), reason="a test", by="officer")
+    return made
+
+
+@pytest.fixture
+def table(tmp_path: Path, work_root: Path, airflow_home: Path) -> Any:
+    rng = np.random.default_rng(3)
+    frame = {
+        "name": [f"person {i}" for i in range(400)],
+        "age": rng.integers(20, 80, 400),
+        "town": rng.choice(["north", "south"], 400),
+        "disease": rng.choice(["cold", "flu"], 400),
+    }
+    pd.DataFrame(frame).to_parquet(tmp_path / "people.parquet", index=False)
+    operator = IngestParquetOperator(task_id="ingest", uri=str(tmp_path / "people.parquet"), schema=SCHEMA)
+    return operator.execute(context("ingest"))
+
+
+def context(task_id: str = "task", map_index: int = -1) -> Any:
+    task = SimpleNamespace(dag_id="people", run_id="run 1", task_id=task_id, map_index=map_index)
+    return {"ti": task, "outlet_events": defaultdict(SimpleNamespace)}
+
+
+def spent(ledger: BudgetLedger) -> float:
+    (standing,) = ledger.standing("people")
+    return float(standing.spent)
+
+
+def test_every_synthesizer_has_a_named_operator() -> None:
+    keys = {name for name in method_names() if issubclass(method_class(name), Synthesizer)}
+    assert {operator.method for operator in NAMED} == keys
+
+
+@named
+def test_an_operator_makes_a_private_release_from_rendered_text(
+    operator: type[SynthesizerOperator], table: Any, ledger: BudgetLedger
+) -> None:
+    made = operator(task_id="synthesize", table=table, budget="people", epsilon="0.5", rows="50", seed="7")  # type: ignore[call-arg]
+    staged = made.execute(context("synthesize"))
+    manifest = json.loads(Path(staged["manifest"]).read_text())
+    assert (manifest["parameters"]["epsilon"], manifest["parameters"]["rows"]) == (0.5, 50)
+    assert manifest["seeded"] is True
+    assert "seed" not in manifest["parameters"]
+    assert staged["rows"] == 50
+    assert staged["loss"]["epsilon"] == spent(ledger) == 0.5
+    assert list(pd.read_parquet(staged["uri"]).columns) == ["age", "town", "disease"]
+
+
+@named
+def test_mapping_over_epsilon_books_each_and_over_rows_books_once(
+    operator: type[SynthesizerOperator], table: Any, ledger: BudgetLedger
+) -> None:
+    def release(index: int, **given: Any) -> Any:
+        made = operator(task_id="synthesize", table=table, budget="people", **given)
+        return made.execute(context("synthesize", index))
+
+    for index, rows in enumerate((10, 20)):
+        release(index, epsilon=0.25, rows=rows)
+    assert spent(ledger) == 0.25
+    release(2, epsilon=0.5)
+    assert spent(ledger) == 0.75
+
+
+@named
+def test_an_operator_without_a_known_data_set_fails_for_good(
+    operator: type[SynthesizerOperator], table: Any, ledger: BudgetLedger
+) -> None:
+    made = operator(task_id="synthesize", table=table, budget="others")
+    with pytest.raises(AirflowFailException, match="must have a privacy budget"):
+        made.execute(context("synthesize"))
+
+
+def test_the_curator_s_report_is_private_and_its_task_tells_its_path_alone(
+    table: Any, ledger: BudgetLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    made = NAMED[0](task_id="synthesize", table=table, budget="people")
+    staged = made.execute(context("synthesize"))
+    operator = CuratorReportOperator(task_id="curator", source=table, table=staged, name="people")
+    told = operator.execute(context("curator"))
+    path = Path(told.pop("report"))
+    assert told == {}
+    assert path.is_relative_to(tmp_path / "curator")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert "<html" in path.read_text()
+
+
+def test_there_is_no_curator_s_report_on_an_anonymized_release(table: Any, ledger: BudgetLedger) -> None:
+    staged = MondrianOperator(task_id="anonymize", table=table, k=5).execute(context("anonymize"))
+    operator = CuratorReportOperator(task_id="curator", source=table, table=staged, name="people")
+    with pytest.raises(AirflowFailException, match="mondrian made none"):
+        operator.execute(context("curator"))

@@ -1,0 +1,280 @@
+"""The report tab of a run: published, staged, gone; and only reports of that run's own work area."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_privacy_release.plugin.answers import REPORT_POLICY
+from privacy_release.lake.retract import retract
+from privacy_release.lake.store import Lake
+from privacy_release.work.area import WorkArea
+from tests.airflow_privacy_release.plugin.conftest import OWN_DAG, REPORT, Visit
+from tests.servers.pages import Page
+
+RUN = "run_of_2026-11-16"
+QUERY = {"dag_id": OWN_DAG, "run_id": RUN}
+STAGED = {"uri": "x", "sha256": "x", "manifest": "x", "method": "mondrian"}
+
+
+class Runs:
+    """Runs and XComs in Airflow's database, as the scheduler and the tasks write them."""
+
+    def add(self, state: str, run_id: str = RUN) -> None:
+        """A run in that state."""
+        from airflow.models.dagrun import DagRun
+        from airflow.utils.session import create_session
+        from airflow.utils.state import DagRunState
+        from airflow.utils.types import DagRunTriggeredByType, DagRunType
+
+        with create_session() as session:
+            session.add(
+                DagRun(
+                    dag_id=OWN_DAG,
+                    run_id=run_id,
+                    run_type=DagRunType.MANUAL,
+                    state=DagRunState(state),
+                    triggered_by=DagRunTriggeredByType.TEST,
+                )
+            )
+
+    def told(self, task_id: str, value: Mapping[str, Any], map_index: int = -1, run_id: str = RUN) -> None:
+        """What a task of the run returned."""
+        from airflow.models.dagrun import DagRun
+        from airflow.models.taskinstance import TaskInstance
+        from airflow.models.xcom import XComModel
+        from airflow.utils.session import create_session
+        from sqlalchemy import insert, select
+
+        place = {"dag_id": OWN_DAG, "run_id": run_id, "task_id": task_id, "map_index": map_index}
+        with create_session() as session:
+            number = session.scalar(
+                select(DagRun.id).where(DagRun.dag_id == OWN_DAG, DagRun.run_id == run_id)
+            )
+            session.execute(insert(TaskInstance).values(pool="default_pool", **place))
+            session.add(XComModel(dag_run_id=number, key="return_value", value=dict(value), **place))
+
+
+@pytest.fixture
+def runs(dags: None) -> Iterator[Runs]:
+    from airflow.models.dagrun import DagRun
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    yield Runs()
+    with create_session() as session:
+        session.execute(delete(XComModel).where(XComModel.dag_id == OWN_DAG))
+        session.execute(delete(DagRun).where(DagRun.dag_id == OWN_DAG))
+
+
+@pytest.fixture
+def visitor(visit: Callable[..., Visit]) -> Visit:
+    return visit("visitor")
+
+
+@pytest.fixture
+def area(work_root: Path) -> WorkArea:
+    """The work area of the run."""
+    return WorkArea(work_root, f"{OWN_DAG}/{RUN}")
+
+
+def staged(area: WorkArea, name: str = "release.report.html", text: str = REPORT) -> dict[str, Any]:
+    path = area.path(name)
+    path.write_text(text)
+    return STAGED | {"report": str(path)}
+
+
+def frames(visit: Visit, query: Mapping[str, Any]) -> list[str]:
+    answer = visit.get("/report", query)
+    assert answer.status_code == 200
+    return [str(a["src"]) for tag, a in Page(answer.text).tags if tag == "iframe"]
+
+
+def framed(visit: Visit, query: Mapping[str, Any]) -> Any:
+    """What the frame of the tab shows."""
+    (source,) = frames(visit, query)
+    return visit.get(source.removeprefix("/privacy"))
+
+
+def test_a_published_run_shows_the_published_report_also_when_its_work_area_is_gone(
+    visitor: Visit, runs: Runs, publish_people: Callable[..., int], area: WorkArea
+) -> None:
+    runs.add("success")
+    runs.told("release", STAGED | {"report": str(area.folder / "release.report.html")})
+    publish_people()
+    answer = framed(visitor, QUERY)
+    assert (answer.status_code, answer.text) == (200, REPORT)
+    assert answer.headers["content-security-policy"] == REPORT_POLICY
+    assert "published" in Page(visitor.get("/report", QUERY).text).text
+
+
+def test_before_publishing_the_staged_report_is_shown_and_said_not_to_be_published(
+    visitor: Visit, runs: Runs, area: WorkArea
+) -> None:
+    runs.add("running")
+    runs.told("release", staged(area, text="<p>Staged.</p>"))
+    answer = framed(visitor, QUERY)
+    assert (answer.status_code, answer.text) == (200, "<p>Staged.</p>")
+    assert answer.headers["content-security-policy"] == REPORT_POLICY
+    assert "not published" in Page(visitor.get("/report", QUERY).text).text
+
+
+def test_the_placeholder_that_airflow_leaves_for_an_unmapped_task_is_understood(
+    visitor: Visit, runs: Runs, area: WorkArea
+) -> None:
+    runs.add("running")
+    runs.told("release", staged(area))
+    assert framed(visitor, QUERY | {"task_id": "release", "map_index": "{MAP_INDEX}"}).text == REPORT
+
+
+def test_of_a_mapped_task_the_tab_of_each_instance_shows_its_own_report(
+    visitor: Visit, runs: Runs, area: WorkArea
+) -> None:
+    runs.add("running")
+    for index in range(3):
+        runs.told("release", staged(area, f"r-{index}.report.html", f"<p>Number {index}.</p>"), index)
+    for index in range(3):
+        answer = framed(visitor, QUERY | {"task_id": "release", "map_index": str(index)})
+        assert answer.text == f"<p>Number {index}.</p>"
+    assert framed(visitor, QUERY | {"show": 2}).text == "<p>Number 2.</p>"
+    assert len(frames(visitor, QUERY | {"show": 99})) == 1
+
+
+def test_a_task_without_a_report_shows_that_of_its_run(visitor: Visit, runs: Runs, area: WorkArea) -> None:
+    runs.add("running")
+    runs.told("release", staged(area))
+    assert framed(visitor, QUERY | {"task_id": "ingest", "map_index": "-1"}).text == REPORT
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("running", "has not made a release yet"),
+        ("queued", "has not made a release yet"),
+        ("failed", "has ended without a release"),
+        ("success", "has ended without a release"),
+    ],
+)
+def test_a_run_without_a_release_says_so(visitor: Visit, runs: Runs, state: str, words: str) -> None:
+    runs.add(state)
+    assert frames(visitor, QUERY) == []
+    assert words in visitor.get("/report", QUERY).text
+
+
+def test_a_failed_run_whose_work_area_was_cleaned_says_so(visitor: Visit, runs: Runs, area: WorkArea) -> None:
+    runs.add("failed")
+    runs.told("release", staged(area))
+    area.remove()
+    assert frames(visitor, QUERY) == []
+    assert "did not publish it" in visitor.get("/report", QUERY).text
+
+
+def test_a_retracted_release_says_so_and_shows_no_report(
+    visitor: Visit, runs: Runs, publish_people: Callable[..., int], airflow_lake: Lake
+) -> None:
+    runs.add("success")
+    publish_people()
+    retract(airflow_lake, "people", "2026-11-16", "the source was wrong")
+    assert frames(visitor, QUERY) == []
+    assert "Retracted: the source was wrong" in visitor.get("/report", QUERY).text
+
+
+def test_the_page_that_compares_several_releases_is_shown(
+    visitor: Visit, runs: Runs, airflow_lake: Lake
+) -> None:
+    from privacy_release.lake.store import put
+
+    runs.add("success")
+    put(airflow_lake, f"_comparisons/{OWN_DAG}/r.html", b"<p>Compared.</p>")
+    runs.told("compare", {"report": f"{airflow_lake.root}/_comparisons/{OWN_DAG}/r.html", "releases": 2})
+    assert framed(visitor, QUERY).text == "<p>Compared.</p>"
+
+
+@pytest.mark.parametrize(
+    "path", ["people/secret.html", "_comparisons/others/r.html", "_comparisons/people/../others/r.html"]
+)
+def test_a_forged_comparison_reads_nothing_but_the_dags_own_folder(
+    visitor: Visit, runs: Runs, airflow_lake: Lake, path: str
+) -> None:
+    from privacy_release.lake.store import put
+
+    runs.add("success")
+    put(airflow_lake, path.replace("people/../", ""), b"<p>Secret.</p>")
+    runs.told("compare", {"report": f"{airflow_lake.root}/{path}", "releases": 2})
+    assert visitor.get("/report/comparison", QUERY).status_code == 404
+    assert frames(visitor, QUERY) == []
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "/etc/passwd",
+        "{folder}/records.parquet",
+        "{folder}/../../outside.report.html",
+        "{folder}/sub/deep.report.html",
+        "{other}/release.report.html",
+        "{folder}/link.report.html",
+        "{folder}/folder.report.html",
+        "{folder}/\0.report.html",
+        "relative.report.html",
+        "",
+        7,
+        ["x"],
+    ],
+    ids=repr,
+)
+def test_a_forged_path_opens_no_file_but_a_report_of_the_runs_own_work_area(
+    visitor: Visit, runs: Runs, area: WorkArea, work_root: Path, tmp_path: Path, forged: Any
+) -> None:
+    other = WorkArea(work_root, f"{OWN_DAG}/another run")
+    for path in (
+        area.path("records.parquet"),
+        other.path("release.report.html"),
+        tmp_path / "outside.report.html",
+    ):
+        path.write_text("secret")
+    (area.folder / "sub").mkdir()
+    (area.folder / "sub" / "deep.report.html").write_text("secret")
+    (area.folder / "folder.report.html").mkdir()
+    area.path("link.report.html").symlink_to(area.path("records.parquet"))
+    if isinstance(forged, str):
+        forged = forged.format(folder=area.folder, other=other.folder)
+    runs.add("running")
+    runs.told("release", STAGED | {"report": forged})
+    answer = visitor.get("/report/staged", QUERY | {"task_id": "release"})
+    assert answer.status_code == 404
+    assert "secret" not in answer.text
+    assert frames(visitor, QUERY) == []
+
+
+def test_a_work_area_that_is_a_link_is_not_followed(
+    visitor: Visit, runs: Runs, area: WorkArea, work_root: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "release.report.html").write_text("secret")
+    work_root.mkdir()
+    area.folder.symlink_to(tmp_path / "elsewhere")
+    runs.add("running")
+    runs.told("release", STAGED | {"report": str(area.folder / "release.report.html")})
+    assert visitor.get("/report/staged", QUERY | {"task_id": "release"}).status_code == 404
+
+
+def test_a_run_that_does_not_exist_is_not_found(visitor: Visit, runs: Runs) -> None:
+    assert visitor.get("/report", QUERY).status_code == 404
+
+
+def test_a_report_can_be_told_the_theme_that_was_chosen_in_airflow(
+    visit: Callable[..., Visit], publish_people: Callable[..., int]
+) -> None:
+    from tests.airflow_privacy_release.plugin.test_access import one
+
+    version = publish_people(report="<style>@media (prefers-color-scheme: dark) { p { color: red } }</style>")
+    shown = {
+        t: visit("officer").get("/report/published", one(version) | {"theme": t}).text
+        for t in ("dark", "light", "x")
+    }
+    assert "@media all {" in shown["dark"]
+    assert "@media not all {" in shown["light"]
+    assert "@media (prefers-color-scheme: dark) {" in shown["x"]

@@ -1,0 +1,140 @@
+"""The benchmarks on a few hundred records: that they run, and that their judgements follow the numbers."""
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import cases, paper_ilp, peers, quality, releases, report, speed, tables
+from privacy_engine import EncodedTable, load_method
+from privacy_engine.measures.utility import gcp
+from privacy_release.sources.synthetic_adult import synthetic_adult
+
+ROWS = 400
+
+
+@pytest.fixture(scope="module")
+def table() -> tables.Table:
+    return tables.of_frame(synthetic_adult(ROWS, rng=np.random.default_rng(1)), "generated")
+
+
+def test_every_method_and_peer_has_a_line_and_keeps_what_it_claims(table: tables.Table) -> None:
+    section = quality.run(table, ks=(3,), seeds=(1,))
+    text = "\n".join(section.blocks)
+    for name in (*quality.METHODS, "anonypy, Mondrian", "anjana, global recoding, 5 % suppression"):
+        assert re.search(rf"^\| {re.escape(name)} \| .* \| yes \|$", text, re.MULTILINE), name
+    assert "**Holds**: every claimed guarantee" in text
+
+
+def test_a_guarantee_that_the_two_judges_see_differently_is_not_kept(table: tables.Table) -> None:
+    found = releases.of_method(table, load_method("mondrian", k=3), (1,))
+    assert found.kept
+    assert not replace(found, counted=(found.verified[0] + 1,)).kept
+    assert not replace(found, verified=(2,), counted=(2,)).kept
+
+
+def test_classes_of_a_peer_are_charged_like_our_own(table: tables.Table) -> None:
+    encoded = EncodedTable.encode(table.frame, table.schema)
+    ours = load_method("mondrian", k=5).anonymize(encoded, np.random.default_rng(1))
+    # the same classes, known by the records' values in the order of the source
+    key = [*table.quasi_identifiers, tables.SENSITIVE]
+    label = dict(zip(map(tuple, encoded.table[key].to_numpy()), ours.labels, strict=True))
+    labels = np.array([label[tuple(row)] for row in table.frame[key].to_numpy()])
+    for charge in ("lca", "own"):
+        assert gcp(peers.recoding_of(table, labels), charge) == pytest.approx(gcp(ours, charge))
+
+
+@pytest.mark.parametrize("call", [peers.anonypy_mondrian, peers.anjana_global])
+def test_a_peers_classes_have_k_records_and_cover_the_table(call: peers.Peer, table: tables.Table) -> None:
+    labels = call(table, 4)
+    kept = labels[labels >= 0]
+    assert len(labels) == len(table.frame)
+    assert len(kept) >= 0.95 * len(labels)  # anjana may suppress 5 %
+    assert np.bincount(kept)[np.unique(kept)].min() >= 4
+
+
+def test_the_papers_experiments_have_a_line_for_each_method_and_k_and_four_plots(table: tables.Table) -> None:
+    section = paper_ilp.run(table, ks=(2, 20), repeats=1)
+    text = "\n".join(section.blocks)
+    for name in (paper_ilp.KACLUK, paper_ilp.ILP_BASED, paper_ilp.ILP_3, paper_ilp.BOTTOM_UP):
+        for k in (2, 20) if name != paper_ilp.ILP_3 else (20,):
+            assert f"| {name}, k = {k} | " in text
+    assert len(section.plots) == 4
+    assert "**Holds**: ILP-based, l = 3: with repair it is 0 at every k" in text
+
+
+@pytest.mark.parametrize(("slow", "word"), [(9.0, "Holds"), (0.5, "Does not hold")])
+def test_the_verdict_on_run_time_follows_the_numbers(slow: float, word: str) -> None:
+    def result(cpu: float) -> paper_ilp.Result:
+        return paper_ilp.Result(wall=cpu, cpu=cpu, ilp=1, discernibility=1, hasr=0, repaired=0, r_man=0)
+
+    found = {
+        name: {10: result(cpu)}
+        for name, cpu in ((paper_ilp.KACLUK, 0.1), (paper_ilp.ILP_BASED, 1.0), (paper_ilp.BOTTOM_UP, slow))
+    }
+    assert f"**{word}**: ILP-based takes less time than Bottom-up" in paper_ilp.time_shape(found, (10,))
+
+
+def test_every_timed_case_runs_in_a_process_of_its_own(table: tables.Table, tmp_path: Path) -> None:
+    file = tmp_path / "table.parquet"
+    tables.write(tables.enlarged(table, 2 * ROWS, np.random.default_rng(1)), file)
+    measured = speed.in_child("Mondrian", file, repeats=1, with_peers=False)
+    assert set(measured.timings) == {"Mondrian"}
+    assert measured.peak > 0
+    assert measured.timings["Mondrian"].cpu > 0
+
+
+def test_the_check_times_our_measures_and_pycanons(table: tables.Table, tmp_path: Path) -> None:
+    file = tmp_path / "table.parquet"
+    tables.write(table, file)
+    measured = cases.measure("check", file, repeats=1, with_peers=True)
+    text = "\n".join(speed.check_blocks(measured.timings, ROWS))
+    assert "| pycanon t | " in text
+    assert "k, l and t from Parquet under 1 s" in text
+
+
+def test_enlarged_ages_stay_within_their_bounds(table: tables.Table) -> None:
+    many = tables.enlarged(table, 5 * ROWS, np.random.default_rng(1))
+    assert len(many.frame) == 5 * ROWS
+    many.schema.check(many.frame)
+
+
+@pytest.mark.needs_data
+@pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="PRIVACY_DATA does not name the data folder")
+def test_the_command_writes_a_report_with_its_plots(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = command.main(["--only", "paper_ilp", "--quick", "--rows", "300", "--out", str(tmp_path)])
+    text = path.read_text()
+    plots = re.findall(r"\]\((benchmarks/.*\.svg)\)", text)
+    assert len(plots) == 4
+    assert all((tmp_path / plot).stat().st_size > 0 for plot in plots)
+    assert "KACLUK, k = 5" in capsys.readouterr().out
+
+
+def test_a_part_that_is_run_again_replaces_itself_and_leaves_the_others(tmp_path: Path) -> None:
+    for title, text in (("First", "one"), ("Second", "two"), ("First", "three")):
+        path = report.write(tmp_path, report.Section(title=title, blocks=["### Inner", text]), "A table.")
+    text = path.read_text()
+    assert re.findall(r"^#+ .*", text, re.MULTILINE) == [
+        "# Benchmarks", "## First", "### Inner", "## Second", "### Inner",
+    ]  # fmt: skip
+    assert "three" in text
+    assert "one" not in text.split("## First")[1].split("*A table.")[0]
+
+
+def test_parts_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for title in ("10. Last", "2. Second", "9. Ninth"):
+        path = report.write(tmp_path, report.Section(title=title, blocks=[title], source="B."), "A.")
+    text = path.read_text()
+    assert re.findall(r"^## (.*)", text, re.MULTILINE) == ["2. Second", "9. Ninth", "10. Last"]
+    assert text.count("*B. ") == 3  # where its records came from, not the command's table
+
+
+def test_every_part_has_a_quick_form_and_runs_can_be_named_where_there_are_some() -> None:
+    assert set(command.QUICK) == set(command.FULL) > set(command.REPEATED)
+    assert command.parser().parse_args(["--only", *command.REPEATED, "--runs", "2"]).runs == 2

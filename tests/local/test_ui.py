@@ -1,0 +1,79 @@
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytestmark = pytest.mark.slow
+
+DAG = """
+from airflow.sdk import DAG
+from airflow.providers.standard.operators.empty import EmptyOperator
+
+with DAG("only"):
+    EmptyOperator(task_id="nothing")
+"""
+
+
+@pytest.fixture
+def ui(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "dags" / "only.py").write_text(DAG)
+    command = [sys.executable, "-m", "deploy.local.ui", "--root", str(tmp_path)]
+    # A session of its own: what the test ends with must not be able to reach the test runner.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        yield process
+        if process.poll() is None:
+            process.terminate()
+
+
+def printed_until_ready(process: subprocess.Popen[str]) -> dict[str, str]:
+    """The lines of the form `key   value`."""
+    assert process.stdout is not None
+    facts = {}
+    for line in process.stdout:
+        key, _, value = line.partition(" ")
+        facts[key] = value.strip()
+        if key == "ready":
+            return facts
+    raise AssertionError(f"ended before it was ready, code {process.wait()}")
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Not ended, and not only waiting for init to take note of its end."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def post(url: str, body: dict[str, str]) -> dict[str, str]:
+    request = urllib.request.Request(
+        url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}, method="POST"
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_the_printed_login_works_and_sigterm_leaves_no_process_behind(
+    ui: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    facts = printed_until_ready(ui)
+    user, password = facts["login"].split(" / ")
+    token = post(f"{facts['address']}/auth/token", {"username": user, "password": password})
+    assert token["access_token"]
+
+    started = psutil.Process(ui.pid).children(recursive=True)
+    assert len(started) >= 4  # API server, scheduler, DAG processor, triggerer
+    ui.send_signal(signal.SIGTERM)
+    assert ui.wait(timeout=60) == 0
+    assert not [process for process in started if is_alive(process)]
+
+    written = {entry.name for entry in tmp_path.iterdir()}
+    assert written <= {".airflow", "dags"}
+    assert (tmp_path / ".airflow" / "passwords.json").stat().st_mode & 0o077 == 0

@@ -1,0 +1,153 @@
+"""Work in other processes: what dies is done again, failures quote no cell, nothing stays behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+import pytest
+
+from privacy_engine.engines.local import LocalEngine
+from privacy_engine.engines.processes import process_count
+from privacy_engine.errors import CapacityError, InfeasibleError
+from tests.privacy_engine.engines.tables import (
+    Endless,
+    KilledOnce,
+    Modulo,
+    describe,
+    infeasible,
+    quoting,
+    threads,
+    written,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> list[str]:
+    return written(pa.table({"n": range(100)}), tmp_path, files=2)
+
+
+@pytest.fixture
+def engine(spill: Path) -> Iterator[LocalEngine]:
+    """It must leave nothing: no file and no process."""
+    with LocalEngine(memory=500_000_000, spill=spill, processes=2) as engine:
+        yield engine
+        (own,) = spill.iterdir()
+        assert not [path for path in own.rglob("*") if path.is_file()]
+    assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_each_fragment_is_worked_on_once_in_another_process(engine: LocalEngine, paths: list[str]) -> None:
+    found = sorted(engine.apply_by_fragment(paths, Modulo("n", 7), describe), key=lambda f: f["fragment"])
+    assert [(f["fragment"], f["first"]) for f in found] == [(i, i) for i in range(7)]
+    assert sum(f["rows"] for f in found) == 100
+    assert os.getpid() not in {f["pid"] for f in found}
+
+
+def test_a_process_ends_after_some_fragments_and_another_goes_on(spill: Path, paths: list[str]) -> None:
+    with LocalEngine(memory=500_000_000, spill=spill, processes=1) as engine:
+        found = list(engine.apply_by_fragment(paths, Modulo("n", 20), describe))
+    assert sorted(f["fragment"] for f in found) == list(range(20))
+    assert len({f["pid"] for f in found}) == 2
+
+
+def test_without_records_there_is_no_fragment(engine: LocalEngine, tmp_path: Path) -> None:
+    paths = written(pa.table({"n": pa.array([], pa.int64())}), tmp_path, name="empty")
+    assert list(engine.apply_by_fragment(paths, Modulo("n", 3), describe)) == []
+
+
+def test_a_process_that_is_killed_is_replaced_and_its_fragment_done_again(
+    engine: LocalEngine, paths: list[str], tmp_path: Path
+) -> None:
+    found = list(engine.apply_by_fragment(paths, Modulo("n", 5), KilledOnce(tmp_path, fragment=2)))
+    assert (tmp_path / "killed").exists()
+    assert sorted((f["fragment"], f["rows"]) for f in found) == [(i, 20) for i in range(5)]
+
+
+def test_a_fragment_that_kills_every_process_is_an_error(
+    engine: LocalEngine, paths: list[str], tmp_path: Path
+) -> None:
+    work = KilledOnce(tmp_path, fragment=2, always=True)
+    with pytest.raises(CapacityError, match="fragment 2, got 2 that ended with SIGKILL; memory"):
+        list(engine.apply_by_fragment(paths, Modulo("n", 5), work))
+
+
+def test_our_own_errors_come_as_they_are(engine: LocalEngine, paths: list[str]) -> None:
+    with pytest.raises(InfeasibleError, match=r"^50 rows cannot be 9-anonymous$") as caught:
+        list(engine.apply_by_fragment(paths, Modulo("n", 2), infeasible))
+    assert caught.value.__cause__ is None
+
+
+def test_of_other_errors_only_the_type_comes(engine: LocalEngine, paths: list[str]) -> None:
+    with pytest.raises(RuntimeError, match="failed with KeyError") as caught:
+        list(engine.apply_by_fragment(paths, Modulo("n", 2), quoting))
+    assert "canary" not in repr(caught.value)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_nothing_of_a_child_is_written_to_the_log(tmp_path: Path) -> None:
+    written(pa.table({"n": range(4)}), tmp_path)
+    done = subprocess.run(script(tmp_path, "quoting"), capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.stdout + done.stderr == "error\n"
+
+
+def script(folder: Path, work: str, then: str = "") -> list[str]:
+    """A process that has work done on two fragments of a table."""
+    code = f"""
+import sys
+from pathlib import Path
+from privacy_engine.engines.local import LocalEngine
+from tests.privacy_engine.engines.tables import *
+folder = Path(sys.argv[1])
+try:
+    with LocalEngine(memory=500_000_000, spill=folder, processes=2) as engine:
+        list(engine.apply_by_fragment([str(folder / "part-0.parquet")], Modulo("n", 3), {work}))
+except Exception:
+    print("error")
+"""
+    return [sys.executable, "-c", code, str(folder)]
+
+
+def test_processes_end_with_a_caller_that_wants_no_more(
+    engine: LocalEngine, paths: list[str], tmp_path: Path
+) -> None:
+    results = engine.apply_by_fragment(paths, Modulo("n", 2), Endless(tmp_path))
+    assert next(results) == {"fragment": 0}
+    results.close()  # the engine's fixture looks for what is left
+
+
+@pytest.mark.skipif(not hasattr(signal, "pause"), reason="work that waits needs signals")
+def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    written(pa.table({"n": range(100)}), tmp_path)
+    parent = subprocess.Popen(script(tmp_path, "Endless(folder)"), cwd=ROOT)
+    try:
+        while len(begun := list(tmp_path.glob("pid-*"))) < 2:
+            assert parent.poll() is None
+            time.sleep(0.05)
+    finally:
+        parent.kill()
+        parent.wait()
+    children = [int(path.name.removeprefix("pid-")) for path in begun]
+    _, alive = psutil.wait_procs([psutil.Process(c) for c in children if psutil.pid_exists(c)], timeout=30)
+    assert not alive
+
+
+def test_a_child_keeps_to_its_share_of_the_cores(spill: Path, paths: list[str]) -> None:
+    cores = len(os.sched_getaffinity(0))
+    with LocalEngine(memory=500_000_000, spill=spill, processes=cores) as engine:
+        for found in engine.apply_by_fragment(paths, Modulo("n", cores), threads):
+            assert (found["numba"], found["arrow"]) == (1, 1)
+            assert set(found["pools"]) <= {1}
+
+
+def test_there_are_as_many_processes_as_wanted_or_as_cores() -> None:
+    assert process_count(1) == 1
+    assert 1 <= process_count(None) <= len(os.sched_getaffinity(0))
+    assert process_count(10**6) < 10**6  # memory sets a limit

@@ -1,0 +1,45 @@
+"""What fragments cost: the loss of a table in a few fragments is near that of the whole."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_engine import DataSchema, Hierarchy, load_method
+from privacy_engine.engines.engine import Engine
+from privacy_engine.fragments.figures import FragmentFigures
+from privacy_engine.measures import utility
+from privacy_release.sources.synthetic_adult import synthetic_adult
+from tests.privacy_engine.fragments.tables import planned, released
+
+HIERARCHIES = Path(__file__).parents[3] / "include" / "hierarchies" / "adult"
+FIELDS = {
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [17, 90]},
+    "education-num": {"role": "quasi_identifier", "kind": "ordinal", "bounds": [1, 16]},
+    **{
+        name: {"role": "quasi_identifier", "hierarchy": name}
+        for name in ("workclass", "marital-status", "race", "sex", "native-country")
+    },
+    "occupation": {"role": "sensitive"},
+}
+
+
+@pytest.fixture(scope="module")
+def adult() -> tuple[pd.DataFrame, DataSchema]:
+    trees = {f.stem: Hierarchy.from_csv(f.read_text()) for f in sorted(HIERARCHIES.glob("*.csv"))}
+    table = synthetic_adult(30_000, rng=np.random.default_rng(1))[list(FIELDS)]
+    return table.dropna().reset_index(drop=True), DataSchema.from_dict(FIELDS, trees)
+
+
+@pytest.mark.parametrize("name", ["mondrian", "ilp_l_diversity", "bottom_up"])
+def test_six_fragments_of_adult_lose_at_most_a_twentieth_more_than_the_whole(
+    name: str, adult: tuple[pd.DataFrame, DataSchema], engine: Engine, tmp_path: Path
+) -> None:
+    table, schema = adult
+    method = load_method(name, k=10, l=3)
+    whole = method.release(table, schema, np.random.default_rng(3)).recoding
+    together = released(planned(engine, tmp_path, table, method, schema, 6_500), table, method)
+    figures = FragmentFigures.total(part.figures for part in together.parts)
+    assert 5 <= together.plan.fragments <= 8
+    assert figures.utility()["gcp"] <= 1.05 * utility.gcp(whole)

@@ -1,0 +1,101 @@
+"""Policies: what they say, round trips, and errors that name the field."""
+
+import json
+import math
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privacy_engine.errors import SpecError
+from privacy_engine.judge.models import BetaLikeness, DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.judge.policy import ReleasePolicy
+
+limits = st.none() | st.floats(0, 10) | st.integers(0, 3)
+policies = st.builds(
+    ReleasePolicy,
+    require=st.lists(
+        st.sampled_from(
+            [
+                KAnonymity(k=5),
+                DistinctLDiversity(l=2, attribute="disease"),
+                TCloseness(t=0.3, distance="ordered"),
+                BetaLikeness(beta=1, enhanced=True),
+            ]
+        ),
+        min_size=1,
+        max_size=4,
+    ).map(tuple),
+    max_suppressed=limits,
+    max_gcp=limits,
+    max_distorted=limits,
+    max_epsilon=limits,
+    max_delta=limits,
+)
+
+
+@settings(deadline=None)
+@given(policies)
+def test_a_policy_survives_round_trips_through_json_and_yaml(policy: ReleasePolicy) -> None:
+    assert ReleasePolicy.from_dict(json.loads(json.dumps(policy.to_dict()))) == policy
+    assert ReleasePolicy.from_yaml(yaml.safe_dump(policy.to_dict())) == policy
+
+
+def test_yaml_names_models_and_limits() -> None:
+    policy = ReleasePolicy.from_yaml(
+        """
+        require:
+          - {model: k_anonymity, k: 10}
+          - {model: t_closeness, t: 0.3, distance: hierarchical, attribute: disease}
+        max_suppressed: 0.05
+        """
+    )
+    assert policy == ReleasePolicy(
+        require=(KAnonymity(k=10), TCloseness(t=0.3, distance="hierarchical", attribute="disease")),
+        max_suppressed=0.05,
+    )
+
+
+@pytest.mark.parametrize("text", ["{}", "require: []", "max_gcp: 0.5", "require:\nmax_suppressed: 0"])
+def test_a_policy_that_would_let_everything_through_is_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="at least one model, an epsilon"):
+        ReleasePolicy.from_yaml(text)
+
+
+def test_a_largest_epsilon_is_policy_enough() -> None:
+    assert ReleasePolicy.from_yaml("max_epsilon: 1").require == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must be a mapping"),
+        ("- k_anonymity", "must be a mapping"),
+        ("requires: []", r"unknown fields \['requires'\]; known are \['require', 'max_suppressed'"),
+        ("require: k_anonymity", "require must be a list"),
+        ("require: {model: k_anonymity, k: 5}", "require must be a list"),
+        ("require: [k_anonymity]", r"require\[0\]: .* must be a mapping with `model`"),
+        ("require: [{model: k_anonymity, k: 5}, {model: k}]", r"require\[1\]: model must be one of"),
+        ("require: [{k: 5}]", r"require\[0\]: model must be one of"),
+        ("require: [{model: k_anonymity}]", r"require\[0\]: model k_anonymity: missing .* 'k'"),
+        ("require: [{model: k_anonymity, k: 5, kk: 3}]", r"require\[0\]: model k_anonymity: .* 'kk'"),
+        ("require: [{model: k_anonymity, k: 1}]", r"require\[0\]: k must be >= 2, got 1"),
+        ("require: [{model: k_anonymity, k: five}]", r"require\[0\]: k must be >= 2"),
+        ("require: [{model: t_closeness, t: 0.1, distance: far}]", r"require\[0\]: distance must be one of"),
+        ("max_epsilon: -1", "max_epsilon must be a finite number >= 0"),
+        ("max_epsilon: .inf", "max_epsilon must be a finite number >= 0"),
+        ("max_epsilon: .nan", "max_epsilon must be a finite number >= 0"),
+        ("max_epsilon: yes", "max_epsilon must be a finite number >= 0"),
+        ("{max_epsilon: 1, max_gcp: '0.5'}", "max_gcp must be a finite number >= 0"),
+        ("require: [", "no valid YAML"),
+    ],
+)
+def test_a_wrong_policy_is_a_spec_error_that_names_the_field(text: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        ReleasePolicy.from_yaml(text)
+
+
+def test_limits_are_checked_however_the_policy_is_made() -> None:
+    with pytest.raises(SpecError, match="max_delta"):
+        ReleasePolicy(require=(KAnonymity(k=2),), max_delta=math.nan)

@@ -1,0 +1,67 @@
+"""What is wrong with a column, counted in parts: the words and counts of the whole."""
+
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_engine import Attribute, Hierarchy
+from privacy_engine.tables.faults import Faults, Rule, problems_of
+
+TREE = Hierarchy((("a", "*"), ("b", "*"), ("c", "*")))
+COLUMNS = {
+    "numbers": (
+        Attribute(name="x", role="sensitive", kind="numeric", bounds=(0, 9)),
+        pd.Series([1.0, np.nan, 12.0, np.inf, -1.0, 3.0, np.nan, 12.0]),
+    ),
+    "labels": (
+        Attribute(name="x", role="sensitive", categories=("a", "b"), hierarchy=TREE),
+        pd.Series(["a", "c", "z", None, "z", "y", "b", "c"]),
+    ),
+    "whole numbers as labels": (
+        Attribute(name="x", categories=("1", "2")),
+        pd.Series([1, 2, 3, 4, 3, 3, 1, 9]),
+    ),
+    "fits": (Attribute(name="x", categories=("a", "b")), pd.Series(["a", "b", None, "a"])),
+}
+
+
+def added(parts: list[Faults]) -> Faults:
+    return {
+        rule: sum((p.get(rule, Counter()) for p in parts), Counter())
+        for rule in Rule
+        if any(rule in p for p in parts)
+    }
+
+
+@pytest.mark.parametrize("case", COLUMNS)
+@pytest.mark.parametrize("size", [1, 3])
+def test_the_faults_of_the_parts_add_up_to_those_of_the_column(case: str, size: int) -> None:
+    attribute, column = COLUMNS[case]
+    parts = [attribute.faults(column.iloc[start : start + size]) for start in range(0, len(column), size)]
+    assert added(parts) == attribute.faults(column)
+    assert problems_of(added(parts)) == attribute.problems(column)
+
+
+def test_each_rule_tells_its_own_records() -> None:
+    attribute, column = COLUMNS["numbers"]
+    assert {rule: values.total() for rule, values in attribute.faults(column).items()} == {
+        Rule.NULL: 2,
+        Rule.INFINITE: 1,
+        Rule.OUTSIDE: 4,
+    }
+
+
+def test_a_value_that_occurs_again_is_one_distinct_value() -> None:
+    attribute, column = COLUMNS["labels"]
+    assert problems_of(attribute.faults(column)) == [
+        "1 values are null: drop them at ingest, or give them a category of their own",
+        "the categories miss 3 distinct values in 5 rows: add them or mend the source",
+        "the hierarchy miss 2 distinct values in 3 rows: add them or mend the source",
+    ]
+
+
+def test_a_text_and_the_number_that_it_writes_are_one_value() -> None:
+    attribute = Attribute(name="x", categories=("1",))
+    assert attribute.faults(pd.Series([7, "7", 7.0], dtype=object)) == {Rule.CATEGORIES: Counter({"7": 3})}

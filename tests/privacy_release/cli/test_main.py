@@ -1,0 +1,452 @@
+"""The command line: what each command prints and returns, and that a refusal leaves nothing behind."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from fsspec.implementations.memory import MemoryFileSystem
+
+import privacy_release
+from privacy_engine.errors import SpecError
+from privacy_engine.registry import method_names
+from privacy_release.cli.main import DONE, REFUSED, WRONG, main
+from privacy_release.lake.store import Lake
+from privacy_release.spec.model import load_spec
+
+ROOT = Path(__file__).parents[3]
+COLUMNS = ["name", "age", "zip", "illness", "visits"]
+COMMANDS = [
+    ["run"],
+    ["verify"],
+    ["inspect"],
+    ["retract"],
+    ["schema"],
+    ["schema", "infer"],
+    ["schema", "json"],
+]
+
+
+@pytest.fixture(autouse=True)
+def places(home: Path, tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVACY_LAKE", lake.root)
+    monkeypatch.setenv("PRIVACY_WORK_AREA", str(tmp_path / "work"))
+    monkeypatch.delenv("AIRFLOW_HOME", raising=False)
+
+
+@pytest.fixture
+def spec(home: Path) -> str:
+    return str(home / "releases" / "people.yaml")
+
+
+def edit(path: str | Path, **fields: Any) -> None:
+    path = Path(path)
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **fields}, sort_keys=False))
+
+
+def left_behind(tmp_path: Path) -> list[Path]:
+    return list((tmp_path / "work").rglob("*"))
+
+
+def released_file(lake: Lake, folder: Path) -> Path:
+    pq.write_table(privacy_release.read_release(lake, "people", "r1"), folder / "released.parquet")
+    return folder / "released.parquet"
+
+
+def test_run_publishes_and_says_where_and_what(
+    spec: str, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", spec, "--release-id", "r1"]) == DONE
+    out, err = capsys.readouterr()
+    assert privacy_release.read_release(lake, "people", "r1").num_rows == 200
+    assert "rows      200" in out
+    assert "passed    k_anonymity(k=5): measured 5" in out
+    assert all(stage in err for stage in ("ingest", "validate", "release", "verify", "publish"))
+    (manifest, report) = (
+        line.split()[1] for line in out.splitlines() if line.startswith(("manifest", "report"))
+    )
+    assert json.loads(Path(manifest).read_text())["rows"] == 200
+    assert "<html" in Path(report).read_text()
+    assert left_behind(tmp_path) == []
+
+
+def test_run_prints_no_value_of_a_person(
+    spec: str, people: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["run", spec])
+    printed = "".join(capsys.readouterr())
+    assert not [value for value in {*people["name"], *people["illness"]} if value in printed]
+
+
+def test_run_takes_another_lake_and_keeps_the_work_area_where_asked(
+    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    assert main(["run", spec, "--lake", str(other), "--release-id", "r1", "--keep-work"]) == DONE
+    assert privacy_release.read_release(Lake(root=str(other)), "people", "r1").num_rows == 200
+    assert [path.name for path in left_behind(tmp_path) if path.name == "staged.parquet"]
+    assert "holds raw records, remove it" in capsys.readouterr().err
+
+
+def test_run_without_release_id_is_named_by_the_time(spec: str, lake: Lake) -> None:
+    assert main(["run", spec]) == DONE
+    (entry,) = privacy_release.releases(lake, "people")
+    assert entry["release_id"].startswith("cli__2")
+
+
+def test_policy_stricter_than_the_method_is_refused_and_leaves_nothing(
+    spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["run", spec, "--release-id", "r1"])
+    edit(home / "policies" / "people.yaml", require=[{"model": "k_anonymity", "k": 50}])
+    capsys.readouterr()
+    assert main(["run", spec, "--release-id", "r2"]) == REFUSED
+    err = capsys.readouterr().err.splitlines()
+    assert err[-1].startswith(
+        "privacy-release: the release does not keep its policy: k_anonymity(k=50) measured"
+    )
+    assert [entry["release_id"] for entry in privacy_release.releases(lake, "people")] == ["r1"]
+    assert privacy_release.read_release(lake, "people", "r1").num_rows == 200
+    assert left_behind(tmp_path) == []
+
+
+def test_guarantee_that_cannot_be_met_is_refused(spec: str, tmp_path: Path, lake: Lake) -> None:
+    edit(spec, release={"method": "mondrian", "k": 500})
+    assert main(["run", spec]) == REFUSED
+    assert privacy_release.releases(lake, "people") == []
+    assert left_behind(tmp_path) == []
+
+
+def truncate(home: Path) -> None:
+    data = (home / "people.parquet").read_bytes()
+    (home / "people.parquet").write_bytes(data[:-100])
+
+
+def change(home: Path, **columns: Any) -> None:
+    table = pd.read_parquet(home / "people.parquet")
+    table.assign(**columns).to_parquet(home / "people.parquet")
+
+
+BAD_INPUTS = [
+    pytest.param(truncate, "people.parquet must be a whole Parquet file", id="truncated"),
+    pytest.param(
+        lambda home: (home / "people.parquet").unlink(), "people.parquet must be a Parquet file", id="gone"
+    ),
+    pytest.param(lambda home: change(home, age="old"), "age: must be a number", id="wrong-type"),
+    pytest.param(
+        lambda home: change(home, age=121), "age: 200 values are out of the bounds", id="out-of-bounds"
+    ),
+    pytest.param(lambda home: change(home, zip="XX"), "zip: the hierarchy miss", id="unseen-category"),
+    pytest.param(lambda home: change(home, illness=None), "illness: must be text", id="only-nulls"),
+    pytest.param(
+        lambda home: (
+            pd.read_parquet(home / "people.parquet").drop(columns="zip").to_parquet(home / "people.parquet")
+        ),
+        "'zip'] are missing",
+        id="missing-column",
+    ),
+    pytest.param(
+        lambda home: pd.read_parquet(home / "people.parquet").head(0).to_parquet(home / "people.parquet"),
+        "the table is empty",
+        id="empty",
+    ),
+    pytest.param(
+        lambda home: (home / "hierarchies" / "zip.csv").write_text("N1;north;*\n"),
+        "zip: the hierarchy miss",
+        id="tree",
+    ),
+    pytest.param(
+        lambda home: (home / "expectations" / "people.json").write_text('{"name": "s", "expectations": []}'),
+        "at least one of expectations",
+        id="suite",
+    ),
+    pytest.param(
+        lambda home: edit(home / "releases" / "people.yaml", policy="none.yaml"),
+        "policy: the file",
+        id="spec",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spoil", "message"), BAD_INPUTS)
+def test_bad_input_is_one_clear_line_and_leaves_nothing(
+    spec: str,
+    home: Path,
+    lake: Lake,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    spoil: Any,
+    message: str,
+) -> None:
+    spoil(home)
+    assert main(["run", spec]) == WRONG
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("privacy-release: ")
+    assert message in last
+    assert privacy_release.releases(lake, "people") == []
+    assert left_behind(tmp_path) == []
+
+
+def test_unreachable_lake_is_one_clear_line_and_leaves_nothing(
+    spec: str, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(lake.root).write_text("a file stands where the lake should be")
+    assert main(["run", spec]) == WRONG
+    assert "check the lake's address" in capsys.readouterr().err.splitlines()[-1]
+    assert left_behind(tmp_path) == []
+
+
+def test_lake_must_be_named(
+    spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PRIVACY_LAKE")
+    assert main(["run", spec]) == WRONG
+    assert "give --lake DIR, or set PRIVACY_LAKE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--release-id", " padded "], ["--lake", "s3://key:secret@bucket"]],
+    ids=["release-id", "lake"],
+)
+def test_wrong_argument_is_named(spec: str, capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert main(["run", spec, *arguments]) == WRONG
+    err = capsys.readouterr().err
+    assert arguments[0] in err
+    assert "secret@" not in err
+
+
+class Terminated(MemoryFileSystem):  # type: ignore[misc]  # fsspec ships no types
+    """A store during whose download the process is told to stop."""
+
+    protocol = "terminated"
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.replace("terminated://", "memory://")))
+
+    def cat_file(self, path: str, *args: Any, **kwargs: Any) -> bytes:
+        signal.raise_signal(signal.SIGTERM)
+        return bytes(super().cat_file(path, *args, **kwargs))
+
+
+def test_run_that_is_told_to_stop_removes_its_work_area(
+    spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fsspec.register_implementation("terminated", Terminated, clobber=True)
+    fsspec.filesystem("terminated").pipe_file("/people.parquet", (home / "people.parquet").read_bytes())
+    edit(spec, source={"uri": "terminated://people.parquet", "columns": COLUMNS})
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["run", spec]) == WRONG
+    assert "interrupted" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert privacy_release.releases(lake, "people") == []
+    assert left_behind(tmp_path) == []
+
+
+def test_verify_passes_and_fails_by_the_policy(
+    spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["run", spec, "--release-id", "r1"])
+    (home / "released.yaml").write_text(
+        "age: {role: quasi_identifier}\nzip: {role: quasi_identifier}\n"
+        "illness: {role: sensitive}\nvisits: {role: insensitive}\n"
+    )
+    (home / "strict.yaml").write_text("require: [{model: k_anonymity, k: 50}]\n")
+    (home / "lax.yaml").write_text("require: [{model: k_anonymity, k: 5}]\n")
+    table = str(released_file(lake, tmp_path))
+    for schema in (str(home / "released.yaml"), spec):
+        assert main(["verify", table, "--policy", str(home / "lax.yaml"), "--schema", schema]) == DONE
+    capsys.readouterr()
+    arguments = ["verify", table, "--policy", str(home / "strict.yaml"), "--schema", spec]
+    assert main(arguments) == REFUSED
+    out, err = capsys.readouterr()
+    assert "FAILED    k_anonymity(k=50): measured 5, missed by" in out
+    assert err.count("\n") == 1
+
+
+def test_verify_needs_the_manifest_for_limits_that_no_table_shows(
+    spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["run", spec, "--release-id", "r1"])
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps(privacy_release.manifest_of(lake, "people", "r1")))
+    policy = str(home / "policies" / "people.yaml")
+    arguments = ["verify", str(released_file(lake, tmp_path)), "--policy", policy, "--schema", spec]
+    assert main(arguments) == REFUSED
+    assert "max_gcp: measured nothing measurable" in capsys.readouterr().out
+    assert main([*arguments, "--manifest", str(manifest)]) == DONE
+
+
+def test_verify_refuses_a_table_with_an_identifier(
+    spec: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "schema.yaml").write_text(yaml.safe_dump(yaml.safe_load(Path(spec).read_text())["schema"]))
+    policy = str(home / "policies" / "people.yaml")
+    arguments = [
+        "verify",
+        str(home / "people.parquet"),
+        "--policy",
+        policy,
+        "--schema",
+        str(home / "schema.yaml"),
+    ]
+    assert main(arguments) == REFUSED
+    assert "identifiers ['name'] are in the release" in capsys.readouterr().err
+
+
+def test_inspect_lists_releases_and_shows_one(
+    spec: str, lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for release_id in ("r1", "r2"):
+        main(["run", spec, "--release-id", release_id])
+    capsys.readouterr()
+    assert main(["inspect", f"{lake.root}/people"]) == DONE
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines] == ["r1", "r2"]
+    assert all("current" in line and "mondrian" in line for line in lines)
+    assert main(["inspect", f"{lake.root}/people", "r2"]) == DONE
+    shown = capsys.readouterr().out
+    assert "passed    k_anonymity(k=5)" in shown
+    assert '"method": "mondrian"' in shown
+
+
+def test_inspect_shows_a_manifest_file(
+    spec: str, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["run", spec, "--release-id", "r1"])
+    (tmp_path / "manifest.json").write_text(json.dumps(privacy_release.manifest_of(lake, "people", "r1")))
+    capsys.readouterr()
+    assert main(["inspect", str(tmp_path / "manifest.json")]) == DONE
+    assert "gcp" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["none", "../bad name"], ids=["no-table", "no-name"])
+def test_inspect_of_nothing_is_an_error(lake: Lake, target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", f"{lake.root}/{target}"]) == WRONG
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_retract_takes_a_release_back_once(spec: str, lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    for release_id in ("r1", "r2"):
+        main(["run", spec, "--release-id", release_id])
+    arguments = ["retract", f"{lake.root}/people", "r1", "--reason", "wrong source"]
+    assert [main(arguments), main(arguments)] == [DONE, DONE]
+    assert [entry["state"] for entry in privacy_release.releases(lake, "people")] == ["retracted", "current"]
+    assert privacy_release.read_release(lake, "people", "r2").num_rows == 200
+    capsys.readouterr()
+    assert main(["retract", f"{lake.root}/people", "r9", "--reason", "wrong"]) == WRONG
+    assert main(["retract", f"{lake.root}/people", "r2", "--reason", ""]) == WRONG
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def draft(capsys: pytest.CaptureFixture[str], table: Path, *arguments: str) -> str:
+    assert main(["schema", "infer", str(table), *arguments]) == DONE
+    return capsys.readouterr().out
+
+
+def test_draft_cannot_run_before_a_person_decided_on_every_role(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = draft(capsys, home / "people.parquet")
+    path = home / "releases" / "people.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError) as caught:
+        load_spec(path)
+    for column in ("name", "age", "zip", "illness", "visits"):
+        assert f"schema.{column}.role: must be" in str(caught.value)
+    path.write_text(
+        text.replace("role: TODO", "role: insensitive").replace("TODO.yaml", "policies/people.yaml")
+    )
+    assert load_spec(path).data_schema().names == ("name", "age", "zip", "illness", "visits")
+
+
+def test_draft_guesses_kinds_and_says_what_it_shows(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = draft(capsys, home / "people.parquet")
+    schema = yaml.safe_load(text)["schema"]
+    assert schema["age"] == {"role": "TODO", "kind": "numeric", "bounds": [10, 90]}
+    assert schema["visits"]["kind"] == "ordinal"
+    assert schema["zip"]["categories"] == ["N1", "N2", "S1", "S2"]
+    assert "what stands in it comes from the data" in text
+
+
+def test_draft_names_no_value_of_few_people(
+    home: Path, people: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rare = people.assign(illness=["plague"] * 9 + ["flu"] * 191, salary=[987_654] + [1_000] * 199)
+    rare.to_parquet(home / "rare.parquet")
+    text = draft(capsys, home / "rare.parquet")
+    assert not [value for value in (*people["name"], "plague", "987") if value in text]
+    assert "1 rarer categories are not shown" in text
+    assert "an identifier or free text?" in text
+    assert "plague" in draft(capsys, home / "rare.parquet", "--min-count", "9")
+
+
+def test_draft_refuses_a_count_of_one(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "infer", str(home / "people.parquet"), "--min-count", "1"]) == WRONG
+    assert "--min-count: the least count must be >= 2" in capsys.readouterr().err
+
+
+def test_schema_json_is_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "json"]) == DONE
+    assert json.loads(capsys.readouterr().out)["properties"]["schema"]
+
+
+def test_list_methods_shows_every_method_with_parameters_and_guarantees(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["list-methods"]) == DONE
+    out = capsys.readouterr().out
+    for name in method_names():
+        assert f"\n{name}\n" in f"\n{out}"
+    assert "    k: int = 5" in out
+    assert "KAnonymity(k=5)" in out
+    assert "differential privacy: none claimed" in out
+
+
+@pytest.mark.parametrize("command", [[], *COMMANDS, ["list-methods"]], ids=lambda c: " ".join(c) or "all")
+def test_help_is_there_for_every_command(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([*command, "--help"])
+    assert stop.value.code == DONE
+    out = capsys.readouterr().out
+    assert out.startswith("usage: privacy-release")
+    assert len(out.splitlines()) > 4
+
+
+@pytest.mark.parametrize("arguments", [[], ["run"], ["nonsense"], ["verify", "t"], ["schema"]], ids=" ".join)
+def test_wrong_usage_exits_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == WRONG
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = ["pandas", "numpy", "pyarrow", "pydantic", "numba", "airflow", "deltalake", "rich"]
+    code = (
+        "import sys; from privacy_release.cli.main import build_parser; build_parser().format_help(); "
+        f"print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_unexpected_error_is_one_line_without_its_message(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "bad.json").write_text('{"loss": {"epsilon": "person-007"}}')
+    policy, spec = str(home / "policies" / "people.yaml"), str(home / "releases" / "people.yaml")
+    arguments = ["verify", str(home / "people.parquet"), "--policy", policy, "--schema", spec]
+    assert main([*arguments, "--manifest", str(home / "bad.json")]) == WRONG
+    err = capsys.readouterr().err
+    assert err.startswith("privacy-release: unexpected TypeError")
+    assert "person-007" not in err
+    with pytest.raises(TypeError):
+        main(["--debug", *arguments, "--manifest", str(home / "bad.json")])

@@ -1,0 +1,1015 @@
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from deploy.local.embedded import checkout
+from privacy_engine.errors import IntegrityError, PublishError, SchemaError
+from privacy_release.lake.log import open_table, publications
+from privacy_release.lake.publish import publish
+from privacy_release.lake.read import manifest_of, read_release, releases
+from privacy_release.lake.retract import clean_orphans, retract
+from privacy_release.lake.store import Lake
+from privacy_release.work.area import sha256_file
+
+CHILD = checkout() / "tests/children/lake_child.py"
+REPOSITORY = CHILD.parents[2]
+NAME = "adult"
+MANIFEST = {"method": "ilp_l_diversity", "guarantees": ["k=10", "l=3"], "loss": None, "source_rows": 7}
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A staged release, its report, and the hash that verification recorded."""
+
+    rows: pa.Table
+    file: Path
+    report: Path
+    sha256: str
+
+
+@pytest.fixture
+def lake(tmp_path) -> Lake:
+    return Lake(root=f"file://{tmp_path}/lake")
+
+
+@pytest.fixture
+def stage(tmp_path):
+    def make(rows: pa.Table | int = 6) -> Staged:
+        if isinstance(rows, int):
+            rows = pa.table({"age": [f"[{i}, {i + 9}]" for i in range(rows)], "weight": range(rows, 0, -1)})
+        folder = tmp_path / f"staged-{len(list(tmp_path.iterdir()))}"
+        folder.mkdir()
+        pq.write_table(rows, folder / "staged.parquet")
+        (folder / "report.html").write_text(f"<p>{rows.num_rows} rows</p>")
+        return Staged(
+            rows, folder / "staged.parquet", folder / "report.html", sha256_file(folder / "staged.parquet")
+        )
+
+    return make
+
+
+def send(lake: Lake, staged: Staged, release_id="2026-W01", run_key=None, name=NAME, manifest=MANIFEST):
+    return publish(
+        lake,
+        name,
+        release_id,
+        staged.file,
+        manifest,
+        staged.report,
+        expected_sha256=staged.sha256,
+        run_key=run_key,
+    )
+
+
+def everything(lake: Lake, version=None) -> pd.DataFrame:
+    """The table as any Delta client sees it."""
+    return DeltaTable(lake.table(NAME), version=version).to_pyarrow_dataset().to_table().to_pandas()
+
+
+def data_files_on_disk(lake: Lake) -> set[Path]:
+    return set(Path(lake.table(NAME)).rglob("*.parquet"))
+
+
+def proofs_on_disk(lake: Lake) -> set[str]:
+    return {path.name for path in (lake.folder / "_proof" / NAME).iterdir()}
+
+
+def states(lake: Lake) -> list[tuple[str, str]]:
+    return [(entry["release_id"], str(entry["state"])) for entry in releases(lake, NAME)]
+
+
+# Publishing
+
+
+def test_published_rows_are_the_staged_rows_in_staged_order(lake, stage):
+    staged = stage(50)
+    done = send(lake, staged)
+    assert read_release(lake, NAME, "2026-W01").equals(staged.rows)
+    assert (done.rows, done.sha256, done.already) == (50, staged.sha256, False)
+
+
+def test_order_is_kept_over_many_row_groups_in_one_file(lake, stage):
+    staged = stage(pa.table({"code": pa.array(range(2_500_000, 0, -1), pa.int32())}))
+    send(lake, staged)
+    assert read_release(lake, NAME, "2026-W01").column("code").equals(staged.rows.column("code"))
+    assert len(data_files_on_disk(lake)) == 1
+
+
+def test_each_publish_is_one_commit(lake, stage):
+    first, second = send(lake, stage(), "a"), send(lake, stage(), "b")
+    assert second.version == first.version + 1 == DeltaTable(lake.table(NAME)).version()
+
+
+def test_releases_stand_beside_each_other(lake, stage):
+    one, two = stage(3), stage(5)
+    send(lake, one, "a")
+    send(lake, two, "b")
+    assert read_release(lake, NAME, "a").equals(one.rows)
+    assert read_release(lake, NAME, "b").equals(two.rows)
+    assert everything(lake).groupby("release").size().to_dict() == {"a": 3, "b": 5}
+
+
+def test_a_later_run_replaces_its_release_and_the_old_one_stays_in_its_version(lake, stage):
+    old, new = stage(3), stage(5)
+    before = send(lake, old, "a", run_key="run 1")
+    send(lake, new, "a", run_key="run 2")
+    assert read_release(lake, NAME, "a").equals(new.rows)
+    assert read_release(lake, NAME, "a", version=before.version).equals(old.rows)
+    assert states(lake) == [("a", "superseded"), ("a", "current")]
+
+
+def test_versions_are_true_on_a_snapshot_that_other_writers_have_overtaken(lake, stage):
+    send(lake, stage(3), "a")
+    overtaken = open_table(lake, NAME)
+    send(lake, stage(4), "b")
+    send(lake, stage(5), "c")
+    found = publications(lake, overtaken)
+    assert [(entry.release_id, entry.version) for entry in found] == [("a", 1), ("b", 2), ("c", 3)]
+
+
+def test_commit_carries_the_proof(lake, stage):
+    staged = stage()
+    done = send(lake, staged, "2026-W01", run_key="dag/run")
+    commit = DeltaTable(lake.table(NAME)).history(1)[0]["privacy_release"]
+    assert commit["sha256"] == staged.sha256
+    assert commit["manifest"] == done.manifest_sha256
+    assert commit["report"] == hashlib.sha256(staged.report.read_bytes()).hexdigest() == done.report_sha256
+    assert commit["rows"] == 6
+    assert commit["figures"] == {"method": "ilp_l_diversity", "guarantees": ["k=10", "l=3"], "loss": None}
+    assert (commit["release"], commit["run_key"]) == ("2026-W01", "dag/run")
+
+
+def test_manifest_and_report_are_where_the_hashes_say(lake, stage):
+    staged = stage()
+    done = send(lake, staged)
+    assert manifest_of(lake, NAME, "2026-W01") == MANIFEST
+    for uri, digest in ((done.manifest_uri, done.manifest_sha256), (done.report_uri, done.report_sha256)):
+        file = Path(uri.removeprefix("file://"))
+        assert file.stem == digest == sha256_file(file)
+    assert Path(done.report_uri.removeprefix("file://")).read_bytes() == staged.report.read_bytes()
+
+
+def test_result_is_plain_json(lake, stage):
+    done = asdict(send(lake, stage()))
+    assert json.loads(json.dumps(done)) == done
+    assert json.loads(json.dumps(releases(lake, NAME)))[0]["sha256"] == done["sha256"]
+
+
+def test_a_changed_manifest_is_noticed(lake, stage):
+    done = send(lake, stage())
+    Path(done.manifest_uri.removeprefix("file://")).write_text('{"guarantees": ["k=1000"]}')
+    with pytest.raises(IntegrityError, match="it was changed"):
+        manifest_of(lake, NAME, "2026-W01")
+
+
+def test_rows_lost_to_another_tool_are_noticed(lake, stage):
+    send(lake, stage())
+    DeltaTable(lake.table(NAME)).delete("weight = 1")
+    with pytest.raises(IntegrityError, match="must hold 6 rows of this release, got 5"):
+        read_release(lake, NAME, "2026-W01")
+
+
+def test_another_tools_commits_are_no_releases(lake, stage):
+    send(lake, stage(3), "a", run_key="1")
+    send(lake, stage(4), "a", run_key="2")
+    DeltaTable(lake.table(NAME)).optimize.compact()
+    DeltaTable(lake.table(NAME)).create_checkpoint()
+    send(lake, stage(5), "b")
+    assert states(lake) == [("a", "superseded"), ("a", "current"), ("b", "current")]
+
+
+def test_a_checkpoint_keeps_proofs_and_retries(lake, stage):
+    staged = stage()
+    first = send(lake, staged, "a")
+    table = DeltaTable(lake.table(NAME))
+    table.create_checkpoint()
+    table.cleanup_metadata()
+    assert send(lake, staged, "a").version == first.version
+
+
+def test_log_and_files_hold_no_minima_and_maxima_of_cells(lake, stage):
+    send(lake, stage(pa.table({"name": ["CANARY-A", "CANARY-B"]})))
+    for log in (Path(lake.table(NAME)) / "_delta_log").iterdir():
+        assert b"CANARY" not in log.read_bytes()
+
+
+# What is in the file
+
+
+def test_pandas_metadata_and_field_metadata_do_not_travel(lake, stage):
+    frame = pd.DataFrame({"age": [3, 4]}, index=pd.Index([17, 99], name="person"))
+    rows = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata({"secret": "CANARY"})
+    field = rows.schema.field("age").with_metadata({"source": "CANARY"})
+    send(lake, stage(rows.cast(pa.schema([field], metadata={"secret": "CANARY", "pandas": "CANARY"}))))
+    assert read_release(lake, NAME, "2026-W01").schema.metadata is None
+    for file in Path(lake.table(NAME)).rglob("*"):
+        assert not file.is_file() or b"CANARY" not in file.read_bytes()
+
+
+def test_a_row_index_that_travelled_as_a_column_is_refused(lake, stage, tmp_path):
+    staged = stage()
+    pd.DataFrame({"age": [3, 4]}, index=[17, 99]).to_parquet(staged.file)
+    changed = Staged(staged.rows, staged.file, staged.report, sha256_file(staged.file))
+    with pytest.raises(SchemaError, match="__index_level_0__"):
+        send(lake, changed)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (pa.array(["a", "b", None]).dictionary_encode(), pa.string()),
+        (pa.array(["a", "b", None], pa.large_string()), pa.string()),
+        (pa.array([1, 255, None], pa.uint8()), pa.int16()),
+        (pa.array([1, 65_535, None], pa.uint16()), pa.int32()),
+        (pa.array([1, 2**32 - 1, None], pa.uint32()), pa.int64()),
+        (pa.array([1, 2**63 - 1, None], pa.uint64()), pa.int64()),
+        (pa.array([-5, 5, None], pa.int8()), pa.int8()),
+        (pa.array([1.5, float("inf"), None]), pa.float64()),
+        (pa.array([True, False, None]), pa.bool_()),
+        (pa.array([1_000, 2_000, None], pa.timestamp("ns")), pa.timestamp("us")),
+        (pa.array([1, 2, None], pa.timestamp("us", "Europe/Paris")), pa.timestamp("us", "UTC")),
+        (pa.array([1, 2, None], pa.date32()), pa.date32()),
+        (pa.array([1, 2, None], pa.decimal128(12, 2)), pa.decimal128(12, 2)),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value),
+)
+def test_a_column_is_kept_without_loss(lake, stage, given, kept):
+    send(lake, stage(pa.table({"x": given})))
+    back = read_release(lake, NAME, "2026-W01").column("x")
+    assert back.type == kept
+    assert back.combine_chunks().equals(given.cast(kept))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([2**63 + 77], pa.uint64()),
+        pa.array([1_000_000_077], pa.timestamp("ns")),
+    ],
+    ids=["uint64 beyond int64", "nanoseconds"],
+)
+def test_a_column_that_would_lose_digits_is_refused_without_showing_a_cell(lake, stage, column):
+    with pytest.raises(SchemaError, match="column x must fit") as caught:
+        send(lake, stage(pa.table({"x": column})))
+    assert "77" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pa.nulls(2), pa.array([[1], [2]]), pa.array([1, 2], pa.duration("s")), pa.array([{"a": 1}, None])],
+    ids=lambda column: str(column.type),
+)
+def test_a_type_that_the_lake_cannot_hold_is_refused_by_name(lake, stage, column):
+    with pytest.raises(SchemaError, match="column odd must be text"):
+        send(lake, stage(pa.table({"odd": column})))
+
+
+@pytest.mark.parametrize("names", [["release"], ["Release"], ["age", "Age"], ["__index_level_0__"]])
+def test_reserved_and_clashing_columns_are_refused(lake, stage, names):
+    with pytest.raises(SchemaError, match="rename or drop"):
+        send(lake, stage(pa.table([[1]] * len(names), names=names)))
+
+
+def test_an_empty_release_is_refused(lake, stage):
+    with pytest.raises(SchemaError, match="at least one row"):
+        send(lake, stage(pa.table({"age": pa.array([], pa.string())})))
+
+
+@pytest.mark.parametrize(
+    "column", ["education-num", "capital.gain", "Hours Per Week", "âge", "a`b", 'a"b', "x;y"]
+)
+def test_any_column_name_survives_a_second_release(lake, stage, column):
+    staged = stage(pa.table({column: [1, 2]}))
+    send(lake, staged, "a")
+    send(lake, staged, "b")
+    assert read_release(lake, NAME, "b").equals(staged.rows)
+
+
+# Releases with other columns
+
+
+def test_a_new_column_is_added_and_older_releases_keep_their_own_columns(lake, stage):
+    old, new = stage(pa.table({"age": [1, 2]})), stage(pa.table({"sex": ["f"], "age": [3]}))
+    send(lake, old, "a")
+    send(lake, new, "b")
+    assert read_release(lake, NAME, "a").equals(old.rows)
+    assert read_release(lake, NAME, "b").equals(new.rows)
+    assert everything(lake).query("release == 'a'")["sex"].isna().all()
+
+
+def test_a_release_may_lack_a_column_of_the_table(lake, stage):
+    send(lake, stage(pa.table({"age": [1], "sex": ["f"]})), "a")
+    fewer = stage(pa.table({"age": [2]}))
+    send(lake, fewer, "b")
+    assert read_release(lake, NAME, "b").equals(fewer.rows)
+
+
+def test_a_column_that_changed_its_type_is_refused_and_nothing_is_cast(lake, stage):
+    send(lake, stage(pa.table({"age": [1, 2], "zip": ["a", "b"]})), "a")
+    before = everything(lake)
+    with pytest.raises(SchemaError, match=r"age \(int64 in the table, double here\)") as caught:
+        send(lake, stage(pa.table({"age": [1.25], "zip": ["CANARY"]})), "b")
+    with pytest.raises(SchemaError, match=r"zip \(string in the table, int64 here\)"):
+        send(lake, stage(pa.table({"age": [1], "zip": [3]})), "b")
+    assert "CANARY" not in str(caught.value)
+    pd.testing.assert_frame_equal(everything(lake), before)
+
+
+# Nothing that was not verified
+
+
+def test_a_staged_file_that_changed_after_verification_is_refused(lake, stage):
+    first = stage(3)
+    send(lake, first, "a")
+    staged = stage(4)
+    pq.write_table(staged.rows.slice(1), staged.file)
+    with pytest.raises(IntegrityError, match="changed after verification"):
+        send(lake, staged, "b")
+    assert states(lake) == [("a", "current")]
+    assert read_release(lake, NAME, "a").equals(first.rows)
+
+
+def test_one_flipped_bit_is_refused(lake, stage):
+    staged = stage()
+    data = bytearray(staged.file.read_bytes())
+    data[len(data) // 2] ^= 1
+    staged.file.write_bytes(data)
+    with pytest.raises(IntegrityError, match="must be the verified one"):
+        send(lake, staged)
+    assert releases(lake, NAME) == []
+
+
+def test_a_truncated_file_is_refused_by_its_hash(lake, stage):
+    staged = stage()
+    os.truncate(staged.file, staged.file.stat().st_size // 2)
+    with pytest.raises(IntegrityError, match="must be the verified one"):
+        send(lake, staged)
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99])
+def test_a_truncated_file_is_refused_even_if_its_hash_was_recorded(lake, stage, kept):
+    staged = stage(pa.table({"name": ["CANARY"] * 9}))
+    os.truncate(staged.file, int(staged.file.stat().st_size * kept))
+    truncated = Staged(staged.rows, staged.file, staged.report, sha256_file(staged.file))
+    with pytest.raises(IntegrityError, match="not a whole Parquet file") as caught:
+        send(lake, truncated)
+    assert "CANARY" not in str(caught.value)
+    assert not Path(lake.table(NAME)).exists()
+
+
+@pytest.mark.parametrize("missing", ["file", "report"])
+def test_a_missing_input_is_refused(lake, stage, missing):
+    staged = stage()
+    getattr(staged, missing).unlink()
+    with pytest.raises(IntegrityError, match="must be readable, got FileNotFoundError"):
+        send(lake, staged)
+    assert releases(lake, NAME) == []
+
+
+def test_publishing_leaves_the_staged_file_and_the_manifest_alone(lake, stage):
+    staged, manifest = stage(), dict(MANIFEST)
+    send(lake, staged, manifest=manifest)
+    assert sha256_file(staged.file) == staged.sha256
+    assert manifest == MANIFEST
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), b"bytes", {1, 2}])
+def test_a_manifest_that_is_not_json_is_refused(lake, stage, value):
+    with pytest.raises((ValueError, TypeError)):
+        send(lake, stage(), manifest={"figure": value})
+    assert releases(lake, NAME) == []
+
+
+# Names
+
+
+NASTY_IDS = [
+    "o'brien",
+    "' OR 1=1 --",
+    "''; DELETE",
+    "a/b",
+    "../../etc",
+    "..",
+    ".",
+    "100%",
+    "a%2Fb",
+    "release=x",
+    "scheduled__2026-11-20T00:00:00+00:00",
+    "back\\slash",
+    'quo"te',
+    "a  b",
+    "größe",
+    "日本",
+    "null",
+    "*",
+    "{x: 1}",
+    "#?&",
+]
+
+
+def test_any_printable_release_id_is_kept_apart_from_the_others(lake, stage):
+    sizes = {release_id: size for size, release_id in enumerate(NASTY_IDS, start=1)}
+    for release_id, size in sizes.items():
+        send(lake, stage(size), release_id)
+    for release_id, size in sizes.items():
+        assert read_release(lake, NAME, release_id).num_rows == size
+    gone, left = NASTY_IDS[::2], NASTY_IDS[1::2]
+    for release_id in gone:
+        assert retract(lake, NAME, release_id, "test").files_removed == 2  # data and report
+    assert everything(lake).groupby("release").size().to_dict() == {key: sizes[key] for key in left}
+    assert len(data_files_on_disk(lake)) == len(left)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", " ", " padded", "padded ", "new\nline", "nul\0", "bell\a", "\ud800", "x" * 241, "日" * 30,
+     "__HIVE_DEFAULT_PARTITION__"],
+    ids=["empty", "blank", "left", "right", "newline", "nul", "bell", "surrogate", "long", "long encoded",
+         "hive"],
+)  # fmt: skip
+def test_an_unfit_release_id_is_refused_by_every_function(lake, stage, bad):
+    staged = stage()
+    send(lake, staged, "good")
+    for act in (
+        lambda: send(lake, staged, bad),
+        lambda: retract(lake, NAME, bad, "reason"),
+        lambda: read_release(lake, NAME, bad),
+    ):
+        with pytest.raises(ValueError, match="the release id must"):
+            act()
+    assert states(lake) == [("good", "current")]
+
+
+@pytest.mark.parametrize("bad", ["", "_proof", "../x", "a/b", ".hidden", "a b", "x" * 101, "a\n", "a'b"])
+def test_a_table_name_that_could_leave_the_lake_is_refused(lake, stage, bad):
+    with pytest.raises(ValueError, match="a table name must"):
+        send(lake, stage(), name=bad)
+    with pytest.raises(ValueError, match="a table name must"):
+        releases(lake, bad)
+
+
+@pytest.mark.parametrize(
+    "root", ["relative/lake", "", "s3://key:CANARY@bucket/x", "https://host/x?sig=CANARY"]
+)
+def test_a_lake_address_that_is_relative_or_carries_a_secret_is_refused(root):
+    with pytest.raises(ValueError, match="the lake's") as caught:
+        Lake(root=root)
+    assert "CANARY" not in str(caught.value)
+
+
+def test_a_plain_path_and_a_file_address_are_the_same_lake(tmp_path, stage):
+    folder = tmp_path / "a b"
+    staged = stage()
+    send(Lake(root=f"file://{tmp_path}/a%20b"), staged)
+    assert send(Lake(root=str(folder)), staged).already
+
+
+def test_storage_options_are_not_shown():
+    lake = Lake(root="s3://bucket/lake", storage_options=(("AWS_SECRET_ACCESS_KEY", "CANARY"),))
+    assert "CANARY" not in repr(lake)
+    assert "CANARY" not in str(lake)
+
+
+# Retries
+
+
+def test_a_retry_of_the_same_run_finds_its_commit(lake, stage):
+    staged = stage()
+    first = send(lake, staged, "a", run_key="run 1")
+    log_before = len(DeltaTable(lake.table(NAME)).history())
+    again = send(lake, staged, "a", run_key="run 1")
+    assert again.already
+    assert asdict(again) | {"already": False} == asdict(first)
+    assert len(DeltaTable(lake.table(NAME)).history()) == log_before
+
+
+def test_a_retry_needs_no_staged_file_any_more(lake, stage):
+    staged = stage()
+    send(lake, staged, "a")
+    staged.file.unlink()
+    staged.report.unlink()
+    assert send(lake, staged, "a").already
+
+
+def test_a_retry_finds_its_own_commit_behind_later_ones(lake, stage):
+    staged = stage(3)
+    first = send(lake, staged, "a", run_key="run 1")
+    send(lake, stage(4), "a", run_key="run 2")
+    send(lake, stage(5), "b", run_key="run 1")
+    again = send(lake, staged, "a", run_key="run 1")
+    assert (again.already, again.version) == (True, first.version)
+    assert read_release(lake, NAME, "a").num_rows == 4
+
+
+def test_a_retry_with_other_bytes_is_refused(lake, stage):
+    old = stage(3)
+    send(lake, old, "a", run_key="run 1")
+    with pytest.raises(PublishError, match="published other bytes already"):
+        send(lake, stage(4), "a", run_key="run 1")
+    assert read_release(lake, NAME, "a").equals(old.rows)
+
+
+def test_one_run_may_publish_several_releases(lake, stage):
+    send(lake, stage(3), "k=5", run_key="run 1")
+    assert not send(lake, stage(4), "k=10", run_key="run 1").already
+
+
+# Crashes
+
+
+def child(
+    lake: Lake, staged: Staged, points: list[str], release_id: str, run_key: str, **more
+) -> subprocess.Popen:
+    task = {
+        "root": lake.root, "name": NAME, "release_id": release_id, "run_key": run_key, "points": points,
+        "staged": str(staged.file), "report": str(staged.report), "sha256": staged.sha256,
+        "manifest": MANIFEST,
+    }  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, str(CHILD), json.dumps(task | more)],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def killed(process: subprocess.Popen) -> None:
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+
+
+CRASHES = ["before_proofs", "in_manifest", "between_proofs", "after_proofs", "before_commit", "data_on_disk",
+           "after_commit"]  # fmt: skip
+
+
+@pytest.mark.parametrize("point", CRASHES)
+def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(lake, stage, point):
+    old, new = stage(3), stage(5)
+    before = send(lake, old, "a", run_key="run 1")
+    files_before, proofs_before = data_files_on_disk(lake), proofs_on_disk(lake)
+
+    manifest = MANIFEST | {"source_rows": 5}
+    killed(child(lake, new, [point], "a", "run 2", manifest=manifest))
+
+    committed = point == "after_commit"
+    assert read_release(lake, NAME, "a").equals(new.rows if committed else old.rows)
+    assert len(everything(lake)) == (5 if committed else 3)
+    assert read_release(lake, NAME, "a", version=before.version).equals(old.rows)
+    assert DeltaTable(lake.table(NAME)).version() == before.version + committed
+    if point == "data_on_disk":
+        assert data_files_on_disk(lake) > files_before
+    if point in ("in_manifest", "between_proofs"):
+        assert len(proofs_on_disk(lake) - proofs_before) == 1
+
+    done = send(lake, new, "a", run_key="run 2", manifest=manifest)
+    assert done.already == committed
+    assert done.version == before.version + 1 == DeltaTable(lake.table(NAME)).version()
+    assert read_release(lake, NAME, "a").equals(new.rows)
+    assert states(lake) == [("a", "superseded"), ("a", "current")]
+
+    clean_orphans(lake, NAME, older_than=timedelta(0))
+    assert len(data_files_on_disk(lake)) == 2
+    assert len(proofs_on_disk(lake)) == 4
+    assert read_release(lake, NAME, "a", version=before.version).equals(old.rows)
+    assert read_release(lake, NAME, "a").equals(new.rows)
+    assert manifest_of(lake, NAME, "a") == manifest
+
+
+@pytest.mark.parametrize("point", CRASHES)
+def test_a_crash_of_the_very_first_publish_shows_no_half_release(lake, stage, point):
+    staged = stage(5)
+    killed(child(lake, staged, [point], "a", "run 1"))
+    committed = point == "after_commit"
+    assert len(releases(lake, NAME)) == committed
+    if DeltaTable.is_deltatable(lake.table(NAME)):
+        assert len(everything(lake)) == (5 if committed else 0)
+    assert send(lake, staged, "a", run_key="run 1").already == committed
+    assert states(lake) == [("a", "current")]
+    assert read_release(lake, NAME, "a").equals(staged.rows)
+    clean_orphans(lake, NAME, older_than=timedelta(0))
+    assert (len(data_files_on_disk(lake)), len(proofs_on_disk(lake))) == (1, 2)
+
+
+def test_orphans_of_a_publication_that_may_still_run_are_left_alone(lake, stage):
+    send(lake, stage(3), "a", run_key="run 1")
+    killed(child(lake, stage(5), ["data_on_disk"], "a", "run 2"))
+    files = data_files_on_disk(lake)
+    assert clean_orphans(lake, NAME) == 0
+    assert data_files_on_disk(lake) == files
+
+
+# Two at once
+
+
+def race(children: list[subprocess.Popen], meetings: int = 1) -> list[dict]:
+    """Let all children reach each meeting point before any goes on; what they published."""
+    for _ in range(meetings):
+        for process in children:
+            assert process.stdout.readline() == "ready\n"
+        for process in children:
+            process.stdin.write("go\n")
+            process.stdin.flush()
+    results = [json.loads(process.communicate()[0]) for process in children]
+    assert [process.returncode for process in children] == [0] * len(children)
+    return results
+
+
+def test_two_attempts_of_one_run_at_once_make_one_commit(lake, stage):
+    staged = stage()
+    before = send(lake, stage(2), "earlier")
+    results = race([child(lake, staged, ["meet_at_commit"], "a", "run 1") for _ in range(3)])
+    assert sorted(result["already"] for result in results) == [False, True, True]
+    assert {result["version"] for result in results} == {before.version + 1}
+    assert DeltaTable(lake.table(NAME)).version() == before.version + 1
+    assert states(lake) == [("earlier", "current"), ("a", "current")]
+    assert read_release(lake, NAME, "a").equals(staged.rows)
+
+
+def test_two_attempts_of_one_run_at_once_make_one_commit_replacing_an_old_release(lake, stage):
+    staged = stage(5)
+    send(lake, stage(3), "a", run_key="run 1")
+    results = race([child(lake, staged, ["meet_at_commit"], "a", "run 2") for _ in range(2)])
+    assert sorted(result["already"] for result in results) == [False, True]
+    assert states(lake) == [("a", "superseded"), ("a", "current")]
+    assert read_release(lake, NAME, "a").equals(staged.rows)
+
+
+def test_different_releases_at_once_all_land(lake, stage):
+    send(lake, stage(2), "earlier")
+    staged = [stage(size) for size in (3, 4, 5)]
+    results = race(
+        [child(lake, one, ["meet_at_commit"], f"r{i}", f"run {i}") for i, one in enumerate(staged)]
+    )
+    assert not any(result["already"] for result in results)
+    assert len({result["version"] for result in results}) == 3
+    for i, one in enumerate(staged):
+        assert read_release(lake, NAME, f"r{i}").equals(one.rows)
+
+
+def test_two_runs_that_publish_one_release_at_once_leave_one_of_them_whole(lake, stage):
+    send(lake, stage(2), "a", run_key="run 0")
+    staged = [stage(3), stage(4)]
+    race([child(lake, one, ["meet_at_commit"], "a", f"run {i}") for i, one in enumerate(staged, start=1)])
+    assert states(lake) == [("a", "superseded"), ("a", "superseded"), ("a", "current")]
+    assert any(read_release(lake, NAME, "a").equals(one.rows) for one in staged)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_two_first_publications_at_once_create_one_table(lake, stage, same):
+    staged = [stage(3)] * 2 if same else [stage(3), stage(pa.table({"other": ["x"] * 4}))]
+    points = ["meet_at_create", "meet_at_commit"]
+    ids = ["a", "a"] if same else ["a", "b"]
+    results = race(
+        [child(lake, one, points, i, f"run {i}") for one, i in zip(staged, ids, strict=True)], meetings=2
+    )
+    assert sorted(result["already"] for result in results) == [False, same]
+    assert sorted(states(lake)) == sorted({(i, "current") for i in ids})
+    for one, i in zip(staged, ids, strict=True):
+        assert read_release(lake, NAME, i).equals(one.rows)
+
+
+def test_a_reader_sees_the_old_release_or_the_new_one(lake, stage):
+    def marked(i: int) -> Staged:
+        return stage(pa.table({"mark": [i] * (100 + i)}))
+
+    send(lake, marked(0), "a", run_key="run 0")
+    seen: list[tuple[tuple[int, ...], int]] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            marks = everything(lake)["mark"]
+            seen.append((tuple(marks.unique()), len(marks)))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        last = 0
+        while len(set(seen)) < 10 and last < 500:
+            last += 1
+            send(lake, marked(last), "a", run_key=f"run {last}")
+    finally:
+        stop.set()
+        reader.join()
+    assert len(set(seen)) >= 10
+    assert set(seen) <= {((i,), 100 + i) for i in range(last + 1)}
+
+
+# Unreachable
+
+
+@pytest.mark.parametrize("where", ["/proc/none/lake", "file:///proc/none/lake", "a file"])
+def test_an_unreachable_folder_is_a_publish_error_and_loses_nothing(tmp_path, stage, where):
+    staged = stage()
+    if where == "a file":
+        (tmp_path / "plain").write_bytes(b"")
+        where = f"{tmp_path}/plain/lake"
+    with pytest.raises(PublishError, match="rights of the service user"):
+        send(Lake(root=where), staged)
+    assert sha256_file(staged.file) == staged.sha256
+
+
+def test_an_object_store_that_is_down_is_a_publish_error_without_secrets(stage):
+    options = {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:1",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "CANARY",
+        "AWS_SECRET_ACCESS_KEY": "CANARY",
+        "max_retries": "0",
+    }
+    staged = stage()
+    lake = Lake(root="s3://bucket/lake", storage_options=tuple(options.items()))
+    for act in (
+        lambda: send(lake, staged),
+        lambda: releases(lake, NAME),
+        lambda: retract(lake, NAME, "a", "reason"),
+    ):
+        with pytest.raises(PublishError, match="s3://bucket/lake") as caught:
+            act()
+        assert "CANARY" not in str(caught.value)
+        assert caught.value.__suppress_context__
+    assert sha256_file(staged.file) == staged.sha256
+
+
+def test_a_lake_that_fails_in_the_middle_keeps_the_previous_release(lake, stage):
+    old, new = stage(3), stage(4)
+    send(lake, old, "a", run_key="run 1")
+    log = Path(lake.table(NAME)) / "_delta_log"
+    taken = log / "00000000000000000002.json"
+    taken.mkdir()  # the commit cannot be written
+    with pytest.raises(PublishError):
+        send(lake, new, "a", run_key="run 2")
+    taken.rmdir()
+    assert read_release(lake, NAME, "a").equals(old.rows)
+    assert not send(lake, new, "a", run_key="run 2").already
+    assert read_release(lake, NAME, "a").equals(new.rows)
+
+
+@pytest.mark.parametrize("act", [read_release, manifest_of])
+def test_a_missing_table_or_release_is_a_clear_error(lake, stage, act):
+    with pytest.raises(PublishError, match="table adult must exist"):
+        act(lake, NAME, "a")
+    assert releases(lake, NAME) == []
+    send(lake, stage(), "a")
+    with pytest.raises(PublishError, match="must have this release"):
+        act(lake, NAME, "b")
+
+
+# Retraction
+
+
+def test_a_retracted_release_is_gone_from_every_version(lake, stage):
+    first = send(lake, stage(3), "a", run_key="run 1")
+    second = send(lake, stage(4), "a", run_key="run 2")
+    done = retract(lake, NAME, "a", "wrong source")
+    assert not done.already
+    assert len(everything(lake)) == 0
+    for version in (first.version, second.version):
+        with pytest.raises(FileNotFoundError):
+            everything(lake, version)
+        with pytest.raises(PublishError, match="retracted from table adult: wrong source"):
+            read_release(lake, NAME, "a", version=version)
+    assert data_files_on_disk(lake) == set()
+    assert states(lake) == [("a", "retracted")] * 2
+
+
+def test_other_releases_stay_readable_in_all_their_versions(lake, stage):
+    old, new, bad = stage(3), stage(4), stage(5)
+    first = send(lake, old, "b", run_key="run 1")
+    send(lake, bad, "a")
+    send(lake, new, "b", run_key="run 2")
+    retract(lake, NAME, "a", "wrong source")
+    assert read_release(lake, NAME, "b").equals(new.rows)
+    assert read_release(lake, NAME, "b", version=first.version).equals(old.rows)
+    assert len(everything(lake)) == 4
+
+
+def test_nothing_of_the_retracted_cells_is_left_on_disk(lake, stage):
+    secret = stage(pa.table({"name": ["CANARY-1", "CANARY-2"], "pay": [1, 2]}))
+    send(lake, stage(3), "b")
+    send(lake, secret, "a")
+    retract(lake, NAME, "a", "wrong source")
+    for file in lake.folder.rglob("*"):
+        assert not file.is_file() or b"CANARY" not in file.read_bytes()
+
+
+def test_leftovers_of_a_crashed_attempt_go_with_the_retraction(lake, stage):
+    staged = stage(pa.table({"name": ["CANARY"] * 5}))
+    killed(child(lake, staged, ["data_on_disk"], "a", "run 1"))
+    send(lake, staged, "a", run_key="run 1")
+    assert len(data_files_on_disk(lake)) >= 2
+    retract(lake, NAME, "a", "wrong source")
+    assert data_files_on_disk(lake) == set()
+
+
+def test_report_and_manifest_go_and_a_tombstone_stays(lake, stage):
+    published = send(lake, stage(), "a")
+    done = retract(lake, NAME, "a", "wrong source")
+    stone = manifest_of(lake, NAME, "a")
+    assert stone["retracted"] is True
+    assert (stone["release"], stone["reason"]) == ("a", "wrong source")
+    assert stone["publications"][0]["sha256"] == published.sha256
+    assert stone["publications"][0]["figures"]["method"] == "ilp_l_diversity"
+    assert proofs_on_disk(lake) == {f"{done.tombstone_sha256}.json"}
+    note = DeltaTable(lake.table(NAME)).history(1)[0]["privacy_release"]
+    assert (note["action"], note["reason"], note["release"]) == ("retract", "wrong source", "a")
+
+
+def test_proofs_that_another_release_shares_stay(lake, stage):
+    staged = stage()
+    send(lake, staged, "a")
+    published = send(lake, staged, "b")
+    retract(lake, NAME, "a", "wrong source")
+    assert manifest_of(lake, NAME, "b") == MANIFEST
+    assert f"{published.report_sha256}.html" in proofs_on_disk(lake)
+
+
+def test_a_second_retraction_says_so_and_changes_nothing(lake, stage):
+    send(lake, stage(), "a")
+    first = retract(lake, NAME, "a", "wrong source")
+    version = DeltaTable(lake.table(NAME)).version()
+    again = retract(lake, NAME, "a", "another reason")
+    assert (again.already, again.version, again.files_removed) == (True, first.version, 0)
+    assert DeltaTable(lake.table(NAME)).version() == version
+    assert manifest_of(lake, NAME, "a")["reason"] == "wrong source"
+
+
+def test_a_retraction_that_crashed_after_its_commit_is_finished_by_the_next(lake, stage):
+    staged = stage()
+    published = send(lake, staged, "a")
+    killed(child(lake, staged, ["after_retract_commit"], "a", "run", reason="wrong source"))
+    assert len(everything(lake)) == 0
+    assert len(everything(lake, published.version)) == 6  # not erased yet
+    done = retract(lake, NAME, "a", "wrong source")
+    assert (done.already, done.files_removed) == (True, 3)
+    with pytest.raises(FileNotFoundError):
+        everything(lake, published.version)
+
+
+def test_retracting_one_release_and_publishing_another_at_once_both_succeed(lake, stage):
+    bad, good = stage(3), stage(4)
+    send(lake, bad, "a")
+    retraction, publication = race(
+        [
+            child(lake, bad, ["meet_at_delete"], "a", "run", reason="wrong source"),
+            child(lake, good, ["meet_at_commit"], "b", "run"),
+        ]
+    )
+    assert not retraction["already"]
+    assert not publication["already"]
+    assert states(lake) == [("a", "retracted"), ("b", "current")]
+    assert read_release(lake, NAME, "b").equals(good.rows)
+
+
+def test_retracting_and_replacing_one_release_at_once_never_leaves_half_of_it(lake, stage):
+    bad, good = stage(3), stage(4)
+    send(lake, bad, "a", run_key="run 1")
+    race(
+        [
+            child(lake, bad, ["meet_at_delete"], "a", "run 1", reason="wrong source"),
+            child(lake, good, ["meet_at_commit"], "a", "run 2"),
+        ]
+    )
+    assert states(lake)[0] == ("a", "retracted")
+    if states(lake)[1] == ("a", "current"):  # it came second
+        assert read_release(lake, NAME, "a").equals(good.rows)
+    else:
+        assert data_files_on_disk(lake) == set()
+    assert len(everything(lake)) in (0, 4)
+
+
+def test_a_retraction_that_was_overtaken_by_a_replacement_takes_that_too(lake, stage):
+    bad, other = stage(3), stage(4)
+    send(lake, bad, "a", run_key="run 1")
+    retracting = child(lake, bad, ["meet_at_delete"], "a", "run 1", reason="wrong source")
+    assert retracting.stdout.readline() == "ready\n"
+    send(lake, other, "a", run_key="run 2")
+    retracting.communicate("go\n")
+    assert retracting.returncode == 0
+    assert states(lake) == [("a", "retracted")] * 2
+    assert data_files_on_disk(lake) == set()
+
+
+def test_a_release_published_anew_during_a_retraction_survives_a_store_clock_behind_ours(lake, stage):
+    bad, good = stage(3), stage(4)
+    send(lake, bad, "a", run_key="run 1")
+    retracting = child(lake, bad, ["meet_after_delete"], "a", "run 1", reason="wrong source")
+    assert retracting.stdout.readline() == "ready\n"
+    send(lake, good, "a", run_key="run 2")
+    for file in data_files_on_disk(lake):
+        os.utime(file, (0, 0))
+    retracting.communicate("go\n")
+    assert retracting.returncode == 0
+    assert read_release(lake, NAME, "a").equals(good.rows)
+    assert len(data_files_on_disk(lake)) == 1
+
+
+def test_a_file_of_a_run_that_has_yet_to_commit_survives_a_store_that_counts_whole_seconds(lake, stage):
+    bad = stage(3)
+    send(lake, bad, "a")
+    (published,) = data_files_on_disk(lake)
+    retracting = child(lake, bad, ["meet_after_delete"], "a", "run 1", reason="wrong source")
+    assert retracting.stdout.readline() == "ready\n"
+    second = 1_800_000_000
+    commit = Path(lake.table(NAME)) / "_delta_log" / "00000000000000000002.json"
+    crashed, uncommitted = (
+        published.with_name(f"part-{word}.parquet") for word in ("crashed", "uncommitted")
+    )
+    for file, modified in ((crashed, second - 1), (commit, second), (uncommitted, second)):
+        file.touch()
+        os.utime(file, (modified, modified))
+    retracting.communicate("go\n")
+    assert retracting.returncode == 0
+    assert data_files_on_disk(lake) == {uncommitted}
+
+
+def test_a_retraction_erases_all_versions_with_a_store_clock_ahead_of_ours(lake, stage):
+    send(lake, stage(3), "a", run_key="run 1")
+    send(lake, stage(4), "a", run_key="run 2")
+    for file in data_files_on_disk(lake):
+        os.utime(file, (2**32, 2**32))
+    retract(lake, NAME, "a", "wrong source")
+    assert data_files_on_disk(lake) == set()
+
+
+def test_a_retry_does_not_bring_a_retracted_release_back(lake, stage):
+    staged = stage()
+    send(lake, staged, "a", run_key="run 1")
+    retract(lake, NAME, "a", "wrong source")
+    with pytest.raises(PublishError, match="retry must not bring it back"):
+        send(lake, staged, "a", run_key="run 1")
+    assert len(everything(lake)) == 0
+
+
+def test_a_new_run_may_publish_a_corrected_release(lake, stage):
+    send(lake, stage(3), "a", run_key="run 1")
+    retract(lake, NAME, "a", "wrong source")
+    corrected = stage(4)
+    send(lake, corrected, "a", run_key="run 2")
+    assert read_release(lake, NAME, "a").equals(corrected.rows)
+    assert states(lake) == [("a", "retracted"), ("a", "current")]
+    assert manifest_of(lake, NAME, "a") == MANIFEST
+
+
+def test_a_corrected_release_can_be_retracted_too(lake, stage):
+    send(lake, stage(3), "a", run_key="run 1")
+    retract(lake, NAME, "a", "wrong source")
+    send(lake, stage(4), "a", run_key="run 2")
+    done = retract(lake, NAME, "a", "wrong again")
+    assert (done.already, done.files_removed) == (False, 3)
+    assert [entry["tombstone"]["reason"] for entry in releases(lake, NAME)] == ["wrong source", "wrong again"]
+    assert data_files_on_disk(lake) == set()
+
+
+def test_a_compacted_table_is_retracted_whole(lake, stage):
+    secret = stage(pa.table({"name": ["CANARY-1", "CANARY-2"]}))
+    send(lake, secret, "a")
+    two_files = pa.table({"name": ["CANARY-3"], "release": ["a"]})
+    write_deltalake(lake.table(NAME), two_files, mode="append")
+    DeltaTable(lake.table(NAME)).optimize.compact()
+    retract(lake, NAME, "a", "wrong source")
+    assert data_files_on_disk(lake) == set()
+
+
+def test_retracting_what_was_never_published_is_refused(lake, stage):
+    send(lake, stage(), "a")
+    with pytest.raises(PublishError, match="never had this release"):
+        retract(lake, NAME, "b", "reason")
+    with pytest.raises(PublishError, match="table other must exist"):
+        retract(lake, "other", "a", "reason")
+    assert states(lake) == [("a", "current")]
+
+
+@pytest.mark.parametrize("reason", ["", " ", "two\nlines", "x" * 1501])
+def test_a_retraction_without_a_fit_reason_is_refused(lake, stage, reason):
+    send(lake, stage(), "a")
+    with pytest.raises(ValueError, match="the reason must"):
+        retract(lake, NAME, "a", reason)
+    assert states(lake) == [("a", "current")]
+
+
+def test_clean_orphans_keeps_what_commits_refer_to(lake, stage):
+    send(lake, stage(3), "a", run_key="run 1")
+    send(lake, stage(4), "a", run_key="run 2")
+    send(lake, stage(5), "b")
+    retract(lake, NAME, "b", "wrong source")
+    before = {path for path in lake.folder.rglob("*") if path.is_file()}
+    assert clean_orphans(lake, NAME, older_than=timedelta(0)) == 0
+    assert {path for path in lake.folder.rglob("*") if path.is_file()} == before

@@ -1,0 +1,557 @@
+"""Queries on releases: what they answer, which releases they name, and that nothing else can be reached."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from privacy_engine.errors import IntegrityError, PublishError
+from privacy_release.cli.main import DONE, WRONG, main
+from privacy_release.lake import query
+from privacy_release.lake.publish import publish
+from privacy_release.lake.query import answer
+from privacy_release.lake.query_rules import QueryError, tables_of
+from privacy_release.lake.query_sources import take_snapshot
+from privacy_release.lake.retract import retract
+from privacy_release.lake.store import Lake, table_names
+from privacy_release.work.area import sha256_file
+
+FIGURES = {
+    "method": "mondrian",
+    "measured": [
+        {"rule": "k_anonymity(k=2)", "measured": 3.0, "passed": True},
+        {"rule": "max_gcp", "measured": 0.1, "passed": True},
+    ],
+    "loss": None,
+}
+LOSS = {"epsilon": 0.5, "delta": 0.0, "neighbours": "replace_one"}
+
+
+@pytest.fixture
+def send(tmp_path: Path, lake: Lake) -> Any:
+    """Publish a release of two columns, whose ages are all the same number."""
+
+    def publish_ages(
+        release: str, age: int, name: str = "people", rows: int = 4, run: str | None = None, **more: Any
+    ) -> None:
+        staged, report = tmp_path / "staged.parquet", tmp_path / "report.html"
+        columns = {"age": [age] * rows, "illness": ["flu", "cold"] * (rows // 2), **more.pop("columns", {})}
+        pq.write_table(pa.table(columns), staged)
+        report.write_text("<p>fine</p>")
+        manifest = {**FIGURES, **more}
+        digest = sha256_file(staged)
+        publish(lake, name, release, staged, manifest, report, expected_sha256=digest, run_key=run)
+
+    return publish_ages
+
+
+def ages(lake: Lake, **asked: Any) -> list[int]:
+    """The different ages that a query sees."""
+    given = answer(lake, "SELECT DISTINCT age FROM people ORDER BY age", **asked)
+    return given.rows.column("age").to_pylist()
+
+
+# Which releases are answered from
+
+
+def test_answer_has_columns_rows_and_the_release_with_its_guarantee(lake: Lake, send: Any) -> None:
+    send("r1", 30)
+    given = answer(lake, "SELECT illness, count(*) AS people FROM people GROUP BY illness ORDER BY illness")
+    assert given.columns == ("illness", "people")
+    assert given.rows.to_pylist() == [{"illness": "cold", "people": 2}, {"illness": "flu", "people": 2}]
+    (source,) = given.sources
+    assert (source.table, source.release, source.rows, source.method) == ("people", "r1", 4, "mondrian")
+    assert source.guarantees == ("k_anonymity(k=2), measured 3",)
+    assert source.loss is None
+
+
+def test_answer_names_the_loss_of_a_differentially_private_release(lake: Lake, send: Any) -> None:
+    send("r1", 30, loss=LOSS, measured=[])
+    (source,) = answer(lake, "FROM people").sources
+    assert source.loss == LOSS
+    assert "differential privacy, epsilon 0.5, neighbours replace_one" in str(source)
+
+
+def test_release_without_a_proven_model_is_said_to_have_none(lake: Lake, send: Any) -> None:
+    send("r1", 30, measured=[])
+    assert "no guarantee proven" in str(answer(lake, "FROM people").sources[0])
+
+
+def test_table_stands_for_the_release_that_was_first_published_last(lake: Lake, send: Any) -> None:
+    send("w1", 30, run="a")
+    send("w2", 40, run="b")
+    assert ages(lake) == [40]
+    send("w1", 31, run="c")  # late data of the first week
+    assert ages(lake) == [40]
+    assert ages(lake, release="w1") == [31]
+
+
+def test_every_release_has_a_column_that_names_it_and_each_is_a_source(lake: Lake, send: Any) -> None:
+    send("w1", 30)
+    send("w2", 40, columns={"new": [1, 2, 3, 4]})
+    given = answer(
+        lake, "SELECT DISTINCT release, age, new IS NULL AS old FROM people ORDER BY 1", every_release=True
+    )
+    assert [tuple(row.values()) for row in given.rows.to_pylist()] == [("w1", 30, True), ("w2", 40, False)]
+    assert [source.release for source in given.sources] == ["w1", "w2"]
+
+
+def test_column_of_another_release_does_not_exist(lake: Lake, send: Any) -> None:
+    send("w1", 30)
+    send("w2", 40, columns={"new": [1, 2, 3, 4]})
+    with pytest.raises(QueryError, match='"new" not found'):
+        answer(lake, "SELECT new FROM people", release="w1")
+    with pytest.raises(QueryError, match='"release" not found'):
+        answer(lake, "SELECT release FROM people")
+
+
+def test_retracted_release_is_never_answered(lake: Lake, send: Any) -> None:
+    send("w1", 30)
+    send("w2", 40)
+    retract(lake, "people", "w2", "wrong source")
+    assert ages(lake) == ages(lake, every_release=True) == [30]
+    with pytest.raises(QueryError, match="'w2' of table people was retracted"):
+        ages(lake, release="w2")
+    retract(lake, "people", "w1", "wrong source")
+    with pytest.raises(QueryError, match="must have a release that is not retracted"):
+        ages(lake)
+
+
+def test_release_that_was_retracted_and_published_again_is_answered(lake: Lake, send: Any) -> None:
+    send("w1", 30, run="a")
+    retract(lake, "people", "w1", "wrong source")
+    send("w1", 31, run="b")
+    assert ages(lake, release="w1") == [31]
+
+
+@pytest.mark.parametrize(
+    ("sql", "read"),
+    [
+        ("SELECT * FROM people", ["people"]),
+        ("SELECT (SELECT max(age) FROM others) FROM people", ["people", "others"]),
+        ("SELECT * FROM people p JOIN others o USING (age)", ["people", "others"]),
+        ("WITH others AS (SELECT * FROM people) SELECT * FROM others", ["people"]),
+        ("WITH people AS (SELECT * FROM people) SELECT * FROM people", ["people"]),
+        ("WITH a AS (SELECT 1 AS age), b AS (FROM a) SELECT * FROM b JOIN people USING (age)", ["people"]),
+        ("SELECT * FROM (WITH others AS (FROM people) FROM others), others", ["people", "others"]),
+        ("WITH RECURSIVE n AS (SELECT 1 AS i UNION SELECT i % 3 FROM n) FROM n, others", ["others"]),
+        ("DESCRIBE people", ["people"]),
+        ("FROM people PIVOT (count(*) FOR illness IN ('flu', 'cold'))", ["people"]),
+        ("SELECT age FROM people UNION ALL SELECT age FROM others", ["people", "others"]),
+    ],
+)  # fmt: skip
+def test_answer_names_exactly_the_tables_that_were_read(
+    lake: Lake, send: Any, sql: str, read: list[str]
+) -> None:
+    send("r1", 30)
+    send("r1", 30, name="others")
+    assert sorted(source.table for source in answer(lake, sql).sources) == sorted(read)
+
+
+def test_ordinary_sql_is_answered(lake: Lake, send: Any) -> None:
+    send("r1", 30, columns={"a b": [1.5, None, 2.5, 3.5]})
+    sql = """
+        SELECT illness, round(avg("a b"), 2) AS mean, quantile_cont(age, 0.5), count(*) FILTER (age > 1),
+            row_number() OVER (ORDER BY illness), max(sum(age)) OVER (), split_part(illness, 'l', 1),
+            CASE WHEN illness LIKE 'f%' THEN 1 ELSE 0 END, list_transform([1, 2], lambda x: x + 1),
+            current_date IS NULL, now() > TIMESTAMP '2020-01-01', string_agg(illness, ',' ORDER BY age)
+        FROM people, unnest([1]) AS t(one), range(1) WHERE age BETWEEN 1 AND 99 AND illness IN ('flu', 'cold')
+        GROUP BY illness HAVING count(*) > 0 ORDER BY illness DESC LIMIT 5
+    """
+    assert answer(lake, sql).rows.num_rows == 2
+
+
+def test_names_and_releases_with_quotes_are_names(lake: Lake, send: Any) -> None:
+    send('it\'s "1"/x', 30, name="my-table", columns={'odd "name': [1, 2, 3, 4]})
+    given = answer(lake, 'SELECT sum("odd ""name") AS s FROM "my-table"', release='it\'s "1"/x')
+    assert given.rows.to_pylist() == [{"s": 10}]
+
+
+# What is refused
+
+SECRET = "a secret outside of the lake"
+ESCAPES = [
+    ("SELECT * FROM read_csv('{file}')", "table function read_csv"),
+    ("SELECT * FROM read_text('{file}')", "table function read_text"),
+    ("SELECT * FROM read_blob('{file}'), people", "table function read_blob"),
+    ("SELECT * FROM parquet_scan('{file}')", "table function parquet_scan"),
+    ("SELECT * FROM read_duckdb('{file}')", "table function read_duckdb"),
+    ("SELECT * FROM glob('{folder}/*')", "table function glob"),
+    ("SELECT * FROM '{file}'", "has no table"),
+    ('SELECT * FROM "{file}"', "has no table"),
+    ("SELECT * FROM 's3://bucket/x.parquet'", "has no table"),
+    ("COPY people TO '{folder}/out.csv'", "got COPY"),
+    ("COPY (SELECT * FROM people) TO '{folder}/out.csv'", "got COPY"),
+    ("EXPORT DATABASE '{folder}/out'", "got EXPORT"),
+    ("ATTACH '{folder}/other.db'", "got ATTACH"),
+    ("INSTALL httpfs", "got LOAD"),
+    ("LOAD httpfs", "got LOAD"),
+    ("SET enable_external_access = true", "got SET"),
+    ("RESET lock_configuration", "got SET"),
+    ("PRAGMA database_list", "must be a SELECT"),
+    ("CALL pragma_version()", "got CALL"),
+    ("CREATE TABLE t AS SELECT * FROM people", "got CREATE"),
+    ("CREATE MACRO f(x) AS x", "got CREATE"),
+    ("PREPARE p AS SELECT 1", "got PREPARE"),
+    ("EXPLAIN ANALYZE SELECT * FROM people", "got EXPLAIN"),
+    ("DROP VIEW people", "got DROP"),
+    ("SELECT * FROM people; COPY people TO '{folder}/out.csv'", "exactly one statement, got 2"),
+    ("SELECT 1 FROM people; SELECT 2", "exactly one statement, got 2"),
+    ("-- nothing", "exactly one statement, got 0"),
+    ("WITH a AS (INSERT INTO people VALUES (1, 'x') RETURNING *) SELECT * FROM a", "only read, got INSERT"),
+    ("WITH a AS (DELETE FROM people RETURNING *) SELECT * FROM a", "only read, got DELETE"),
+    ("WITH a AS (UPDATE people SET age = 1 RETURNING *) SELECT * FROM a", "only read, got UPDATE"),
+    ("WITH read_csv AS (FROM people) SELECT * FROM read_csv('{file}')", "table function read_csv"),
+    ("SELECT getenv('PRIVACY_SECRET') FROM people", "no function getenv"),
+    ("SELECT current_setting('memory_limit') FROM people", "function current_setting is closed"),
+    ("SELECT getvariable('x') FROM people", "function getvariable is closed"),
+    ("SELECT write_log('x') FROM people", "function write_log is closed"),
+    ("SELECT sleep_ms(1) FROM people", "function sleep_ms is closed"),
+    ("SELECT pg_sleep(1) FROM people", "function pg_sleep is closed"),
+    ("SELECT random() FROM people", "function random is closed"),
+    ("SELECT SetSeed(0.5) FROM people", "is closed"),
+    ("SELECT pg_get_viewdef(1) FROM people", "function pg_get_viewdef is closed"),
+    ("SELECT json_serialize_plan('FROM people') FROM people", "is closed"),
+    ("SELECT * FROM query('COPY people TO ''{folder}/out.csv''')", "table function query"),
+    ("SELECT * FROM query_table('secret_rows')", "table function query_table"),
+    ("SELECT * FROM json_execute_serialized_sql('x')", "table function json_execute_serialized_sql"),
+    ("SELECT * FROM duckdb_settings()", "table function duckdb_settings"),
+    ("SELECT * FROM pragma_table_info('people')", "table function pragma_table_info"),
+    ("SELECT * FROM python_arrow_scan(1, 2, 3)", "table function python_arrow_scan"),
+    ("SELECT * FROM information_schema.tables", "named by one word"),
+    ("SELECT * FROM pg_catalog.pg_class", "named by one word"),
+    ("SELECT * FROM main.people", "named by one word"),
+    ("SELECT * FROM sqlite_master", "has no table"),
+    ("SELECT * FROM duckdb_tables", "has no table"),
+    ("SHOW TABLES", "SHOW lists nothing"),
+    ("SELECT * FROM (SHOW ALL TABLES)", "SHOW lists nothing"),
+    ("SELECT * FROM secret_rows", "has no table"),
+    ("SELECT * FROM lake", "has no table"),
+    ('SELECT * FROM "files 0"', "has no table"),
+    ('SELECT * FROM people JOIN "files 0" USING (age)', "has no table"),
+    ("SELECT * FROM people AT (VERSION => 0)", "no AT clause"),
+    ("SELECT * FROM people, People", "differ in more than case"),
+    ("SELECT $1 FROM people", "no parameters"),
+    ("PIVOT people ON illness", "must be a SELECT, got MULTI"),
+    ("SELECT 1", "must read a release table"),
+    ("SELEC * FROM people", "syntax error"),
+    ("SELECT * FROM '../lake/people'", "has no table"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sql", "message"), ESCAPES)
+def test_query_that_asks_for_more_than_releases_is_refused(
+    lake: Lake, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, message: str
+) -> None:
+    secret_rows = pa.table({"age": [30], "secret": [SECRET]})  # noqa: F841 -- what a replacement scan would find
+    monkeypatch.setenv("PRIVACY_SECRET", SECRET)
+    send("r1", 30)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.csv").write_text(SECRET)
+    with pytest.raises(QueryError) as caught:
+        answer(lake, sql.format(file=outside / "secret.csv", folder=outside))
+    assert message in str(caught.value)
+    assert SECRET not in str(caught.value)
+    assert [path.name for path in outside.iterdir()] == ["secret.csv"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('{file}')",
+        "SELECT * FROM read_text('{file}')",
+        "SELECT * FROM '{file}'",
+        "SELECT * FROM secret_rows",
+        "COPY people TO '{file}.out'",
+        "ATTACH '{file}.db'",
+        "SET enable_external_access = true",
+        "SET lock_configuration = false",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+    ],
+)
+def test_database_is_closed_even_to_what_the_rules_would_let_pass(
+    lake: Lake, send: Any, tmp_path: Path, sql: str
+) -> None:
+    secret_rows = pa.table({"secret": [SECRET]})  # noqa: F841 -- what a replacement scan would find
+    send("r1", 30)
+    secret = tmp_path / "secret.csv"
+    secret.write_text(SECRET)
+    seen = [take_snapshot(lake, "people", None, every_release=False)]
+    with pytest.raises(QueryError) as caught:
+        query._run(sql.format(file=secret), seen, 10, 60)
+    assert SECRET not in str(caught.value)
+    assert secret.read_text() == SECRET
+    assert not list(tmp_path.glob("secret.csv.*"))
+
+
+def test_wrong_table_or_column_is_named_without_a_value(lake: Lake, send: Any) -> None:
+    send("r1", 30)
+    with pytest.raises(QueryError, match=r"has no table 'nobody'; its tables are: people"):
+        answer(lake, "SELECT * FROM nobody")
+    with pytest.raises(QueryError, match='"nothing" not found in FROM clause') as caught:
+        answer(lake, "SELECT nothing FROM people")
+    assert "flu" not in str(caught.value)
+
+
+def test_value_that_cannot_be_converted_is_not_quoted(lake: Lake, send: Any) -> None:
+    send("r1", 30)
+    with pytest.raises(QueryError, match="TRY_CAST") as caught:
+        answer(lake, "SELECT sum(CAST(illness AS INTEGER)) FROM people")
+    assert not re.search("flu|cold", str(caught.value))
+
+
+def test_only_the_tables_that_a_caller_may_ask_are_answered(lake: Lake, send: Any) -> None:
+    send("r1", 30)
+    send("r1", 40, name="others")
+    assert ages(lake, tables=["people"]) == [30]
+    with pytest.raises(QueryError, match="'others' may not be asked; allowed are people"):
+        answer(lake, "SELECT * FROM people, others", tables=["people"])
+
+
+def test_answer_that_is_too_long_is_refused_and_not_cut(lake: Lake, send: Any) -> None:
+    send("r1", 30, rows=3_000)
+    assert answer(lake, "FROM people", limit=3_000).rows.num_rows == 3_000
+    with pytest.raises(QueryError, match="at most 2,999 rows"):
+        answer(lake, "FROM people", limit=2_999)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 0 FROM n) SELECT max(i) FROM n, people",
+        "SELECT count(*) FROM people, range(10000000) a, range(10000000) b",
+    ],
+)
+def test_query_that_would_never_end_is_stopped(lake: Lake, send: Any, sql: str) -> None:
+    send("r1", 30)
+    with pytest.raises(QueryError, match=r"must end within 0\.5 seconds"):
+        answer(lake, sql, seconds=0.5)
+
+
+def test_query_that_is_nested_without_end_is_refused(lake: Lake, send: Any) -> None:
+    send("r1", 30)
+    with pytest.raises(QueryError):
+        answer(lake, f"SELECT {'(' * 3000}1{')' * 3000} FROM people")
+
+
+@pytest.mark.parametrize("asked", [{"limit": 0}, {"seconds": 0}, {"release": "r1", "every_release": True}])
+def test_contradictory_wishes_are_refused(lake: Lake, send: Any, asked: dict[str, Any]) -> None:
+    send("r1", 30)
+    with pytest.raises(QueryError):
+        answer(lake, "FROM people", **asked)
+
+
+def test_rows_that_another_tool_added_are_noticed(lake: Lake, send: Any) -> None:
+    from deltalake import write_deltalake
+
+    send("r1", 30)
+    more = pa.table({"age": [1], "illness": ["forged"], "release": ["r1"]})
+    write_deltalake(lake.table("people"), more, mode="append")
+    with pytest.raises(IntegrityError, match="must hold 4 rows of the releases asked, got 5"):
+        answer(lake, "FROM people")
+
+
+def test_lake_out_of_reach_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises((PublishError, QueryError)):
+        answer(Lake(root=str(tmp_path / "file")), "FROM people")
+
+
+# While others publish and retract
+
+
+def test_answer_is_the_old_or_the_new_release_while_others_publish_and_retract(lake: Lake, send: Any) -> None:
+    """Each release has one age only, so an answer that mixes two of them shows two ages."""
+    send("first", 0, rows=400)
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def keep_publishing() -> None:
+        try:
+            for turn in range(1, 13):
+                send("week", turn, rows=400, run=f"run {turn}")
+                if turn % 3 == 0:
+                    retract(lake, "people", "week", "again")
+        except BaseException as error:  # noqa: BLE001 -- shown by the test's own thread
+            failures.append(error)
+        finally:
+            done.set()
+
+    writer = threading.Thread(target=keep_publishing)
+    writer.start()
+    seen = []
+    while not done.is_set():
+        given = answer(lake, "SELECT min(age) AS low, max(age) AS high, count(*) AS n FROM people")
+        (row,) = given.rows.to_pylist()
+        assert row["low"] == row["high"]
+        assert row["n"] == 400
+        assert (given.sources[0].release == "first") == (row["low"] == 0)
+        seen.append(row["low"])
+    writer.join()
+    assert not failures
+    assert seen
+    assert ages(lake) == [0]
+
+
+def test_release_that_is_retracted_while_it_is_read_is_not_answered_from(
+    lake: Lake, send: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send("w1", 30)
+    send("w2", 40)
+    run = query._run
+    turns = []
+
+    def run_late(*arguments: Any) -> Any:
+        rows = run(*arguments)
+        if not turns:
+            turns.append("retracted")
+            retract(lake, "people", "w2", "wrong source")
+        return rows
+
+    monkeypatch.setattr(query, "_run", run_late)
+    assert ages(lake) == [30]
+    assert turns
+
+
+def test_files_that_are_erased_before_they_are_read_lead_to_the_new_answer(
+    lake: Lake, send: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send("w1", 30)
+    send("w2", 40)
+    run = query._run
+    turns = []
+
+    def run_late(*arguments: Any) -> Any:
+        if not turns:
+            turns.append("retracted")
+            retract(lake, "people", "w2", "wrong source")
+        return run(*arguments)
+
+    monkeypatch.setattr(query, "_run", run_late)
+    assert ages(lake) == [30]
+    assert turns
+
+
+# The command
+
+
+@pytest.fixture
+def asked(lake: Lake, send: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVACY_LAKE", lake.root)
+    send("w1", 30, columns={"share": [0.5, None, float("inf"), 1.0]})
+
+
+@pytest.mark.usefixtures("asked")
+def test_command_prints_a_table_and_each_source_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["query", "SELECT illness, count(*) AS people FROM people GROUP BY 1 ORDER BY 1"]) == DONE
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [
+        "illness  people",
+        "-------  ------",
+        "cold          2",
+        "flu           2",
+        "(2 rows)",
+    ]
+    assert err.startswith("source    people, release w1 (version 1, ")
+    assert "k_anonymity(k=2), measured 3" in err
+
+
+@pytest.mark.usefixtures("asked")
+def test_command_writes_csv_json_and_parquet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "SELECT age, illness, share, age FROM people"
+    assert main(["query", sql, "--format", "csv"]) == DONE
+    assert capsys.readouterr().out.splitlines()[1] == "30,flu,0.5,30"
+    assert main(["query", sql, "--format", "json"]) == DONE
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["rows"][:3] == [[30, "flu", 0.5, 30], [30, "cold", None, 30], [30, "flu", "inf", 30]]
+    assert whole["sources"][0]["release"] == "w1"
+    target = tmp_path / "answer.parquet"
+    assert main(["query", "FROM people", "--format", "parquet", "--output", str(target)]) == DONE
+    table = pq.read_table(target)
+    assert table.num_rows == 4
+    assert json.loads(table.schema.metadata[b"privacy_release.sources"])[0]["release"] == "w1"
+    assert [path.name for path in tmp_path.glob("*answer*")] == ["answer.parquet"]
+
+
+@pytest.mark.usefixtures("asked")
+def test_command_shows_no_control_character(
+    lake: Lake, send: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["query", "SELECT illness || chr(27) || '[2J' AS x FROM people LIMIT 1"]) == DONE
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["SELECT * FROM nobody"], "has no table 'nobody'"),
+        (["COPY people TO 'x'"], "got COPY"),
+        (["FROM people", "--release", "w9"], "must have the release 'w9'"),
+        (["FROM people", "--format", "parquet"], "needs --output"),
+        (["FROM people", "--output", "none/there/x.csv"], "--output: the file must be writable"),
+        (["FROM people", "--limit", "3"], "at most 3 rows"),
+    ],
+)
+def test_command_refuses_in_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["query", *arguments]) == WRONG
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("privacy-release: ")
+    assert err.count("\n") == 1
+    assert message in err
+
+
+@pytest.mark.usefixtures("asked")
+def test_command_asks_one_or_every_release(send: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    send("w2", 40)
+    assert main(["query", "SELECT max(age) AS a FROM people", "--release", "w1"]) == DONE
+    assert "30" in capsys.readouterr().out
+    assert main(["query", "SELECT count(DISTINCT release) AS n FROM people", "--every-release"]) == DONE
+    out, err = capsys.readouterr()
+    assert out.splitlines()[2].strip() == "2"
+    assert err.count("source") == 2
+
+
+def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["query", "--help"])
+    assert stop.value.code == DONE
+    assert 'privacy-release query "SELECT' in capsys.readouterr().out
+
+
+def test_tables_are_known_by_their_proofs(lake: Lake, send: Any) -> None:
+    assert table_names(lake) == []
+    send("r1", 30)
+    send("r1", 30, name="others")
+    retract(lake, "others", "r1", "wrong")
+    assert table_names(lake) == ["others", "people"]
+
+
+def test_rules_alone_read_no_lake() -> None:
+    import duckdb
+
+    with duckdb.connect() as parser:
+        assert tables_of(parser, 'SELECT * FROM a, "b-c", a') == ("a", "b-c")
+
+
+def test_library_is_importable_without_airflow() -> None:
+    heavy = ["airflow", "duckdb", "pyarrow", "deltalake"]
+    code = f"import sys; import privacy_release.lake.query; print([m for m in {heavy} if m in sys.modules])"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == "[]"

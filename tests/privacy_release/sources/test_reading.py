@@ -1,0 +1,304 @@
+"""Reading a source: what is accepted, what is refused and in which words, and what is left behind."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from privacy_engine.errors import IntegrityError, SchemaError
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.sources.addresses import find_source, without_secret
+from privacy_release.sources.reading import check_source, read_source
+from privacy_release.work.parquet import parquet_bytes, read_private, write_private
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+    "zip": {"role": "quasi_identifier", "kind": "categorical", "categories": ["N1", "N2"]},
+    "illness": {"role": "sensitive", "kind": "categorical"},
+}
+SCHEMA = DataSchema.from_dict(FIELDS)
+GOOD = {"age": [30, 40, 50], "zip": ["N1", "N2", "N1"], "illness": ["flu", "cold", "flu"]}
+
+
+def schema_with(**fields: dict[str, Any]) -> DataSchema:
+    return DataSchema.from_dict(FIELDS | fields)
+
+
+def write(path: Path, columns: dict[str, Any] | pa.Table, **options: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
+    return path
+
+
+def read(uri: Path | str, schema: DataSchema = SCHEMA, **options: Any) -> Any:
+    source = find_source(str(uri))
+    check_source(source, schema, options.get("columns"))
+    return read_source(source, schema, **options)
+
+
+def test_file_folder_glob_and_address_give_the_same_records(tmp_path: Path) -> None:
+    file = write(tmp_path / "t" / "a.parquet", GOOD)
+    tables = [read(uri).table for uri in (file, file.parent, file.parent / "*.parquet", f"file://{file}")]
+    for table in tables[1:]:
+        pd.testing.assert_frame_equal(tables[0], table)
+
+
+def test_object_store_address_is_read_through_fsspec(tmp_path: Path) -> None:
+    store = fsspec.filesystem("memory")
+    data = write(tmp_path / "a.parquet", GOOD).read_bytes()
+    store.pipe_file("/people/2026/a.parquet", data)
+    try:
+        by_address = read("memory://people/2026/a.parquet")
+        source = find_source("memory://people", filesystem=store)
+        by_filesystem = read_source(source, SCHEMA)
+    finally:
+        store.rm("/people", recursive=True)
+    pd.testing.assert_frame_equal(by_address.table, by_filesystem.table)
+
+
+def test_files_of_a_folder_are_joined_in_order_of_their_names(tmp_path: Path) -> None:
+    write(tmp_path / "b.parquet", {**GOOD, "age": [7, 8, 9]})
+    write(tmp_path / "a.parquet", GOOD)
+    write(tmp_path / "_temporary.parquet", GOOD)
+    write(tmp_path / ".hidden" / "c.parquet", GOOD)
+    assert read(tmp_path).table["age"].tolist() == [30, 40, 50, 7, 8, 9]
+
+
+def test_only_projected_columns_are_read(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.parquet", {**GOOD, "salary": [1, 2, 3]})
+    assert list(read(file, columns=["age", "zip", "illness"]).table.columns) == ["age", "zip", "illness"]
+
+
+def test_identifier_must_exist_and_is_not_read(tmp_path: Path) -> None:
+    schema = schema_with(name={"role": "identifier", "kind": "categorical"})
+    with pytest.raises(SchemaError, match=r"'name'\] are missing"):
+        read(write(tmp_path / "without.parquet", GOOD), schema)
+    read_table = read(write(tmp_path / "with.parquet", {**GOOD, "name": [b"x", b"y", b"z"]}), schema).table
+    assert "name" not in read_table.columns
+
+
+def test_folders_named_by_a_value_are_a_column(tmp_path: Path) -> None:
+    rest = {k: GOOD[k] for k in ("age", "illness")}
+    for folder in ("zip=N1", "zip=N2"):
+        write(tmp_path / folder / "a.parquet", rest)
+    for uri in (tmp_path, tmp_path / "*" / "*.parquet"):
+        assert read(uri).table["zip"].tolist() == ["N1"] * 3 + ["N2"] * 3
+    write(tmp_path / "zip=__HIVE_DEFAULT_PARTITION__" / "a.parquet", rest)
+    assert read(tmp_path, nulls="drop").dropped == 3
+
+
+def test_folder_named_by_a_column_without_a_role_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "doctor=x" / "a.parquet", GOOD)
+    with pytest.raises(SchemaError, match=r"'doctor'\] are not in the schema"):
+        read(tmp_path)
+
+
+def test_values_in_the_names_of_folders_are_not_told(tmp_path: Path) -> None:
+    file = write(tmp_path / "doctor=canary" / "a.parquet", GOOD)
+    (tmp_path / "doctor=other").mkdir()
+    told = []
+    for damaged in (False, True):
+        if damaged:
+            file.write_bytes(b"PAR1")
+        with pytest.raises(SchemaError, match=r"doctor=\.\.\./a\.parquet") as caught:
+            read(tmp_path)
+        told.append(str(caught.value))
+    assert not [text for text in told if "canary" in text]
+
+
+@pytest.mark.parametrize("name", ["_people.parquet", "people[1].parquet"])
+def test_file_that_is_named_is_read_whatever_its_name(tmp_path: Path, name: str) -> None:
+    assert len(read(write(tmp_path / name, GOOD)).table) == 3
+
+
+def test_row_index_of_pandas_is_left_behind(tmp_path: Path) -> None:
+    pd.DataFrame(GOOD, index=[901, 902, 903]).to_parquet(tmp_path / "a.parquet")
+    table = read(tmp_path / "a.parquet").table
+    assert list(table.columns) == list(GOOD)
+    assert table.index.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        pytest.param(
+            {k: GOOD[k] for k in ("age", "zip")}, r"a\.parquet.*'illness'.*missing.*add", id="missing"
+        ),
+        pytest.param({**GOOD, "salary": [1, 2, 3]}, r"'salary'.*not in the schema.*role", id="extra"),
+        pytest.param({**GOOD, "age": ["30", "40", "50"]}, r"age: must be a number.*string.*cast", id="text"),
+        pytest.param({**GOOD, "age": [True, False, True]}, r"age: must be a number.*bool", id="truth-values"),
+        pytest.param({**GOOD, "zip": [["N1"], ["N2"], []]}, r"zip: must be text.*list.*cast", id="lists"),
+        pytest.param({**GOOD, "illness": [None] * 3}, r"illness: must be text.*null", id="only-nulls"),
+        pytest.param(
+            {**GOOD, "zip": pa.array([1, 2, 3], pa.date32())}, r"zip: must be text.*date32", id="dates"
+        ),
+    ],
+)
+def test_wrong_columns_are_refused_before_any_record_is_read(
+    tmp_path: Path, columns: dict[str, Any], message: str
+) -> None:
+    source = find_source(str(write(tmp_path / "a.parquet", columns)))
+    with pytest.raises(SchemaError, match=message):
+        check_source(source, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        pytest.param(
+            {**GOOD, "age": [30, None, 50]}, "age: 1 values are null.*drop", id="null-in-quasi-identifier"
+        ),
+        pytest.param(
+            {**GOOD, "illness": ["flu", None, "flu"]}, "illness: 1 values are null", id="null-in-sensitive"
+        ),
+        pytest.param(
+            {**GOOD, "zip": ["N1", "X9", "X9"]}, "zip: .*miss 1 distinct values in 2 rows", id="unseen"
+        ),
+        pytest.param(
+            {**GOOD, "age": [30, 40, 130]}, "age: 1 values are out of the bounds", id="out-of-bounds"
+        ),
+        pytest.param({**GOOD, "age": [30, 40, np.inf]}, "age: 1 values are infinite", id="infinite"),
+    ],
+)
+def test_records_that_do_not_fit_are_refused_without_their_values(
+    tmp_path: Path, columns: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SchemaError, match=message) as caught:
+        read(write(tmp_path / "a.parquet", columns))
+    assert "X9" not in str(caught.value)
+    assert "130" not in str(caught.value)
+
+
+def test_empty_table_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.parquet", pa.table(GOOD).slice(0, 0))
+    with pytest.raises(SchemaError, match="empty"):
+        read(file)
+
+
+def test_nulls_are_dropped_and_counted_where_that_is_asked(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.parquet", {**GOOD, "age": [30, None, 50], "illness": ["flu", "cold", None]})
+    found = read(file, nulls="drop")
+    assert (found.rows, found.dropped, found.table["age"].tolist()) == (3, 2, [30])
+
+
+def test_null_of_a_nullable_sensitive_attribute_is_kept(tmp_path: Path) -> None:
+    schema = schema_with(illness={"role": "sensitive", "kind": "categorical", "nullable": True})
+    file = write(tmp_path / "a.parquet", {**GOOD, "illness": ["flu", None, "cold"]})
+    assert read(file, schema, nulls="drop").dropped == 0
+
+
+def test_dropping_every_record_is_an_error(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.parquet", {**GOOD, "age": pa.array([None] * 3, pa.int64())})
+    with pytest.raises(SchemaError, match="all 3 records have a null"):
+        read(file, nulls="drop")
+
+
+def test_integers_stay_integers_where_some_are_null(tmp_path: Path) -> None:
+    schema = schema_with(visits={"role": "insensitive", "kind": "numeric"})
+    file = write(tmp_path / "a.parquet", {**GOOD, "visits": [1, None, 3]})
+    assert str(read(file, schema).table["visits"].dtype) == "Int64"
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "text"])
+def test_file_that_is_no_whole_parquet_file_is_named_with_a_remedy(tmp_path: Path, damage: str) -> None:
+    file = write(tmp_path / "broken.parquet", GOOD)
+    whole = file.read_bytes()
+    file.write_bytes(
+        {"truncated": whole[: len(whole) // 2], "empty": b"", "text": b"age,zip\n30,N1\n"}[damage]
+    )
+    with pytest.raises(SchemaError, match=r"broken\.parquet must be a whole Parquet file.*write it again"):
+        read(file)
+
+
+@pytest.mark.parametrize("place", ["nothing.parquet", "folder", "*.parquet"])
+def test_address_without_files_is_refused(tmp_path: Path, place: str) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(SchemaError, match=r"found none|must exist"):
+        find_source(str(tmp_path / place))
+
+
+def test_unknown_kind_of_store_is_refused() -> None:
+    with pytest.raises(SchemaError, match="could not be read"):
+        find_source("nonsense://bucket/people")
+
+
+def test_delta_table_is_refused_because_its_folder_holds_replaced_files(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", GOOD)
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(SchemaError, match="Delta table"):
+        find_source(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({**GOOD, "age": [30.5, 40.5, 50.5]}, r"differ in \['age'\]"),
+        ({**GOOD, "extra": [1, 2, 3]}, "extra"),
+    ],
+    ids=["types", "columns"],
+)
+def test_files_that_differ_are_refused_by_name(tmp_path: Path, other: dict[str, Any], message: str) -> None:
+    write(tmp_path / "a.parquet", GOOD)
+    write(tmp_path / "b.parquet", other)
+    with pytest.raises(SchemaError, match=rf"b\.parquet.*{message}"):
+        read(tmp_path)
+
+
+def test_dictionary_and_large_text_are_read_as_text(tmp_path: Path) -> None:
+    zips = pa.array(GOOD["zip"]).dictionary_encode()
+    illness = pa.array(GOOD["illness"], pa.large_string())
+    table = read(write(tmp_path / "a.parquet", {**GOOD, "zip": zips, "illness": illness})).table
+    pd.testing.assert_frame_equal(table, read(write(tmp_path / "b.parquet", GOOD)).table)
+
+
+def test_fingerprint_changes_with_bytes_and_names_and_with_nothing_else(tmp_path: Path) -> None:
+    first = read(write(tmp_path / "1" / "a.parquet", GOOD).parent).fingerprint
+    assert first == read(write(tmp_path / "2" / "a.parquet", GOOD).parent).fingerprint
+    assert first != read(write(tmp_path / "3" / "b.parquet", GOOD).parent).fingerprint
+    assert (
+        first != read(write(tmp_path / "4" / "a.parquet", {**GOOD, "age": [31, 40, 50]}).parent).fingerprint
+    )
+
+
+def test_secrets_of_an_address_are_not_shown() -> None:
+    assert without_secret("s3://key:secret@bucket/people?sig=x#y") == "s3://bucket/people"
+    assert without_secret("/data/people[1].parquet") == "/data/people[1].parquet"
+
+
+def test_equal_tables_give_equal_bytes_without_metadata_or_index() -> None:
+    table = pd.DataFrame(GOOD, index=[5, 6, 7])
+    data = parquet_bytes(table)
+    assert data == parquet_bytes(table.reset_index(drop=True))
+    found = pq.read_schema(pa.BufferReader(data))
+    assert found.metadata is None
+    assert found.names == list(GOOD)
+
+
+def test_private_file_is_for_its_owner_alone_and_read_only_with_its_hash(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    old = os.umask(0)
+    try:
+        sha256 = write_private(path, parquet_bytes(pd.DataFrame(GOOD)))
+    finally:
+        os.umask(old)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    pd.testing.assert_frame_equal(read_private(path, sha256), pd.DataFrame(GOOD))
+    with pytest.raises(IntegrityError, match="changed between two steps"):
+        read_private(path, "0" * 64)
+    with pytest.raises(IntegrityError, match="must be in the work area"):
+        read_private(tmp_path / "gone.parquet", sha256)
+
+
+def test_truncated_private_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    sha256 = write_private(path, parquet_bytes(pd.DataFrame(GOOD))[:-20])
+    with pytest.raises(IntegrityError, match="whole Parquet file"):
+        read_private(path, sha256)

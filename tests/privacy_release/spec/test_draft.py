@@ -1,0 +1,166 @@
+"""Drafts from tables of any size and place: what they say of a column, and what they must not show."""
+
+import io
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from privacy_engine.engines.local import LocalEngine
+from privacy_release.cli.main import DONE, WRONG, main
+from privacy_release.spec.draft import draft_spec
+
+NAN = float("nan")
+
+
+def lines(text: str) -> dict[str, str]:
+    """Column -> what is drafted for it."""
+    schema = text.partition("schema:\n")[2].partition("release:")[0]
+    return {name: said for name, _, said in (line.strip().partition(": ") for line in schema.splitlines())}
+
+
+def drafted(tmp_path: Path, least: int = 2, **columns: object) -> dict[str, str]:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=7)
+    (tmp_path / "spill").mkdir()
+    with LocalEngine(memory=500_000_000, spill=tmp_path / "spill") as engine:
+        return lines(draft_spec(engine, [str(path)], "uri", "name", least=least))
+
+
+def test_kinds_and_domains_are_guessed_as_a_person_would_begin(tmp_path: Path) -> None:
+    n = 60
+    found = drafted(
+        tmp_path,
+        id=range(n),
+        age=[20 + i % 30 for i in range(n)],
+        score=[i % 7 / 4 for i in range(n)],
+        floor=[float(i % 4) for i in range(n)],
+        member=[i % 3 == 0 for i in range(n)],
+        city=["b" if i % 2 else "a" for i in range(n)],
+        same=[5] * n,
+    )
+    assert found == {
+        "id": "{role: TODO, kind: numeric}  # every record has its own value: an identifier?",
+        "age": "{role: TODO, kind: numeric, bounds: [20, 50]}",
+        "score": "{role: TODO, kind: numeric, bounds: [0.0, 2.0]}",
+        "floor": "{role: TODO, kind: ordinal, bounds: [0, 3]}",
+        "member": "{role: TODO, kind: categorical, categories: ['False', 'True']}",
+        "city": "{role: TODO, kind: categorical, categories: [a, b]}",
+        "same": "{role: TODO, kind: ordinal}",
+    }
+
+
+def test_nulls_nan_and_infinities_are_no_numbers(tmp_path: Path) -> None:
+    found = drafted(
+        tmp_path,
+        some=pa.array([None, NAN, 1.0, 2.0, 9.0] * 4),
+        none=pa.array([NAN, None] * 10),
+        endless=pa.array([float("inf"), 1.0] * 10),
+        nothing=pa.nulls(20),
+    )
+    assert found == {
+        "some": "{role: TODO, kind: ordinal, bounds: [1, 9]}  # 8 nulls",
+        "none": "{role: TODO, kind: numeric}  # 20 nulls",
+        "endless": "{role: TODO, kind: ordinal}",
+        "nothing": "{role: TODO, kind: categorical}  # 20 nulls; 0 categories, not shown: give a hierarchy",
+    }
+
+
+def test_large_numbers_that_are_one_as_floats_have_no_bounds(tmp_path: Path) -> None:
+    assert drafted(tmp_path, big=pa.array([2**63, 2**63 + 1] * 20, pa.uint64()))["big"].count("bounds") == 0
+
+
+def test_only_categories_of_many_records_are_named(tmp_path: Path) -> None:
+    found = drafted(
+        tmp_path,
+        least=6,
+        rare=["x"] * 195 + ["canary"] * 4 + ["lone"],
+        every=[f"canary {i}" for i in range(200)],
+        many=[f"value {i % 51}" for i in range(200)],
+        shy=[f"canary {i % 45}" for i in range(200)],
+    )
+    assert found == {
+        "rare": "{role: TODO, kind: categorical, categories: [x]}"
+        "  # 2 rarer categories are not shown: add or merge them",
+        "every": "{role: TODO, kind: categorical}"
+        "  # most values are of one record: an identifier or free text?",
+        "many": "{role: TODO, kind: categorical}  # 51 categories, not shown: give a hierarchy",
+        "shy": "{role: TODO, kind: categorical}  # 45 categories, not shown: give a hierarchy",
+    }
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PRIVACY_WORK_AREA", raising=False)
+    return tmp_path
+
+
+def infer(capsys: pytest.CaptureFixture[str], table: object) -> str:
+    assert main(["schema", "infer", str(table)]) == DONE
+    return capsys.readouterr().out
+
+
+def test_a_folders_name_is_a_column_and_nothing_is_left_behind(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for country, start in (("DE", 0), ("FR", 20)):
+        folder = home / "people" / f"country={country}"
+        folder.mkdir(parents=True)
+        pd.DataFrame({"age": range(start, start + 20)}).to_parquet(folder / "part.parquet")
+    found = lines(infer(capsys, home / "people"))
+    assert found["age"].startswith("{role: TODO, kind: numeric}  # every record has its own value")
+    assert found["country"] == "{role: TODO, kind: categorical, categories: [DE, FR]}"
+    assert not [path for path in (home / "home").rglob("*") if path.is_file()]
+
+
+def test_files_may_have_their_columns_in_another_order(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "people").mkdir()
+    frame = pd.DataFrame({"a": [1, 2] * 10, "b": ["x", "y"] * 10})
+    frame.to_parquet(home / "people" / "1.parquet")
+    frame[["b", "a"]].to_parquet(home / "people" / "2.parquet")
+    found = lines(infer(capsys, home / "people"))
+    assert found == {
+        "a": "{role: TODO, kind: ordinal, bounds: [1, 2]}",
+        "b": "{role: TODO, kind: categorical, categories: [x, y]}",
+    }
+
+
+def test_a_table_may_be_elsewhere(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.BytesIO()
+    pd.DataFrame({"a": [1, 2] * 10}).to_parquet(stream)
+    MemoryFileSystem().pipe("/drafts/people.parquet", stream.getvalue())
+    try:
+        text = infer(capsys, "memory://drafts/people.parquet")
+    finally:
+        MemoryFileSystem().rm("/drafts", recursive=True)
+    assert lines(text) == {"a": "{role: TODO, kind: ordinal, bounds: [1, 2]}"}
+
+
+def test_a_table_without_records_has_columns(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = home / "people" / "country=DE"
+    folder.mkdir(parents=True)
+    pd.DataFrame({"age": pd.Series([], dtype="int64")}).to_parquet(folder / "part.parquet")
+    assert list(lines(infer(capsys, home / "people"))) == ["age", "country"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "types"])
+def test_files_that_are_not_whole_or_not_alike_are_refused(
+    home: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    (home / "people").mkdir()
+    pd.DataFrame({"a": ["canary"] * 20}).to_parquet(home / "people" / "1.parquet")
+    second = home / "people" / "2.parquet"
+    pd.DataFrame({"a": ["canary"] if damage == "truncated" else [1]}).to_parquet(second)
+    if damage == "truncated":
+        second.write_bytes(second.read_bytes()[:-9])
+    assert main(["schema", "infer", str(home / "people")]) == WRONG
+    said = capsys.readouterr()
+    assert "2.parquet" in said.err
+    assert "canary" not in said.err + said.out
+    assert not [path for path in (home / "home").rglob("*") if path.is_file()]

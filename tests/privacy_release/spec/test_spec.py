@@ -1,0 +1,329 @@
+"""Specifications: what is read, and that each mistake is named by file, field and remedy."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from privacy_engine.errors import SpecError
+from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
+from privacy_engine.tables.schema import DataSchema, Kind, Role
+from privacy_release.spec.files import include_folder, load_policy, load_schema, load_suite
+from privacy_release.spec.model import AttributeSpec, json_schema, load_spec
+
+INCLUDE = Path(__file__).parents[3] / "include"
+RELEASES = sorted((INCLUDE / "releases").glob("*.yaml"))
+
+Edit = Callable[[dict[str, Any]], None]
+
+
+def edited(home: Path, edit: Edit) -> Path:
+    path = home / "releases" / "people.yaml"
+    fields = yaml.safe_load(path.read_text())
+    edit(fields)
+    path.write_text(yaml.safe_dump(fields, sort_keys=False))
+    return path
+
+
+def setter(*keys: str, value: Any) -> Edit:
+    def edit(fields: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            fields = fields[key]
+        fields[keys[-1]] = value
+
+    return edit
+
+
+def remover(*keys: str) -> Edit:
+    def edit(fields: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            fields = fields[key]
+        del fields[keys[-1]]
+
+    return edit
+
+
+@pytest.mark.parametrize("path", RELEASES, ids=lambda p: p.stem)
+def test_shipped_releases_are_read_whole(path: Path) -> None:
+    spec = load_spec(path)
+    assert spec.data_schema().names == spec.source.columns
+    assert spec.release_policy().require or spec.budget is not None
+    assert (
+        isinstance(spec.schedule, str)
+        or spec.schedule is None
+        or spec.schedule.upstream
+        or spec.schedule.partitions
+    )
+
+
+def test_files_are_found_beside_the_releases_folder_wherever_the_process_runs(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PRIVACY_RELEASE_HOME")
+    spec = load_spec(home / "releases" / "people.yaml")
+    assert spec.policy == str(home / "policies" / "people.yaml")
+    assert spec.source.uri == str(home / "people.parquet")
+    assert spec.data_schema()["zip"].hierarchy is not None
+    assert spec.release_policy().require == (KAnonymity(k=5), DistinctLDiversity(l=2, attribute="illness"))
+
+
+def test_what_is_not_method_or_seed_is_a_parameter_of_the_method(home: Path) -> None:
+    release = load_spec(home / "releases" / "people.yaml").release
+    assert (release.method, release.seed, release.parameters) == ("mondrian", 7, {"k": 5, "l": 2})
+
+
+def test_schema_survives_as_plain_values(home: Path) -> None:
+    spec = load_spec(home / "releases" / "people.yaml")
+    assert load_schema(json.loads(json.dumps(spec.schema_fields))) == spec.data_schema()
+
+
+def test_roles_and_kinds_are_those_of_the_engine() -> None:
+    properties = AttributeSpec.model_json_schema()["properties"]
+    assert properties["role"]["enum"] == [role.value for role in Role]
+    assert properties["kind"]["enum"] == [kind.value for kind in Kind]
+
+
+def test_attribute_has_the_fields_of_the_engine() -> None:
+    engine = DataSchema.json_schema()["additionalProperties"]["properties"]
+    assert set(AttributeSpec.model_fields) == set(engine)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "upstream", "partitions"),
+    [
+        ({"asset": "adult"}, ("adult",), None),
+        ({"assets": ["a", "b"]}, ("a", "b"), None),
+        ({"partitions": "0 0 * * *"}, (), "0 0 * * *"),
+    ],
+)
+def test_schedules_by_event(home: Path, schedule: Any, upstream: Any, partitions: Any) -> None:
+    found = load_spec(edited(home, setter("schedule", value=schedule))).schedule
+    assert found is not None
+    assert not isinstance(found, str)
+    assert (found.upstream, found.partitions) == (upstream, partitions)
+
+
+@pytest.mark.parametrize("schedule", [None, "@weekly", "30 4 * * 1-5"])
+def test_schedules_by_time(home: Path, schedule: str | None) -> None:
+    assert load_spec(edited(home, setter("schedule", value=schedule))).schedule == schedule
+
+
+MISTAKES = [
+    pytest.param(remover("policy"), "policy: is missing; add it", id="no-policy"),
+    pytest.param(remover("schema", "age", "role"), r"schema\.age\.role: is missing; add it", id="no-role"),
+    pytest.param(
+        setter("schema", "age", "role", value="TODO"),
+        r"schema\.age\.role: must be 'identifier', 'quasi_identifier', 'sensitive' or 'insensitive'; correct",
+        id="undecided-role",
+    ),
+    pytest.param(
+        setter("schema", "age", "bound", value=[0, 1]),
+        r"schema\.age\.bound: is not a known field; .*did you mean bounds\?",
+        id="misspelt-attribute-field",
+    ),
+    pytest.param(
+        setter("expectation", value="x.json"),
+        r"expectation: is not a known field; .*did you mean expectations\?",
+        id="misspelt-field",
+    ),
+    pytest.param(
+        setter("approvals", value={"required": True}),
+        r"approvals: is not a known field; .*did you mean approval\?",
+        id="misspelt-approval",
+    ),
+    pytest.param(
+        setter("approval", value={"assigned": ["officer"]}),
+        r"approval\.assigned: is not a known field; .*did you mean assigned_to\?",
+        id="misspelt-approval-field",
+    ),
+    pytest.param(
+        setter("approval", value={"timeout": "soon"}),
+        r"approval\.timeout: must be a whole number of minutes, hours, days or weeks, such as 2 days",
+        id="approval-timeout",
+    ),
+    pytest.param(
+        setter("approval", value={"timeout": "53 weeks"}),
+        r"approval\.timeout: must .* up to a year",
+        id="too-long",
+    ),
+    pytest.param(
+        setter("history", value={"identifier": "age"}),
+        r"history\.identifier must be a column of schema with the role identifier; correct it",
+        id="history-of-no-identifier",
+    ),
+    pytest.param(
+        setter("history", value={"column": "name"}),
+        r"history\.identifier: is missing; add it",
+        id="no-identifier",
+    ),
+    pytest.param(
+        setter("approval", value={"assigned_to": []}),
+        r"approval\.assigned_to: .*at least 1 item",
+        id="approval-of-nobody",
+    ),
+    pytest.param(
+        setter("policy", value="policies/none.yaml"),
+        r"policy: the file .*none\.yaml must exist",
+        id="no-policy-file",
+    ),
+    pytest.param(
+        setter("schema", "zip", "hierarchy", value="hierarchies/none.csv"),
+        r"schema\.zip\.hierarchy: the file .*none\.csv must exist; correct the path",
+        id="no-hierarchy-file",
+    ),
+    pytest.param(
+        setter("expectations", value="none.json"), r"expectations: the file .* must exist", id="no-suite-file"
+    ),
+    pytest.param(
+        setter("release", "method", value="anonymise"),
+        r"release\.method: must be one of .*mondrian",
+        id="method",
+    ),
+    pytest.param(remover("release", "method"), r"release\.method: is missing", id="no-method"),
+    pytest.param(setter("release", "seed", value=-1), r"release\.seed: must be greater", id="seed"),
+    pytest.param(
+        setter("source", "nulls", value="keep"), r"source\.nulls: must be 'fail' or 'drop'", id="nulls"
+    ),
+    pytest.param(
+        setter("source", "columns", value=["age", "zip", "illness", "name"]),
+        r"columns \['visits'\] of schema must be in source\.columns",
+        id="column-not-read",
+    ),
+    pytest.param(
+        remover("schema", "visits"),
+        r"source\.columns \['visits'\] must be in schema",
+        id="column-without-role",
+    ),
+    pytest.param(setter("schedule", value="61 * * * *"), "schedule: must be five cron fields", id="cron"),
+    pytest.param(setter("schedule", value=5), "schedule: must be a valid string", id="schedule-number"),
+    pytest.param(
+        setter("schedule", value={"asset": "a", "partitions": "@daily"}),
+        "schedule: must have exactly one",
+        id="two",
+    ),
+    pytest.param(
+        setter("schedule", value={"asst": "a"}),
+        r"schedule\.asst: is not a known field.*mean asset",
+        id="asset",
+    ),
+    pytest.param(
+        setter("name", value="other"), "name must be 'people' like the file", id="name-of-another-file"
+    ),
+    pytest.param(
+        setter("publish", "table", value="../people"),
+        r"publish\.table: must be 1 to 100 letters",
+        id="table-name",
+    ),
+    pytest.param(
+        setter("schema", "zip", "categories", value=[True, "N1"]),
+        r"schema\.zip\.categories\.0: must be text or a number; put quotes",
+        id="yaml-truth-value",
+    ),
+    pytest.param(
+        setter("source", value="people.parquet"), "source: must be a valid dictionary", id="no-mapping"
+    ),
+]
+
+
+@pytest.mark.parametrize(("edit", "message"), MISTAKES)
+def test_each_mistake_is_named_by_file_field_and_remedy(home: Path, edit: Edit, message: str) -> None:
+    path = edited(home, edit)
+    with pytest.raises(SpecError, match=message) as caught:
+        load_spec(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_all_mistakes_of_a_file_are_named_at_once(home: Path) -> None:
+    def edit(fields: dict[str, Any]) -> None:
+        del fields["policy"]
+        fields["source"]["nulls"] = "keep"
+
+    with pytest.raises(SpecError, match=r"source\.nulls.*; policy: is missing"):
+        load_spec(edited(home, edit))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: people\nname: again\n", "mend line 1: a field stands twice"),
+        (
+            "schema:\n  age: {role: sensitive}\n  age: {role: insensitive}\n",
+            "mend line 2: a field stands twice",
+        ),
+        ("name: [people\n", "must be YAML; mend line"),
+        ("- people\n", "must be a mapping of fields, got list"),
+        ("", "must be a mapping of fields, got NoneType"),
+    ],
+    ids=["field-twice", "column-twice", "open-bracket", "list", "empty"],
+)
+def test_file_that_is_no_mapping_is_refused(home: Path, text: str, message: str) -> None:
+    path = home / "releases" / "people.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecError, match=message):
+        load_spec(path)
+
+
+def test_file_that_is_not_there_is_refused(home: Path) -> None:
+    with pytest.raises(SpecError, match=r"none\.yaml must be a readable UTF-8 file, got FileNotFoundError"):
+        load_spec(home / "releases" / "none.yaml")
+
+
+def test_contradiction_that_only_the_engine_sees_names_the_column(home: Path) -> None:
+    spec = load_spec(edited(home, setter("schema", "age", "bounds", value=[90, 17])))
+    with pytest.raises(SpecError, match="'age': bounds must be two finite numbers, the lower first"):
+        spec.data_schema()
+
+
+def test_hierarchy_that_does_not_nest_is_named_by_column_and_file(home: Path) -> None:
+    (home / "hierarchies" / "zip.csv").write_text("N1;north;*\nN2;north\n")
+    with pytest.raises(SpecError, match=r"zip\.hierarchy: .*zip\.csv: all rows of a hierarchy"):
+        load_spec(home / "releases" / "people.yaml").data_schema()
+
+
+def test_policy_without_a_rule_is_refused_by_file(home: Path) -> None:
+    (home / "policies" / "people.yaml").write_text("require: []\n")
+    with pytest.raises(SpecError, match=r"people\.yaml: a policy must require at least one model"):
+        load_spec(home / "releases" / "people.yaml").release_policy()
+
+
+def test_schema_policy_and_suite_are_read_without_a_release(home: Path) -> None:
+    (home / "schema.yaml").write_text("age: {role: quasi_identifier, kind: numeric}\n")
+    assert load_schema("schema.yaml").names == ("age",)
+    assert load_policy("policies/people.yaml").max_suppressed == 0.1
+    assert load_suite("expectations/people.json")["name"] == "people"
+    with pytest.raises(SpecError, match="at least one of expectations"):
+        load_suite({"name": "none", "expectations": []})
+
+
+def test_include_folder_must_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PRIVACY_RELEASE_HOME", str(tmp_path))
+    with pytest.raises(SpecError, match="set PRIVACY_RELEASE_HOME"):
+        include_folder()
+
+
+def test_json_schema_describes_the_file_and_not_the_program() -> None:
+    found = json_schema()
+    assert {"name", "schema", "source", "policy", "publish", "release", "schedule"} <= set(
+        found["properties"]
+    )
+    assert "attributes" not in found["properties"]
+    assert "mondrian" in json.dumps(found["$defs"]["MethodSpec"]["properties"]["method"])
+
+
+def test_reading_a_specification_imports_nothing_heavy() -> None:
+    heavy = ["pandas", "pyarrow", "numba", "sklearn", "great_expectations", "deltalake"]
+    code = (
+        "import sys; from privacy_release.spec.model import load_spec; import privacy_release.steps.publish; "
+        f"load_spec({str(RELEASES[0])!r}); print([m for m in {heavy} if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=INCLUDE.parent, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,476 @@
+"""Releases in fragments: nothing is staged that is not whole, unchanged, and measured together."""
+
+import decimal
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import privacy_release
+from privacy_engine.errors import InfeasibleError, IntegrityError, SpecError, VerificationError
+from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.steps import fragments
+from privacy_release.steps.fragment_join import join_staged
+from privacy_release.steps.release import make_release
+from privacy_release.work.area import WorkArea, sha256_file
+from privacy_release.work.engines import open_engine, read_engine
+from privacy_release.work.references import FragmentRef, FragmentReleaseRef, StagedRef, TableRef
+from tests.servers.pages import require_closed_page
+
+ROWS = 3_600
+MONDRIAN = {"k": 5, "l": 2}
+ENGINE = read_engine({"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1})
+SCHEMA = DataSchema.from_dict(
+    {
+        "name": {"role": "identifier", "kind": "categorical"},
+        "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+        "town": {"role": "quasi_identifier", "kind": "categorical", "categories": ["a", "b", "c", "d"]},
+        "illness": {"role": "sensitive", "kind": "categorical"},
+        "paid": {"role": "insensitive", "kind": "categorical", "nullable": True},
+    }
+)
+
+
+def population() -> pd.DataFrame:
+    """Invented people; what they paid is known of the oldest alone, so in some fragments of nobody."""
+    rng = np.random.default_rng(11)
+    age = rng.integers(18, 90, ROWS)
+    paid = [decimal.Decimal(f"{i % 97}.25") if a > 85 else None for i, a in enumerate(age)]
+    return pd.DataFrame(
+        {
+            "name": [f"person {i}" for i in range(ROWS)],
+            "age": age,
+            "town": rng.choice(["a", "b", "c", "d"], ROWS),
+            "illness": rng.choice(["cold", "cough", "flu", "measles"], ROWS, p=[0.4, 0.3, 0.2, 0.1]),
+            "paid": pd.Series(paid, dtype=pd.ArrowDtype(pa.decimal128(8, 2))),
+        }
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """Fragments as mapped tasks leave them: cut, each released, and not yet joined."""
+
+    work: WorkArea
+    table: TableRef
+    cut: list[FragmentRef]
+    parts: list[FragmentReleaseRef]
+
+    def join(self, parts: list[FragmentReleaseRef] | None = None) -> StagedRef:
+        return join_staged(self.parts if parts is None else parts, self.work, title=None, label="release")
+
+    @property
+    def staged(self) -> list[str]:
+        return sorted(path.name for path in self.work.folder.glob("release*"))
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> tuple[WorkArea, TableRef]:
+    """A work area with the table, cut by no test."""
+    root = tmp_path_factory.mktemp("fragments")
+    population().to_parquet(root / "people.parquet", index=False)
+    with WorkArea(root / "work", "people/run") as work:
+        return work, privacy_release.ingest(str(root / "people.parquet"), SCHEMA, work, engine=ENGINE)
+
+
+@pytest.fixture(scope="module")
+def made(ingested: tuple[WorkArea, TableRef]) -> Released:
+    """Fragments of a release by Mondrian, to be copied before they are spoilt."""
+    work, table = ingested
+    with work:
+        cut = cut_up(table, work, method="mondrian", parameters=MONDRIAN, seed=7)
+        return Released(work=work, table=table, cut=cut, parts=[fragments.release_one(ref) for ref in cut])
+
+
+@pytest.fixture
+def released(made: Released, tmp_path: Path) -> Iterator[Released]:
+    """The same in a work area of its own."""
+    with WorkArea(tmp_path / "work", "people/run") as work:
+        shutil.copytree(made.work.folder, work.folder, dirs_exist_ok=True)
+        moved = json.loads(
+            json.dumps([made.cut, made.parts]).replace(str(made.work.folder), str(work.folder))
+        )
+        yield Released(work=work, table=made.table, cut=moved[0], parts=moved[1])
+
+
+def cut_up(table: TableRef, work: WorkArea, label: str = "cut", **method: Any) -> list[FragmentRef]:
+    with open_engine(ENGINE, work.folder) as engine:
+        cut = fragments.cut_table(table, engine, **method)
+        return fragments.partition(cut, fragments.keep(cut, work, label), engine)
+
+
+def rewritten(ref: FragmentReleaseRef, change: Callable[[pa.Table], pa.Table]) -> FragmentReleaseRef:
+    """Other released records with their true hash and count: what a faulty worker would have made."""
+    path = Path(ref["uri"])
+    table = change(pq.read_table(path))
+    pq.write_table(table, path)
+    return FragmentReleaseRef(**{**ref, "sha256": sha256_file(path), "rows": len(table)})  # type: ignore[typeddict-item]  # same keys
+
+
+def retold(ref: FragmentReleaseRef, change: Callable[[dict[str, Any]], None]) -> FragmentReleaseRef:
+    """Another account with its true hash."""
+    path = Path(ref["account"]["uri"])
+    fields = json.loads(path.read_bytes())
+    change(fields)
+    path.write_text(json.dumps(fields))
+    account = {"uri": str(path), "sha256": sha256_file(path)}
+    return FragmentReleaseRef(**{**ref, "account": account})  # type: ignore[typeddict-item]  # same keys
+
+
+def without_one_record(table: pa.Table) -> pa.Table:
+    """Without a record of a smallest class."""
+    frame = table.to_pandas()
+    sizes = frame.groupby(["age", "town"])["illness"].transform("size")
+    return table.filter(pa.array(np.arange(len(frame)) != sizes.argmin()))
+
+
+def with_a_class_of_one(table: pa.Table) -> pa.Table:
+    """With one record alone of a smallest class."""
+    frame = table.to_pandas()
+    sizes = frame.groupby(["age", "town"])["illness"].transform("size")
+    chosen = frame.loc[sizes.argmin(), ["age", "town"]]
+    others = (frame[["age", "town"]] == chosen).all(axis=1) & (frame.index != sizes.argmin())
+    return table.filter(pa.array(~others))
+
+
+def fewer(fields: dict[str, Any]) -> None:
+    fields["figures"]["records"] -= 1
+    fields["figures"]["released"] -= 1
+
+
+def another_claim(fields: dict[str, Any]) -> None:
+    fields["told"]["guarantees"][0]["k"] = 2
+
+
+def test_a_cut_gives_each_record_to_one_fragment(released: Released) -> None:
+    assert len(released.cut) >= 3
+    assert [ref["fragment"] for ref in released.cut] == list(range(len(released.cut)))
+    assert sum(ref["rows"] for ref in released.cut) == ROWS
+    assert all(pq.read_metadata(ref["uri"]).num_rows == ref["rows"] for ref in released.cut)
+
+
+def test_a_missing_fragment_stages_nothing(released: Released) -> None:
+    with pytest.raises(IntegrityError, match="exactly once, got 1 missing, 0 more than once"):
+        released.join(released.parts[:-1])
+    assert released.staged == []
+
+
+def test_a_fragment_that_is_there_twice_stages_nothing(released: Released) -> None:
+    with pytest.raises(IntegrityError, match="got 0 missing, 1 more than once"):
+        released.join([*released.parts, released.parts[0]])
+    assert released.staged == []
+
+
+def test_no_fragment_at_all_stages_nothing(released: Released) -> None:
+    with pytest.raises(IntegrityError, match="got 0 fragments of 0 plans"):
+        released.join([])
+
+
+def test_a_fragment_of_another_plan_stages_nothing(released: Released) -> None:
+    other = cut_up(
+        released.table, released.work, label="other", method="mondrian", parameters={"k": 9}, seed=7
+    )
+    parts = [*released.parts[:-1], fragments.release_one(other[-1])]
+    with pytest.raises(IntegrityError, match="of 2 plans; cut the table again"):
+        released.join(parts)
+    assert released.staged == []
+
+
+def test_a_number_that_the_plan_does_not_know_stages_nothing(released: Released) -> None:
+    foreign = FragmentReleaseRef(**{**released.parts[-1], "fragment": 77})  # type: ignore[typeddict-item]  # same keys
+    with pytest.raises(IntegrityError, match="1 missing, 0 more than once, 1 of another plan"):
+        released.join([*released.parts[:-1], foreign])
+
+
+@pytest.mark.parametrize("what", ["uri", "account", "plan"])
+def test_a_file_that_changed_on_the_way_stages_nothing(what: str, released: Released) -> None:
+    last: Any = released.parts[-1]
+    path = Path(last[what] if what == "uri" else last[what]["uri"])
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(IntegrityError, match=r"must have the recorded sha256 [0-9a-f]{64}, got"):
+        released.join()
+    assert released.staged == []
+
+
+@pytest.mark.parametrize("what", ["uri", "account", "plan"])
+def test_a_file_that_is_gone_stages_nothing(what: str, released: Released) -> None:
+    last: Any = released.parts[-1]
+    Path(last[what] if what == "uri" else last[what]["uri"]).unlink()
+    with pytest.raises(IntegrityError, match="must be in the work area, got FileNotFoundError"):
+        released.join()
+    assert released.staged == []
+
+
+def test_fewer_records_than_the_table_has_stage_nothing(released: Released) -> None:
+    short = rewritten(released.parts[0], without_one_record)
+    with pytest.raises(
+        IntegrityError, match=r"must hold the 3,600 records of the table, got 3,600, of which 3,599"
+    ):
+        released.join([short, *released.parts[1:]])
+    assert released.staged == []
+
+
+def test_an_account_of_fewer_records_stages_nothing(released: Released) -> None:
+    with pytest.raises(IntegrityError, match="must hold the 3,600 records of the table, got 3,599"):
+        released.join([retold(released.parts[0], fewer), *released.parts[1:]])
+
+
+def test_a_count_that_is_not_the_files_stages_nothing(released: Released) -> None:
+    first, second, *rest = released.parts
+    longer = FragmentReleaseRef(**{**first, "rows": first["rows"] + 1})  # type: ignore[typeddict-item]  # same keys
+    shorter = FragmentReleaseRef(**{**second, "rows": second["rows"] - 1})  # type: ignore[typeddict-item]  # same keys
+    with pytest.raises(IntegrityError, match=f"fragment 0 must have {first['rows'] + 1:,} released records"):
+        released.join([longer, shorter, *rest])
+    assert released.staged == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: t.rename_columns(["Age", *t.column_names[1:]]),
+        lambda t: t.set_column(0, "age", pa.nulls(len(t))),
+    ],
+    ids=["name", "type"],
+)
+def test_other_columns_than_the_first_fragments_stage_nothing(change: Any, released: Released) -> None:
+    last = rewritten(released.parts[-1], change)
+    with pytest.raises(IntegrityError, match=f"same columns and types, fragment {last['fragment']} differs"):
+        released.join([*released.parts[:-1], last])
+    assert released.staged == []
+
+
+def test_another_claim_than_the_first_fragments_stages_nothing(released: Released) -> None:
+    last = retold(released.parts[-1], another_claim)
+    with pytest.raises(IntegrityError, match="released alike, 1 of"):
+        released.join([*released.parts[:-1], last])
+
+
+def test_what_does_not_keep_its_claim_is_not_staged(released: Released) -> None:
+    spoilt = rewritten(released.parts[0], with_a_class_of_one)
+    taken = released.parts[0]["rows"] - spoilt["rows"]
+
+    def suppressed(fields: dict[str, Any]) -> None:
+        fields["figures"]["released"] -= taken
+        fields["figures"]["suppressed"] += taken
+
+    weak = retold(spoilt, suppressed)
+    with pytest.raises(
+        VerificationError, match=r"must keep what mondrian claims, and miss k_anonymity\(k=5\)"
+    ):
+        released.join([weak, *released.parts[1:]])
+    assert released.staged == []
+
+
+def test_records_that_changed_since_the_cut_are_not_released(released: Released) -> None:
+    ref = released.cut[0]
+    frame = pd.read_parquet(ref["uri"]).iloc[:-1]
+    frame.to_parquet(ref["uri"], index=False)
+    with pytest.raises(IntegrityError, match="must have the recorded sha256"):
+        fragments.release_one(ref)
+    renamed = FragmentRef(**{**ref, "sha256": sha256_file(Path(ref["uri"]))})  # type: ignore[typeddict-item]  # same keys
+    with pytest.raises(IntegrityError, match="fragment 0 must have the"):
+        fragments.release_one(renamed)
+
+
+def test_a_table_that_changed_since_it_was_ingested_is_not_cut(released: Released, tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    pd.read_parquet(released.table["uri"]).iloc[:-1].to_parquet(other, index=False)
+    table = TableRef(**{**released.table, "uri": str(other)})  # type: ignore[typeddict-item]  # same keys
+    with pytest.raises(IntegrityError, match="sha256"):
+        cut_up(table, released.work, label="again", method="mondrian", parameters=MONDRIAN, seed=7)
+    assert not (released.work.folder / "again.fragments").exists()
+
+
+def test_releasing_a_fragment_again_gives_the_same_bytes(released: Released) -> None:
+    again = fragments.release_one(released.cut[1])
+    assert {**again, "seconds": 0} == {**released.parts[1], "seconds": 0}
+
+
+def test_the_order_in_which_fragments_come_changes_nothing(released: Released, made: Released) -> None:
+    forth, back = released.join(), None
+    (released.work.folder / "release.joined.json").unlink()
+    shutil.copytree(made.work.folder / "cut.fragments", released.work.folder / "cut.fragments")
+    back = released.join(released.parts[::-1])
+    assert (forth["sha256"], forth["figures"]) == (back["sha256"], back["figures"])
+
+
+def test_where_a_record_stands_does_not_tell_its_fragment(released: Released) -> None:
+    staged = pq.read_table(released.join()["uri"])
+    by_value = [(name, "ascending") for name in staged.column_names]
+    assert staged.equals(staged.sort_by(by_value))
+
+
+def test_joining_again_gives_what_was_staged_though_the_fragments_are_gone(released: Released) -> None:
+    staged = released.join()
+    assert not (released.work.folder / "cut.fragments").exists()
+    assert released.join() == staged
+    Path(staged["uri"]).write_bytes(b"changed")
+    with pytest.raises(IntegrityError, match="sha256"):
+        released.join()
+
+
+def test_a_joined_release_is_measured_as_a_whole(released: Released) -> None:
+    staged = released.join()
+    frame = pd.read_parquet(staged["uri"])
+    classes = EquivalenceClasses.of_columns(frame, ["age", "town"], ["illness"])
+    assert len(frame) == staged["rows"] == ROWS
+    assert staged["figures"]["smallest_class"] == classes.sizes.min() >= 5
+    assert staged["figures"]["classes"] == len(classes)
+    assert DistinctLDiversity(l=2).measure(classes) >= 2
+    assert sha256_file(Path(staged["uri"])) == staged["sha256"]
+    assert staged["engine"] == ENGINE
+
+
+def test_the_manifest_and_the_report_tell_of_the_fragments(released: Released) -> None:
+    sizes = [ref["rows"] for ref in released.cut]
+    staged = released.join()
+    told = json.loads(Path(staged["manifest"]).read_text())["fragments"]
+    assert told["count"] == len(sizes)
+    assert told["rows"] == {"most": 1_000, "smallest": min(sizes), "largest": max(sizes)}
+    assert told["engine"] == "fragments"
+    report = Path(staged["report"]).read_text()
+    require_closed_page(report)
+    assert f"{len(sizes)} fragments</strong> of {min(sizes):,} to {max(sizes):,} records" in report
+    assert "non_uniform_entropy" not in staged["figures"]
+    assert "Loss of each quasi-identifier" in report
+    assert "Before and after" in report
+
+
+def test_columns_keep_the_type_of_the_source_in_every_fragment(released: Released) -> None:
+    assert any(pq.read_table(ref["uri"])["paid"].null_count == ref["rows"] for ref in released.parts)
+    staged = released.join()
+    assert pq.read_schema(staged["uri"]).field("paid").type == pa.decimal128(8, 2)
+
+
+def test_working_files_are_for_the_service_user_alone(released: Released) -> None:
+    paths = list(released.work.folder.rglob("*"))
+    assert {path.stat().st_mode & 0o777 for path in paths if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in paths if path.is_file()} == {0o600}
+
+
+def test_what_travels_holds_no_value_and_no_count_below_a_fragment(released: Released) -> None:
+    text = json.dumps([released.cut, released.parts])
+    assert not any(word in text for word in ("cold", "cough", "measles", "tallies", "person"))
+
+
+def test_more_fragments_than_can_be_mapped_are_refused_before_anything_is_written(
+    ingested: tuple[WorkArea, TableRef],
+) -> None:
+    work, table = ingested
+    for most, count in ((3, "at least 4"), (4, "6")):
+        with open_engine(ENGINE, work.folder) as engine:
+            before = sorted(work.folder.rglob("*"))
+            with pytest.raises(SpecError, match=rf"cut into {count} .*raise engine\.rows, now 1,000"):
+                fragments.cut_table(table, engine, method="mondrian", parameters=MONDRIAN, seed=7, most=most)
+            assert sorted(work.folder.rglob("*")) == before
+
+
+def test_the_process_pool_gives_the_bytes_of_mapped_tasks(
+    ingested: tuple[WorkArea, TableRef], released: Released
+) -> None:
+    work, table = ingested
+    told: list[str] = []
+    pooled = make_release(
+        table, work, method="mondrian", parameters=MONDRIAN, seed=7, label="pooled", progress=told.append
+    )
+    mapped = released.join()
+    assert pooled["sha256"] == mapped["sha256"]
+    assert pooled["figures"] == mapped["figures"]
+    count = len(released.cut)
+    assert [step for step in told if step.startswith("fragment")] == [
+        f"fragment {i} of {count}" for i in range(1, count + 1)
+    ]
+    assert not list(work.folder.glob("pooled.fragments*"))
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters"),
+    [
+        ("bottom_up", {"k": 5, "l": 2}),
+        ("ilp_l_diversity", {"k": 5, "l": 2}),
+        ("obpa", {"k": 10}),
+        ("mondrian", {"k": 5, "require": [{"model": "t_closeness", "t": 0.3, "attribute": "illness"}]}),
+    ],
+    ids=["bottom_up", "ilp_l_diversity", "obpa", "t_closeness"],
+)
+def test_the_guarantees_of_a_method_hold_on_the_joined_records(
+    method: str, parameters: dict[str, Any], ingested: tuple[WorkArea, TableRef]
+) -> None:
+    work, table = ingested
+    staged = make_release(table, work, method=method, parameters=parameters, seed=3, label=method)
+    frame = pd.read_parquet(staged["uri"])
+    classes = EquivalenceClasses.of_columns(frame, ["age", "town"], ["illness"])
+    assert KAnonymity(k=2).measure(classes) >= parameters["k"]
+    assert DistinctLDiversity(l=2).measure(classes) >= parameters.get("l", 1)
+    if "require" in parameters:
+        assert TCloseness(t=0.3).measure(classes) <= 0.3
+    assert list(staged["guarantees"]) == json.loads(Path(staged["manifest"]).read_text())["guarantees"]
+
+
+def test_a_release_in_fragments_loses_little_more_than_one_in_a_piece(
+    ingested: tuple[WorkArea, TableRef],
+) -> None:
+    work, table = ingested
+    arguments: dict[str, Any] = {"method": "mondrian", "parameters": MONDRIAN, "seed": 3}
+    parts = make_release(table, work, label="parts", **arguments)
+    whole = make_release(table, work, label="whole", engine=read_engine("local"), **arguments)
+    assert "engine" not in whole
+    names = ["age", "town", "illness", "paid"]
+    assert pq.read_schema(parts["uri"]).names == pq.read_schema(whole["uri"]).names == names
+    assert parts["figures"]["gcp"] <= 1.1 * whole["figures"]["gcp"]
+    missing = set(whole["figures"]) - set(parts["figures"])
+    assert missing == {"non_uniform_entropy", "query_error"}
+
+
+def test_an_infeasible_guarantee_fails_before_any_fragment_is_released(
+    ingested: tuple[WorkArea, TableRef],
+) -> None:
+    work, table = ingested
+    with pytest.raises(InfeasibleError):
+        make_release(table, work, method="mondrian", parameters={"k": 5, "l": 9}, label="infeasible")
+    assert not list(work.folder.glob("infeasible*"))
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "more", "message"),
+    [
+        ("rfka", {"k": 5}, {}, "rfka must see the whole table.*engine local"),
+        ("errph", {}, {}, "must not stand beside random answers.*engine local"),
+        (
+            "mondrian",
+            {"k": 5},
+            {"persons": {}},
+            "history must not stand beside engine fragments.*engine local",
+        ),
+        (
+            "mondrian",
+            {
+                "suppression_limit": 0.1,
+                "require": [{"model": "t_closeness", "t": 0.2, "attribute": "illness"}],
+            },
+            {},
+            "suppression_limit",
+        ),
+    ],
+    ids=["features", "answers", "history", "suppression"],
+)
+def test_what_needs_the_whole_table_is_refused_with_what_to_do(
+    method: str,
+    parameters: dict[str, Any],
+    more: dict[str, Any],
+    message: str,
+    ingested: tuple[WorkArea, TableRef],
+) -> None:
+    work, table = ingested
+    with pytest.raises(SpecError, match=message):
+        make_release(TableRef(**table, **more), work, method=method, parameters=parameters, label="refused")

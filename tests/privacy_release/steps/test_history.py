@@ -1,0 +1,381 @@
+"""Releases of the same people over time, through the operators: who is in them is private, and looked at."""
+
+import json
+import stat
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_privacy_release import (
+    DetectOutliersOperator,
+    IngestParquetOperator,
+    PublishOperator,
+    ReleaseOperator,
+    RetractOperator,
+    VerifyOperator,
+)
+from privacy_engine.errors import SchemaError, SpecError
+from privacy_release.cli.main import main
+from privacy_release.lake.read import read_release, releases
+from privacy_release.lake.store import Lake
+from privacy_release.spec.model import load_spec
+from privacy_release.steps.history import Identification, earlier_releases
+from privacy_release.steps.run import run_release
+from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import read_private
+
+KEY = "a secret of the tests alone, long enough"
+SCHEMA = {
+    "patient": {"role": "identifier", "kind": "categorical"},
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 400]},
+    "disease": {"role": "sensitive", "kind": "categorical"},
+}
+K10 = {"model": "k_anonymity", "k": 10}
+ACROSS = {"model": "cross_release_k_anonymity", "k": 10}
+INVARIANT = {"model": "m_invariance", "m": 2}
+
+
+@pytest.fixture(autouse=True)
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The key, and the folder of what is kept about people."""
+    set_key(monkeypatch, KEY)
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    return tmp_path / "curator"
+
+
+def set_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_MEMBERSHIP_DEFAULT", json.dumps({"conn_type": "generic", "password": key})
+    )
+    monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", key)
+
+
+def patients(ages: Any, first: int = 0) -> pd.DataFrame:
+    """One patient an age; the disease goes by the number of the patient, and both are in each class."""
+    numbers = np.arange(first, first + len(ages))
+    return pd.DataFrame(
+        {
+            "patient": [f"patient-{i:03d}" for i in numbers],
+            "age": np.asarray(ages),
+            "disease": np.array(["cold", "flu"])[(numbers + numbers // 16) % 2],
+        }
+    )
+
+
+SORTED = np.arange(160)  # 16 classes of 10 neighbours
+# The same people with other ages: two who shared a class share none now.
+SHUFFLED = SORTED.reshape(16, 10).T.reshape(-1)
+
+
+def context(task_id: str, run_id: str, partition: str | None = None) -> Any:
+    task = SimpleNamespace(dag_id="people", run_id=run_id, task_id=task_id, map_index=-1)
+    return {"ti": task, "outlet_events": defaultdict(SimpleNamespace), "partition_key": partition}
+
+
+class Runs:
+    """Runs of one release through its operators."""
+
+    def __init__(self, folder: Path, lake: Lake) -> None:
+        self.folder, self.lake = folder, lake
+
+    def stage(self, table: pd.DataFrame, run_id: str, outliers: bool = False, **ingest: Any) -> Any:
+        source = self.folder / f"{run_id}.parquet"
+        table.to_parquet(source, index=False)
+        given = {"person": "patient", **ingest}
+        read = IngestParquetOperator(task_id="ingest", uri=str(source), schema=SCHEMA, **given)
+        at_hand = read.execute(context("ingest", run_id))
+        if outliers:
+            seek = DetectOutliersOperator(
+                task_id="outliers",
+                table=at_hand,
+                method="okplof",
+                parameters={"neighbours": 3, "top": 2},
+                action="set_aside",
+            )
+            at_hand = seek.execute(context("outliers", run_id))
+        make = ReleaseOperator(
+            task_id="release", table=at_hand, method="mondrian", parameters={"k": 10, "l": 2}, seed=1
+        )
+        return make.execute(context("release", run_id))
+
+    def verify(self, staged: Any, run_id: str, *rules: Any) -> Any:
+        policy = {"require": [K10, *(rules or (ACROSS,))]}
+        check = VerifyOperator(task_id="verify", table=staged, policy=policy, name="people")
+        return check.execute(context("verify", run_id))
+
+    def publish(self, staged: Any, report: Any, run_id: str, partition: str | None = None) -> Any:
+        made = PublishOperator(task_id="publish", table=staged, report=report, name="people")
+        return made.execute(context("publish", run_id, partition))
+
+    def release(self, table: pd.DataFrame, run_id: str, *rules: Any, partition: str | None = None) -> Any:
+        staged = self.stage(table, run_id)
+        return self.publish(staged, self.verify(staged, run_id, *rules), run_id, partition)
+
+
+@pytest.fixture
+def runs(tmp_path: Path, airflow_lake: Lake, work_root: Path) -> Runs:
+    return Runs(tmp_path, airflow_lake)
+
+
+def kept(private: Path) -> list[Path]:
+    return sorted(private.rglob("*.parquet"))
+
+
+def test_releases_that_single_people_out_together_are_caught_before_the_second_is_published(
+    runs: Runs, airflow_lake: Lake
+) -> None:
+    runs.release(patients(SORTED), "first")
+    assert runs.verify(runs.stage(patients(SHUFFLED), "alone"), "alone", K10)[
+        "passed"
+    ]  # by itself it is 10-anonymous
+    with pytest.raises(
+        AirflowFailException,
+        match=r"cross_release_k_anonymity\(k=10\) measured 1, missed by 16 classes of together 160 rows",
+    ):
+        runs.release(patients(SHUFFLED), "second")
+    assert [entry["release_id"] for entry in releases(airflow_lake, "people")] == ["first"]
+
+
+def test_the_same_classes_may_be_published_again(runs: Runs, airflow_lake: Lake) -> None:
+    runs.release(patients(SORTED), "first", ACROSS, INVARIANT)
+    runs.release(patients(SORTED), "second", ACROSS, INVARIANT)
+    assert len(releases(airflow_lake, "people")) == 2
+
+
+def test_other_people_may_be_published_beside_the_first(runs: Runs, airflow_lake: Lake) -> None:
+    runs.release(patients(SORTED), "first")
+    runs.release(patients(SHUFFLED, first=500), "second")
+    assert len(releases(airflow_lake, "people")) == 2
+
+
+def test_sensitive_values_that_change_in_a_class_are_caught(runs: Runs, airflow_lake: Lake) -> None:
+    table = patients(SORTED)
+    runs.release(table, "first", INVARIANT)
+    changed = table.assign(disease=table["disease"].where(table["age"] != 5, "gout"))
+    with pytest.raises(AirflowFailException, match=r"m_invariance\(m=2\) measured 0,"):
+        runs.release(changed, "second", INVARIANT)
+
+
+def test_late_data_are_a_new_version_of_their_partition_held_against_the_one_it_replaces(
+    runs: Runs, airflow_lake: Lake
+) -> None:
+    late = pd.concat([patients(SORTED), patients(SORTED + 160, first=160)], ignore_index=True)
+    runs.release(patients(SORTED), "scheduled", partition="2026-11-01")
+    runs.release(late, "backfill", partition="2026-11-01")
+    states = [(entry["release_id"], entry["state"]) for entry in releases(airflow_lake, "people")]
+    assert states == [("2026-11-01", "superseded"), ("2026-11-01", "current")]
+    assert read_release(airflow_lake, "people", "2026-11-01").num_rows == 320
+    # What was replaced was read by somebody, so it still counts.
+    with pytest.raises(AirflowFailException, match="cross_release_k_anonymity"):
+        runs.release(patients(SHUFFLED), "again", partition="2026-11-01")
+
+
+def test_a_retry_of_a_run_does_not_stand_in_its_own_way(
+    runs: Runs, airflow_lake: Lake, private: Path
+) -> None:
+    staged = runs.stage(patients(SORTED), "first")
+    report = runs.verify(staged, "first")
+    runs.publish(staged, report, "first")
+    for path in kept(private):
+        path.unlink()  # a crash before it was written
+    assert runs.publish(staged, report, "first")["already"]
+    assert len(kept(private)) == 1
+    assert runs.verify(staged, "first")["passed"]
+
+
+def test_a_release_that_was_verified_before_another_was_published_is_refused(
+    runs: Runs, airflow_lake: Lake
+) -> None:
+    waiting = runs.stage(patients(SHUFFLED), "waiting")
+    report = runs.verify(waiting, "waiting")
+    runs.release(patients(SORTED), "quick")
+    with pytest.raises(AirflowFailException, match="1 releases of table people were published after"):
+        runs.publish(waiting, report, "waiting")
+    assert [entry["release_id"] for entry in releases(airflow_lake, "people")] == ["quick"]
+
+
+def test_what_is_kept_is_for_the_service_user_alone_and_names_nobody(runs: Runs, private: Path) -> None:
+    runs.release(patients(SORTED), "first")
+    (path,) = kept(private)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)] == [
+        0o700
+    ] * 2
+    content = path.read_bytes()
+    table = pd.read_parquet(path)
+    assert not [name for name in (*patients(SORTED)["patient"], "cold", "flu") if name.encode() in content]
+    assert table["class"].value_counts().tolist() == [10] * 16
+
+
+def test_no_person_leaves_the_private_files(runs: Runs, airflow_lake: Lake, private: Path) -> None:
+    runs.release(patients(SORTED), "first")
+    hashes = pd.read_parquet(kept(private)[0])["person"]
+    for file in (path for path in airflow_lake.folder.rglob("*") if path.is_file()):
+        data = file.read_bytes()
+        assert not [text for text in (*hashes, *patients(SORTED)["patient"]) if text.encode() in data], file
+    assert read_release(airflow_lake, "people", "first").column_names == ["age", "disease"]
+
+
+def test_nothing_is_kept_of_a_release_that_was_not_published(runs: Runs, private: Path) -> None:
+    runs.verify(runs.stage(patients(SORTED), "first"), "first")
+    assert kept(private) == []
+
+
+@pytest.mark.parametrize("way", ["operator", "command"])
+def test_what_is_kept_goes_with_a_retraction_and_counts_no_more(
+    runs: Runs, airflow_lake: Lake, private: Path, way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.release(patients(SORTED), "first")
+    if way == "operator":
+        RetractOperator(task_id="retract", name="people", release="first", reason="a mistake").execute(
+            context("retract", "later")
+        )
+    else:
+        assert main(["retract", f"{airflow_lake.root}/people", "first", "--reason", "a mistake"]) == 0
+    assert kept(private) == []
+    runs.release(patients(SHUFFLED), "second")
+
+
+def test_an_earlier_release_that_nothing_is_kept_of_stops_the_next_one(runs: Runs, private: Path) -> None:
+    staged = runs.stage(patients(SORTED), "first", person=None)
+    runs.publish(staged, runs.verify(staged, "first", K10), "first")
+    with pytest.raises(
+        AirflowFailException, match=r"version \d+ of table people was published without recording"
+    ):
+        runs.release(patients(SORTED), "second")
+
+
+def test_another_key_stops_the_next_release(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.release(patients(SORTED), "first")
+    set_key(monkeypatch, KEY.upper())
+    with pytest.raises(AirflowFailException, match="recorded with another key"):
+        runs.release(patients(SORTED), "second")
+
+
+def test_a_file_that_was_damaged_stops_the_next_release(runs: Runs, private: Path) -> None:
+    runs.release(patients(SORTED), "first")
+    (path,) = kept(private)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(AirflowFailException, match="must be a whole Parquet file"):
+        runs.release(patients(SORTED), "second")
+
+
+def test_a_demand_without_an_identifier_is_refused_with_the_remedy(runs: Runs) -> None:
+    staged = runs.stage(patients(SORTED), "first", person=None)
+    with pytest.raises(AirflowFailException, match=r"not known whose records.*history\.identifier"):
+        runs.verify(staged, "first")
+
+
+def test_a_demand_without_the_tables_name_is_refused(runs: Runs) -> None:
+    check = VerifyOperator(
+        task_id="verify", table=runs.stage(patients(SORTED), "first"), policy={"require": [ACROSS]}
+    )
+    with pytest.raises(AirflowFailException, match="needs the name of the table"):
+        check.execute(context("verify", "first"))
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (None, "membership_default must exist and hold the membership key"),
+        ("short", "at least 32 characters, got 5"),
+    ],
+    ids=["missing", "short"],
+)
+def test_a_key_that_is_missing_or_short_stops_at_ingest(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, key: str | None, message: str
+) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_MEMBERSHIP_DEFAULT")
+    if key is not None:
+        set_key(monkeypatch, key)
+    with pytest.raises(AirflowFailException, match=message):
+        runs.stage(patients(SORTED), "first")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda t: t.assign(patient=t["patient"].where(t.index > 0)), "1 records have no value, 0 repeat"),
+        (
+            lambda t: t.assign(patient=t["patient"].where(t.index > 1, "x")),
+            "0 records have no value, 1 repeat",
+        ),
+    ],
+    ids=["null", "repeated"],
+)
+def test_a_column_that_does_not_identify_one_person_a_record_is_refused(
+    runs: Runs, spoil: Any, message: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=f"patient must identify one person a record: {message}"):
+        runs.stage(spoil(patients(SORTED)), "first")
+
+
+def test_a_column_that_is_no_identifier_is_refused(runs: Runs) -> None:
+    with pytest.raises(AirflowFailException, match="must be named by an identifier of the schema"):
+        runs.stage(patients(SORTED), "first", person="age")
+
+
+def test_records_that_are_set_aside_or_dropped_take_their_persons_along(runs: Runs) -> None:
+    table = patients(SORTED)
+    table["disease"] = table["disease"].where(table.index != 7)
+    staged = runs.stage(table, "first", outliers=True, nulls="drop")
+    persons = read_private(staged["persons"]["uri"], staged["persons"]["sha256"])["person"]
+    known = Identification(column="patient", key=KEY).persons(table["patient"])
+    disease = dict(zip(known, table["disease"], strict=True))
+    released = read_private(staged["uri"], staged["sha256"])
+    assert len(persons) == staged["rows"] == 157
+    assert [disease[person] for person in persons] == released["disease"].tolist()
+
+
+def test_a_person_is_the_same_in_either_number_type_and_as_text() -> None:
+    people = Identification(column="id", key=KEY)
+    as_numbers, as_floats, as_text = (
+        people.persons(pd.Series([7, 12], dtype=kind)) for kind in ("int64", "float64", "str")
+    )
+    assert as_numbers.tolist() == as_floats.tolist()
+    assert as_numbers.tolist() == people.persons(pd.Series(["7", "12"])).tolist()
+    assert len(as_text) == 2
+    assert (
+        as_numbers.tolist() != Identification(column="id", key=KEY[::-1]).persons(pd.Series([7, 12])).tolist()
+    )
+
+
+def test_the_key_is_not_shown() -> None:
+    people = Identification(column="id", key=KEY)
+    assert KEY not in repr(people)
+    assert KEY not in people.key_id
+
+
+def test_a_run_without_airflow_looks_at_the_earlier_releases(
+    home: Path, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, policy = home / "releases" / "people.yaml", home / "policies" / "people.yaml"
+    file.write_text(file.read_text() + "history: {identifier: name}\n")
+    rules = yaml.safe_load(policy.read_text())
+    rules["require"].append({"model": "cross_release_k_anonymity", "k": 5})
+    policy.write_text(yaml.safe_dump(rules))
+    spec = load_spec(file)
+    for number in (1, 2):
+        with WorkArea(tmp_path / "work", f"run {number}") as work:
+            report = run_release(spec, lake, f"r{number}", work).report
+    assert [f["measured"] >= 5 for f in report["findings"] if f["rule"].startswith("cross")] == [True]
+    assert set(earlier_releases(lake, "people", Identification(column="name", key=KEY).key_id)) == {1, 2}
+    monkeypatch.delenv("PRIVACY_MEMBERSHIP_KEY")
+    with (
+        WorkArea(tmp_path / "work", "run 3") as work,
+        pytest.raises(SpecError, match="at least 32 characters"),
+    ):
+        run_release(spec, lake, "r3", work)
+
+
+def test_the_error_of_an_identifier_shows_no_value() -> None:
+    with pytest.raises(SchemaError) as caught:
+        Identification(column="id", key=KEY).persons(pd.Series(["secret", "secret", None]))
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,275 @@
+"""The steps on a table that an engine works on: as on any other, but nothing loads it, or they say so."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import privacy_release
+from privacy_engine.dp.limits import Limit
+from privacy_engine.errors import IntegrityError, SpecError, VerificationError
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.lake.read import read_release, releases
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.spec.files import load_policy
+from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.spending.budget import Budget
+from privacy_release.steps import verify as verify_step
+from privacy_release.steps.approval import body
+from privacy_release.steps.curator import report_to_curator
+from privacy_release.work import parquet as parquet_files
+from privacy_release.work.area import WorkArea
+from privacy_release.work.engines import open_engine, read_engine
+from privacy_release.work.references import StagedRef, TableRef
+
+K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
+T = {"model": "t_closeness", "t": 0.9, "attribute": "illness"}
+FRAGMENTS = read_engine("fragments")
+
+
+@pytest.fixture
+def spec(home: Path) -> ReleaseSpec:
+    return load_spec(home / "releases" / "people.yaml")
+
+
+@pytest.fixture
+def table(spec: ReleaseSpec, work: WorkArea) -> TableRef:
+    return privacy_release.ingest(
+        spec.source.uri, spec.data_schema(), work, columns=spec.source.columns, engine=FRAGMENTS
+    )
+
+
+@pytest.fixture
+def small(table: TableRef, work: WorkArea) -> StagedRef:
+    """A release of the table that was made, and is worked on, in memory."""
+    return privacy_release.make_release(
+        table,
+        work,
+        method="mondrian",
+        parameters={"k": 5, "l": 2},
+        seed=7,
+        engine=read_engine("local"),
+    )
+
+
+@pytest.fixture
+def staged(small: StagedRef) -> StagedRef:
+    """The same release, as an engine works on it."""
+    large = small.copy()
+    large["engine"] = FRAGMENTS
+    return large
+
+
+@pytest.fixture
+def unloaded(staged: StagedRef, monkeypatch: pytest.MonkeyPatch) -> StagedRef:
+    """The same release, where no step may read a whole Parquet file."""
+
+    def load(path: Path) -> bytes:
+        if path.suffix == ".parquet":
+            raise AssertionError(f"{path.name} was loaded")
+        return read(path)
+
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", load)
+    return staged
+
+
+def policy(*require: dict[str, Any], **limits: float) -> ReleasePolicy:
+    return load_policy({"require": list(require), **limits})
+
+
+def rewritten(staged: StagedRef, change: Callable[[pd.DataFrame], pd.DataFrame]) -> StagedRef:
+    """Other staged bytes, with their true hash: what a faulty method would have made."""
+    path = Path(staged["uri"])
+    data = parquet_files.parquet_bytes(change(pq.read_table(path).to_pandas()))
+    other = staged.copy()
+    other["sha256"] = parquet_files.write_private(path, data)
+    return other
+
+
+def test_an_engine_finds_what_verification_in_memory_finds(
+    unloaded: StagedRef, small: StagedRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = policy(K, L, T, max_gcp=0.9, max_suppressed=0.1)
+    found = privacy_release.verify_staged(unloaded, asked)
+    monkeypatch.undo()
+    assert found == privacy_release.verify_staged(small, asked)
+    assert found["passed"]
+
+
+def test_a_class_that_is_too_small_is_found_and_not_published(staged: StagedRef, lake: Lake) -> None:
+    def without_most_of_a_class(released: pd.DataFrame) -> pd.DataFrame:
+        first = released[["age", "zip"]].eq(released[["age", "zip"]].iloc[0]).all(axis="columns")
+        return released.drop(index=released.index[first][:-1])
+
+    staged = rewritten(staged, without_most_of_a_class)
+    report = privacy_release.verify_staged(staged, policy(K, L))
+    assert [finding["passed"] for finding in report["findings"]] == [False, False]
+    with pytest.raises(VerificationError, match="k_anonymity"):
+        privacy_release.publish_staged(staged, report, lake, "people", "a")
+    assert not releases(lake, "people")
+
+
+def test_a_staged_file_that_changed_is_not_verified(staged: StagedRef) -> None:
+    path = Path(staged["uri"])
+    path.write_bytes(path.read_bytes() + b"?")
+    with pytest.raises(IntegrityError, match=r"staged\.parquet must have the recorded sha256"):
+        privacy_release.verify_staged(staged, policy(K))
+
+
+def test_a_staged_file_that_changes_while_the_engine_reads_it_is_not_verified(
+    staged: StagedRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def meddled(*given: Any) -> Iterator[Any]:
+        with open_engine(*given) as engine:
+            yield engine
+        with Path(staged["uri"]).open("r+b") as stream:
+            stream.seek(-1, os.SEEK_END)
+            stream.write(b"?")
+
+    monkeypatch.setattr(verify_step, "open_engine", meddled)
+    with pytest.raises(IntegrityError, match="changed between two steps"):
+        privacy_release.verify_staged(staged, policy(K))
+
+
+def test_an_engine_leaves_nothing_in_the_work_area(staged: StagedRef, work: WorkArea) -> None:
+    before = set(work.folder.iterdir())
+    privacy_release.verify_staged(staged, policy(K))
+    assert set(work.folder.iterdir()) == before
+
+
+def test_policies_across_releases_are_refused(staged: StagedRef, lake: Lake) -> None:
+    across = policy(K, {"model": "m_invariance", "m": 2, "attribute": "illness"})
+    with pytest.raises(SpecError, match=r"earlier releases .*take the engine local"):
+        privacy_release.verify_staged(staged, across, lake=lake, name="people")
+
+
+def test_columns_that_are_not_in_the_schema_are_refused(staged: StagedRef) -> None:
+    staged = rewritten(staged, lambda released: released.assign(name="canary"))
+    with pytest.raises(VerificationError, match="name") as caught:
+        privacy_release.verify_staged(staged, policy(K))
+    assert "canary" not in str(caught.value)
+
+
+def test_verified_rows_are_published_without_loading_them(
+    unloaded: StagedRef, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    staged = unloaded
+    report = privacy_release.verify_staged(staged, policy(K, L))
+    assert "first release" in body(staged, report, lake, "people", "a", "dag", "run")
+    done = privacy_release.publish_staged(staged, report, lake, "people", "a", run_key="run 1")
+    again = privacy_release.publish_staged(staged, report, lake, "people", "a", run_key="run 1")
+    monkeypatch.undo()
+    assert (done["rows"], done["already"], again["already"]) == (staged["rows"], False, True)
+    assert again["version"] == done["version"]
+    names = list(pq.read_schema(staged["uri"]).names)
+    published = read_release(lake, "people", "a").to_pandas().sort_values(names, ignore_index=True)
+    expected = pq.read_table(staged["uri"]).to_pandas().sort_values(names, ignore_index=True)
+    pd.testing.assert_frame_equal(published, expected)
+
+
+def test_a_file_that_changed_after_verification_is_not_published(staged: StagedRef, lake: Lake) -> None:
+    report = privacy_release.verify_staged(staged, policy(K, L))
+    rewritten(staged, lambda released: released.assign(visits=0))
+    with pytest.raises(IntegrityError, match="recorded sha256"):
+        privacy_release.publish_staged(staged, report, lake, "people", "a")
+    assert not releases(lake, "people")
+
+
+def test_a_report_about_other_bytes_is_refused(staged: StagedRef, lake: Lake) -> None:
+    report = privacy_release.verify_staged(staged, policy(K, L))
+    report["sha256"] = "0" * 64
+    with pytest.raises(IntegrityError, match="verified bytes"):
+        privacy_release.publish_staged(staged, report, lake, "people", "a")
+
+
+def test_outliers_are_not_looked_for_in_a_table_with_an_engine(table: TableRef, work: WorkArea) -> None:
+    with pytest.raises(SpecError, match=r"a detector needs the whole table in memory.*leave outliers out"):
+        privacy_release.detect_outliers(table, work)
+
+
+def test_the_curators_report_is_not_written_on_a_table_with_an_engine(
+    table: TableRef, staged: StagedRef
+) -> None:
+    with pytest.raises(SpecError, match=r"needs both tables in memory.*leave the report out"):
+        report_to_curator(table, staged, "people", "a")
+
+
+def test_references_of_large_tables_are_plain_and_hold_no_record(
+    table: TableRef, staged: StagedRef, people: pd.DataFrame
+) -> None:
+    text = json.dumps([table, staged])
+    assert not [name for name in people["name"] if name in text]
+
+
+PRIVATE = {
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120], "bins": 6},
+    "illness": {"role": "sensitive", "categories": ["cold", "cough", "flu", "measles"]},
+}
+
+
+@pytest.fixture
+def paid(tmp_path: Path, people: pd.DataFrame, work: WorkArea) -> tuple[StagedRef, BudgetLedger]:
+    """A differentially private release of a table that an engine works on, and the ledger that paid."""
+    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
+    people[list(PRIVATE)].to_parquet(tmp_path / "private.parquet")
+    table = privacy_release.ingest(
+        str(tmp_path / "private.parquet"),
+        DataSchema.from_dict(PRIVATE),
+        work,
+        label="private",
+        engine=FRAGMENTS,
+    )
+    staged = privacy_release.make_release(
+        table,
+        work,
+        method="privbayes",
+        parameters={"epsilon": 0.5},
+        budget=Budget(dataset="people", run="people/run 1", ledger=ledger),
+    )
+    return staged, ledger
+
+
+def test_a_private_release_with_an_engine_is_held_against_its_ledger_and_published(
+    paid: tuple[StagedRef, BudgetLedger], lake: Lake
+) -> None:
+    staged, ledger = paid
+    asked = policy(max_epsilon=0.5)
+    report = privacy_release.verify_staged(staged, asked, ledger)
+    in_memory = staged.copy()
+    del in_memory["engine"]
+    assert "engine" in staged
+    assert report == privacy_release.verify_staged(in_memory, asked, ledger)
+    assert report["passed"]
+    done = privacy_release.publish_staged(staged, report, lake, "people", "a")
+    assert read_release(lake, "people", "a").num_rows == done["rows"] == staged["rows"]
+    with pytest.raises(SpecError, match="ledger"):
+        privacy_release.verify_staged(staged, asked)
+
+
+def test_a_value_outside_of_its_public_domain_is_found_in_the_last_part(
+    paid: tuple[StagedRef, BudgetLedger],
+) -> None:
+    staged, ledger = paid
+
+    def with_canary(released: pd.DataFrame) -> pd.DataFrame:
+        released.loc[len(released) - 1, "illness"] = "X9-canary"
+        return released
+
+    report = privacy_release.verify_staged(rewritten(staged, with_canary), policy(max_epsilon=0.5), ledger)
+    failed = [finding for finding in report["findings"] if not finding["passed"]]
+    assert [(f["rule"], f["measured"]) for f in failed] == [
+        ("values of illness outside of its public domain", 1)
+    ]
+    assert "X9-canary" not in json.dumps(report)

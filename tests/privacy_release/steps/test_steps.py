@@ -1,0 +1,330 @@
+"""The steps of a release, green and refused: nothing is published that was not verified on its very bytes."""
+
+import hashlib
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import privacy_release
+from privacy_engine.errors import (
+    InfeasibleError,
+    IntegrityError,
+    PublishError,
+    SchemaError,
+    SpecError,
+    VerificationError,
+)
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_release.lake.store import Lake
+from privacy_release.spec.files import load_policy
+from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.work.area import WorkArea
+from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.staged import public_source
+
+K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
+
+
+@pytest.fixture
+def spec(home: Path) -> ReleaseSpec:
+    return load_spec(home / "releases" / "people.yaml")
+
+
+@pytest.fixture
+def table(spec: ReleaseSpec, work: WorkArea) -> TableRef:
+    return privacy_release.ingest(spec.source.uri, spec.data_schema(), work, columns=spec.source.columns)
+
+
+@pytest.fixture
+def staged(table: TableRef, work: WorkArea) -> StagedRef:
+    return privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=7)
+
+
+def policy(*require: dict[str, Any], **limits: float) -> ReleasePolicy:
+    return load_policy({"require": list(require) or [K, L], **limits})
+
+
+def tampered(staged: StagedRef, change: Callable[[pd.DataFrame], pd.DataFrame]) -> StagedRef:
+    """Other staged bytes, with their true hash: what a faulty method would have made."""
+    path = Path(staged["uri"])
+    buffer = io.BytesIO()
+    change(pd.read_parquet(path)).to_parquet(buffer, index=False)
+    path.write_bytes(buffer.getvalue())
+    return StagedRef(**{**staged, "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()})  # type: ignore[typeddict-item]  # same keys
+
+
+def one_class_smaller(released: pd.DataFrame) -> pd.DataFrame:
+    """Without one record of a smallest class, which has k records then no more."""
+    sizes = released.groupby(["age", "zip"])["visits"].transform("size")
+    return released.drop(index=sizes.idxmin())
+
+
+def test_references_are_plain_and_hold_no_record(staged: StagedRef, people: pd.DataFrame) -> None:
+    text = json.dumps(staged)
+    assert not [name for name in people["name"] if name in text]
+
+
+def test_everything_in_the_work_area_is_for_the_service_user_alone(staged: StagedRef, work: WorkArea) -> None:
+    files = list(work.folder.iterdir())
+    assert {path.name for path in files} == {
+        "ingest.parquet",
+        "ingest.schema.json",
+        "staged.parquet",
+        "staged.schema.json",
+        "staged.manifest.json",
+        "staged.report.html",
+    }
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
+def test_ingest_tells_the_source_and_leaves_identifiers_behind(table: TableRef, people: pd.DataFrame) -> None:
+    assert (table["rows"], table["source"]["rows"], table["source"]["dropped"]) == (200, 200, 0)
+    assert table["source"]["identifiers"] == ["name"]
+    assert "name" not in pq.read_schema(table["uri"]).names
+    assert not [name for name in people["name"] if name.encode() in Path(table["uri"]).read_bytes()]
+
+
+def test_labels_keep_the_files_of_two_tasks_apart(spec: ReleaseSpec, work: WorkArea, table: TableRef) -> None:
+    made = [
+        privacy_release.make_release(
+            table, work, method="mondrian", parameters={"k": k}, seed=1, label=f"mapped-{k}"
+        )
+        for k in (5, 20)
+    ]
+    assert privacy_release.verify_staged(made[0], policy(K))["passed"]
+    assert made[0]["uri"] != made[1]["uri"]
+
+
+def test_sample_says_which_table_it_is(
+    work: WorkArea, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from privacy_engine.tables.schema import DataSchema
+    from privacy_release.sources.samples import COLUMNS
+    from privacy_release.sources.synthetic_adult import synthetic_adult
+
+    synthetic_adult(500, rng=np.random.default_rng(1)).to_parquet(tmp_path / "adult.parquet")
+    monkeypatch.setenv("PRIVACY_DATA", str(tmp_path))
+    schema = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric"}})
+    table = privacy_release.ingest("sample://adult", schema, work, columns=["age"])
+    assert "500 records" in table["source"]["note"]
+    assert table["source"]["uri"] == "sample://adult"
+    assert "age" in COLUMNS
+
+
+def test_other_samples_are_refused(spec: ReleaseSpec, work: WorkArea) -> None:
+    with pytest.raises(SpecError, match="sample://adult"):
+        privacy_release.ingest("sample://other", spec.data_schema(), work)
+
+
+def test_suite_that_holds_is_counted(table: TableRef, spec: ReleaseSpec) -> None:
+    suite = spec.expectation_suite()
+    assert suite is not None
+    found = privacy_release.validate(table, suite)
+    assert (found["expected"], found["evaluated"], found["passed"]) == (2, 2, 2)
+
+
+def test_suite_that_fails_stops_the_release_without_a_value(table: TableRef) -> None:
+    kwargs = {"column": "illness", "value_set": ["cold"]}
+    suite = {"name": "s", "expectations": [{"type": "expect_column_values_to_be_in_set", "kwargs": kwargs}]}
+    with pytest.raises(SchemaError, match="expect_column_values_to_be_in_set") as caught:
+        privacy_release.validate(table, suite)
+    assert "cold" not in str(caught.value)
+
+
+def test_misspelt_expectation_is_an_error_and_not_a_pass(table: TableRef) -> None:
+    kinds = ("expect_column_values_to_not_be_null", "expect_column_values_to_not_be_nul")
+    suite = {"name": "s", "expectations": [{"type": kind, "kwargs": {"column": "age"}} for kind in kinds]}
+    with pytest.raises(SpecError):
+        privacy_release.validate(table, suite)
+
+
+def test_release_that_keeps_its_policy_is_published_with_its_proof(
+    staged: StagedRef, table: TableRef, lake: Lake, people: pd.DataFrame
+) -> None:
+    report = privacy_release.verify_staged(staged, policy(K, L, max_gcp=0.9))
+    said: Any = {"by": "officer", "at": "2026-11-20T12:30:00+00:00", "comment": "", "automatic": False}
+    approved = said | {"sha256": report["sha256"]}
+    done = privacy_release.publish_staged(
+        staged, report, lake, "people", "r1", run_key="dag/1", approved=approved
+    )
+    assert (done["release"], done["table"], done["rows"], done["already"]) == ("r1", "people", 200, False)
+    manifest = privacy_release.manifest_of(lake, "people", "r1")
+    assert manifest["sha256"] == report["sha256"] == staged["sha256"]
+    assert manifest["source"]["fingerprint"] == table["source"]["fingerprint"]
+    assert "uri" not in manifest["source"]
+    assert manifest["policy"]["require"] == [K, L]
+    assert [finding["passed"] for finding in manifest["measured"]] == [True, True, True]
+    assert manifest["approval"] == said
+    assert manifest["seeded"] is True
+    assert "seed" not in manifest["parameters"]
+    assert manifest["software"]["version"]
+    assert manifest["figures"] == staged["figures"]
+    text = json.dumps(manifest)
+    assert not [
+        value for value in {*people["name"], *people["illness"], *people["zip"]} if f'"{value}"' in text
+    ]
+
+
+def test_manifest_of_a_private_release_tells_no_exact_count_of_the_source(table: TableRef) -> None:
+    assert set(public_source(table["source"], private=True)) == {"files", "identifiers"}
+    assert set(public_source(table["source"], private=False)) == set(table["source"]) - {"uri"}
+
+
+def test_retry_publishes_nothing_twice(staged: StagedRef, lake: Lake) -> None:
+    report = privacy_release.verify_staged(staged, policy())
+    first, second = (
+        privacy_release.publish_staged(staged, report, lake, "people", "r1", run_key="dag/1")
+        for _ in range(2)
+    )
+    assert (first["already"], second["already"], second["version"]) == (False, True, first["version"])
+
+
+def test_equal_seeds_stage_equal_bytes(table: TableRef, work: WorkArea) -> None:
+    hashes = {
+        privacy_release.make_release(
+            table, work, method="mondrian", parameters={"k": 5}, seed=3, label=f"run{i}"
+        )["sha256"]
+        for i in range(2)
+    }
+    assert len(hashes) == 1
+
+
+def test_progress_names_each_part_of_the_work(table: TableRef, work: WorkArea) -> None:
+    told: list[str] = []
+    privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, progress=told.append)
+    assert told == ["reading", "running mondrian", "measuring", "staging"]
+
+
+def test_policy_stricter_than_the_method_is_reported_and_refused(staged: StagedRef, lake: Lake) -> None:
+    report = privacy_release.verify_staged(staged, policy({"model": "k_anonymity", "k": 50}))
+    assert not report["passed"]
+    with pytest.raises(VerificationError, match=r"k_anonymity\(k=50\) measured .*missed by"):
+        privacy_release.raise_if_failed(report)
+    with pytest.raises(VerificationError):
+        privacy_release.publish_staged(staged, report, lake, "people", "r1")
+    assert privacy_release.releases(lake, "people") == []
+
+
+def test_class_of_k_minus_one_in_the_staged_file_is_found(staged: StagedRef) -> None:
+    report = privacy_release.verify_staged(tampered(staged, one_class_smaller), policy())
+    (finding,) = [f for f in report["findings"] if not f["passed"]]
+    assert (finding["measured"], finding["failing_classes"], finding["failing_rows"]) == (4, 1, 4)
+
+
+def test_class_without_l_values_in_the_staged_file_is_found(staged: StagedRef) -> None:
+    def same_illness(released: pd.DataFrame) -> pd.DataFrame:
+        first = (released[["age", "zip"]] == released.loc[0, ["age", "zip"]]).all(axis=1)
+        return released.assign(illness=released["illness"].mask(first, "flu"))
+
+    report = privacy_release.verify_staged(tampered(staged, same_illness), policy())
+    assert [f["rule"].partition("(")[0] for f in report["findings"] if not f["passed"]] == [
+        "distinct_l_diversity"
+    ]
+
+
+def test_limit_on_loss_is_held_against_the_figures(staged: StagedRef) -> None:
+    report = privacy_release.verify_staged(staged, policy(K, max_gcp=1e-6))
+    assert [f["rule"] for f in report["findings"] if not f["passed"]] == ["max_gcp"]
+
+
+def test_identifier_in_the_staged_file_is_refused(staged: StagedRef) -> None:
+    leaked = tampered(staged, lambda released: released.assign(name="x"))
+    with pytest.raises(VerificationError, match=r"\['name'\] are not in the schema"):
+        privacy_release.verify_staged(leaked, policy())
+
+
+def test_staged_file_that_changed_before_verification_is_refused(staged: StagedRef) -> None:
+    tampered(staged, one_class_smaller)
+    with pytest.raises(IntegrityError, match="changed between two steps"):
+        privacy_release.verify_staged(staged, policy())
+
+
+def test_staged_file_that_changed_after_verification_is_refused(staged: StagedRef, lake: Lake) -> None:
+    report = privacy_release.verify_staged(staged, policy())
+    tampered(staged, one_class_smaller)
+    with pytest.raises(IntegrityError, match="verified bytes"):
+        privacy_release.publish_staged(staged, report, lake, "people", "r1")
+    assert privacy_release.releases(lake, "people") == []
+
+
+def test_report_on_other_bytes_is_refused(staged: StagedRef, lake: Lake) -> None:
+    stale = privacy_release.verify_staged(staged, policy())
+    changed = tampered(staged, lambda released: released.iloc[::-1])
+    with pytest.raises(IntegrityError, match="verified bytes"):
+        privacy_release.publish_staged(changed, stale, lake, "people", "r1")
+
+
+def test_report_that_was_edited_to_pass_is_refused(staged: StagedRef, lake: Lake) -> None:
+    report = privacy_release.verify_staged(staged, policy({"model": "k_anonymity", "k": 50}))
+    report["passed"] = True
+    with pytest.raises(VerificationError):
+        privacy_release.publish_staged(staged, report, lake, "people", "r1")
+
+
+def test_ingested_file_that_changed_is_refused(table: TableRef, work: WorkArea) -> None:
+    Path(table["uri"]).write_bytes(b"PAR1")
+    with pytest.raises(IntegrityError, match="recorded sha256"):
+        privacy_release.make_release(table, work, method="mondrian")
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters", "message"),
+    [
+        ("mondrian", {"k": 1}, "k must be >= 2, got 1"),
+        ("mondrian", {"kk": 5}, "unknown parameters"),
+        ("none", {}, "method must be one of"),
+        ("mondrian", {"require": [{"model": "none"}]}, "release: "),
+    ],
+)
+def test_wrong_method_or_parameter_is_named(
+    table: TableRef, work: WorkArea, method: str, parameters: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        privacy_release.make_release(table, work, method=method, parameters=parameters)
+
+
+def test_fewer_records_than_k_is_infeasible_and_stages_nothing(table: TableRef, work: WorkArea) -> None:
+    with pytest.raises(InfeasibleError, match="200"):
+        privacy_release.make_release(table, work, method="mondrian", parameters={"k": 201})
+    assert not work.path("staged.parquet").exists()
+
+
+def test_fewer_sensitive_values_than_l_is_infeasible(table: TableRef, work: WorkArea) -> None:
+    with pytest.raises(InfeasibleError):
+        privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5, "l": 5})
+
+
+def test_hierarchy_that_misses_a_value_is_named_by_column_and_count(home: Path, work: WorkArea) -> None:
+    (home / "hierarchies" / "zip.csv").write_text("N1;north;*\nN2;north;*\nS1;south;*\n")
+    spec = load_spec(home / "releases" / "people.yaml")
+    with pytest.raises(SchemaError, match="zip: the hierarchy miss 1 distinct values in") as caught:
+        privacy_release.ingest(spec.source.uri, spec.data_schema(), work, columns=spec.source.columns)
+    assert "S2" not in str(caught.value)
+
+
+def test_unreachable_lake_keeps_everything_for_a_retry(staged: StagedRef, tmp_path: Path, lake: Lake) -> None:
+    report = privacy_release.verify_staged(staged, policy())
+    Path(lake.root).write_text("a file stands where the lake should be")
+    with pytest.raises(PublishError, match="check the lake"):
+        privacy_release.publish_staged(staged, report, lake, "people", "r1")
+    Path(lake.root).unlink()
+    assert privacy_release.publish_staged(staged, report, lake, "people", "r1")["already"] is False
+
+
+def test_failed_run_leaves_the_previous_release_readable(staged: StagedRef, lake: Lake) -> None:
+    report = privacy_release.verify_staged(staged, policy())
+    privacy_release.publish_staged(staged, report, lake, "people", "r1")
+    worse = tampered(staged, one_class_smaller)
+    with pytest.raises(VerificationError):
+        privacy_release.publish_staged(
+            worse, privacy_release.verify_staged(worse, policy()), lake, "people", "r2"
+        )
+    assert privacy_release.read_release(lake, "people", "r1").num_rows == 200
+    assert [entry["release_id"] for entry in privacy_release.releases(lake, "people")] == ["r1"]
