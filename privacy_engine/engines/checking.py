@@ -1,6 +1,6 @@
 """Verification and risks of released records in files, of which only counts come into memory."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import Report, check_columns, verify_classes
+from privacy_engine.judge.verification import Finding, Report, check_columns, verify_classes
 from privacy_engine.measures.risk import PartFigures
 from privacy_engine.tables.classes import Classes, CountedClasses, SensitiveValues
 from privacy_engine.tables.schema import DataSchema
@@ -24,19 +24,22 @@ def verify_files(
     *,
     loss: PrivacyLoss | None = None,
     figures: Mapping[str, float] | None = None,
+    across: Sequence[Finding] | None = None,
 ) -> Report:
     """Measure every rule of a policy on released records in Parquet files.
 
-    The report is the one that `verify` gives on the records; arguments and errors as there.
+    The report is the one that `verify` gives on the records; arguments and errors as there, and `across` as
+    for `verify_classes`.
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded.
+            demanded and its findings are not given.
         SchemaError: if a file is no whole Parquet file.
     """
     columns = engine.columns(files).names
     check_columns(columns, schema)
-    return verify_classes(_parts(engine, files, schema), columns, schema, policy, loss=loss, figures=figures)
+    parts = _parts(engine, files, schema)
+    return verify_classes(parts, columns, schema, policy, loss=loss, figures=figures, across=across)
 
 
 @dataclass(frozen=True, kw_only=True)

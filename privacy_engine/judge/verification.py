@@ -108,11 +108,32 @@ def verify(
     for model in judged:
         model.add(classes)
     found = [model.finding() for model in judged]
-    if policy.across:
-        history = History(new=_people(table, schema, policy, loss, persons), earlier=tuple(earlier))
-        found += [_across_finding(model, history, classes) for model in policy.across]
+    found += across_findings(table, schema, policy, loss=loss, persons=persons, earlier=earlier)
     found += _limit_findings(policy, loss, figures)
     return Report(rows=len(table), classes=len(classes), findings=tuple(found))
+
+
+def across_findings(
+    table: pd.DataFrame,
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    *,
+    loss: PrivacyLoss | None = None,
+    persons: npt.NDArray[np.object_] | None = None,
+    earlier: Sequence[Membership] = (),
+) -> tuple[Finding, ...]:
+    """Measure the models across releases of a policy; none where it demands none.
+
+    Arguments as for ``verify``; of ``table`` only the quasi-identifiers and sensitive attributes are read.
+
+    Raises:
+        VerificationError: if a model across releases is demanded and cannot be measured.
+    """
+    if not policy.across:
+        return ()
+    classes = EquivalenceClasses.of_table(table, schema)
+    history = History(new=_people(table, schema, policy, loss, persons), earlier=tuple(earlier))
+    return tuple(_across_finding(model, history, classes) for model in policy.across)
 
 
 def verify_classes(
@@ -123,6 +144,7 @@ def verify_classes(
     *,
     loss: PrivacyLoss | None = None,
     figures: Mapping[str, float] | None = None,
+    across: Sequence[Finding] | None = None,
 ) -> Report:
     """Measure every rule of a policy on the classes of released records, part by part.
 
@@ -135,17 +157,19 @@ def verify_classes(
         policy: what must hold.
         loss: as for `verify`.
         figures: as for `verify`.
+        across: what ``across_findings`` gave, where the policy demands models across releases: these ask
+            about people, whom no count of classes names.
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded: it asks about people, whom no count of classes names.
+            demanded and its findings are not given.
     """
     check_columns(columns, schema)
-    if policy.across:
+    if across is None and policy.across:
         demanded = ", ".join(model.name for model in policy.across)
         raise VerificationError(
-            f"the policy demands {demanded}, which follows people through releases and needs all records in "
-            "memory; release the table with the engine `local`, or take it out of the policy"
+            f"the policy demands {demanded}, which follows people through releases; give what was found of "
+            "them, or take it out of the policy"
         )
     judged = [_Judged(model) for model in policy.require]
     for model in judged:  # nothing fails yet; a model that cannot be measured at all says so
@@ -156,7 +180,8 @@ def verify_classes(
         for model in judged:
             model.add(part)
     found = [model.finding() for model in judged]
-    return Report(rows=rows, classes=classes, findings=(*found, *_limit_findings(policy, loss, figures)))
+    findings = (*found, *(across or ()), *_limit_findings(policy, loss, figures))
+    return Report(rows=rows, classes=classes, findings=findings)
 
 
 class _Judged:

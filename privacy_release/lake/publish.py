@@ -3,9 +3,9 @@
 What a reader may rely on: it sees the table before a commit or after it, never half of one; a commit's
 metadata carries the proof (figures, and the hashes of data, manifest and report, which are stored before the
 commit); a retry of a run finds the commit of its first attempt. The hash `sha256` is that of the verified
-staged file: the Delta writer puts the same rows, in the same order, into a file of its own, without the
-staged file's metadata. Only a release that memory may not hold is written as a stream, and its rows stand in
-no particular order: the writer deals batches out to its threads and writes them as they come back.
+staged file: the Delta writer puts the same rows into files of its own, without the staged file's metadata.
+They are written as a stream, which no process holds. Those of a large release stand in no particular order:
+the writer deals batches out to its threads and writes them as they come back.
 
 Column statistics are switched off in these tables: the log outlives a retracted release, and minima and
 maxima are cell values. The log is never shortened, because it holds the proofs.
@@ -33,10 +33,8 @@ from privacy_release.lake.log import (
 )
 from privacy_release.lake.rows import (
     PARTITION,
-    StreamedRows,
-    in_one_batch,
+    VerifiedRows,
     refuse_other_types,
-    streamed_rows,
     verified_rows,
 )
 from privacy_release.lake.store import Lake, put, reaching
@@ -90,7 +88,6 @@ def publish(
     *,
     expected_sha256: str,
     run_key: str | None = None,
-    streamed: bool = False,
 ) -> Published:
     """Publish a verified staged file as a release, in one commit; a retry of the same run changes nothing.
 
@@ -101,14 +98,12 @@ def publish(
         lake: where.
         name: the release table; it is created by its first release.
         release_id: the run's partition key, else its run id.
-        staged: Parquet file; read once (in streams: hashed before and after), never changed.
+        staged: Parquet file; read batch by batch, hashed before and after, never changed.
         manifest: plain JSON: what was done and what is guaranteed, no cell values.
         report_html: the report for people, one file.
         expected_sha256: of the file that verification read.
         run_key: names the run across its retries, e.g. DAG id and run id; default: the release id, which
             makes a release final: it can be retracted, but not replaced.
-        streamed: write the rows batch by batch, because memory may not hold them all; they are the same rows
-            in another order.
 
     Raises:
         ValueError: if name, release id or run key is not well-formed, or the manifest has NaN or infinity.
@@ -129,7 +124,7 @@ def publish(
     done = None if table is None else _committed(lake, table, release_id, run_key, expected_sha256)
     if done is not None:
         return _published(lake, name, done, already=True)
-    rows = (streamed_rows if streamed else verified_rows)(staged, expected_sha256)
+    rows = verified_rows(staged, expected_sha256)
     note = {
         "action": "publish",
         "release": release_id,
@@ -209,7 +204,7 @@ def _create(lake: Lake, name: str, schema: "pa.Schema") -> "DeltaTable":
             return table
 
 
-def _commit(lake: Lake, table: "DeltaTable", rows: "pa.Table | StreamedRows", note: Mapping[str, Any]) -> int:
+def _commit(lake: Lake, table: "DeltaTable", rows: VerifiedRows, note: Mapping[str, Any]) -> int:
     """Replace the release's partition in one commit on top of the table's snapshot; the new version.
 
     The snapshot matters: given an address, the writer would load a newer one, and a commit of the same run
@@ -217,8 +212,7 @@ def _commit(lake: Lake, table: "DeltaTable", rows: "pa.Table | StreamedRows", no
 
     Raises:
         CommitFailedError: if a conflicting commit got ahead.
-        IntegrityError: if the file that is streamed is not the verified one, or changed on the way; nothing
-            was committed.
+        IntegrityError: if the file is not the verified one, or changed on the way; nothing was committed.
     """
     import pyarrow as pa
     from deltalake import CommitProperties, Transaction, write_deltalake
@@ -227,7 +221,6 @@ def _commit(lake: Lake, table: "DeltaTable", rows: "pa.Table | StreamedRows", no
         held = pa.schema(table.schema())
     refuse_other_types(rows.schema, held)
     release_id = str(note["release"])
-    large = isinstance(rows, StreamedRows)
     # The Delta library spreads rows over its writers by partition and stops a source only while all of them
     # have work. A release is one partition: a second writer never has, and a stream would pile up in memory.
     # The library looks at this once in a process, at its first write.
@@ -236,11 +229,11 @@ def _commit(lake: Lake, table: "DeltaTable", rows: "pa.Table | StreamedRows", no
         with reaching(lake, "commit the release"):
             write_deltalake(
                 table,
-                rows.stream(release_id) if large else in_one_batch(rows, release_id),
+                rows.stream(release_id),
                 mode="overwrite",
                 predicate=predicate(release_id),
                 schema_mode="merge",
-                writer_properties=_properties(streamed=large),
+                writer_properties=_properties(),
                 commit_properties=CommitProperties(
                     custom_metadata={LOG_KEY: dict(note)},
                     app_transactions=[
@@ -250,18 +243,16 @@ def _commit(lake: Lake, table: "DeltaTable", rows: "pa.Table | StreamedRows", no
             )
             return table.version()
     except PublishError:
-        if large and rows.problems:
+        if rows.problems:
             raise rows.problems[0] from None
         raise
 
 
-def _properties(*, streamed: bool) -> "WriterProperties":
-    """How the rows are written; of a stream a row group is held in memory until it is full."""
+def _properties() -> "WriterProperties":
+    """How the rows are written; a row group is held in memory until it is full."""
     from deltalake import WriterProperties
 
-    if streamed:
-        return WriterProperties(compression="ZSTD", max_row_group_size=ROWS)
-    return WriterProperties(compression="SNAPPY")
+    return WriterProperties(compression="ZSTD", max_row_group_size=ROWS)
 
 
 def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:

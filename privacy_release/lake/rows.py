@@ -1,6 +1,5 @@
 """The rows of a staged release as the lake may hold them: exactly the verified bytes, in plain types."""
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,45 +13,12 @@ if TYPE_CHECKING:
 
 PARTITION = "release"
 _BATCH = 16_384  # records that the Delta writer is given at a time; it holds some dozens of such batches
-
-
-def verified_rows(staged: Path, expected_sha256: str) -> "pa.Table":
-    """Rows of a staged Parquet file, in its order, without file metadata, if its bytes are the verified ones.
-
-    The file is read once: what is hashed is what is parsed, so a change in between cannot slip through. (A
-    memory map would not do: another process can write through it.) Memory: the file and its rows.
-
-    Raises:
-        IntegrityError: if the file is missing, its hash differs, or it is no whole Parquet file.
-        SchemaError: if it has no rows, a reserved column or a type that a release table cannot hold.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        data = staged.read_bytes()
-    except OSError as error:
-        raise IntegrityError(
-            f"the staged release must be readable, got {type(error).__name__}; "
-            "run the release and verify it again"
-        ) from None
-    found = hashlib.sha256(data).hexdigest()
-    if found != expected_sha256:
-        raise IntegrityError(
-            f"the staged release must be the verified one (sha256 {expected_sha256}), got {found}; "
-            "it changed after verification: run the release and verify it again"
-        )
-    try:
-        return _plain(pq.read_table(pa.BufferReader(data)))
-    except (pa.ArrowInvalid, OSError):
-        raise IntegrityError(
-            f"the staged release of {len(data)} bytes is not a whole Parquet file; run the release again"
-        ) from None
+_AT_ONCE = 10_000_000  # most cells of a release that the writer is given in one batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamedRows:
-    """Rows of a staged Parquet file that memory may not hold; its columns and size are those of its footer.
+class VerifiedRows:
+    """Rows of a staged Parquet file, which are never all in memory; columns and size are those of its footer.
 
     Attributes:
         schema: the columns, in the types that the lake keeps.
@@ -85,7 +51,10 @@ class StreamedRows:
         import pyarrow as pa
 
         try:
-            for batch in unchanged_batches(self.staged, self.sha256, rows=_BATCH):
+            # The Delta writer deals batches out to its threads and writes them as they come back; a release
+            # that comes in one batch keeps its order.
+            size = self.num_rows if self.num_rows * len(self.schema) <= _AT_ONCE else _BATCH
+            for batch in unchanged_batches(self.staged, self.sha256, rows=size):
                 rows = _cast(pa.Table.from_batches([batch]), self.schema)
                 rows = rows.append_column(PARTITION, pa.repeat(pa.scalar(release_id), len(rows)))
                 yield from rows.cast(schema).to_batches()
@@ -94,8 +63,8 @@ class StreamedRows:
             raise
 
 
-def streamed_rows(staged: Path, expected_sha256: str) -> StreamedRows:
-    """As `verified_rows`, for a file that memory may not hold: the rows come in streams.
+def verified_rows(staged: Path, expected_sha256: str) -> VerifiedRows:
+    """The rows of a staged file, if its bytes are the verified ones.
 
     Raises:
         IntegrityError: if the file is missing, its hash differs, or it is no whole Parquet file.
@@ -113,7 +82,12 @@ def streamed_rows(staged: Path, expected_sha256: str) -> StreamedRows:
             "the staged release is not a whole Parquet file; run the release again"
         ) from None
     _refuse_shape(rows, schema.names)
-    return StreamedRows(staged=staged, sha256=expected_sha256, schema=_plain_schema(schema), num_rows=rows)
+    return VerifiedRows(
+        staged=staged,
+        sha256=expected_sha256,
+        schema=_plain_schema(schema),
+        num_rows=rows,
+    )
 
 
 def refuse_other_types(schema: "pa.Schema", held: "pa.Schema") -> None:
@@ -135,29 +109,6 @@ def refuse_other_types(schema: "pa.Schema", held: "pa.Schema") -> None:
             f"columns must keep their type from release to release, got {', '.join(other)}; "
             "cast them in the release, or publish under a new table name"
         )
-
-
-def in_one_batch(rows: "pa.Table", release_id: str) -> "pa.Table":
-    """The rows with their partition column, as a single batch.
-
-    The Delta writer deals batches out to its threads and writes them as they come back, so several batches
-    end up in another order from run to run. Text is widened to 64-bit offsets, because more than 2 GiB of it
-    would otherwise be split again; the table still shows it as text.
-    """
-    import pyarrow as pa
-
-    whole = rows.append_column(PARTITION, pa.repeat(pa.scalar(release_id), rows.num_rows))
-    wide = [
-        pa.field(field.name, pa.large_string()) if field.type == pa.string() else field
-        for field in whole.schema
-    ]
-    return whole.cast(pa.schema(wide)).combine_chunks()
-
-
-def _plain(table: "pa.Table") -> "pa.Table":
-    """Rows in nullable columns, of types that Delta holds without loss, without any metadata."""
-    _refuse_shape(table.num_rows, table.column_names)
-    return _cast(table, _plain_schema(table.schema))
 
 
 def _refuse_shape(rows: int, names: Sequence[str]) -> None:

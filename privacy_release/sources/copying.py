@@ -1,9 +1,9 @@
 """Copying a source that may be larger than memory into the work area, checked on the way.
 
-As with `privacy_release.sources.reading`, what is hashed is what is parsed, and identifiers stay in the
-source. Each file is first copied, in a stream, to a file of the work area that has no name and goes with this
-process; then its records are read from that copy, some at a time, held against the schema and written on.
-Memory: a row group of the source, and one of the copy. Disk: one file of the source, and the copy.
+What is hashed is what is parsed, and identifiers stay in the source. Each file is first copied, in a stream,
+to a file of the work area that has no name and goes with this process; then its records are read from that
+copy, some at a time, held against the schema and written on. Memory: a row group of the source, and one of
+the copy. Disk: one file of the source, and the copy.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 from privacy_engine.errors import SchemaError
 from privacy_release.sources.addresses import Source, reading, without_values
@@ -31,12 +31,24 @@ from privacy_release.work.parquet import batches_of, opened_parquet, private_par
 if TYPE_CHECKING:
     from hashlib import _Hash
 
+    import pandas as pd
     import pyarrow as pa
 
     from privacy_engine.tables.schema import DataSchema
 
 _TOLD = 3  # parts that do not fit the schema; then the copying stops
 _BLOCK = 1 << 20  # bytes
+
+
+class People(Protocol):
+    """Whoever keeps apart who the records are about."""
+
+    @property
+    def column(self) -> str:
+        """The identifier that tells it."""
+
+    def add(self, identifiers: "pd.Series") -> None:
+        """Take the identifiers of the next records."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +74,9 @@ def copy_source(
     target: Path,
     columns: Sequence[str] | None = None,
     nulls: Nulls = "fail",
+    *,
+    individual: str | None = None,
+    people: People | None = None,
 ) -> Copied:
     """Copy the records of all files, in the order of the file names, into one private Parquet file.
 
@@ -71,6 +86,8 @@ def copy_source(
         target: the copy: row groups of at most `ROWS` records, zstd, no metadata of the source.
         columns: to read; None: all, and each must be in the schema.
         nulls: `fail` on a null in a quasi-identifier or sensitive attribute, or `drop` its record.
+        individual: the one identifier that is copied, too.
+        people: is told the identifiers of the records that are kept, of one column, which is not copied.
 
     Raises:
         SchemaError: if a file is no whole Parquet file, or the records do not fit the schema: by file,
@@ -78,7 +95,7 @@ def copy_source(
     """
     from privacy_engine.engines.parquet import regrouped
 
-    read = _Reading(source, schema, columns, nulls)
+    read = _Reading(source, schema, columns, nulls, individual, people)
     with private_parquet(target) as copy:
         for part in regrouped(read.parts(target.parent)):
             copy.write(part)
@@ -100,6 +117,8 @@ class _Reading:
     schema: "DataSchema"
     columns: Sequence[str] | None
     nulls: Nulls
+    individual: str | None = None
+    people: People | None = None
     digest: "_Hash" = field(default_factory=hashlib.sha256)
     rows: int = 0
     dropped: int = 0
@@ -107,7 +126,7 @@ class _Reading:
 
     def parts(self, folder: Path) -> Iterator["pa.Table"]:
         """The records that are kept; none any more once some do not fit."""
-        kept = kept_schema(self.schema)
+        kept = kept_schema(self.schema, self.people.column if self.people else self.individual)
         first = None
         for file, name in zip(self.source.files, self.source.names, strict=True):
             with _copied(self.source, file, name, folder, self.digest) as stream:
@@ -147,8 +166,12 @@ class _Reading:
                 schema.check(frame)
         except SchemaError as error:
             self.problems.append(f"{place}: {error}")
-        if len(frame) and not self.problems:
-            yield _without_nan(table)
+        if not len(frame) or self.problems:
+            return
+        if self.people is not None:
+            self.people.add(frame[self.people.column])
+            table = table.drop_columns(self.people.column)
+        yield _without_nan(table)
 
     def require_fit(self) -> None:
         """Refuse records that do not fit, and a table without records."""

@@ -1,47 +1,23 @@
-"""Reading Parquet tables about people: what is hashed is what is parsed, and identifiers stay in the source.
+"""Which columns and types a source of Parquet tables about people may have; identifiers stay in the source.
 
-A file is looked at twice. First its footer alone: columns and types are held against the schema before any
-record is read. Then its bytes, once: the fingerprint and the records come from the same bytes. Memory: one
-file and the table.
-
-Which Arrow types an attribute of a schema may have, and what to do about the others.
+The footers of all files are held against the schema before any record is read (`check_source`), and again as
+the records are (`privacy_release.sources.copying`): a file may be replaced in between.
 """
 
-import hashlib
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from privacy_engine.errors import SchemaError
 from privacy_release.sources.addresses import Source, partition_values, reading, without_values
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from privacy_engine.tables.schema import Attribute, DataSchema
 
 Nulls = Literal["fail", "drop"]
 _INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps a row index: no column of the table
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ingested:
-    """A table as it was read.
-
-    Attributes:
-        table: the records, without identifiers and without dropped records.
-        fingerprint: sha256 over name, size and sha256 of every file: changed data have another one.
-        rows: records in the source.
-        dropped: records left out because of nulls.
-    """
-
-    table: "pd.DataFrame"
-    fingerprint: str
-    rows: int
-    dropped: int
 
 
 def check_source(source: Source, schema: "DataSchema", columns: Sequence[str] | None = None) -> None:
@@ -66,38 +42,6 @@ def check_source(source: Source, schema: "DataSchema", columns: Sequence[str] | 
         check_equal(first, found, source.names[0], name)
 
 
-def read_source(
-    source: Source,
-    schema: "DataSchema",
-    columns: Sequence[str] | None = None,
-    nulls: Nulls = "fail",
-    individual: str | None = None,
-) -> Ingested:
-    """The records of all files, in the order of the file names.
-
-    Raises:
-        SchemaError: if a file is no whole Parquet file, the records do not fit the schema, or the individual
-            is no identifier of it.
-    """
-    kept = kept_schema(schema, individual)
-    digest = hashlib.sha256()
-    parts = []
-    for name, data in _contents(source):
-        opened, found = _opened(name, data)
-        # the file may have been replaced since its footer was checked
-        check_arrow(found, name, schema, columns)
-        parts.append(_columns(name, opened, kept.names))
-        check_equal(parts[0].schema, parts[-1].schema, source.names[0], name)
-        digest.update(f"{name}\0{len(data)}\0{hashlib.sha256(data).hexdigest()}\n".encode())
-    table = _joined(parts)
-    rows = len(table)
-    if nulls == "drop":
-        table = table.dropna(subset=never_null(kept)).reset_index(drop=True)
-        require_left(rows, len(table))
-    kept.check(table)
-    return Ingested(table=table, fingerprint=digest.hexdigest(), rows=rows, dropped=rows - len(table))
-
-
 def kept_schema(schema: "DataSchema", individual: str | None = None) -> "DataSchema":
     """The schema of what is read: without identifiers, but for the one that names an individual.
 
@@ -113,32 +57,6 @@ def kept_schema(schema: "DataSchema", individual: str | None = None) -> "DataSch
             "its column the role identifier"
         )
     return schema.select([name for name in schema.names if name == individual or name not in names])
-
-
-def _contents(source: Source) -> Iterator[tuple[str, bytes]]:
-    """Name and bytes of each file, one at a time."""
-    for file, name in zip(source.files, source.names, strict=True):
-        with reading(name):
-            data = source.filesystem.cat_file(file)
-        yield name, data
-
-
-def _opened(name: str, data: bytes) -> "tuple[pq.ParquetFile, pa.Schema]":
-    """A Parquet file in memory, and its columns with those of its folders."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with reading(name):
-        opened = pq.ParquetFile(pa.BufferReader(data))
-        return opened, with_partitions(opened.schema_arrow.remove_metadata(), name)
-
-
-def _columns(name: str, opened: "pq.ParquetFile", wanted: Sequence[str]) -> "pa.Table":
-    """Columns of a file, in the given order."""
-    stored = opened.schema_arrow.names
-    with reading(name):
-        table = opened.read(columns=[c for c in wanted if c in stored], use_pandas_metadata=False)
-        return wanted_columns(table, name, wanted)
 
 
 def wanted_columns(table: "pa.Table", name: str, wanted: Sequence[str]) -> "pa.Table":
@@ -162,14 +80,6 @@ def with_partitions(stored: "pa.Schema", name: str) -> "pa.Schema":
         if column not in stored.names:
             stored = stored.append(pa.field(column, pa.string()))
     return stored
-
-
-def _joined(parts: "Sequence[pa.Table]") -> "pd.DataFrame":
-    import pyarrow as pa
-
-    from privacy_engine.engines.frames import to_frame
-
-    return to_frame(pa.concat_tables(parts))
 
 
 def check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: Sequence[str] | None) -> None:

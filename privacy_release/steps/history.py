@@ -61,32 +61,63 @@ class Identification:
         """Tells two keys apart, and nothing about either."""
         return self._hash("which key this is", size=8)
 
-    def persons(self, column: "pd.Series") -> "npt.NDArray[np.object_]":
-        """(n,) text: who each record is about.
+    def person(self, text: str) -> str:
+        """What stands for the person of an identifier."""
+        return self._hash(f"person {text}", size=16)
+
+    def _hash(self, text: str, size: int) -> str:
+        key = hashlib.sha256(self.key.encode()).digest()
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=size).hexdigest()
+
+
+class Persons:
+    """Who the records of a table are about, in its order, taken down while the table is copied."""
+
+    def __init__(self, identification: Identification) -> None:
+        self._by = identification
+        self._hashes: list[npt.NDArray[np.object_]] = []
+        self._nulls = 0
+
+    @property
+    def column(self) -> str:
+        """The identifier of the persons."""
+        return self._by.column
+
+    def add(self, identifiers: "pd.Series") -> None:
+        """Take the identifiers of the next records.
 
         Whole numbers count as the same person in either number type, and as text.
+        """
+        import numpy as np
+
+        from privacy_engine.tables.columns import factorize
+
+        coded = factorize(identifiers)
+        self._nulls += coded.nulls
+        # About 1 s for 1,000,000 records.
+        hashes = np.array([self._by.person(text) for text in coded.texts], dtype=object)
+        self._hashes.append(hashes[coded.codes[coded.codes >= 0]])
+
+    def write(self, path: Path) -> PersonsRef:
+        """Write them to a private file of their own; errors as of `hashes`."""
+        return write_persons(self.hashes(), path, self._by.key_id)
+
+    def hashes(self) -> "npt.NDArray[np.object_]":
+        """(n,) text: who each record is about.
 
         Raises:
             SchemaError: naming the column and how many records have no identifier, or one that another has.
         """
         import numpy as np
 
-        from privacy_engine.tables.columns import factorize
-
-        coded = factorize(column)
-        repeated = len(column) - coded.nulls - len(coded.values)
-        if coded.nulls or repeated:
+        hashes = np.concatenate(self._hashes)
+        repeated = len(hashes) - len(set(hashes.tolist()))
+        if self._nulls or repeated:
             raise SchemaError(
-                f"{self.column} must identify one person a record: {coded.nulls} records have no value, "
+                f"{self.column} must identify one person a record: {self._nulls} records have no value, "
                 f"{repeated} repeat another's; mend the source, aggregate it by person, or choose another"
             )
-        # About 1 s for 1,000,000 records.
-        hashes = np.array([self._hash(f"person {text}", size=16) for text in coded.texts], dtype=object)
-        return hashes[coded.codes]
-
-    def _hash(self, text: str, size: int) -> str:
-        key = hashlib.sha256(self.key.encode()).digest()
-        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=size).hexdigest()
+        return hashes
 
 
 def identification_of_environment(column: str) -> Identification:

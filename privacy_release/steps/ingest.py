@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import SpecError
 from privacy_release.sources.addresses import Source, find_source, without_secret
 from privacy_release.sources.copying import Copied, copy_source
-from privacy_release.sources.reading import Nulls, check_source, kept_schema, read_source
-from privacy_release.steps.history import Identification, write_persons
+from privacy_release.sources.reading import Nulls, check_source, kept_schema
+from privacy_release.steps.history import Identification, Persons
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
-from privacy_release.work.parquet import parquet_bytes, write_private
-from privacy_release.work.references import EngineRef, PersonsRef, SourceRef, TableRef
+from privacy_release.work.references import EngineRef, SourceRef, TableRef
 from privacy_release.work.staged import write_schema
 
 if TYPE_CHECKING:
@@ -59,16 +58,14 @@ def ingest(
     """
     large = engine is not None and engine["kind"] != LOCAL
     _refuse_persons(individual, people, large=large)
+    persons = Persons(people) if people is not None else None
     note, address = None, uri
     if uri.startswith("sample://"):
         address, note = _sample(uri, work, label)
     source = find_source(address, storage_options, filesystem)
     check_source(source, schema, columns)
-    path, persons = work.path(f"{label}.parquet"), None
-    if large:
-        read = copy_source(source, schema, path, columns, nulls)
-    else:
-        read, persons = _load(source, schema, work, label, columns, nulls, individual, people)
+    path = work.path(f"{label}.parquet")
+    read = copy_source(source, schema, path, columns, nulls, individual=individual, people=persons)
     table = TableRef(
         uri=str(path),
         rows=read.rows - read.dropped,
@@ -79,7 +76,7 @@ def ingest(
     if engine is not None and large:
         table["engine"] = engine
     if persons is not None:
-        table["persons"] = persons
+        table["persons"] = persons.write(work.path(f"{label}.persons.parquet"))
     return table
 
 
@@ -96,26 +93,6 @@ def _refuse_persons(individual: str | None, people: Identification | None, *, la
             "answers that are memoised by a person need the whole table in memory, which an engine is to "
             "spare; leave out the engine, or draw answers anew for each release"
         )
-
-
-def _load(
-    source: Source,
-    schema: "DataSchema",
-    work: WorkArea,
-    label: str,
-    columns: Sequence[str] | None,
-    nulls: Nulls,
-    individual: str | None,
-    people: Identification | None,
-) -> tuple[Copied, PersonsRef | None]:
-    """Copy a table that memory holds, and who its records are about."""
-    read = read_source(source, schema, columns, nulls, people.column if people else individual)
-    hashes = None if people is None else people.persons(read.table.pop(people.column))
-    sha256 = write_private(work.path(f"{label}.parquet"), parquet_bytes(read.table))
-    copied = Copied(sha256=sha256, fingerprint=read.fingerprint, rows=read.rows, dropped=read.dropped)
-    if people is None or hashes is None:
-        return copied, None
-    return copied, write_persons(hashes, work.path(f"{label}.persons.parquet"), people.key_id)
 
 
 def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema", note: str | None) -> SourceRef:

@@ -11,7 +11,6 @@ from privacy_engine.errors import IntegrityError
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.history import record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
-from privacy_release.work.area import sha256_file
 from privacy_release.work.references import Published, ReportRef, StagedRef
 from privacy_release.work.staged import read_manifest
 
@@ -51,14 +50,10 @@ def publish_staged(
     from privacy_release.spending.secrets import require_same_secret
 
     raise_if_failed(report)
-    path, streamed = Path(staged["uri"]), "engine" in staged
-    found = staged["sha256"]
-    if not streamed:  # else the stream is hashed, which takes long enough
-        found = sha256_file(path) if path.is_file() else "no file"
-    if not report["sha256"] == staged["sha256"] == found:
+    if report["sha256"] != staged["sha256"]:
         raise IntegrityError(
-            f"the verified bytes (sha256 {report['sha256']}) must be the staged ones, got {found}; "
-            "run the release and verify it again"
+            f"the verified bytes (sha256 {report['sha256']}) must be the staged ones, got "
+            f"{staged['sha256']}; run the release and verify it again"
         )
     manifest = read_manifest(staged["manifest"])
     if manifest["sha256"] != report["sha256"]:
@@ -75,12 +70,11 @@ def publish_staged(
         lake,
         name,
         release_id,
-        path,
+        Path(staged["uri"]),
         manifest,
         Path(staged["report"]),
         expected_sha256=report["sha256"],
         run_key=run_key,
-        streamed=streamed,
     )
     published = Published(
         release=done.release_id,

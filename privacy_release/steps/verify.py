@@ -9,7 +9,7 @@ from privacy_engine.errors import IntegrityError, SpecError, VerificationError
 from privacy_release.steps.history import earlier_releases, read_persons
 from privacy_release.work.engines import open_engine
 from privacy_release.work.parquet import read_private, require_unchanged, unchanged_batches
-from privacy_release.work.references import EngineRef, ReportRef, StagedRef
+from privacy_release.work.references import ReportRef, StagedRef
 from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.judge.cross_release import Membership
     from privacy_engine.judge.policy import ReleasePolicy
-    from privacy_engine.judge.verification import Finding, Report
+    from privacy_engine.judge.verification import Finding
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import Lake
     from privacy_release.ledger.ledger import BudgetLedger
@@ -34,9 +34,9 @@ def verify_staged(
 ) -> ReportRef:
     """Hold the staged bytes against a policy; a rule that fails is in the report, not raised.
 
-    A differentially private release is held against its budget ledger, too; and one that a policy demands
-    models across releases of, against the earlier releases of its table. A file with an engine is not
-    loaded: the engine measures it, and it is hashed before and after.
+    The file is not loaded: an engine counts its classes, and it is hashed before and after. A differentially
+    private release is held against its budget ledger, too; and one that a policy demands models across
+    releases of, against the earlier releases of its table.
 
     Args:
         staged: what `make_release` gave.
@@ -49,21 +49,28 @@ def verify_staged(
         IntegrityError: if the staged file is not the one that the method made, or the ledger was edited.
         VerificationError: if its columns are not those of the released schema.
         SpecError: if the release is differentially private and there is no ledger, or the policy is about
-            earlier releases and an engine works on the table.
+            earlier releases and neither lake nor name tell where they are.
         CapacityError: if the engine has too little memory or disk.
         LedgerError: if the ledger cannot be reached.
     """
     from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.engines.checking import verify_files
+    from privacy_release.spending.claims import bookkeeping_findings
 
     schema, manifest = read_schema(staged["schema"]), read_manifest(staged["manifest"])
     require_one_claim(staged, manifest)
     loss = PrivacyLoss(**staged["loss"]) if staged["loss"] else None
     earlier = _earlier(staged, policy, lake, name)
-    engine = staged.get("engine")
-    if engine is None:
-        report, books = _verify_loaded(staged, schema, policy, manifest, loss, earlier, ledger)
-    else:
-        report, books = _verify_large(staged, schema, policy, manifest, loss, engine, ledger)
+    across = _across(staged, schema, policy, loss, earlier)
+    require_unchanged(staged["uri"], staged["sha256"])
+    with open_engine(staged.get("engine"), Path(staged["uri"]).parent) as engine:
+        report = verify_files(
+            engine, [staged["uri"]], schema, policy, loss=loss, figures=staged["figures"], across=across
+        )
+    require_unchanged(staged["uri"], staged["sha256"])
+    books: tuple[Finding, ...] = ()
+    if loss is not None:
+        books = bookkeeping_findings(staged, manifest, loss, _frames(staged), schema, ledger)
     found = replace(report, findings=(*report.findings, *books)).to_dict()
     told = ReportRef(
         passed=found["passed"],
@@ -90,56 +97,6 @@ def require_one_claim(staged: StagedRef, manifest: Mapping[str, Any]) -> None:
         )
 
 
-def _verify_loaded(
-    staged: StagedRef,
-    schema: "DataSchema",
-    policy: "ReleasePolicy",
-    manifest: Mapping[str, Any],
-    loss: "PrivacyLoss | None",
-    earlier: "Mapping[int, Membership]",
-    ledger: "BudgetLedger | None",
-) -> "tuple[Report, tuple[Finding, ...]]":
-    """Report and bookkeeping of a release in memory; read once, so what is hashed is what is judged."""
-    from privacy_engine.judge.verification import verify
-    from privacy_release.spending.claims import bookkeeping_findings
-
-    frame = read_private(staged["uri"], staged["sha256"])
-    report = verify(
-        frame,
-        schema,
-        policy,
-        loss=loss,
-        figures=staged["figures"],
-        persons=read_persons(staged["persons"]) if "persons" in staged else None,
-        earlier=tuple(earlier.values()),
-    )
-    if loss is None:
-        return report, ()
-    return report, bookkeeping_findings(staged, manifest, loss, [frame], schema, ledger)
-
-
-def _verify_large(
-    staged: StagedRef,
-    schema: "DataSchema",
-    policy: "ReleasePolicy",
-    manifest: Mapping[str, Any],
-    loss: "PrivacyLoss | None",
-    engine: EngineRef,
-    ledger: "BudgetLedger | None",
-) -> "tuple[Report, tuple[Finding, ...]]":
-    """Report and bookkeeping of a release that memory may not hold."""
-    from privacy_engine.engines.checking import verify_files
-    from privacy_release.spending.claims import bookkeeping_findings
-
-    require_unchanged(staged["uri"], staged["sha256"])
-    with open_engine(engine, Path(staged["uri"]).parent) as opened:
-        report = verify_files(opened, [staged["uri"]], schema, policy, loss=loss, figures=staged["figures"])
-    require_unchanged(staged["uri"], staged["sha256"])
-    if loss is None:
-        return report, ()
-    return report, bookkeeping_findings(staged, manifest, loss, _frames(staged), schema, ledger)
-
-
 def _frames(staged: StagedRef) -> "Iterator[pd.DataFrame]":
     """The staged records, part by part."""
     import pyarrow as pa
@@ -150,16 +107,27 @@ def _frames(staged: StagedRef) -> "Iterator[pd.DataFrame]":
         yield to_frame(pa.Table.from_batches([batch]))
 
 
+def _across(
+    staged: StagedRef,
+    schema: "DataSchema",
+    policy: "ReleasePolicy",
+    loss: "PrivacyLoss | None",
+    earlier: "Mapping[int, Membership]",
+) -> "tuple[Finding, ...]":
+    """What the models across releases find, which follow every person: their classes are held in memory."""
+    from privacy_engine.judge.verification import across_findings
+
+    if not policy.across:
+        return ()
+    frame = read_private(staged["uri"], staged["sha256"])
+    persons = read_persons(staged["persons"]) if "persons" in staged else None
+    return across_findings(frame, schema, policy, loss=loss, persons=persons, earlier=tuple(earlier.values()))
+
+
 def _earlier(
     staged: StagedRef, policy: "ReleasePolicy", lake: "Lake | None", name: str | None
 ) -> "dict[int, Membership]":
     """Who is in the earlier releases of the table, by version, where the policy asks for it."""
-    if policy.across and "engine" in staged:
-        raise SpecError(
-            "the policy is about the earlier releases of the table, too, which needs the whole table in "
-            f"memory, and the engine {staged['engine']['kind']} is to spare that; take the engine local, or "
-            "a policy without models across releases"
-        )
     if not policy.across or "persons" not in staged:  # without persons the verification says what to do
         return {}
     if lake is None or name is None:

@@ -70,16 +70,17 @@ def read_memory(given: str | int) -> int:
 
 
 @contextmanager
-def open_engine(ref: EngineRef, spill: "Path") -> Iterator["Engine"]:
+def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
     """The engine of a table, until the block ends.
 
     Args:
-        ref: kind `fragments` (DuckDB and processes of this machine) or `spark`.
+        ref: its kind: `spark`, or DuckDB and processes of this machine; None: the latter, with defaults.
         spill: private folder for what does not fit into memory; its new subfolder is removed at the end.
 
     Raises:
         SpecError: if the connection of Spark does not exist, or pyspark or Java is not installed.
     """
+    ref = read_engine(LOCAL) if ref is None else ref
     if ref["kind"] == SPARK:
         with _cluster(ref["connection"]).session(spill, ref["memory"]) as session:
             from privacy_engine.engines.spark import SparkEngine

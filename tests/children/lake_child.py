@@ -139,7 +139,6 @@ def main() -> None:
         Path(task["report"]),
         expected_sha256=task["sha256"],
         run_key=task["run_key"],
-        streamed=task.get("streamed", False),
     )
     sys.stdout.write(json.dumps(asdict(done)) + "\n")
 

@@ -50,9 +50,7 @@ def stage(folder: Path, edition: int) -> Staged:
     )
 
 
-def send(
-    lake: Lake, staged: Staged, run_key: str, release_id: str = RELEASE, *, streamed: bool = False
-) -> Published:
+def send(lake: Lake, staged: Staged, run_key: str, release_id: str = RELEASE) -> Published:
     return publish(
         lake,
         NAME,
@@ -62,7 +60,6 @@ def send(
         staged.report,
         expected_sha256=staged.sha256,
         run_key=run_key,
-        streamed=streamed,
     )
 
 

@@ -2,9 +2,10 @@
 
 import io
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
@@ -13,7 +14,8 @@ from airflow_privacy_release.hooks.connections import source_access
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
-from privacy_release.sources.reading import Ingested, check_source, read_source
+from privacy_release.sources.copying import copy_source
+from privacy_release.sources.reading import check_source
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
@@ -48,10 +50,17 @@ def access(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return source_access(bucket.address("people"), "people_store")
 
 
-def read(uri: str, access: dict[str, Any]) -> Ingested:
+class Read(NamedTuple):
+    table: pd.DataFrame
+    fingerprint: str
+
+
+def read(uri: str, access: dict[str, Any]) -> Read:
     source = find_source(uri, **access)
     check_source(source, SCHEMA)
-    return read_source(source, SCHEMA)
+    with tempfile.TemporaryDirectory() as folder:
+        copied = copy_source(source, SCHEMA, Path(folder) / "copy.parquet")
+        return Read(read_private(Path(folder) / "copy.parquet", copied.sha256), copied.fingerprint)
 
 
 def test_file_folder_and_glob_give_the_same_records(bucket: Bucket, access: dict[str, Any]) -> None:

@@ -66,11 +66,11 @@ def test_a_stream_replaces_a_release_and_one_of_other_bytes_leaves_it(
     bucket: Bucket, edition: Edition
 ) -> None:
     lake, old, new, bad = bucket.lake(), edition(1), edition(2), edition(3)
-    send(lake, old, "run 1", streamed=True)
-    send(lake, new, "run 2", streamed=True)
+    send(lake, old, "run 1")
+    send(lake, new, "run 2")
     assert seen(lake) == 2
     with pytest.raises(IntegrityError):
-        send(lake, replace(bad, sha256=new.sha256), "run 3", streamed=True)
+        send(lake, replace(bad, sha256=new.sha256), "run 3")
     assert seen(lake) == 2
     assert [entry["state"] for entry in releases(lake, NAME)] == ["superseded", "current"]
 

@@ -141,9 +141,10 @@ def test_an_old_token_is_refused(
     airflow_lake: Lake,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    from airflow_privacy_release.plugin import auth
 
     fields = form(steward, publish_people())
-    monkeypatch.setattr(forms, "_SECONDS", -1)
+    monkeypatch.setattr(auth, "_SECONDS", -1)
     assert steward.post("/retract", fields).status_code == 403
     assert states(airflow_lake) == ["current"]
 

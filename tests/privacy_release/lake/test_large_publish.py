@@ -24,7 +24,7 @@ from privacy_release.lake import rows as lake_rows
 from privacy_release.lake.publish import Published, publish
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.retract import clean_orphans
-from privacy_release.lake.rows import streamed_rows
+from privacy_release.lake.rows import verified_rows
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import sha256_file
 from privacy_release.work.parquet import ROWS, unchanged_batches
@@ -69,7 +69,7 @@ class Staged:
             self.report,
             expected_sha256=self.sha256,
             run_key=run_key,
-            **{"streamed": True, **more},
+            **more,
         )
 
 
@@ -91,14 +91,6 @@ def test_the_published_rows_are_exactly_the_staged_ones(lake: Lake, staged: Stag
     done = staged.send(lake)
     assert content(read_release(lake, NAME, "a")) == content(staged.table)
     assert (done.rows, done.sha256, done.already) == (100_000, staged.sha256, False)
-
-
-def test_a_stream_and_a_whole_table_make_the_same_columns(lake: Lake, staged: Staged) -> None:
-    staged.send(lake, "a", "run 1")
-    staged.send(lake, "b", "run 2", streamed=False)
-    assert read_release(lake, NAME, "a").schema == read_release(lake, NAME, "b").schema
-    found = {entry["release_id"]: (entry["rows"], entry["columns"]) for entry in releases(lake, NAME)}
-    assert found["a"] == found["b"] == (100_000, ("age", "number", "weight", "seen"))
 
 
 def test_a_stream_replaces_its_release_in_one_commit_and_no_other(lake: Lake, staged: Staged) -> None:
@@ -224,7 +216,7 @@ def test_a_column_must_keep_its_type(lake: Lake, staged: Staged, tmp_path: Path)
 
 
 def test_rows_can_be_streamed_again_after_a_lost_attempt(staged: Staged) -> None:
-    found = streamed_rows(staged.file, staged.sha256)
+    found = verified_rows(staged.file, staged.sha256)
     tables = [found.stream("a").read_all() for _ in range(2)]
     assert tables[0].equals(tables[1])
     assert tables[0].num_rows == found.num_rows
@@ -244,7 +236,6 @@ def started(lake: Lake, staged: Staged, point: str, run_key: str) -> subprocess.
         "report": str(staged.report),
         "sha256": staged.sha256,
         "manifest": MANIFEST,
-        "streamed": True,
     }
     pipe = subprocess.PIPE
     return subprocess.Popen(
@@ -324,12 +315,13 @@ def test_no_minima_and_maxima_of_cells_stand_in_the_log(lake: Lake, tmp_path: Pa
 MEMORY = """
 import sys
 from pathlib import Path
-from privacy_release.lake.publish import Lake, publish
+from privacy_release.lake.publish import publish
+from privacy_release.lake.store import Lake
 from privacy_release.work.area import sha256_file
 from tests.servers.memory import peak
 def send(name, file, release):
     publish(Lake(root=sys.argv[1]), name, release, Path(file), {}, Path(sys.argv[4]),
-            expected_sha256=sha256_file(Path(file)), streamed=True)
+            expected_sha256=sha256_file(Path(file)))
 send("people", sys.argv[3], "a")
 before = peak()
 send("people", sys.argv[2], "b")

@@ -322,5 +322,5 @@ def test_a_lock_that_another_never_gives_back_is_not_waited_for_for_ever(
 
 def test_without_its_driver_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(LedgerError, match=r"install airflow-provider-privacy-release\[postgres\]"):
+    with pytest.raises(LedgerError, match=r"install privacy-release\[postgres\]"):
         BudgetLedger("postgresql://db/ledger").datasets()

@@ -2,8 +2,9 @@
 
 import hashlib
 import os
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fsspec
 import numpy as np
@@ -14,8 +15,9 @@ import pytest
 
 from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.tables.schema import DataSchema
-from privacy_release.sources.addresses import find_source, without_secret
-from privacy_release.sources.reading import check_source, read_source
+from privacy_release.sources.addresses import Source, find_source, without_secret
+from privacy_release.sources.copying import copy_source
+from privacy_release.sources.reading import check_source
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -25,6 +27,13 @@ FIELDS: dict[str, dict[str, Any]] = {
 }
 SCHEMA = DataSchema.from_dict(FIELDS)
 GOOD = {"age": [30, 40, 50], "zip": ["N1", "N2", "N1"], "illness": ["flu", "cold", "flu"]}
+
+
+class Read(NamedTuple):
+    table: pd.DataFrame
+    fingerprint: str
+    rows: int
+    dropped: int
 
 
 def schema_with(**fields: dict[str, Any]) -> DataSchema:
@@ -40,7 +49,15 @@ def write(path: Path, columns: dict[str, Any] | pa.Table, **options: Any) -> Pat
 def read(uri: Path | str, schema: DataSchema = SCHEMA, **options: Any) -> Any:
     source = find_source(str(uri))
     check_source(source, schema, options.get("columns"))
-    return read_source(source, schema, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        return kept(source, Path(folder), schema, **options)
+
+
+def kept(source: Source, folder: Path, schema: DataSchema = SCHEMA, **options: Any) -> Read:
+    """What a copy of the source holds."""
+    copied = copy_source(source, schema, folder / "copy.parquet", **options)
+    table = read_private(folder / "copy.parquet", copied.sha256)
+    return Read(table=table, fingerprint=copied.fingerprint, rows=copied.rows, dropped=copied.dropped)
 
 
 def test_file_folder_glob_and_address_give_the_same_records(tmp_path: Path) -> None:
@@ -57,7 +74,7 @@ def test_object_store_address_is_read_through_fsspec(tmp_path: Path) -> None:
     try:
         by_address = read("memory://people/2026/a.parquet")
         source = find_source("memory://people", filesystem=store)
-        by_filesystem = read_source(source, SCHEMA)
+        by_filesystem = kept(source, tmp_path)
     finally:
         store.rm("/people", recursive=True)
     pd.testing.assert_frame_equal(by_address.table, by_filesystem.table)
