@@ -1,15 +1,15 @@
-# The image of every Airflow service in docker-compose.yaml. `make image` builds it: it copies the wheel that
+# The image of every Airflow service in docker-compose.yaml. `make image` builds it: it copies the wheels that
 # `make wheel` put into dist/, so what runs is what was tested, and no build tool enters the image.
 ARG PYTHON=python:3.11.14-slim-bookworm
 FROM ${PYTHON} AS installed
 
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-COPY requirements-production.lock /build/
+COPY locks/production.lock /build/
 # pip compiles what it installs: without bytecode each process would compile Airflow anew, for ten seconds.
 RUN python -m venv /opt/venv \
-    && /opt/venv/bin/pip install --no-deps --require-hashes --only-binary :all: -r /build/requirements-production.lock
-COPY dist/airflow_provider_privacy_release-*.whl /build/
-RUN /opt/venv/bin/pip install --no-deps --no-index /build/airflow_provider_privacy_release-*.whl \
+    && /opt/venv/bin/pip install --no-deps --require-hashes --only-binary :all: -r /build/production.lock
+COPY dist/*.whl /build/
+RUN /opt/venv/bin/pip install --no-deps --no-index /build/privacy_release-*.whl /build/airflow_privacy_release-*.whl \
     && /opt/venv/bin/pip check \
     && /opt/venv/bin/pip uninstall --yes pip
 

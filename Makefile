@@ -1,4 +1,5 @@
-# Every target works on a fresh clone: `.venv` is made from the lock file when it is missing or the lock changed.
+# Every target works on a fresh clone: `.venv` is made from the lock files when it is missing or a lock changed.
+# The demonstration and the UI install what they run; tests, benchmarks and tools add the development environment.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -8,7 +9,8 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+RUNTIME := $(VENV)/.runtime
+STAMP := $(VENV)/.development
 LOCK := locks/development.lock
 KERNELS := $(VENV)/.kernels
 CODE := conftest.py $(wildcard privacy_engine privacy_release operators dags benchmarks deploy docs/*.py tests)
@@ -26,21 +28,30 @@ help:  ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: venv
-venv: $(STAMP)  ## Create .venv from the lock file (PYTHON=python3.12 chooses the interpreter)
+venv: $(STAMP)  ## Create .venv for development (PYTHON=python3.12 chooses the interpreter)
 
 .PHONY: demo
-demo: $(STAMP) $(KERNELS)  ## Run the example release as an Airflow DAG run; print where it is and its figures
+demo: $(RUNTIME) $(KERNELS)  ## Run the example release as an Airflow DAG run; print where it is and its figures
 	@$(BIN)/python -m deploy.local.demo
 
 .PHONY: ui
-ui: $(STAMP) $(KERNELS)  ## Start Airflow with the DAGs loaded; print its address and login (Ctrl-C stops it)
+ui: $(RUNTIME) $(KERNELS)  ## Start Airflow with the DAGs loaded; print its address and login (Ctrl-C stops it)
 	@exec $(BIN)/python -m deploy.local.ui
 
+# What starts servers, browsers or Spark, kills and races processes, or takes long.
+FULL := slow or ui or production or object_stores or spark
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+
 .PHONY: test
-test: lint pytest  ## Lint, types and tests
+test: lint $(KERNELS)  ## Lint, types, and the tests that run in a few minutes (ARGS="-k name" to choose)
+	$(PYTEST) -m "not ($(FULL))" $(ARGS)
+
+.PHONY: test-all
+test-all: lint $(KERNELS)  ## All tests: also servers, browsers, Spark, object stores, crashes and races
+	$(PYTEST) $(ARGS)
 
 .PHONY: pytest
-pytest: $(STAMP) $(KERNELS)  ## Tests alone (ARGS="-k name -x" to choose)
+pytest: $(STAMP) $(KERNELS)  ## Tests alone, in one process (ARGS="-k name -x" to choose)
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: lint
@@ -60,27 +71,30 @@ bench: $(STAMP) $(KERNELS)  ## Compare methods with the papers' tables and with 
 
 .PHONY: docs
 docs: $(STAMP)  ## Write docs/reference.md anew from signatures and docstrings
-	@PYTHONPATH=. $(BIN)/python docs/make_reference.py
+	@$(BIN)/python docs/make_reference.py
 
 # One resolution for all supported versions; addresses are left out so that any index or mirror serves.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package privacy-release
+BOTH = pyproject.toml operators/pyproject.toml
 # What the image has beside the package itself.
 IMAGE_EXTRAS = --extra postgres --extra celery --extra fab --extra statsd --extra s3 --extra azure
 .PHONY: lock
 lock: $(STAMP)  ## Resolve the lock files anew (ARGS=--upgrade for newer versions)
-	$(COMPILE) $(ARGS) pyproject.toml --extra dev --extra bench --extra postgres --extra spark -o $(LOCK)
-	$(COMPILE) pyproject.toml -c $(LOCK) -o requirements.lock
-	$(COMPILE) pyproject.toml $(IMAGE_EXTRAS) -c $(LOCK) -o requirements-production.lock
+	$(COMPILE) $(ARGS) $(BOTH) --extra dev --extra bench --extra postgres --extra spark --extra statsd -o $(LOCK)
+	$(COMPILE) $(BOTH) -c $(LOCK) -o locks/runtime.lock
+	$(COMPILE) $(BOTH) $(IMAGE_EXTRAS) -c $(LOCK) -o locks/production.lock
+	printf 'uv\nhatchling\neditables\n' | $(COMPILE) - -c $(LOCK) -o locks/tools.lock
 
 .PHONY: wheel
-wheel: $(STAMP)  ## Build the package into dist/
+wheel: $(RUNTIME)  ## Build both packages into dist/
 	@rm -rf dist
 	$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python -o dist .
+	$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python -o dist operators
 
 .PHONY: image
-image: wheel  ## Build the image of docker-compose.yaml from the wheel
-	docker build --tag privacy-release:0.1.0 .
+image: wheel  ## Build the image of docker-compose.yaml from the wheels
+	docker build --tag privacy-release:0.2.0 .
 
 .PHONY: secrets
 secrets:  ## Write fresh random secrets for docker-compose.yaml into .env, never over an older one
@@ -92,12 +106,12 @@ clean:  ## Remove .venv, the embedded Airflow, the local lake and all caches
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # numba's cache looks at a kernel's own file only: when a function that it calls has changed, it runs the old code.
-$(KERNELS): $(STAMP) $(shell find privacy_engine -name '*.py')
+$(KERNELS): $(RUNTIME) $(shell find privacy_engine -name '*.py')
 	@find privacy_engine -name '*.nb[ic]' -delete
 	@touch $@
 
 # The first interpreter that runs and is of a supported version: a shim on PATH may exist and yet refuse to start.
-$(STAMP): $(LOCK) pyproject.toml
+$(RUNTIME): locks/tools.lock locks/runtime.lock pyproject.toml operators/pyproject.toml
 	@supported='import sys, venv, ensurepip; raise SystemExit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'; \
 	if ! $(BIN)/python -c "$$supported" 2>/dev/null; then \
 		found=; \
@@ -112,8 +126,12 @@ $(STAMP): $(LOCK) pyproject.toml
 		echo "Creating $(VENV) with $$found"; \
 		"$$found" -m venv --clear $(VENV); \
 	fi
-	@awk '/^uv==/ {on = 1} on {print} on && !/\\$$/ {exit}' $(LOCK) > $(VENV)/uv.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes --compile-bytecode $(LOCK)
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r locks/tools.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r locks/runtime.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e operators
+	@touch $@
+
+# The development lock holds all of the others, in the same versions.
+$(STAMP): $(RUNTIME) $(LOCK)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r $(LOCK)
 	@touch $@

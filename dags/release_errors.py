@@ -4,6 +4,6 @@ It names file, field and remedy. Airflow switches off every DAG of a file that h
 error comes from a file without any.
 """
 
-from privacy_release.spec.catalogue import raise_if_broken
+from airflow_privacy_release import raise_if_broken
 
 raise_if_broken()

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     )
     from airflow_privacy_release.operators.validate import ValidateOperator
     from airflow_privacy_release.operators.verify import VerifyOperator
-    from airflow_privacy_release.pipeline import release_dag, release_pipeline
+    from airflow_privacy_release.pipeline import release_dag, release_dags, release_pipeline
+    from privacy_release.spec.catalogue import raise_if_broken
 
 __all__ = [
     "ApproveReleaseOperator",
@@ -77,7 +78,9 @@ __all__ = [
     "ValidateOperator",
     "VerifyOperator",
     "clean_up_after",
+    "raise_if_broken",
     "release_dag",
+    "release_dags",
     "release_pipeline",
 ]
 
@@ -115,7 +118,7 @@ _HOME = {
     ),
     "operators.validate": ("ValidateOperator",),
     "operators.verify": ("VerifyOperator",),
-    "pipeline": ("release_dag", "release_pipeline"),
+    "pipeline": ("raise_if_broken", "release_dag", "release_dags", "release_pipeline"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from privacy_engine.errors import PrivacyEngineError, SpecError
+from privacy_release.work.host import answer_of
 from privacy_release.work.settings import VARIABLES, setting
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def include_folder() -> Path:
 def load_schema(schema: str | Path | Mapping[str, Any]) -> "DataSchema":
     """A schema from a YAML or JSON file, or from the mapping that stands in a release's `schema`.
 
-    Paths of the file and of hierarchies are absolute or relative to the include folder.
+    Paths of the file and of hierarchies are absolute or relative to the include folder; what is not there is
+    looked for among the files that the Airflow provider ships.
 
     Raises:
         SpecError: naming the file, the column and what to do.
@@ -105,7 +107,18 @@ def _fields(given: str | Path | Mapping[str, Any], what: str) -> tuple[dict[str,
 
 
 def _include_path(path: str | Path) -> Path:
-    return Path(path) if Path(path).is_absolute() else include_folder() / path
+    """A file of the include folder; else one of the same name that the provider ships."""
+    if Path(path).is_absolute():
+        return Path(path)
+    shipped = answer_of("shipped")
+    elsewhere = shipped() / path if shipped is not None else None
+    try:
+        own = include_folder() / path
+    except SpecError:
+        if elsewhere is None or not elsewhere.is_file():
+            raise
+        return Path(elsewhere)
+    return Path(elsewhere) if elsewhere is not None and elsewhere.is_file() and not own.exists() else own
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

@@ -14,5 +14,5 @@ GROUP = "privacy_release.host"
 
 @cache
 def answer_of(question: str) -> Callable[..., Any] | None:
-    """The function that answers a question: `setting` or `spark_cluster`; None where nobody does."""
+    """The function that answers a question, by the name of its entry point; None where nobody does."""
     return next((found.load() for found in entry_points(group=GROUP, name=question)), None)

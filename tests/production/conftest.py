@@ -1,4 +1,4 @@
-"""The wheel, in an empty environment outside of the repository, with the packages of the production image."""
+"""The wheels, in empty environments outside of the repository, with the packages of the production image."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ class Installed:
     """An environment that has nothing but what a production machine has."""
 
     bin: Path
-    wheel: Path
+    wheels: tuple[Path, ...]
 
     @property
     def python(self) -> str:
@@ -32,17 +32,21 @@ class Installed:
 
     def run(self, *command: str, environment: Mapping[str, str], stdin: str = "") -> str:
         """Run a command of the environment, away from the checkout; what it wrote to standard output."""
+        return self.both(*command, environment=environment, stdin=stdin)[0]
+
+    def both(self, *command: str, environment: Mapping[str, str], stdin: str = "") -> tuple[str, str]:
+        """The same; what it wrote to standard output, and to standard error."""
         done = subprocess.run(
             [str(self.bin / command[0]), *command[1:]],
             env=dict(environment) | {"PATH": f"{self.bin}:{os.environ['PATH']}"},
-            cwd=environment["AIRFLOW_HOME"],
+            cwd=environment["AIRFLOW_HOME" if "AIRFLOW_HOME" in environment else "HOME"],
             input=stdin,
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, f"{command}: {done.stdout[-4000:]}\n{done.stderr[-4000:]}"
-        return done.stdout
+        return done.stdout, done.stderr
 
 
 def uv(*arguments: object) -> None:
@@ -57,21 +61,39 @@ def uv(*arguments: object) -> None:
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel, installed in a new environment.
+    """Both wheels, installed in a new environment with the packages of the image.
 
     Byte code is left to the first use of each module: to make all of it takes longer than what is used.
     """
     root = tmp_path_factory.mktemp("production")
-    venv, wheels = root / "venv", root / "wheels"
-    locked = checkout() / "requirements-production.lock"
-    uv("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", wheels, checkout())
+    venv, locked = root / "venv", checkout() / "locks/production.lock"
+    wheels = built(root / "wheels")
     uv("venv", "--python", sys.executable, venv)
     into = ("pip", "install", "--python", venv / "bin" / "python")
     uv(*into, "--require-hashes", "-r", locked)
-    (wheel,) = wheels.glob("*.whl")
-    uv(*into, "--no-deps", wheel)
+    uv(*into, "--no-deps", *wheels)
     uv("pip", "check", "--python", venv / "bin" / "python")
-    return Installed(bin=venv / "bin", wheel=wheel)
+    return Installed(bin=venv / "bin", wheels=wheels)
+
+
+@pytest.fixture(scope="session")
+def without_airflow(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel of engine and release process alone, with what it asks for."""
+    root = tmp_path_factory.mktemp("engine")
+    venv = root / "venv"
+    (wheel,) = (wheel for wheel in built(root / "wheels") if wheel.name.startswith("privacy_release-"))
+    uv("venv", "--python", sys.executable, venv)
+    into = ("pip", "install", "--python", venv / "bin" / "python")
+    uv(*into, wheel, "-c", checkout() / "locks/runtime.lock")
+    uv("pip", "check", "--python", venv / "bin" / "python")
+    return Installed(bin=venv / "bin", wheels=(wheel,))
+
+
+def built(folder: Path) -> tuple[Path, ...]:
+    """The wheels of this checkout: the engine's, and the provider's."""
+    for project in (checkout(), checkout() / "operators"):
+        uv("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", folder, project)
+    return tuple(sorted(folder.glob("*.whl"), reverse=True))
 
 
 @pytest.fixture(scope="session")

@@ -153,7 +153,7 @@ def test_the_image_runs_as_a_service_user_with_locked_packages_and_no_build_tool
     dockerfile = (checkout() / "Dockerfile").read_text()
     assert re.findall(r"^USER (\S+)$", dockerfile, flags=re.MULTILINE) == ["airflow"]
     assert "--require-hashes" in dockerfile
-    locked = (checkout() / "requirements-production.lock").read_text()
+    locked = (checkout() / "locks/production.lock").read_text()
     names = set(re.findall(r"^([a-z0-9-]+)==", locked, flags=re.MULTILINE))
     assert {"apache-airflow", "apache-airflow-providers-celery", "apache-airflow-providers-fab"} <= names
     assert not {"pytest", "mypy", "ruff", "hypothesis", "playwright", "uv"} & names
@@ -164,7 +164,7 @@ def test_the_image_has_the_versions_that_the_tests_run_with() -> None:
         text = (checkout() / file).read_text()
         return dict(re.findall(r"^([a-z0-9-]+)==([^\s;]+)", text, flags=re.MULTILINE))
 
-    image, tested = versions("requirements-production.lock"), versions("requirements-dev.lock")
+    image, tested = versions("locks/production.lock"), versions("locks/development.lock")
     common = image.keys() & tested.keys()
     assert len(common) > 100
     assert {name: image[name] for name in common} == {name: tested[name] for name in common}

@@ -44,17 +44,30 @@ def user_home(tmp_path: Path, clean: dict[str, str]) -> dict[str, str]:
     }
 
 
-def test_the_wheel_holds_every_file_of_the_packages(installed: Installed) -> None:
-    files = {
-        str(path.relative_to(checkout()))
-        for package in ("operators", "privacy_engine")
-        for path in (checkout() / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+def test_the_wheels_hold_every_file_of_their_packages_and_nothing_else(installed: Installed) -> None:
+    root = checkout()
+    brought = {
+        f"airflow_privacy_release/{path.relative_to(root)}"
+        for folder in ("policies", "hierarchies")
+        for path in (root / "include" / folder).rglob("*")
+        if path.is_file()
     }
-    packed = set(ZipFile(installed.wheel).namelist())
-    assert any(name.endswith((".css", ".j2")) for name in files)
-    assert packed >= files
-    assert all(name.startswith("airflow_provider_privacy_release-") for name in packed - files)
+    for wheel, packages, more in zip(
+        installed.wheels,
+        (("privacy_engine", "privacy_release"), ("operators/airflow_privacy_release",)),
+        (set(), brought),
+        strict=True,
+    ):
+        files = {
+            str(path.relative_to(root)).removeprefix("operators/")
+            for package in packages
+            for path in (root / package).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+        packed = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
+        assert any(name.endswith((".css", ".j2")) for name in files)
+        assert any(name.endswith("py.typed") for name in files)
+        assert packed == files | more
 
 
 def test_airflow_lists_the_provider_with_its_connections_and_its_configuration(
@@ -63,7 +76,7 @@ def test_airflow_lists_the_provider_with_its_connections_and_its_configuration(
     def airflow(*command: str) -> str:
         return installed.run("airflow", *command, environment=user_home)
 
-    provider = "airflow-provider-privacy-release"
+    provider = "airflow-privacy-release"
     told = json.loads(airflow("providers", "get", provider, "--full", "-o", "json"))
     assert told[0]["package-name"] == provider
     hooks = json.loads(airflow("providers", "hooks", "-o", "json"))
@@ -89,3 +102,125 @@ def test_a_dag_of_fifteen_lines_publishes_a_release(
     assert len(released) == 600
     assert KAnonymity(k=10).measure(classes) >= 10
     assert not list((tmp_path / "work_area").iterdir())
+
+
+# A package of the user's own, named as many Airflow projects name theirs.
+MY_OPERATOR = """\
+from airflow.sdk import BaseOperator
+
+
+class CountOperator(BaseOperator):
+    def execute(self, context):
+        return 1
+"""
+MY_DAG = """\
+from airflow.sdk import DAG
+
+from airflow_privacy_release import MondrianOperator
+from operators.my_team import CountOperator
+
+with DAG("mine", schedule=None):
+    CountOperator(task_id="count") >> MondrianOperator(task_id="anonymize", table={}, k=5)
+"""
+
+
+@pytest.mark.parametrize("place", ["dags", "plugins", "before", "after"])
+def test_a_package_operators_of_the_users_own_and_ours_do_not_meet(
+    installed: Installed, user_home: dict[str, str], tmp_path: Path, place: str
+) -> None:
+    folder = tmp_path / ("mine" if place in ("before", "after") else place)
+    (folder / "operators").mkdir(parents=True)
+    (folder / "operators" / "__init__.py").touch()
+    (folder / "operators" / "my_team.py").write_text(MY_OPERATOR)
+    (tmp_path / "dags" / "mine.py").write_text(MY_DAG)
+    ours = installed.run(
+        "python", "-c", "import airflow_privacy_release as p; print(p.__path__[0])", environment=user_home
+    )
+    packages = str(Path(ours.strip()).parent)
+    if place in ("before", "after"):
+        both = [str(folder), packages]
+        user_home["PYTHONPATH"] = ":".join(both if place == "before" else reversed(both))
+    installed.run("airflow", "db", "migrate", environment=user_home)
+    _, at_first = installed.both("airflow", "dags", "reserialize", environment=user_home)
+    listed, said = installed.both("airflow", "dags", "list", "-o", "json", environment=user_home)
+    assert [dag["dag_id"] for dag in json.loads(listed.splitlines()[-1])] == ["mine"]
+    providers, also_said = installed.both("airflow", "providers", "list", "-o", "json", environment=user_home)
+    assert "airflow-privacy-release" in providers
+    for line in (at_first + said + also_said).splitlines():
+        assert "privacy" not in line or not any(word in line.lower() for word in ("error", "warning")), line
+
+
+def test_two_lines_turn_a_folder_of_release_files_into_dags(
+    installed: Installed, user_home: dict[str, str], tmp_path: Path
+) -> None:
+    source = tmp_path / "visits.parquet"
+    visits(600).to_parquet(source, index=False)
+    releases = tmp_path / "include" / "releases"
+    releases.mkdir(parents=True)
+    (releases / "visits.yaml").write_text(
+        f"""\
+name: visits
+source: {{uri: "{source}"}}
+schema:
+  age: {{role: quasi_identifier, kind: numeric, bounds: [0, 120]}}
+  diagnosis: {{role: sensitive, kind: categorical}}
+release: {{method: mondrian, k: 10}}
+policy: policies/linkage.yaml  # one that the package brings
+publish: {{lake: lake_default, table: visits}}
+"""
+    )
+    (tmp_path / "dags" / "releases.py").write_text(
+        "from airflow_privacy_release import release_dags\nglobals().update(release_dags())\n"
+    )
+    user_home["PRIVACY_RELEASE_HOME"] = str(tmp_path)
+    installed.run("airflow", "db", "migrate", environment=user_home)
+    installed.run("airflow", "dags", "reserialize", environment=user_home)
+    listed = installed.run("airflow", "dags", "list", "-o", "json", environment=user_home)
+    assert [dag["dag_id"] for dag in json.loads(listed.splitlines()[-1])] == ["visits"]
+
+
+def test_the_example_dag_publishes(installed: Installed, user_home: dict[str, str], tmp_path: Path) -> None:
+    code = "import airflow_privacy_release.example_dags as e; print(e.__path__[0])"
+    examples = installed.run("python", "-c", code, environment=user_home).strip()
+    user_home["AIRFLOW__CORE__DAGS_FOLDER"] = examples
+    installed.run("airflow", "db", "migrate", environment=user_home)
+    installed.run("airflow", "dags", "test", "example_privacy_release_anonymize", environment=user_home)
+    assert len(DeltaTable(str(tmp_path / "lake" / "example_visits")).to_pandas()) == 1_000
+
+
+CHECK = """\
+import sys
+import numpy as np, pandas as pd
+from privacy_engine import DataSchema, KAnonymity, ReleasePolicy, load_method, verify
+schema = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}})
+table = pd.DataFrame({"age": np.arange(100)})
+release = load_method("mondrian", k=10).release(table, schema, np.random.default_rng(1))
+verify(release.table, schema, ReleasePolicy(require=(KAnonymity(k=10),))).raise_if_failed()
+assert "airflow" not in sys.modules
+"""
+
+
+def test_engine_and_command_line_work_without_airflow(
+    without_airflow: Installed, clean: dict[str, str], tmp_path: Path
+) -> None:
+    home = clean | {"HOME": str(tmp_path), "MPLCONFIGDIR": str(tmp_path / "matplotlib")}
+    code = "import importlib.util as u; print(u.find_spec('airflow'))"
+    assert without_airflow.run("python", "-c", code, environment=home).strip() == "None"
+    without_airflow.run("python", "-c", CHECK, environment=home)
+    visits(600).to_parquet(tmp_path / "visits.parquet", index=False)
+    (tmp_path / "policy.yaml").write_text("require: [{model: k_anonymity, k: 10}]")
+    (tmp_path / "visits.yaml").write_text(
+        f"""\
+name: visits
+source: {{uri: "{tmp_path / "visits.parquet"}"}}
+schema:
+  age: {{role: quasi_identifier, kind: numeric, bounds: [0, 120]}}
+  diagnosis: {{role: sensitive, kind: categorical}}
+release: {{method: mondrian, k: 10}}
+policy: {tmp_path / "policy.yaml"}
+publish: {{lake: lake_default, table: visits}}
+"""
+    )
+    lake = tmp_path / "lake"
+    without_airflow.run("privacy-release", "run", "visits.yaml", "--lake", str(lake), environment=home)
+    assert len(DeltaTable(str(lake / "visits")).to_pandas()) == 600

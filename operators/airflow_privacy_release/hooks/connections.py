@@ -7,6 +7,7 @@ passes over the names of the other in silence and asks the store without keys, s
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SecretError, SpecError
@@ -27,6 +28,11 @@ def setting(option: str) -> str | None:
     from airflow.sdk.configuration import conf
 
     return conf.get(SECTION, option, fallback=None) or None
+
+
+def shipped() -> Path:
+    """The folder of policies and hierarchies that the package brings; `privacy_release.work.host` asks."""
+    return Path(__file__).parents[1] / "include"
 
 
 def extra_of(connection_id: str) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from privacy_release.steps.history import DEFAULT_KEY
 from privacy_release.work.engines import LOCAL, read_engine
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Context, XComArg
 
     from privacy_release.work.references import TableRef
 
@@ -57,7 +57,7 @@ class IngestParquetOperator(BaseOperator):
     def __init__(
         self,
         *,
-        uri: str,
+        uri: "str | XComArg",
         schema: str | Mapping[str, Any],
         columns: Sequence[str] | None = None,
         nulls: Literal["fail", "drop"] = "fail",
@@ -69,7 +69,7 @@ class IngestParquetOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.uri = uri
+        self.uri: Any = uri  # text by the time of execute
         self.schema = schema
         self.columns = columns
         self.nulls = nulls
