@@ -1,22 +1,18 @@
 """Writes `docs/reference.md`: each public operator, its parameters and defaults, as the code has them.
 
-What a parameter means is said once, in a docstring: of the operator or of its base; for the parameter of a
-method, of the method's dataclass; for what all operators of methods share, of `ReleaseOperator`.
+What a parameter means stands in the docstring of the operator, or of its base where all of a family share it.
 """
 
 import importlib
 import inspect
 import re
 import sys
-import typing
-from collections.abc import Callable, Iterator
-from enum import Enum
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import airflow_privacy_release
-from airflow_privacy_release.operators.release import ReleaseOperator
 from airflow_privacy_release.provider import OPERATOR_MODULES
 from privacy_engine.registry import method_class
 
@@ -61,7 +57,7 @@ def _section(member: Any) -> str:
     method = getattr(member, "method", None)
     if isinstance(method, str):
         lines += [f"Method `{method}`: {_plain(_lead(method_class(method)))}", ""]
-    if rows := list(_rows(member, method)):
+    if rows := list(_rows(member)):
         lines += ["| parameter | default | |", "|---|---|---|", *rows, ""]
     if plain := _not_rendered(member):
         lines += [f"Not rendered: {', '.join(f'`{name}`' for name in plain)}.", ""]
@@ -74,30 +70,26 @@ def _call(member: Any) -> str:
     return "" if inspect.isclass(member) else f"({', '.join(p.name for p in _parameters(member))})"
 
 
-def _rows(member: Any, method: str | None) -> Iterator[str]:
+def _rows(member: Any) -> Iterator[str]:
     meanings = _described(member)
     if not inspect.isclass(member) and not meanings:
         return
-    choices: dict[str, str] = {}
-    if isinstance(method, str):
-        dataclass = method_class(method)
-        meanings = _described(ReleaseOperator) | _described(dataclass) | meanings
-        choices = _choices(dataclass)
     for parameter in _parameters(member):
         if parameter.name not in meanings:
             raise LookupError(
                 f"{member.__name__}: parameter {parameter.name} has no meaning; describe it in a docstring"
             )
         default = "required" if parameter.default is parameter.empty else f"`{parameter.default!r}`"
-        meaning = meanings[parameter.name] + choices.get(parameter.name, "")
-        yield f"| `{parameter.name}` | {_cell(default)} | {_cell(_plain(meaning))} |"
+        yield f"| `{parameter.name}` | {_cell(default)} | {_cell(_plain(meanings[parameter.name]))} |"
 
 
 def _parameters(member: Any) -> list[inspect.Parameter]:
-    """Those of our own: without what is handed on to Airflow."""
-    call: Callable[..., Any] = member.__init__ if inspect.isclass(member) else member
-    found = inspect.signature(call).parameters.values()
-    return [p for p in found if p.name != "self" and p.kind is not p.VAR_KEYWORD]
+    """Those of our own, of a class those of its bases first: without what is handed on to Airflow."""
+    calls = [member]
+    if inspect.isclass(member):
+        calls = [vars(cls)["__init__"] for cls in _classes(member) if "__init__" in vars(cls)]
+    found = {p.name: p for call in calls for p in inspect.signature(call).parameters.values()}
+    return [p for p in found.values() if p.name != "self" and p.kind is not p.VAR_KEYWORD]
 
 
 def _not_rendered(member: Any) -> list[str]:
@@ -111,11 +103,13 @@ def _described(documented: Any) -> dict[str, str]:
     """Meaning of each entry in the sections Args and Attributes, of a class also those of its bases."""
     if not inspect.isclass(documented):
         return _entries(_doc(documented))
-    meanings: dict[str, str] = {}
-    for cls in reversed(documented.__mro__):
-        if cls.__module__.partition(".")[0] in ("airflow_privacy_release", "privacy_engine"):
-            meanings |= _entries(_doc(cls))
-    return meanings
+    return {name: text for cls in _classes(documented) for name, text in _entries(_doc(cls)).items()}
+
+
+def _classes(cls: type) -> list[type]:
+    """It and its bases, as far as they are of this project; its own word comes last, and counts."""
+    ours = ("airflow_privacy_release", "privacy_engine")
+    return [base for base in reversed(cls.__mro__) if base.__module__.partition(".")[0] in ours]
 
 
 def _entries(doc: str) -> dict[str, str]:
@@ -143,17 +137,6 @@ def _followed(meanings: dict[str, str]) -> dict[str, str]:
         elif "." in elsewhere[1]:
             module, _, attribute = elsewhere[1].rpartition(".")
             found[name] = _described(getattr(importlib.import_module(module), attribute))[name]
-    return found
-
-
-def _choices(dataclass: Any) -> dict[str, str]:
-    """The values of each parameter that takes one of a closed set."""
-    found = {}
-    for name, hint in typing.get_type_hints(dataclass).items():
-        kinds = typing.get_args(hint) or (hint,)
-        for kind in kinds:
-            if isinstance(kind, type) and issubclass(kind, Enum):
-                found[name] = f" One of {', '.join(f'`{member.value}`' for member in kind)}."
     return found
 
 

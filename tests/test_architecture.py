@@ -16,6 +16,7 @@ import pytest
 
 import airflow_privacy_release
 from privacy_engine.registry import DETECTORS, METHODS, Family
+from tests.operator_arguments import classes, own_arguments
 
 ROOT = Path(__file__).parent.parent
 # Import name of a package -> the folder that it lies in.
@@ -277,9 +278,8 @@ def test_what_airflow_imports_at_parse_time_loads_nothing_heavy() -> None:
 def test_no_parameter_of_an_operator_is_any() -> None:
     for name in airflow_privacy_release.__all__:
         member = getattr(airflow_privacy_release, name)
-        call = member.__init__ if inspect.isclass(member) else member
-        for parameter in inspect.signature(call).parameters.values():
-            if parameter.name != "self" and parameter.kind is not parameter.VAR_KEYWORD:
+        for declared in classes(member) if inspect.isclass(member) else [member]:
+            for parameter in own_arguments(declared).values():
                 assert parameter.annotation not in (typing.Any, "Any", parameter.empty), (
                     f"{name}: {parameter}"
                 )

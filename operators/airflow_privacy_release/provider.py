@@ -12,7 +12,8 @@ TITLE = "Privacy Release"
 OPERATOR_MODULES = tuple(
     f"airflow_privacy_release.operators.{name}"
     for name in (
-        *("ingest", "validate", "outliers", "release", "anonymizers", "synthesizers", "randomizers"),
+        *("ingest", "validate", "outliers", "release", "method"),
+        *("anonymizers", "synthesizers", "randomizers"),
         *("learning", "budget", "curator", "verify", "approve", "compare", "publish"),
     )
 )

@@ -1,123 +1,99 @@
 """One operator per anonymizer: the parameters of its dataclass, by the same names and with the same defaults.
 
-What a parameter does stands in the dataclass. All of them are template fields, so that they can be mapped
-(`.partial(...).expand(k=[5, 10, 20])`), rendered (`k="{{ params.k }}"`) and seen in the UI.
+Each class has its method's own parameters, `AnonymizerOperator` those that all methods have. All of them are
+template fields, so that they can be mapped (`.partial(...).expand(k=[5, 10, 20])`), rendered
+(`k="{{ params.k }}"`) and seen in the UI.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from airflow.sdk import BaseOperator
-
-from airflow_privacy_release.operators.release import stage_release
-from airflow_privacy_release.task.errors import guarded
-from airflow_privacy_release.task.links import ReportLink
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context, XComArg
-
-    from privacy_release.work.references import StagedRef, TableRef
-
-Models = Sequence[Mapping[str, Any]]
-SHARED = ("k", "l", "require", "suppression_limit", "intervals")
+from airflow_privacy_release.operators.method import MethodOperator
 
 
-class AnonymizerOperator(BaseOperator):
-    """What the operators below share; `ReleaseOperator` does the same by a method's name.
+class AnonymizerOperator(MethodOperator):
+    """Recode the quasi-identifiers of each class of records alike, and stage the release.
 
-    Attributes:
-        method: registry key.
-        parameters: names of the method's parameters, each an attribute of the operator.
+    Every class has at least k records, at least l distinct values of each sensitive attribute where l is
+    given, and meets the models of `require`.
+
+    Args:
+        k: least number of records in a class, >= 2.
+        l: least number of distinct values of each sensitive attribute in a class; None = no such demand.
+        require: further privacy models, as their dicts, that every class must satisfy.
+        suppression_limit: largest share of records that may be suppressed to meet l and `require`, 0 .. 1.
+            Classes that fail are suppressed, the smallest first; what the limit does not cover is merged.
+        intervals: how intervals are written: `text`, `bounds` or `midpoint`.
+        seed: of the random choices; None takes fresh entropy.
     """
 
-    method: ClassVar[str]
-    parameters: ClassVar[tuple[str, ...]] = SHARED
-    template_fields: Collection[str] = ("table", "seed", "title", *SHARED)
     template_fields_renderers = {"table": "json", "require": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
-    operator_extra_links = (ReportLink(),)
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
+        k: int | str = 5,
+        l: int | str | None = None,  # noqa: E741  the field's own symbol
+        require: Sequence[Mapping[str, Any]] = (),
+        suppression_limit: float | str = 0.0,
+        intervals: str = "text",
         seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table: Any = table  # a reference by the time of execute
-        self.seed = seed
-        self.title = title
-
-    @guarded
-    def execute(self, context: "Context") -> "StagedRef":
-        """Stage a release; a reference to it."""
-        parameters = {name: getattr(self, name) for name in self.parameters}
-        return stage_release(self, context, method=self.method, parameters=parameters)
-
-
-class MondrianOperator(AnonymizerOperator):
-    """Mondrian, see `privacy_engine.anonymizers.mondrian.Mondrian`."""
-
-    method = "mondrian"
-    parameters = (*SHARED, "rule")
-    template_fields = (*AnonymizerOperator.template_fields, "rule")
-
-    def __init__(
-        self,
-        *,
-        table: "TableRef | XComArg",
-        k: int | str = 5,
-        l: int | str | None = None,  # noqa: E741  the field's own symbol
-        require: Models = (),
-        suppression_limit: float | str = 0.0,
-        intervals: str = "text",
-        rule: str = "least_loss",
-        seed: int | str | None = None,
-        title: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(table=table, seed=seed, title=title, **kwargs)
         self.k = k
         self.l = l
         self.require = require
         self.suppression_limit = suppression_limit
         self.intervals = intervals
+        self.seed = seed
+
+
+class MondrianOperator(AnonymizerOperator):
+    """Cut the table into ever smaller boxes for as long as each meets the guarantees: the quick baseline.
+
+    Guarantees k-anonymity, and l and `require` where given, see `AnonymizerOperator`.
+
+    Args:
+        rule: which of the allowed cuts is taken: `least_loss`, or `widest`, the paper's.
+    """
+
+    method = "mondrian"
+
+    def __init__(self, *, rule: str = "least_loss", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.rule = rule
 
 
 class BottomUpOperator(AnonymizerOperator):
-    """Bottom-up k-anonymity, see `privacy_engine.anonymizers.bottom_up.BottomUp`."""
+    """Merge each class of fewer than k records with the class that costs least, over the whole table.
+
+    Guarantees k-anonymity, and l and `require` where given, see `AnonymizerOperator`.
+
+    Args:
+        sensitive: attribute from which the weights come; None = the only one. Unused with equal weights.
+        reading: weights of the quasi-identifiers: `equal`, or `complement` and `literal`, which come from a
+            sensitive attribute.
+        price: what a merge costs: `increase`, what it adds to the table's loss, or `whole`, the loss of the
+            union.
+        refine: move, swap and regroup records afterwards wherever the total loss falls.
+        block_size: tables with more records are cut into blocks of at most so many; None = never.
+    """
 
     method = "bottom_up"
-    parameters = (*SHARED, "sensitive", "reading", "price", "refine", "block_size")
-    template_fields = (*AnonymizerOperator.template_fields, *parameters[len(SHARED) :])
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
-        k: int | str = 5,
-        l: int | str | None = None,  # noqa: E741  the field's own symbol
-        require: Models = (),
-        suppression_limit: float | str = 0.0,
-        intervals: str = "text",
         sensitive: str | None = None,
         reading: str = "equal",
         price: str = "increase",
         refine: bool | str = True,
         block_size: int | str | None = 50_000,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, seed=seed, title=title, **kwargs)
-        self.k = k
-        self.l = l
-        self.require = require
-        self.suppression_limit = suppression_limit
-        self.intervals = intervals
+        super().__init__(**kwargs)
         self.sensitive = sensitive
         self.reading = reading
         self.price = price
@@ -126,24 +102,31 @@ class BottomUpOperator(AnonymizerOperator):
 
 
 class ILPLDiversityOperator(AnonymizerOperator):
-    """ILP-based l-diversity, see `privacy_engine.anonymizers.ilp_l_diversity.ILPLDiversity`."""
+    """Cluster the sensitive values, merge records inside each cluster, and repair the classes to l-diversity.
+
+    What matters for a sensitive value is kept most precise. Guarantees k-anonymity and distinct l-diversity,
+    and `require` where given, see `AnonymizerOperator`.
+
+    Args:
+        l: least number of distinct sensitive values in a class, >= 2.
+        sensitive: the sensitive attribute; None = the only one.
+        repair: what is done with a class that misses l: `merge` it with another, `distort` sensitive values,
+            as the paper does, which makes them false, or `suppress` it within the suppression limit.
+        reading: how weights come from the utility matrix: `complement`, `literal` or `equal`.
+        utility: an expert's utility matrix instead of the data's: a row for each value of the attribute, in
+            their order, a column for each quasi-identifier; entries in [0, 1], low = says much.
+        price: what a merge costs: `increase`, what it adds to the table's loss, or `whole`, the loss of the
+            union.
+        refine: move, swap and regroup records afterwards wherever the total loss falls.
+        block_size: clusters with more records are cut into blocks of at most so many; None = never.
+    """
 
     method = "ilp_l_diversity"
-    parameters = (
-        *SHARED,
-        *("sensitive", "repair", "reading", "utility", "price", "refine", "block_size"),
-    )
-    template_fields = (*AnonymizerOperator.template_fields, *parameters[len(SHARED) :])
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
-        k: int | str = 5,
         l: int | str = 3,  # noqa: E741  the field's own symbol
-        require: Models = (),
-        suppression_limit: float | str = 0.0,
-        intervals: str = "text",
         sensitive: str | None = None,
         repair: str = "merge",
         reading: str = "complement",
@@ -151,16 +134,9 @@ class ILPLDiversityOperator(AnonymizerOperator):
         price: str = "increase",
         refine: bool | str = True,
         block_size: int | str | None = 50_000,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, seed=seed, title=title, **kwargs)
-        self.k = k
-        self.l = l
-        self.require = require
-        self.suppression_limit = suppression_limit
-        self.intervals = intervals
+        super().__init__(l=l, **kwargs)
         self.sensitive = sensitive
         self.repair = repair
         self.reading = reading
@@ -171,67 +147,59 @@ class ILPLDiversityOperator(AnonymizerOperator):
 
 
 class KACLUKOperator(AnonymizerOperator):
-    """KACLUK, see `privacy_engine.anonymizers.kacluk.KACLUK`."""
+    """Cluster the sensitive values, then merge records at random inside each cluster: a baseline.
+
+    Guarantees k-anonymity, and l and `require` where given, see `AnonymizerOperator`.
+
+    Args:
+        sensitive: attribute whose values are clustered; None = the only one.
+        clusters: number of clusters of sensitive values, >= 1.
+        refine: move records afterwards wherever the total loss falls; then it is no longer the baseline.
+    """
 
     method = "kacluk"
-    parameters = (*SHARED, "sensitive", "clusters", "refine")
-    template_fields = (*AnonymizerOperator.template_fields, "sensitive", "clusters", "refine")
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
-        k: int | str = 5,
-        l: int | str | None = None,  # noqa: E741  the field's own symbol
-        require: Models = (),
-        suppression_limit: float | str = 0.0,
-        intervals: str = "text",
         sensitive: str | None = None,
         clusters: int | str = 3,
         refine: bool | str = False,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, seed=seed, title=title, **kwargs)
-        self.k = k
-        self.l = l
-        self.require = require
-        self.suppression_limit = suppression_limit
-        self.intervals = intervals
+        super().__init__(**kwargs)
         self.sensitive = sensitive
         self.clusters = clusters
         self.refine = refine
 
 
 class OBPAOperator(AnonymizerOperator):
-    """OBPA, see `privacy_engine.anonymizers.obpa.OBPA`; weights None are its default, none."""
+    """Order the records by density (OPTICS) and cut the order into classes; attributes have personal weights.
+
+    Guarantees k-anonymity, and l and `require` where given, see `AnonymizerOperator`.
+
+    Args:
+        weights: how much each quasi-identifier counts in distance and loss, >= 0; 1 where none is given.
+        order: in which order the records are cut: `optics`, or `lexicographic`, a plain sort.
+        distance: by which the order is made: `paper` or `entropy`; None = `entropy` for the suppression
+            model, else `paper`.
+        cut: how the order is cut: `exact`, where the loss is least, or `peaks`, where the reachability is
+            highest, which needs the order `optics`.
+        outliers: what becomes of the records set aside: `assign` each to the class where it costs least,
+            `suppress` them, or `group` them among themselves.
+        outlier_share: share of the records to set aside, those of largest core distance; 0 .. 1, 1 excluded.
+        model: what becomes of a cell that its class does not share: `generalization` or `suppression`.
+        min_samples: records within its core distance that make a record a core point, >= 1.
+        refine: move, swap and regroup records afterwards wherever the total loss falls.
+        block_size: tables with more records are cut into blocks of at most so many, each with an order of its
+            own, which takes far less time; None = never.
+    """
 
     method = "obpa"
-    parameters = (
-        *SHARED,
-        "weights",
-        "order",
-        "distance",
-        "cut",
-        "outliers",
-        "outlier_share",
-        "model",
-        "min_samples",
-        "refine",
-        "block_size",
-    )
-    template_fields = (*AnonymizerOperator.template_fields, *parameters[len(SHARED) :])
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
-        k: int | str = 5,
-        l: int | str | None = None,  # noqa: E741  the field's own symbol
-        require: Models = (),
-        suppression_limit: float | str = 0.0,
-        intervals: str = "text",
         weights: Mapping[str, float] | str | None = None,
         order: str = "optics",
         distance: str | None = None,
@@ -242,16 +210,9 @@ class OBPAOperator(AnonymizerOperator):
         min_samples: int | str = 4,
         refine: bool | str = True,
         block_size: int | str | None = 32_000,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, seed=seed, title=title, **kwargs)
-        self.k = k
-        self.l = l
-        self.require = require
-        self.suppression_limit = suppression_limit
-        self.intervals = intervals
+        super().__init__(**kwargs)
         self.weights = weights
         self.order = order
         self.distance = distance
@@ -265,35 +226,30 @@ class OBPAOperator(AnonymizerOperator):
 
 
 class DSAEDOperator(AnonymizerOperator):
-    """DSAED, see `privacy_engine.anonymizers.dsaed.DSAED`."""
+    """Cluster the records by density (DBSCAN), and cut each cluster in the order of the table: a baseline.
+
+    Guarantees k-anonymity, and l and `require` where given, see `AnonymizerOperator`.
+
+    Args:
+        min_samples: records within eps that make a record a core point, >= 1; None = k.
+        eps_quantile: eps is this quantile of the records' core distances, so that such a share of the records
+            are core points, 0 .. 1.
+        model: what becomes of a cell that its class does not share: `generalization` or `suppression`.
+        block_size: tables with more records are cut into blocks of at most so many; None = never.
+    """
 
     method = "dsaed"
-    parameters = (*SHARED, "min_samples", "eps_quantile", "model", "block_size")
-    template_fields = (*AnonymizerOperator.template_fields, *parameters[len(SHARED) :])
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
-        k: int | str = 5,
-        l: int | str | None = None,  # noqa: E741  the field's own symbol
-        require: Models = (),
-        suppression_limit: float | str = 0.0,
-        intervals: str = "text",
         min_samples: int | str | None = None,
         eps_quantile: float | str = 0.5,
         model: str = "generalization",
         block_size: int | str | None = 32_000,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, seed=seed, title=title, **kwargs)
-        self.k = k
-        self.l = l
-        self.require = require
-        self.suppression_limit = suppression_limit
-        self.intervals = intervals
+        super().__init__(**kwargs)
         self.min_samples = min_samples
         self.eps_quantile = eps_quantile
         self.model = model
@@ -301,37 +257,36 @@ class DSAEDOperator(AnonymizerOperator):
 
 
 class RFKAOperator(AnonymizerOperator):
-    """RFKA, see `privacy_engine.anonymizers.rfka.RFKA`."""
+    """Keep the features by which a random forest predicts a class label best, as far as k allows.
+
+    Guarantees k-anonymity, and l and `require` where given, see `AnonymizerOperator`. The choice of the
+    features follows the label and tells something of it.
+
+    Args:
+        target: the class label, a sensitive or insensitive attribute; None = the only sensitive one.
+        bins: number of equal-width bins of a numeric attribute whose schema names none, >= 2.
+        one_hot: whether each value or bin is a feature, as in the paper, and what is not kept of an attribute
+            falls into one group; else each attribute is one feature.
+        generalize: whether a feature's coarser forms are tried before it is dropped; the paper does not.
+        order: which feature is tried next: `worth`, the most important, as in the paper, or `gain`, which
+            tells most of the label beside those already kept.
+        trees: number of trees, each fully grown; 1,000 in the paper.
+    """
 
     method = "rfka"
-    parameters = (*SHARED, "target", "bins", "one_hot", "generalize", "order", "trees")
-    template_fields = (*AnonymizerOperator.template_fields, *parameters[len(SHARED) :])
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
-        k: int | str = 5,
-        l: int | str | None = None,  # noqa: E741  the field's own symbol
-        require: Models = (),
-        suppression_limit: float | str = 0.0,
-        intervals: str = "text",
         target: str | None = None,
         bins: int | str = 5,
         one_hot: bool | str = True,
         generalize: bool | str = True,
         order: str = "worth",
         trees: int | str = 1000,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, seed=seed, title=title, **kwargs)
-        self.k = k
-        self.l = l
-        self.require = require
-        self.suppression_limit = suppression_limit
-        self.intervals = intervals
+        super().__init__(**kwargs)
         self.target = target
         self.bins = bins
         self.one_hot = one_hot
@@ -341,36 +296,34 @@ class RFKAOperator(AnonymizerOperator):
 
 
 class GreedyHamdistOperator(AnonymizerOperator):
-    """Greedy_Hamdist, see `privacy_engine.anonymizers.greedy_hamdist.GreedyHamdist`."""
+    """Keep the features that tell most pairs of records of different labels apart, as far as k allows.
+
+    Guarantees k-anonymity, and l and `require` where given, see `AnonymizerOperator`. The choice of the
+    features follows the label and tells something of it.
+
+    Args:
+        target: the class label, a sensitive or insensitive attribute; None = the only sensitive one.
+        bins: number of equal-width bins of a numeric attribute whose schema names none, >= 2.
+        one_hot: whether each value or bin is a feature, as in the paper, and what is not kept of an attribute
+            falls into one group; else each attribute is one feature.
+        generalize: whether a feature's coarser forms are tried before it is dropped; the paper does not.
+        order: which feature is tried next: `worth`, that tells most pairs apart, as in the paper, or `gain`,
+            which tells most of the label beside those already kept.
+    """
 
     method = "greedy_hamdist"
-    parameters = (*SHARED, "target", "bins", "one_hot", "generalize", "order")
-    template_fields = (*AnonymizerOperator.template_fields, *parameters[len(SHARED) :])
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
-        k: int | str = 5,
-        l: int | str | None = None,  # noqa: E741  the field's own symbol
-        require: Models = (),
-        suppression_limit: float | str = 0.0,
-        intervals: str = "text",
         target: str | None = None,
         bins: int | str = 5,
         one_hot: bool | str = True,
         generalize: bool | str = True,
         order: str = "worth",
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, seed=seed, title=title, **kwargs)
-        self.k = k
-        self.l = l
-        self.require = require
-        self.suppression_limit = suppression_limit
-        self.intervals = intervals
+        super().__init__(**kwargs)
         self.target = target
         self.bins = bins
         self.one_hot = one_hot

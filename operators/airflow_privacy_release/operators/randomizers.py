@@ -1,36 +1,30 @@
 """One operator per randomizer: the parameters of its dataclass, by the same names and with its defaults.
 
-What a parameter does stands in the dataclass. All of them are template fields, as those of the anonymizers.
-A release that is made on a schedule must be memoised, else its answers wear out by averaging: keep the one
-identifier at ingest (`individual`), and name the connection of the secret.
+Each class has its method's own parameters, `RandomizerOperator` those that all methods have. All of them are
+template fields, as those of the anonymizers. A release that is made on a schedule must be memoised, else its
+answers wear out by averaging: keep the one identifier at ingest (`individual`), and name the connection of
+the secret.
 """
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
-
-from airflow.sdk import BaseOperator
+from collections.abc import Mapping
+from typing import Any
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
-from airflow_privacy_release.operators.release import memory_of, stage_release
-from airflow_privacy_release.task.errors import guarded
-from airflow_privacy_release.task.links import ReportLink
+from airflow_privacy_release.operators.method import MethodOperator
 from privacy_release.spending.budget import DEFAULT_LEDGER
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context, XComArg
 
-    from privacy_release.work.references import StagedRef, TableRef
+class RandomizerOperator(MethodOperator):
+    """Answer for each individual and attribute at random, and stage the answers as a release.
 
-SHARED = ("randomness", "individual")
-TRANSFORMATION = ("a_mean", "a_variance", "b_mean", "b_variance")
-
-
-class RandomizerOperator(BaseOperator):
-    """What the operators below share; `ReleaseOperator` does the same by a method's name.
+    Quasi-identifiers and sensitive attributes are randomized, insensitive ones released as they are (then
+    there is no claim for the whole record). Where a release makes a claim, it is local differential privacy:
+    the epsilons of the attributes add up for a person.
 
     Args:
-        table: reference to an ingested table.
-        randomness: `system`, `memoised` or `seeded` (not private).
+        randomness: where the bits come from. `system`: fresh in every release, so that releasing the same
+            people again and again wears their protection away. `memoised`: the same answer while a value does
+            not change; needs `secret`. `seeded`: from the seed, not private, and the manifest says so.
         individual: the identifier that memoised answers go by, where the schema has several.
         secret: Airflow connection id whose password is the secret of memoised answers: 32 random bytes or
             more, the same in every release of a table.
@@ -41,27 +35,13 @@ class RandomizerOperator(BaseOperator):
         budget: data set whose privacy budget is spent; needed where the release makes a claim.
         ledger: Airflow connection id of the budget's ledger.
         seed: of seeded answers.
-        title: of the report.
-
-    Attributes:
-        method: registry key.
-        parameters: names of the method's parameters, each an attribute of the operator.
     """
 
-    method: ClassVar[str]
-    parameters: ClassVar[tuple[str, ...]] = SHARED
-    template_fields: Collection[str] = (
-        *("table", "secret", "replaces", "series", "lake", "budget", "ledger", "seed", "title"),
-        *SHARED,
-    )
-    template_fields_renderers = {"table": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#f6ecd9"
-    operator_extra_links = (ReportLink(),)
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
         randomness: str = "system",
         individual: str | None = None,
         secret: str | None = None,
@@ -71,11 +51,9 @@ class RandomizerOperator(BaseOperator):
         budget: str | None = None,
         ledger: str = DEFAULT_LEDGER,
         seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table: Any = table  # a reference by the time of execute
         self.randomness = randomness
         self.individual = individual
         self.secret = secret
@@ -85,109 +63,63 @@ class RandomizerOperator(BaseOperator):
         self.budget = budget
         self.ledger = ledger
         self.seed = seed
-        self.title = title
-
-    @guarded
-    def execute(self, context: "Context") -> "StagedRef":
-        """Stage a release; a reference to it."""
-        return stage_release(
-            self,
-            context,
-            method=self.method,
-            parameters={name: getattr(self, name) for name in self.parameters},
-            budget=self.budget,
-            ledger=self.ledger,
-            memory=memory_of(self),
-        )
 
 
 class ERRPHOperator(RandomizerOperator):
-    """ERRPH, see `privacy_engine.randomizers.errph.ERRPH`; probabilities None are its default."""
+    """Release each value as itself with probability p_0, else as another value of its domain (ERRPH).
+
+    Numbers are released as the midpoints of public bins. Guarantees local differential privacy; epsilon is
+    computed from the probabilities, see `RandomizerOperator`.
+
+    Args:
+        p_0: with which probability each value is released as itself, in (0, 1); 0.5 where nothing is given.
+        epsilon: instead of p_0, for a person: all randomized attributes together, in equal parts; > 0.
+        probabilities: attribute to label to p_j, with which that label is released instead, for attributes
+            whose p_j are not equal; with p_0 a sum of 1.
+    """
 
     method = "errph"
-    parameters = (*SHARED, "p_0", "epsilon", "probabilities")
-    template_fields = (*RandomizerOperator.template_fields, "p_0", "epsilon", "probabilities")
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
         p_0: float | str | None = None,
         epsilon: float | str | None = None,
         probabilities: Mapping[str, Mapping[str, float]] | str | None = None,
-        randomness: str = "system",
-        individual: str | None = None,
-        secret: str | None = None,
-        replaces: str | None = None,
-        series: str | None = None,
-        lake: str = DEFAULT_LAKE,
-        budget: str | None = None,
-        ledger: str = DEFAULT_LEDGER,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            table=table,
-            randomness=randomness,
-            individual=individual,
-            secret=secret,
-            replaces=replaces,
-            series=series,
-            lake=lake,
-            budget=budget,
-            ledger=ledger,
-            seed=seed,
-            title=title,
-            **kwargs,
-        )
+        super().__init__(**kwargs)
         self.p_0 = p_0
         self.epsilon = epsilon
         self.probabilities = probabilities
 
 
 class TRROperator(RandomizerOperator):
-    """TRR, see `privacy_engine.randomizers.trr.TRR`; a release with a number makes no claim."""
+    """Release each number as a x + b with random a and b, and other values as ERRPH does (TRR).
+
+    A release with a number makes no claim: see `LocalLaplaceOperator` for numbers with one.
+
+    Args:
+        a_mean: mean of the random factor a, not 0.
+        a_variance: its variance, >= 0.
+        b_mean: mean of the random summand b, in the unit of the attribute.
+        b_variance: its variance, >= 0; not both variances 0.
+        p_0: with which probability a value that is no number is released as itself, in (0, 1).
+    """
 
     method = "trr"
-    parameters = (*SHARED, *TRANSFORMATION, "p_0")
-    template_fields = (*RandomizerOperator.template_fields, *TRANSFORMATION, "p_0")
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
         a_mean: float | str = 1.0,
         a_variance: float | str = 1.0,
         b_mean: float | str = 0.0,
         b_variance: float | str = 1.0,
         p_0: float | str = 0.5,
-        randomness: str = "system",
-        individual: str | None = None,
-        secret: str | None = None,
-        replaces: str | None = None,
-        series: str | None = None,
-        lake: str = DEFAULT_LAKE,
-        budget: str | None = None,
-        ledger: str = DEFAULT_LEDGER,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(
-            table=table,
-            randomness=randomness,
-            individual=individual,
-            secret=secret,
-            replaces=replaces,
-            series=series,
-            lake=lake,
-            budget=budget,
-            ledger=ledger,
-            seed=seed,
-            title=title,
-            **kwargs,
-        )
+        super().__init__(**kwargs)
         self.a_mean = a_mean
         self.a_variance = a_variance
         self.b_mean = b_mean
@@ -196,43 +128,18 @@ class TRROperator(RandomizerOperator):
 
 
 class LocalLaplaceOperator(RandomizerOperator):
-    """Local Laplace noise, see `privacy_engine.randomizers.local_laplace.LocalLaplace`."""
+    """Add discrete Laplace noise to numbers within their bounds, and answer at random for other values.
+
+    Guarantees local differential privacy with the given epsilon for a person, see `RandomizerOperator`.
+
+    Args:
+        epsilon: of a person: all randomized attributes together, in equal parts; > 0.
+        steps: of the grid between the bounds of a number, 1 .. 511; each value is moved to the nearest point.
+    """
 
     method = "local_laplace"
-    parameters = (*SHARED, "epsilon", "steps")
-    template_fields = (*RandomizerOperator.template_fields, "epsilon", "steps")
 
-    def __init__(
-        self,
-        *,
-        table: "TableRef | XComArg",
-        epsilon: float | str = 1.0,
-        steps: int | str = 128,
-        randomness: str = "system",
-        individual: str | None = None,
-        secret: str | None = None,
-        replaces: str | None = None,
-        series: str | None = None,
-        lake: str = DEFAULT_LAKE,
-        budget: str | None = None,
-        ledger: str = DEFAULT_LEDGER,
-        seed: int | str | None = None,
-        title: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            table=table,
-            randomness=randomness,
-            individual=individual,
-            secret=secret,
-            replaces=replaces,
-            series=series,
-            lake=lake,
-            budget=budget,
-            ledger=ledger,
-            seed=seed,
-            title=title,
-            **kwargs,
-        )
+    def __init__(self, *, epsilon: float | str = 1.0, steps: int | str = 128, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.epsilon = epsilon
         self.steps = steps

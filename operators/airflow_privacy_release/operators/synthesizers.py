@@ -1,111 +1,81 @@
 """One operator per synthesizer: the parameters of its dataclass, by the same names and with its defaults.
 
-What a parameter does stands in the dataclass. All of them are template fields, as those of the anonymizers.
-Each value of a parameter that shapes the measurement is a release of its own and spends its own epsilon:
-`.expand(epsilon=[0.1, 0.2])` books 0.3. Other `rows` are drawn from the same model and cost nothing.
+Each class has its method's own parameters, `SynthesizerOperator` those that all methods have. All of them are
+template fields, as those of the anonymizers. Each value of a parameter that shapes the measurement is a
+release of its own and spends its own epsilon: `.expand(epsilon=[0.1, 0.2])` books 0.3. Other `rows` are drawn
+from the same model and cost nothing.
 """
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import Any
 
-from airflow.sdk import BaseOperator
-
-from airflow_privacy_release.operators.release import stage_release
-from airflow_privacy_release.task.errors import guarded
-from airflow_privacy_release.task.links import ReportLink
+from airflow_privacy_release.operators.method import MethodOperator
 from privacy_release.spending.budget import DEFAULT_LEDGER
 
-if TYPE_CHECKING:
-    from airflow.sdk import Context, XComArg
 
-    from privacy_release.work.references import StagedRef, TableRef
+class SynthesizerOperator(MethodOperator):
+    """Draw new records from a model that was measured with noise, and stage them as a release.
 
-SHARED = ("epsilon", "rows", "levels")
-NETWORK = ("structure_share", "degree", "theta", "cell_limit")
-VIEWS = ("classes", "fits", "rounds", "width", "theta", "attribute_share", "selection_share")
-
-
-class SynthesizerOperator(BaseOperator):
-    """What the operators below share; `ReleaseOperator` does the same by a method's name.
+    The measurement is epsilon-differentially private: for one record replaced, their number public. Epsilon
+    is booked before any noise is drawn, and a retry on the same table costs nothing.
 
     Args:
-        table: reference to an ingested table.
         budget: data set whose privacy budget is spent.
         ledger: Airflow connection id of the budget's ledger.
+        epsilon: the whole privacy loss of a measurement, > 0; one record replaced, their number public.
+        rows: how many records to draw; None = as many as the source has.
+        levels: attribute to the level of its hierarchy at which its values are told apart; the values
+            themselves (level 0) where not named. Released values are leaves in any case.
         seed: chooses which records are sampled, never the noise; None derives it from the measured model.
-        title: of the report.
-
-    Attributes:
-        method: registry key.
-        parameters: names of the method's parameters, each an attribute of the operator.
     """
 
-    method: ClassVar[str]
-    parameters: ClassVar[tuple[str, ...]] = SHARED
-    template_fields: Collection[str] = ("table", "budget", "ledger", "seed", "title", *SHARED)
     template_fields_renderers = {"table": "json", "levels": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e3eefb"
-    operator_extra_links = (ReportLink(),)
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
         budget: str,
         ledger: str = DEFAULT_LEDGER,
-        seed: int | str | None = None,
-        title: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.table: Any = table  # a reference by the time of execute
-        self.budget = budget
-        self.ledger = ledger
-        self.seed = seed
-        self.title = title
-
-    @guarded
-    def execute(self, context: "Context") -> "StagedRef":
-        """Stage a release; a reference to it."""
-        parameters = {name: getattr(self, name) for name in self.parameters}
-        return stage_release(
-            self,
-            context,
-            method=self.method,
-            parameters=parameters,
-            budget=self.budget,
-            ledger=self.ledger,
-        )
-
-
-class PrivBayesOperator(SynthesizerOperator):
-    """PrivBayes, see `privacy_engine.synthesizers.privbayes.PrivBayes`; levels None are its default."""
-
-    method = "privbayes"
-    parameters = (*SHARED, *NETWORK)
-    template_fields = (*SynthesizerOperator.template_fields, *NETWORK)
-
-    def __init__(
-        self,
-        *,
-        table: "TableRef | XComArg",
-        budget: str,
         epsilon: float | str = 1.0,
         rows: int | str | None = None,
         levels: Mapping[str, int] | str | None = None,
+        seed: int | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.budget = budget
+        self.ledger = ledger
+        self.epsilon = epsilon
+        self.rows = rows
+        self.levels = levels
+        self.seed = seed
+
+
+class PrivBayesOperator(SynthesizerOperator):
+    """Choose a Bayesian network by mutual information, and measure its tables with noise: the baseline.
+
+    Guarantees epsilon-differential privacy, see `SynthesizerOperator`.
+
+    Args:
+        structure_share: part of epsilon that chooses the structure, in (0, 1).
+        degree: most parents of an attribute; None = as many as leave its table theta-useful.
+        theta: least ratio of a table's mean cell to its noise, > 0, where no degree is given.
+        cell_limit: most cells of a table.
+    """
+
+    method = "privbayes"
+
+    def __init__(
+        self,
+        *,
         structure_share: float | str = 0.3,
         degree: int | str | None = None,
         theta: float | str = 4.0,
         cell_limit: int | str = 262_144,
-        ledger: str = DEFAULT_LEDGER,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, budget=budget, ledger=ledger, seed=seed, title=title, **kwargs)
-        self.epsilon = epsilon
-        self.rows = rows
-        self.levels = levels
+        super().__init__(**kwargs)
         self.structure_share = structure_share
         self.degree = degree
         self.theta = theta
@@ -113,35 +83,33 @@ class PrivBayesOperator(SynthesizerOperator):
 
 
 class DPSMBayesOperator(SynthesizerOperator):
-    """DPSM-Bayes, see `privacy_engine.synthesizers.dpsm_bayes.DPSMBayes`; levels None are its default."""
+    """Choose a Bayesian network on a secret sample of the records, and mend its noisy tables by a threshold.
+
+    Guarantees epsilon-differential privacy, see `SynthesizerOperator`.
+
+    Args:
+        structure_share: part of epsilon that chooses the structure, in (0, 1).
+        degree: most parents of an attribute; None = as many as leave its table theta-useful.
+        theta: least ratio of a table's mean cell to its noise, > 0, where no degree is given.
+        cell_limit: most cells of a table.
+        sampling: `one` sample for the whole selection, as in the paper, or a `fresh` one for each pick.
+        post_process: how noisy counts become probabilities: `threshold`, the paper's, `clip` or `simplex`.
+    """
 
     method = "dpsm_bayes"
-    parameters = (*SHARED, *NETWORK, "sampling", "post_process")
-    template_fields = (*SynthesizerOperator.template_fields, *NETWORK, "sampling", "post_process")
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
-        budget: str,
-        epsilon: float | str = 1.0,
-        rows: int | str | None = None,
-        levels: Mapping[str, int] | str | None = None,
         structure_share: float | str = 0.3,
         degree: int | str | None = None,
         theta: float | str = 4.0,
         cell_limit: int | str = 262_144,
         sampling: str = "one",
         post_process: str = "threshold",
-        ledger: str = DEFAULT_LEDGER,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, budget=budget, ledger=ledger, seed=seed, title=title, **kwargs)
-        self.epsilon = epsilon
-        self.rows = rows
-        self.levels = levels
+        super().__init__(**kwargs)
         self.structure_share = structure_share
         self.degree = degree
         self.theta = theta
@@ -151,33 +119,30 @@ class DPSMBayesOperator(SynthesizerOperator):
 
 
 class PrivBayesROperator(SynthesizerOperator):
-    """PrivBayes by the score R, see `privacy_engine.synthesizers.privbayes.PrivBayesR`; levels as above."""
+    """Choose a Bayesian network by the score R, which noise harms less than mutual information.
+
+    Its noisy tables are projected onto the simplex. Guarantees epsilon-differential privacy, see
+    `SynthesizerOperator`.
+
+    Args:
+        structure_share: part of epsilon that chooses the structure, in (0, 1).
+        degree: most parents of an attribute; None = as many as leave its table theta-useful.
+        theta: least ratio of a table's mean cell to its noise, > 0, where no degree is given.
+        cell_limit: most cells of a table.
+    """
 
     method = "privbayes_r"
-    parameters = (*SHARED, *NETWORK)
-    template_fields = (*SynthesizerOperator.template_fields, *NETWORK)
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
-        budget: str,
-        epsilon: float | str = 1.0,
-        rows: int | str | None = None,
-        levels: Mapping[str, int] | str | None = None,
         structure_share: float | str = 0.1,
         degree: int | str | None = None,
         theta: float | str = 4.0,
         cell_limit: int | str = 262_144,
-        ledger: str = DEFAULT_LEDGER,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, budget=budget, ledger=ledger, seed=seed, title=title, **kwargs)
-        self.epsilon = epsilon
-        self.rows = rows
-        self.levels = levels
+        super().__init__(**kwargs)
         self.structure_share = structure_share
         self.degree = degree
         self.theta = theta
@@ -185,20 +150,26 @@ class PrivBayesROperator(SynthesizerOperator):
 
 
 class LatentClassOperator(SynthesizerOperator):
-    """Latent classes, see `privacy_engine.synthesizers.latent_class.LatentClass`; levels as above."""
+    """Fit a latent class model to a few noisy tables, chosen where it errs most: the recommended synthesizer.
+
+    Guarantees epsilon-differential privacy, see `SynthesizerOperator`.
+
+    Args:
+        classes: hidden classes of one fitted model, >= 1; 1 makes the attributes independent.
+        fits: models of the released mean, >= 1.
+        rounds: views (tables of a few attributes) measured, >= 1; None = as many as are useful, at most three
+            for every two attributes.
+        width: most attributes of a view, >= 1.
+        theta: least ratio of a view's mean cell to its noise, > 0: bounds its cells.
+        attribute_share: most of epsilon that goes to the attributes of many values, in (0, 1).
+        selection_share: part of the rest that chooses views, in (0, 1).
+    """
 
     method = "latent_class"
-    parameters = (*SHARED, *VIEWS)
-    template_fields = (*SynthesizerOperator.template_fields, *VIEWS)
 
     def __init__(
         self,
         *,
-        table: "TableRef | XComArg",
-        budget: str,
-        epsilon: float | str = 1.0,
-        rows: int | str | None = None,
-        levels: Mapping[str, int] | str | None = None,
         classes: int | str = 16,
         fits: int | str = 4,
         rounds: int | str | None = None,
@@ -206,15 +177,9 @@ class LatentClassOperator(SynthesizerOperator):
         theta: float | str = 3.0,
         attribute_share: float | str = 0.4,
         selection_share: float | str = 0.1,
-        ledger: str = DEFAULT_LEDGER,
-        seed: int | str | None = None,
-        title: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(table=table, budget=budget, ledger=ledger, seed=seed, title=title, **kwargs)
-        self.epsilon = epsilon
-        self.rows = rows
-        self.levels = levels
+        super().__init__(**kwargs)
         self.classes = classes
         self.fits = fits
         self.rounds = rounds

@@ -1,7 +1,6 @@
 """Each operator by itself: executed on a temporary folder with a small context, without a database."""
 
 import dataclasses
-import inspect
 import json
 import traceback
 from collections import defaultdict
@@ -50,6 +49,7 @@ from privacy_engine.registry import method_class, method_names
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import WorkArea, sha256_file
+from tests.operator_arguments import arguments
 
 ALL = [
     getattr(airflow_privacy_release, name)
@@ -75,7 +75,7 @@ NAMED = [
 ]
 # What is not the method's: the table, whose budget pays, and what a release is called.
 NOT_PARAMETERS = (
-    *("self", "kwargs", "table", "budget", "ledger", "seed", "title"),
+    *("table", "budget", "ledger", "seed", "title"),
     *("secret", "replaces", "series", "lake"),  # of memoised answers
 )
 SCHEMA = {
@@ -146,16 +146,14 @@ def publish(table: Any, report: Any, **more: Any) -> Any:
 
 @pytest.mark.parametrize("operator", ALL, ids=lambda c: c.__name__)
 def test_every_argument_of_an_operator_is_a_template_field(operator: type[BaseOperator]) -> None:
-    arguments = set(inspect.signature(operator.__init__).parameters) - {"self", "kwargs"}
-    assert set(operator.template_fields) == arguments
+    assert set(operator.template_fields) == set(arguments(operator))
 
 
 @pytest.mark.parametrize("operator", NAMED, ids=lambda c: c.__name__)
 def test_a_named_operator_has_the_parameters_of_its_method(
     operator: type[AnonymizerOperator | SynthesizerOperator | RandomizerOperator],
 ) -> None:
-    signature = inspect.signature(operator.__init__).parameters
-    own = {name: p.default for name, p in signature.items() if name not in NOT_PARAMETERS}
+    own = {name: p.default for name, p in arguments(operator).items() if name not in NOT_PARAMETERS}
     fields = {
         # A mapping is made anew for each method; None stands for it in a signature.
         field.name: None if field.default is dataclasses.MISSING else field.default

@@ -1,0 +1,87 @@
+"""What the operators named after a method share; each of them declares its own parameters and nothing else.
+
+The families are in `anonymizers`, `synthesizers` and `randomizers`: each has a base with the parameters that
+all its methods take.
+"""
+
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk import BaseOperator
+
+from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
+from airflow_privacy_release.operators.release import ReleaseOperator, memory_of, stage_release
+from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.links import ReportLink
+from privacy_release.spending.budget import DEFAULT_LEDGER
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context, XComArg
+
+    from privacy_release.work.references import StagedRef, TableRef
+
+
+class MethodOperator(BaseOperator):
+    """Make a release by one method and stage it; `ReleaseOperator` does the same by a method's name.
+
+    For a class that names its `method`, `template_fields` and `parameters` are derived from the arguments of
+    its `__init__` and those of its bases.
+
+    Args:
+        table: reference to an ingested table.
+        title: of the report.
+
+    Attributes:
+        method: registry key.
+        parameters: names of the method's parameters, each an attribute of the operator: all arguments but
+            those that `ReleaseOperator` has for any method.
+    """
+
+    method: ClassVar[str]
+    parameters: ClassVar[tuple[str, ...]]
+    template_fields_renderers = {"table": "json"}  # noqa: RUF012  Airflow's own declaration
+    operator_extra_links = (ReportLink(),)
+
+    # What only some families take.
+    seed: int | str | None = None
+    budget: str | None = None
+    ledger: str = DEFAULT_LEDGER
+    secret: str | None = None
+    replaces: str | None = None
+    series: str | None = None
+    lake: str = DEFAULT_LAKE
+
+    def __init__(self, *, table: "TableRef | XComArg", title: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.table: Any = table  # a reference by the time of execute
+        self.title = title
+
+    def __init_subclass__(cls) -> None:
+        """Derive the template fields and the names of the method's parameters."""
+        super().__init_subclass__()
+        if "method" in vars(cls):  # a user's subclass is left as it is
+            cls.template_fields = arguments = _arguments(cls)
+            cls.parameters = tuple(n for n in arguments if n not in ReleaseOperator.template_fields)
+
+    @guarded
+    def execute(self, context: "Context") -> "StagedRef":
+        """Stage a release; a reference to it."""
+        return stage_release(
+            self,
+            context,
+            method=self.method,
+            parameters={name: getattr(self, name) for name in self.parameters},
+            budget=self.budget,
+            ledger=self.ledger,
+            memory=memory_of(self),
+        )
+
+
+def _arguments(operator: type[BaseOperator]) -> tuple[str, ...]:
+    """Names of what a class takes beside Airflow's own: those of its bases first, each once."""
+    names: dict[str, None] = {}
+    for cls in reversed(operator.__mro__[: operator.__mro__.index(BaseOperator)]):
+        if "__init__" in vars(cls):
+            taken = inspect.signature(vars(cls)["__init__"]).parameters.values()
+            names |= dict.fromkeys(p.name for p in taken if p.kind is p.KEYWORD_ONLY)
+    return tuple(names)
