@@ -9,6 +9,7 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
+from privacy_release.expectations.lean_import import import_great_expectations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ def build_suite(suite: Mapping[str, Any]) -> tuple[str, list[Expectation]]:
         SpecError: if the suite is empty, or an expectation is unknown or has a wrong argument; names all.
     """
     name, entries = _entries(suite)
+    import_great_expectations()
     return name, _built(name, entries)
 
 

@@ -438,6 +438,22 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_release_without_a_suite_imports_neither_great_expectations_nor_what_it_does_not_use(
+    spec: str,
+) -> None:
+    fields = yaml.safe_load(Path(spec).read_text())
+    del fields["expectations"]
+    Path(spec).write_text(yaml.safe_dump(fields, sort_keys=False))
+    unused = ("alembic", "altair", "great_expectations", "matplotlib", "pyspark", "sklearn", "sqlalchemy")
+    code = (
+        "import sys; from privacy_release.cli.main import main; "
+        f"code = main(['run', {spec!r}]); "
+        f"print(code, [m for m in {unused!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []", done.stderr
+
+
 def test_unexpected_error_is_one_line_without_its_message(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

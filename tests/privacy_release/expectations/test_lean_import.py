@@ -1,0 +1,92 @@
+"""The import of Great Expectations: light, and without a trace in what other code sees."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SUITE = {
+    "name": "people",
+    "expectations": [{"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "city"}}],
+}
+RUN = (
+    "import pandas as pd; from privacy_release.expectations.gate import run_suite; "
+    f"run_suite(pd.DataFrame({{'city': ['Oslo']}}), {SUITE!r})"
+)
+
+
+def printed(code: str) -> object:
+    """What a fresh interpreter prints, as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_suite_loads_neither_plots_nor_statistics_nor_clients_of_object_stores() -> None:
+    inside = ["altair.vegalite", "scipy.stats._stats_py", "boto3.session", "azure.storage.blob"]
+    code = f"{RUN}; import json, sys; print(json.dumps([m for m in {inside!r} if m in sys.modules]))"
+    assert printed(code) == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import altair; altair.Chart.__name__ == 'Chart'",
+        "from altair import Chart; Chart.__name__ == 'Chart'",
+        "from scipy import stats; round(stats.norm.cdf(0), 3) == 0.5",
+        "import scipy.stats.distributions as d; round(d.norm.cdf(0), 3) == 0.5",
+    ],
+)
+def test_what_was_put_off_works_as_ever_when_it_is_used(use: str) -> None:
+    imported, claim = use.split("; ")
+    assert printed(f"{RUN}; import json; {imported}; print(json.dumps(bool({claim})))") is True
+
+
+def test_an_expectation_that_needs_statistics_is_evaluated() -> None:
+    kwargs = {
+        "column": "n",
+        "partition_object": {"values": ["a", "b"], "weights": [0.5, 0.5]},
+        "threshold": 0.1,
+    }
+    suite = {
+        "name": "shares",
+        "expectations": [
+            {"type": "expect_column_kl_divergence_to_be_less_than", "kwargs": kwargs | {"threshold": limit}}
+            for limit in (0.1, 0.0001)
+        ],
+    }
+    code = (
+        "import json, pandas as pd; from privacy_release.expectations.gate import run_suite; "
+        f"found = run_suite(pd.DataFrame({{'n': list('aabbb')}}), {suite!r}); "
+        "print(json.dumps([found['passed'], [f['broken'] for f in found['failed']]]))"
+    )
+    assert printed(code) == [1, [None]]
+
+
+def test_the_import_leaves_the_import_system_and_the_collector_as_they_were() -> None:
+    code = (
+        "import gc, json, sys; from privacy_release.expectations.lean_import import "
+        "import_great_expectations as load; before = [*map(id, sys.meta_path)]; load(); "
+        "after = [id(f) for f in sys.meta_path]; "
+        "print(json.dumps([set(before) <= set(after), gc.isenabled(), "
+        "any('lean_import' in type(f).__module__ for f in sys.meta_path)]))"
+    )
+    assert printed(code) == [True, True, False]
+
+
+def test_a_collector_that_was_off_stays_off() -> None:
+    code = (
+        "import gc, json; gc.disable(); from privacy_release.expectations.lean_import import "
+        "import_great_expectations as load; load(); print(json.dumps(gc.isenabled()))"
+    )
+    assert printed(code) is False
