@@ -107,18 +107,34 @@ def _fields(given: str | Path | Mapping[str, Any], what: str) -> tuple[dict[str,
 
 
 def _include_path(path: str | Path) -> Path:
-    """A file of the include folder; else one of the same name that the provider ships."""
-    if Path(path).is_absolute():
-        return Path(path)
+    """A file by its absolute path, or by that below the include folder."""
+    return Path(path) if Path(path).is_absolute() else file_below(None, path)
+
+
+def file_below(home: Path | None, path: str | Path) -> Path:
+    """A file of an include folder; where it has none of that name, the one that the provider brings.
+
+    Args:
+        home: the include folder; None: that of `include_folder`.
+        path: relative to it; an absolute one stays as it is.
+
+    Raises:
+        SpecError: if there is no include folder, and the provider brings no such file.
+    """
     shipped = answer_of("shipped")
-    elsewhere = shipped() / path if shipped is not None else None
+    brought = None if shipped is None else Path(shipped()) / path
+    here = brought is not None and brought.is_file()
+    if brought is not None and here and home is None and not _has_include_folder():
+        return brought
+    own = (home or include_folder()) / path
+    return brought if brought is not None and here and not own.exists() else own
+
+
+def _has_include_folder() -> bool:
     try:
-        own = include_folder() / path
+        return include_folder().is_dir()
     except SpecError:
-        if elsewhere is None or not elsewhere.is_file():
-            raise
-        return Path(elsewhere)
-    return Path(elsewhere) if elsewhere is not None and elsewhere.is_file() and not own.exists() else own
+        return False
 
 
 def read_mapping(path: Path) -> dict[str, Any]:

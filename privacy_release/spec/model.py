@@ -27,7 +27,14 @@ from privacy_engine.registry import detector_names, is_anonymizer, is_randomizer
 from privacy_release.spec.durations import parse_duration
 from privacy_release.spec.engine import EngineField, EngineSpec, problem_of_engine
 from privacy_release.spec.errors import problems_of
-from privacy_release.spec.files import include_folder, load_policy, load_schema, load_suite, read_mapping
+from privacy_release.spec.files import (
+    file_below,
+    include_folder,
+    load_policy,
+    load_schema,
+    load_suite,
+    read_mapping,
+)
 from privacy_release.spec.outliers import REMOVING, Action, check_action
 from privacy_release.work.engines import FRAGMENTS, LOCAL
 
@@ -64,7 +71,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder
 
 def _existing_file(value: str, info: ValidationInfo) -> str:
     home: Path = (info.context or {}).get("home") or include_folder()
-    path = home / value  # an absolute path stays as it is
+    path = file_below(home, value)
     if not path.is_file():
         raise ValueError(f"the file {path} must exist; correct the path, it is relative to {home}")
     return str(path)

@@ -73,20 +73,12 @@ def test_an_expectation_that_needs_statistics_is_evaluated() -> None:
     assert printed(code) == [1, [None]]
 
 
-def test_the_import_leaves_the_import_system_and_the_collector_as_they_were() -> None:
+def test_the_import_leaves_the_import_system_as_it_was() -> None:
     code = (
-        "import gc, json, sys; from privacy_release.expectations.lean_import import "
+        "import json, sys; from privacy_release.expectations.lean_import import "
         "import_great_expectations as load; before = [*map(id, sys.meta_path)]; load(); "
         "after = [id(f) for f in sys.meta_path]; "
-        "print(json.dumps([set(before) <= set(after), gc.isenabled(), "
+        "print(json.dumps([set(before) <= set(after), "
         "any('lean_import' in type(f).__module__ for f in sys.meta_path)]))"
     )
-    assert printed(code) == [True, True, False]
-
-
-def test_a_collector_that_was_off_stays_off() -> None:
-    code = (
-        "import gc, json; gc.disable(); from privacy_release.expectations.lean_import import "
-        "import_great_expectations as load; load(); print(json.dumps(gc.isenabled()))"
-    )
-    assert printed(code) is False
+    assert printed(code) == [True, False]
