@@ -63,6 +63,7 @@ def fragments(
     """
     from privacy_release.steps.fragment_join import join
     from privacy_release.steps.fragments import cut_table, keep, release_records
+    from privacy_release.steps.made import Job
 
     folder = Path(file).parent
     work = WorkArea(folder, f"fragments {method} {size} {Path(file).stem} {engine}")
@@ -76,12 +77,13 @@ def fragments(
         work_on = partial(release_records, plan)
         released = list(running.apply_by_fragment([file], cut.plan.tree.assign, work_on))
         parts.end("work")
-        staged = join(released, plan, work, running, title=None, label="released")
+        job = Job(work=work, label="released")
+        made = join(released, plan, job, running)
         parts.end("join")
     if out:
-        Path(staged["uri"]).rename(out)
+        job.records.rename(out)
     work.remove()
-    counted = {"fragments": cut.plan.tree.fragments, "rows": staged["rows"], "gcp": staged["figures"]["gcp"]}
+    counted = {"fragments": cut.plan.tree.fragments, "rows": made.told["rows"], "gcp": made.figures["gcp"]}
     return {**counted, **parts.seconds}
 
 

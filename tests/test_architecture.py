@@ -80,6 +80,7 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "task": "hooks",
             "operators": "hooks task",
             "plugin": "hooks",
+            "example_dags": "root",
         }.items()
     },
 }

@@ -42,8 +42,12 @@ if TYPE_CHECKING:
     )
     from airflow_privacy_release.operators.validate import ValidateOperator
     from airflow_privacy_release.operators.verify import VerifyOperator
-    from airflow_privacy_release.pipeline import release_dag, release_dags, release_pipeline
-    from privacy_release.spec.catalogue import raise_if_broken
+    from airflow_privacy_release.pipeline import (
+        raise_if_broken,
+        release_dag,
+        release_dags,
+        release_pipeline,
+    )
 
 __all__ = [
     "ApproveReleaseOperator",

@@ -20,19 +20,10 @@ from airflow_privacy_release.operators.release import (
 )
 from airflow_privacy_release.operators.validate import ValidateOperator
 from airflow_privacy_release.operators.verify import VerifyOperator
-from privacy_release.spec.catalogue import partitioned_releases, raise_if_broken, readable_specs
+from privacy_release.spec import catalogue
 from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
 from privacy_release.spending.budget import DEFAULT_LEDGER
 from privacy_release.work.engines import LOCAL
-
-__all__ = [
-    "raise_if_broken",
-    "release_asset",
-    "release_dag",
-    "release_dags",
-    "release_params",
-    "release_pipeline",
-]
 
 # Runs before it are never made up for (no catch-up): it only has to lie in the past and stay the same.
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -232,9 +223,18 @@ def release_dags() -> dict[str, DAG]:
     ``globals().update(release_dags())``. A file that cannot be read has none, and takes no other with it; put
     ``raise_if_broken()`` into a DAG file of its own, and what is wrong shows as its import error.
     """
-    specs = readable_specs()
-    partitioned = partitioned_releases(specs)
+    specs = catalogue.readable_specs()
+    partitioned = catalogue.partitioned_releases(specs)
     return {spec.name: release_dag(spec, partitioned) for spec in specs}
+
+
+def raise_if_broken() -> None:
+    """Complain about the release files that `release_dags` leaves out.
+
+    Raises:
+        SpecError: naming each file, its fields and what to do.
+    """
+    catalogue.raise_if_broken()
 
 
 def release_dag(spec: ReleaseSpec, partitioned: Collection[str] = ()) -> DAG:

@@ -1,12 +1,12 @@
 """The field `engine` of a release specification: what works on the table, and what goes with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from privacy_engine.errors import SpecError
-from privacy_engine.registry import is_randomizer, needs_whole_table
+from privacy_engine.registry import needs_whole_table
 from privacy_release.work.engines import (
     DEFAULT_CONNECTION,
     DEFAULT_MEMORY,
@@ -84,13 +84,13 @@ def _mapping(value: object) -> object:
 EngineField = Annotated[EngineSpec, BeforeValidator(_mapping, json_schema_input_type=Kind | EngineSpec)]
 
 
-def problem_of_engine(kind: str, method: str, beside: Sequence[str]) -> str | None:
+def problem_of_engine(kind: str, method: str, *, history: bool) -> str | None:
     """Why a release cannot be made with an engine, and what to do; None where it can, as far as names tell.
 
     Args:
         kind: of the engine.
         method: registry key of the release method.
-        beside: names of the fields that stand there and need the whole table in memory.
+        history: whether it is followed who is in which class, over releases of the same people.
     """
     if kind == LOCAL:
         return None
@@ -99,14 +99,9 @@ def problem_of_engine(kind: str, method: str, beside: Sequence[str]) -> str | No
             f"release.method {method} must see the whole table, and engine {kind} shows it a fragment at a "
             "time, of which each would keep other features; take another method, or engine local"
         )
-    if is_randomizer(method):
+    if history:
         return (
-            f"engine {kind} must not stand beside random answers, whose secret and budget are kept for one "
-            "table in memory; take engine local"
-        )
-    if beside:
-        return (
-            f"{beside[0]} must not stand beside engine {kind}: it needs the whole table in memory; remove "
-            "it, or take engine local"
+            f"history must not stand beside engine {kind}: it follows each record into its class, and "
+            "fragments do not tell where a record was; remove it, or take engine local"
         )
     return None

@@ -413,11 +413,8 @@ class ReleaseSpec(_Strict):
 
     @model_validator(mode="after")
     def _engine_fits(self) -> Self:
-        budget = self.budget
-        told = budget and "curator_report" in budget.model_fields_set and budget.curator_report
-        beside = {"history": self.history, "outliers": self.outliers, "budget.curator_report": told}
-        given = [name for name, value in beside.items() if value]
-        if problem := problem_of_engine(self.engine.kind, self.release.method, given):
+        history = self.history is not None
+        if problem := problem_of_engine(self.engine.kind, self.release.method, history=history):
             raise ValueError(problem)
         return self
 
@@ -444,8 +441,10 @@ class ReleaseSpec(_Strict):
     @property
     def told_to_curator(self) -> bool:
         """Whether a report compares the release with its source: only of records drawn from a model."""
-        told = self.budget is not None and self.budget.curator_report
-        return told and not self.release.random_answers and not self.scaled
+        if self.budget is None or self.release.random_answers:
+            return False
+        asked = "curator_report" in self.budget.model_fields_set  # it needs both tables in memory
+        return self.budget.curator_report and (asked or not self.scaled)
 
     @property
     def schema_fields(self) -> dict[str, dict[str, Any]]:

@@ -18,8 +18,7 @@ def report_to_curator(source: TableRef, staged: StagedRef, name: str, release_id
         release_id: of this one.
 
     Raises:
-        SpecError: if the release was not drawn from a differentially private model, or an engine works on the
-            tables.
+        SpecError: if the release was not drawn from a differentially private model.
         IntegrityError: if a file of the work area is missing or changed.
     """
     from privacy_engine.dp.loss import PrivacyLoss
@@ -27,11 +26,6 @@ def report_to_curator(source: TableRef, staged: StagedRef, name: str, release_id
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_release.reports.curator import write_curator_report
 
-    if "engine" in source or "engine" in staged:
-        raise SpecError(
-            "a curator's report needs both tables in memory, which an engine is to spare; take the engine "
-            "local, or leave the report out"
-        )
     if "model" not in staged or staged["loss"] is None:
         raise SpecError(
             f"a curator's report is about a synthetic release, {staged['method']} made none; leave it out"

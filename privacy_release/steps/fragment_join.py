@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, IntegrityError, VerificationError
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k
+from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.outliers import counted_in, public_outliers, suppressed_before
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import open_engine
 from privacy_release.work.fragment_files import Account, Cut, read_account, read_cut
 from privacy_release.work.parquet import opened_parquet, private_parquet, require_unchanged, write_private
 from privacy_release.work.references import FileRef, FragmentReleaseRef, StagedRef
-from privacy_release.work.staged import facts_of, finite, json_bytes, read_schema, stage
+from privacy_release.work.staged import facts_of, finite, json_bytes, read_schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,9 +46,10 @@ def join_staged(
     """
     if done := _staged_before(released, work, label):
         return done
-    plan = _plan_of(released)
-    with open_engine(read_cut(plan).table["engine"], work.folder) as engine:
-        staged = join(released, plan, work, engine, title=title, label=label)
+    plan, job = _plan_of(released), Job(work=work, label=label, title=title)
+    table = read_cut(plan).table
+    with open_engine(table["engine"], work.folder) as engine:
+        staged = stage(join(released, plan, job, engine), table, job)
     told = {"fragments": _hashes(released), "staged": staged}
     write_private(work.path(f"{label}.joined.json"), json_bytes(told))
     shutil.rmtree(Path(plan["uri"]).parent)
@@ -57,13 +59,10 @@ def join_staged(
 def join(
     released: Sequence[FragmentReleaseRef],
     plan: FileRef,
-    work: WorkArea,
+    job: Job,
     engine: "Engine",
-    *,
-    title: str | None,
-    label: str,
-) -> StagedRef:
-    """Stage the fragments of a plan as one release, if together they keep what the method claims.
+) -> Made:
+    """Put the fragments of a plan together as one release, if together they keep what the method claims.
 
     The records are joined as a stream, in the order of their values: where one stands must not tell which
     fragment it comes from. Then the engine counts them.
@@ -71,10 +70,8 @@ def join(
     Args:
         released: every fragment of the plan, in any order.
         plan: how the table was cut.
-        work: where the release is staged.
+        job: who asks for the release.
         engine: that counts the joined records.
-        title: of the report.
-        label: begins the names of the files.
 
     Raises:
         IntegrityError: if a fragment is missing, there twice, changed or of another plan, or if their records
@@ -86,8 +83,8 @@ def join(
     cut = read_cut(plan)
     in_order = _each_once(released, plan, cut)
     joined = _Joined.of(cut, in_order)
-    path = work.path(f"{label}.parquet")
-    with LocalEngine(memory=cut.table["engine"]["memory"], spill=work.folder) as here:
+    path = job.records
+    with LocalEngine(memory=cut.table["engine"]["memory"], spill=job.work.folder) as here:
         sha256 = _write(in_order, path, here)
     try:
         examined, measured = _measured(joined, engine, path)
@@ -98,18 +95,14 @@ def join(
     utility = finite(figures.notes | figures.utility())
     utility = counted_in(utility, suppressed_before(cut.table), figures.records, len(figures.attributes))
     risk = finite(examined.risk)
-    return stage(
-        cut.table,
-        work,
-        label,
+    return Made(
         told=joined.told,
         schema=joined.schema,
         figures=utility | risk,
         sha256=sha256,
-        report=_report(joined, measured, (utility, risk), examined.sizes, title),
+        report=_report(joined, measured, (utility, risk), examined.sizes, job.title),
         seconds=sum(ref["seconds"] for ref in in_order),
         seeded=cut.seeded,
-        private=False,
     )
 
 

@@ -6,18 +6,19 @@ The parts are worked on in a process pool, on Spark, or by mapped tasks: what is
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
 from privacy_release.steps.fragment_join import join
+from privacy_release.steps.made import Job, Made
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.engines import open_engine
 from privacy_release.work.fragment_files import Account, Cut, read_cut, write_account, write_cut
 from privacy_release.work.parquet import private_parquet, require_unchanged, unchanged_batches
-from privacy_release.work.references import FileRef, FragmentRef, FragmentReleaseRef, StagedRef, TableRef
+from privacy_release.work.references import FileRef, FragmentRef, FragmentReleaseRef, TableRef
 from privacy_release.work.staged import read_schema
 
 if TYPE_CHECKING:
@@ -27,28 +28,14 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
 
 
-def release_in_fragments(
-    table: TableRef,
-    work: WorkArea,
-    *,
-    method: str,
-    parameters: Mapping[str, Any],
-    seed: int | None,
-    title: str | None,
-    label: str,
-    tell: Callable[[str], None],
-) -> StagedRef:
-    """Cut a table, release its fragments in other processes, and stage what they give together.
+def released_in_fragments(table: TableRef, job: Job, *, method: str, parameters: Mapping[str, Any]) -> Made:
+    """Cut a table, release its fragments in other processes, and join what they give.
 
     Args:
         table: whose `engine` says who works on the fragments.
-        work: where everything is kept; the working files are removed at the end.
+        job: who asks; its seed is of the cuts and of all fragments. The working files are removed at the end.
         method: registry key.
         parameters: of the method.
-        seed: of the cuts and of all fragments; None takes fresh entropy.
-        title: of the report.
-        label: begins the names of the files.
-        tell: told each part of the work, with counts.
 
     Raises:
         SpecError: if the method cannot work in fragments.
@@ -56,20 +43,20 @@ def release_in_fragments(
         IntegrityError: if the table changed while it was worked on.
         VerificationError: if the joined records do not keep what the method claims.
     """
-    with open_engine(table["engine"], work.folder) as engine:
-        tell("cutting the table")
-        cut = cut_table(table, engine, method=method, parameters=parameters, seed=seed)
-        plan = keep(cut, work, label)
+    with open_engine(table["engine"], job.work.folder) as engine:
+        job.tell("cutting the table")
+        cut = cut_table(table, engine, method=method, parameters=parameters, seed=job.seed)
+        plan = keep(cut, job.work, job.label)
         released: list[FragmentReleaseRef] = []
         work_on = partial(release_records, plan)
         for told in engine.apply_by_fragment([table["uri"]], cut.plan.tree.assign, work_on):
             released.append(FragmentReleaseRef(**told))  # type: ignore[typeddict-item]  # as it was made
-            tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
+            job.tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
         require_unchanged(table["uri"], table["sha256"])
-        tell("joining")
-        staged = join(released, plan, work, engine, title=title, label=label)
+        job.tell("joining")
+        made = join(released, plan, job, engine)
     shutil.rmtree(Path(plan["uri"]).parent)
-    return staged
+    return made
 
 
 def cut_table(

@@ -54,10 +54,11 @@ def ingest(
 
     Raises:
         SchemaError: if the files cannot be read or do not fit the schema, by column, rule and remedy.
-        SpecError: if its records are to be known by a person, and an engine works on it.
+        SpecError: if its records are to be known by a person in two ways.
     """
     large = engine is not None and engine["kind"] != LOCAL
-    _refuse_persons(individual, people, large=large)
+    if people is not None and individual is not None:
+        raise SpecError("history is about classes, which random answers have none of; leave history out")
     persons = Persons(people) if people is not None else None
     note, address = None, uri
     if uri.startswith("sample://"):
@@ -78,21 +79,6 @@ def ingest(
     if persons is not None:
         table["persons"] = persons.write(work.path(f"{label}.persons.parquet"))
     return table
-
-
-def _refuse_persons(individual: str | None, people: Identification | None, *, large: bool) -> None:
-    if people is not None and individual is not None:
-        raise SpecError("history is about classes, which random answers have none of; leave history out")
-    if large and people is not None:
-        raise SpecError(
-            "history needs the whole table in memory, which an engine is to spare; leave out the engine, or "
-            "history"
-        )
-    if large and individual is not None:
-        raise SpecError(
-            "answers that are memoised by a person need the whole table in memory, which an engine is to "
-            "spare; leave out the engine, or draw answers anew for each release"
-        )
 
 
 def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema", note: str | None) -> SourceRef:

@@ -47,17 +47,12 @@ def detect_outliers(
         The table to go on with; its `outliers` say what was found, after what earlier searches found.
 
     Raises:
-        SpecError: if detector, parameters, action or share are wrong, or an engine works on the table.
+        SpecError: if detector, parameters, action or share are wrong.
         SchemaError: if there are too many outliers, or the table does not suit the detector.
         InfeasibleError: if the detector cannot work with so few records, or none would be left.
         IntegrityError: if the table changed since it was ingested.
     """
     action = check_action(action, max_share)
-    if "engine" in table:
-        raise SpecError(
-            "outliers: a detector needs the whole table in memory, which the engine "
-            f"{table['engine']['kind']} is to spare; take the engine local, or leave outliers out"
-        )
     detector = build_detector(method, parameters or {})
     frame = read_private(table["uri"], table["sha256"])
     found = detector.detect(frame, read_schema(table["schema"]))

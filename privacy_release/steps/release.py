@@ -3,31 +3,45 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
 from privacy_engine.registry import is_randomizer
+from privacy_release.reports.release import render_report
 from privacy_release.spec.engine import problem_of_engine
 from privacy_release.spec.methods import build_method
-from privacy_release.spending.budget import public_booking
-from privacy_release.steps.history import follow
+from privacy_release.spending.budget import (
+    Budget,
+    account_of,
+    measured_model,
+    public_booking,
+    require_budget,
+)
+from privacy_release.spending.random_answers import Answers, draw_answers, paid_answers
+from privacy_release.spending.secrets import Memory, keyed
+from privacy_release.steps.fragments import released_in_fragments
+from privacy_release.steps.made import Job, Made, stage
+from privacy_release.steps.outliers import (
+    counted_in,
+    public_outliers,
+    require_whole_table,
+    suppressed_before,
+)
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
-from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.references import BookingRef, EngineRef, StagedRef, TableRef
-from privacy_release.work.staged import facts_of, finite, read_schema, stage
+from privacy_release.work.parquet import parquet_bytes, private_parquet, read_private, write_private
+from privacy_release.work.references import EngineRef, StagedRef, TableRef
+from privacy_release.work.staged import facts_of, finite, read_schema
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.release import Release, ReleaseMethod
+    from privacy_engine.synthesizers.model import SynthesizerModel
+    from privacy_engine.synthesizers.synthesizer import Synthesizer
     from privacy_engine.tables.schema import DataSchema
-    from privacy_release.spending.budget import Budget, Measured
-    from privacy_release.spending.random_answers import Answers
-    from privacy_release.spending.secrets import Memory
-    from privacy_release.steps.sampling import Drawn
 
 
 def make_release(
@@ -40,8 +54,8 @@ def make_release(
     title: str | None = None,
     label: str = "staged",
     progress: Callable[[str], None] | None = None,
-    budget: "Budget | None" = None,
-    memory: "Memory | None" = None,
+    budget: Budget | None = None,
+    memory: Memory | None = None,
     engine: EngineRef | None = None,
 ) -> StagedRef:
     """Run a release method and stage what it made, with manifest and report, in the work area.
@@ -59,7 +73,7 @@ def make_release(
         progress: told the name of each part of the work as it begins.
         budget: pays for a differentially private method, which needs one.
         memory: of memoised answers, which need one.
-        engine: that works on the table; None: its own, or memory where it has none.
+        engine: that works on the table; None: its own, or this machine's.
 
     Raises:
         SpecError: if method or parameters are wrong, or the method does not fit the budget, secret, seed or
@@ -72,15 +86,9 @@ def make_release(
         BudgetExceededError: if the budget does not cover the loss; the table was not read.
         LedgerError: if the budget's ledger cannot be reached.
     """
-    import numpy as np
-
-    from privacy_release.spending.budget import require_budget
-    from privacy_release.spending.random_answers import draw_answers, paid_answers
-    from privacy_release.spending.secrets import keyed
-    from privacy_release.steps.fragments import release_in_fragments
-    from privacy_release.steps.outliers import require_whole_table
-
-    tell = progress or (lambda _: None)
+    job = Job(work=work, label=label, seed=seed, title=title)
+    if progress is not None:
+        job = Job(work=work, label=label, seed=seed, title=title, tell=progress)
     table = worked_on_by(engine, table)
     require_fitting_engine(method, table)
     releaser, schema = build_method(method, parameters or {}), read_schema(table["schema"])
@@ -92,34 +100,20 @@ def make_release(
             "its losses add up over releases, and the budget limits their sum"
         )
     require_whole_table(releaser, schema, table)
-    if "engine" in table and loss is None:
-        return release_in_fragments(
-            table,
-            work,
-            method=method,
-            parameters=parameters or {},
-            seed=seed,
-            title=title,
-            label=label,
-            tell=tell,
-        )
     if is_randomizer(method):
-        answer = partial(draw_answers, rng=np.random.default_rng(seed))
-        if budget is not None and loss is not None:
-            answer = partial(paid_answers, work=work, label=label, budget=budget, loss=loss, tell=tell)
-        began = time.perf_counter()
-        made = _made_of_answers(answer(releaser, table, schema), began, budget)
-    elif budget is None:
-        made = _made(releaser, schema, table, np.random.default_rng(seed), tell)
+        made = _randomized(releaser, schema, table, job, budget, loss, memory)
+    elif budget is not None:
+        made = _synthesized(releaser, schema, table, job, budget)
+    elif "engine" in table:
+        made = released_in_fragments(table, job, method=method, parameters=parameters or {})
     else:
-        path = work.path(f"{label}.parquet")
-        made = _made_by_budget(releaser, schema, table, seed, budget, path, tell)
-    tell("staging")
-    return _stage(made, table, work, label, seeded=seed is not None, title=title, memory=memory)
+        made = _anonymized(releaser, schema, table, job)
+    job.tell("staging")
+    return stage(made, table, job)
 
 
 def worked_on_by(engine: EngineRef | None, table: TableRef) -> TableRef:
-    """A table that an engine works on; in memory as a whole where that is `local`."""
+    """A table that an engine works on; this machine's, in one piece, where that is `local`."""
     if engine is None:
         return table
     worked_on = table.copy()
@@ -135,148 +129,161 @@ def require_fitting_engine(method: str, table: TableRef) -> None:
     Raises:
         SpecError: saying what to take instead.
     """
-    if "engine" in table:
-        beside = ["history"] if "persons" in table else []
-        if problem := problem_of_engine(table["engine"]["kind"], method, beside):
-            raise SpecError(problem)
+    if "engine" in table and (
+        problem := problem_of_engine(table["engine"]["kind"], method, history="persons" in table)
+    ):
+        raise SpecError(problem)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Made:
-    """A release before it is staged, with what was measured on it; `drawn` where its records are in place."""
+def _anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: TableRef, job: Job) -> Made:
+    """A table in one piece."""
+    import numpy as np
 
-    release: "Release"
-    seconds: float
-    utility: dict[str, float]
-    risk: dict[str, float]
-    drawn: "Drawn | None" = None
-    booking: BookingRef | None = None
-    measured: "Measured | None" = None
-    account: dict[str, Any] | None = None
-
-    @property
-    def hides_source(self) -> bool:
-        """Whether exact counts and hashes of the source would tell what the release hides."""
-        return self.release.loss is not None or randomization_of(self.release) is not None
-
-
-def _made(
-    releaser: "ReleaseMethod",
-    schema: "DataSchema",
-    table: TableRef,
-    rng: "np.random.Generator",
-    tell: Callable[[str], None],
-) -> _Made:
-    from privacy_release.steps.outliers import counted_in, suppressed_before
-
-    tell("reading")
+    rng = np.random.default_rng(job.seed)
+    job.tell("reading")
     frame = read_private(table["uri"], table["sha256"])
-    tell(f"running {releaser.key}")
+    job.tell(f"running {releaser.key}")
     began = time.perf_counter()
     release = releaser.release(frame, schema, rng)
     seconds = time.perf_counter() - began
-    tell("measuring")
-    utility, risk = measure(release, rng)
-    utility = counted_in(utility, suppressed_before(table), len(frame), len(schema.quasi_identifiers))
-    return _Made(release=release, seconds=seconds, utility=utility, risk=risk)
+    job.tell("measuring")
+    loss, risk = measure(release, rng)
+    before = suppressed_before(table)
+    loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
+    told = release.manifest()
+    if "outliers" in table:
+        told |= {
+            "outliers": public_outliers(table["outliers"]),
+            "suppressed": told["suppressed"] + before,
+        }
+    return Made(
+        told=told,
+        schema=release.schema,
+        figures=loss | risk,
+        sha256=write_private(job.records, parquet_bytes(release.table)),
+        report=_report(release, loss, risk, table, job, about=facts_of(table)),
+        seconds=seconds,
+        seeded=job.seed is not None,
+        positions=release.rows,
+    )
 
 
-def _made_by_budget(
+def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job, budget: Budget) -> Made:
+    """Records of the model in the ledger: all derives from that, so nothing is a figure of the source."""
+    import numpy as np
+
+    measured = measured_model(releaser, table, schema, budget, job.tell)
+    job.tell("sampling")
+    began = time.perf_counter()
+    rng = np.random.default_rng(measured.seed if job.seed is None else job.seed)
+    drawn = draw_parts(releaser, measured.model, schema, rng, job.records)
+    seconds = time.perf_counter() - began
+    release, notes = drawn.release, finite(drawn.release.notes)
+    return Made(
+        told=release.manifest() | {"rows": drawn.rows, "booking": public_booking(measured.booking)},
+        schema=release.schema,
+        figures=notes,
+        sha256=drawn.sha256,
+        report=_report(release, notes, {}, table, job, budget=account_of(budget), rows=drawn.rows),
+        seconds=seconds,
+        seeded=job.seed is not None,
+        private=True,
+        booking=measured.booking,
+        model=measured.text,
+        mechanisms=[spend.to_dict() for spend in measured.model.spends],
+    )
+
+
+def _randomized(
     releaser: Any,
     schema: "DataSchema",
     table: TableRef,
-    seed: int | None,
-    budget: "Budget",
-    path: Path,
-    tell: Callable[[str], None],
-) -> _Made:
-    """All of it derives from the model in the ledger, so nothing here is a figure of the source."""
-    import numpy as np
-
-    from privacy_release.spending.budget import account_of, measured_model
-    from privacy_release.steps.sampling import draw_parts
-
-    measured = measured_model(releaser, table, schema, budget, tell)
-    tell("sampling")
+    job: Job,
+    budget: Budget | None,
+    loss: "PrivacyLoss | None",
+    memory: Memory | None,
+) -> Made:
+    """Random answers; no class of equal records means anything among them, so there is no risk of linking."""
     began = time.perf_counter()
-    rng = np.random.default_rng(measured.seed if seed is None else seed)
-    drawn = draw_parts(releaser, measured.model, schema, rng, path) if "engine" in table else None
-    release = drawn.release if drawn else releaser.release_of(measured.model, schema, rng)
-    seconds = time.perf_counter() - began
-    return _Made(
-        release=release,
-        seconds=seconds,
-        utility=finite(release.notes),
-        risk={},
-        drawn=drawn,
-        booking=measured.booking,
-        measured=measured,
-        account=account_of(budget),
-    )
-
-
-def _made_of_answers(answers: "Answers", began: float, budget: "Budget | None") -> _Made:
-    """No class of equal records means anything among random answers, so there is no risk of linking."""
-    from privacy_release.spending.budget import account_of
-
-    return _Made(
-        release=answers.release,
-        seconds=time.perf_counter() - began,
-        utility=finite(answers.release.notes),
-        risk={},
-        booking=answers.booking,
-        account=account_of(budget) if budget else None,
-    )
-
-
-def _stage(
-    made: _Made,
-    table: TableRef,
-    work: WorkArea,
-    label: str,
-    *,
-    seeded: bool,
-    title: str | None,
-    memory: "Memory | None" = None,
-) -> StagedRef:
-    release, randomization = made.release, randomization_of(made.release)
-    if randomization is not None:
-        seeded = not randomization["private_randomness"]
-    told, path = {**release.manifest(), **_outliers(release, table)}, work.path(f"{label}.parquet")
-    if made.drawn is not None:
-        told["rows"] = made.drawn.rows
-    if made.booking is not None:
-        told["booking"] = public_booking(made.booking)
+    answers = _answers(releaser, schema, table, job, budget, loss)
+    release, seconds = answers.release, time.perf_counter() - began
+    notes, told = finite(release.notes), release.manifest()
+    if answers.booking is not None:
+        told["booking"] = public_booking(answers.booking)
     if memory is not None and memory.replaces is not None:
         told["replaces"] = memory.replaces
-    staged = stage(
-        table,
-        work,
-        label,
+    account = account_of(budget) if budget is not None else None
+    return Made(
         told=told,
         schema=release.schema,
-        figures=made.utility | made.risk,
-        sha256=made.drawn.sha256 if made.drawn else write_private(path, parquet_bytes(release.table)),
-        report=_report(made, title, table),
-        seconds=made.seconds,
-        seeded=seeded,
-        private=made.hides_source,
+        figures=notes,
+        sha256=write_private(job.records, parquet_bytes(release.table)),
+        report=_report(release, notes, {}, table, job, budget=account),
+        seconds=seconds,
+        seeded=not told["randomization"]["private_randomness"],
+        private=True,
+        booking=answers.booking,
     )
-    if "persons" in table and release.rows is not None:
-        staged["persons"] = follow(table["persons"], release.rows, work.path(f"{label}.persons.parquet"))
-    if made.booking is not None:
-        staged["booking"] = made.booking
-    if made.measured is not None:
-        write_private(work.path(f"{label}.model.json"), made.measured.text.encode())
-        staged["model"] = str(work.path(f"{label}.model.json"))
-        staged["mechanisms"] = [spend.to_dict() for spend in made.measured.model.spends]
-    return staged
 
 
-def randomization_of(release: "Release") -> dict[str, Any] | None:
-    """What the manifest tells of how a release was randomized; None where it was not."""
-    told = getattr(release, "randomization", None)
-    return None if told is None else told.to_dict()
+def _answers(
+    releaser: Any,
+    schema: "DataSchema",
+    table: TableRef,
+    job: Job,
+    budget: Budget | None,
+    loss: "PrivacyLoss | None",
+) -> Answers:
+    """Answers that the budget pays for, or such that claim nothing."""
+    import numpy as np
+
+    if budget is not None and loss is not None:
+        return paid_answers(releaser, table, schema, job.work, job.label, budget, loss, job.tell)
+    return draw_answers(releaser, table, schema, np.random.default_rng(job.seed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A release whose records are in a file that no process held.
+
+    Attributes:
+        release: of them, with the first part as its table.
+        rows: in the file.
+        sha256: of the file.
+    """
+
+    release: "Release"
+    rows: int
+    sha256: str
+
+
+def draw_parts(
+    method: "Synthesizer",
+    model: "SynthesizerModel",
+    schema: "DataSchema",
+    rng: "np.random.Generator",
+    path: Path,
+    size: int | None = None,
+) -> Drawn:
+    """Draw as many records as `Synthesizer.release_of` does: the same ones, where one part is enough.
+
+    Args:
+        method: that measured the model.
+        model: that they are drawn from.
+        schema: it was measured with.
+        rng: draws them.
+        path: of the file.
+        size: most records of a part; None: what the synthesizer thinks fit.
+    """
+    from privacy_engine.engines.frames import to_arrow
+    from privacy_engine.synthesizers.synthesizer import PART
+
+    release, others = method.release_parts(model, schema, rng, size or PART)
+    with private_parquet(path) as file:
+        file.write(to_arrow(release.table))
+        for part in others:
+            file.write(to_arrow(part))
+    return Drawn(release=release, rows=file.rows, sha256=file.sha256)
 
 
 def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, float], dict[str, float]]:
@@ -291,27 +298,24 @@ def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, f
     return finite(lost), finite(at_risk)
 
 
-def _outliers(release: "Release", table: TableRef) -> dict[str, Any]:
-    """What the manifest says of outliers; nothing where exact counts of the source would void a DP claim."""
-    from privacy_release.steps.outliers import public_outliers, suppressed_before
-
-    if "outliers" not in table or release.loss is not None or randomization_of(release) is not None:
-        return {}
-    suppressed = release.manifest()["suppressed"] + suppressed_before(table)
-    return {"outliers": public_outliers(table["outliers"]), "suppressed": suppressed}
-
-
-def _report(made: _Made, title: str | None, table: TableRef) -> str:
-    from privacy_release.reports.release import render_report
-    from privacy_release.steps.outliers import suppressed_before
-
+def _report(
+    release: "Release",
+    loss: Mapping[str, float],
+    risk: Mapping[str, float],
+    table: TableRef,
+    job: Job,
+    *,
+    about: Mapping[str, str] | None = None,
+    budget: Mapping[str, Any] | None = None,
+    rows: int | None = None,
+) -> str:
     return render_report(
-        made.release,
-        made.utility,
-        made.risk,
-        title=title or made.release.method,
+        release,
+        loss,
+        risk,
+        title=job.title or release.method,
         source_rows=table["rows"] + suppressed_before(table),
-        about={} if made.hides_source else facts_of(table),
-        budget=made.account,
-        rows=made.drawn.rows if made.drawn else None,
+        about=about or {},
+        budget=budget,
+        rows=rows,
     )

@@ -10,71 +10,13 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import write_private
-from privacy_release.work.references import SourceRef, StagedRef, TableRef
+from privacy_release.work.references import SourceRef, TableRef
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
 
 PACKAGE = "privacy-release"
 _DONE = {"report": "kept", "fail": "kept", "set_aside": "set aside", "suppress": "suppressed"}
-
-
-def stage(
-    table: TableRef,
-    work: WorkArea,
-    label: str,
-    *,
-    told: Mapping[str, Any],
-    schema: "DataSchema",
-    figures: Mapping[str, float],
-    sha256: str,
-    report: str,
-    seconds: float,
-    seeded: bool,
-    private: bool,
-) -> StagedRef:
-    """Write manifest, schema and report of records that are in their place; the reference to all of it.
-
-    Args:
-        table: what the release was made from.
-        work: where the records are.
-        label: begins the names of the files.
-        told: what the method tells of the release, see `Release.manifest`, and whatever else is to be told.
-        schema: of the released records.
-        figures: loss and risk, by name.
-        sha256: of the file of records.
-        report: as HTML.
-        seconds: of the method.
-        seeded: whether the random choices can be repeated.
-        private: see `public_source`.
-    """
-    manifest = {
-        **told,
-        "figures": dict(figures),
-        "source": public_source(table["source"], private=private),
-        "sha256": sha256,
-        "seeded": seeded,
-        "software": software(),
-    }
-    write_private(work.path(f"{label}.manifest.json"), json_bytes(manifest))
-    write_private(work.path(f"{label}.report.html"), report.encode())
-    staged = StagedRef(
-        uri=str(work.path(f"{label}.parquet")),
-        rows=manifest["rows"],
-        sha256=sha256,
-        schema=write_schema(work, label, schema),
-        source=table["source"],
-        manifest=str(work.path(f"{label}.manifest.json")),
-        report=str(work.path(f"{label}.report.html")),
-        method=manifest["method"],
-        guarantees=manifest["guarantees"],
-        loss=manifest["loss"],
-        figures=dict(figures),
-        seconds=seconds,
-    )
-    if "engine" in table:
-        staged["engine"] = table["engine"]
-    return staged
 
 
 def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_privacy_release import (
     ApproveReleaseOperator,
-    CuratorReportOperator,
-    DetectOutliersOperator,
     IngestParquetOperator,
     PublishOperator,
     ReleaseOperator,
@@ -135,13 +133,9 @@ def test_a_truncated_file_in_the_middle_of_the_folder_is_named(source: Path, wor
 
 
 def test_what_needs_the_whole_table_says_so(source: Path, work_root: Path) -> None:
-    with pytest.raises(AirflowFailException, match="memoised by a person need the whole table"):
-        ingested(source, individual="name")
     table = ingested(source)
-    with pytest.raises(AirflowFailException, match="a detector needs the whole table"):
-        run(DetectOutliersOperator(task_id="outliers", table=table, method="okplof"))
-    with pytest.raises(AirflowFailException, match="needs both tables in memory"):
-        run(CuratorReportOperator(task_id="curator", source=table, table=table, name="people"))
+    with pytest.raises(AirflowFailException, match="rfka must see the whole table"):
+        run(ReleaseOperator(task_id="release", table=table, method="rfka", parameters={"k": 5}))
     unique = {"type": "expect_column_values_to_be_unique", "kwargs": {"column": "age"}}
     with pytest.raises(AirflowFailException, match="expect_column_values_to_be_unique"):
         run(ValidateOperator(task_id="validate", table=table, suite={"name": "s", "expectations": [unique]}))

@@ -14,7 +14,7 @@ import pytest
 
 import privacy_release
 from privacy_engine.engines.parquet import regrouped
-from privacy_engine.errors import IntegrityError, SchemaError, SpecError
+from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
@@ -285,15 +285,22 @@ def test_samples_are_ingested_with_an_engine_too(work: WorkArea) -> None:
     assert (table["rows"], table["source"]["uri"]) == (5_000, sample)
 
 
-def test_persons_and_engines_do_not_go_together(tmp_path: Path, work: WorkArea) -> None:
-    file = write(tmp_path / "a.parquet", people(10))
-    with pytest.raises(SpecError, match="history needs the whole table in memory"):
-        privacy_release.ingest(
-            str(file), SCHEMA, work, engine=FRAGMENTS, people=Identification(column="name", key="k" * 40)
-        )
-    with pytest.raises(SpecError, match="memoised by a person need the whole table"):
-        privacy_release.ingest(str(file), SCHEMA, work, engine=FRAGMENTS, individual="name")
-    assert not work.folder.exists() or not list(work.folder.iterdir())
+def test_persons_and_individuals_are_the_same_with_an_engine(tmp_path: Path, work: WorkArea) -> None:
+    file = str(write(tmp_path / "a.parquet", people(10)))
+    known = Identification(column="name", key="k" * 40)
+    engines = (FRAGMENTS, None)
+    by_person = [
+        privacy_release.ingest(file, SCHEMA, work, engine=engine, people=known, label=f"p{i}")
+        for i, engine in enumerate(engines)
+    ]
+    assert by_person[0]["persons"]["sha256"] == by_person[1]["persons"]["sha256"]
+    assert "name" not in pq.read_schema(by_person[0]["uri"]).names
+    with_name = [
+        privacy_release.ingest(file, SCHEMA, work, engine=engine, individual="name", label=f"i{i}")
+        for i, engine in enumerate(engines)
+    ]
+    assert with_name[0]["sha256"] == with_name[1]["sha256"]
+    assert "name" in pq.read_schema(with_name[0]["uri"]).names
 
 
 def test_parts_are_regrouped_in_order() -> None:

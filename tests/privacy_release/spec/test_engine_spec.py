@@ -94,18 +94,7 @@ def test_each_mistake_is_named_by_field_and_remedy(engine: Any, message: str, wr
 
 BESIDE = [
     pytest.param({"release": {"method": "rfka", "k": 5}}, "rfka must see the whole table", id="features"),
-    pytest.param(
-        {"release": {"method": "errph", "p_0": 0.5}, "schedule": None},
-        "must not stand beside random answers",
-        id="answers",
-    ),
     pytest.param({"history": {"identifier": "name"}}, "history must not stand beside", id="history"),
-    pytest.param({"outliers": {"action": "report"}}, "outliers must not stand beside", id="outliers"),
-    pytest.param(
-        {**PRIVATE, "budget": {"dataset": "people", "curator_report": True}},
-        r"budget\.curator_report must not stand beside",
-        id="curator",
-    ),
 ]
 
 
@@ -117,6 +106,28 @@ def test_what_needs_the_whole_table_is_refused_at_parse_time(
     with pytest.raises(SpecError, match=rf"{message}.*take .*engine local"):
         load_spec(write(engine=kind, **changes))
     load_spec(write(engine="local"))
+
+
+@pytest.mark.parametrize("kind", ["fragments", "spark"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"release": {"method": "errph", "p_0": 0.5}, "schedule": None},
+        {"outliers": {"action": "report"}},
+        {**PRIVATE, "budget": {"dataset": "people", "curator_report": True}},
+    ],
+    ids=["answers", "outliers", "curator"],
+)
+def test_what_an_engine_goes_with(kind: str, changes: dict[str, Any], write: Write) -> None:
+    assert load_spec(write(engine=kind, **changes)).scaled
+
+
+def test_a_curators_report_on_a_large_table_is_written_only_where_it_is_asked_for(write: Write) -> None:
+    asked = {**PRIVATE, "budget": {"dataset": "people", "curator_report": True}}
+    silent = {**PRIVATE, "budget": {"dataset": "people"}}
+    assert load_spec(write(engine="fragments", **asked)).told_to_curator
+    assert not load_spec(write(engine="fragments", **silent)).told_to_curator
+    assert load_spec(write(engine="local", **silent)).told_to_curator
 
 
 def test_the_methods_that_are_refused_are_those_that_the_engine_refuses() -> None:

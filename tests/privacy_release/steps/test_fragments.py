@@ -445,7 +445,6 @@ def test_an_infeasible_guarantee_fails_before_any_fragment_is_released(
     ("method", "parameters", "more", "message"),
     [
         ("rfka", {"k": 5}, {}, "rfka must see the whole table.*engine local"),
-        ("errph", {}, {}, "must not stand beside random answers.*engine local"),
         (
             "mondrian",
             {"k": 5},
@@ -462,7 +461,7 @@ def test_an_infeasible_guarantee_fails_before_any_fragment_is_released(
             "suppression_limit",
         ),
     ],
-    ids=["features", "answers", "history", "suppression"],
+    ids=["features", "history", "suppression"],
 )
 def test_what_needs_the_whole_table_is_refused_with_what_to_do(
     method: str,

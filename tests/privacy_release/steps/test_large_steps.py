@@ -24,11 +24,11 @@ from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.spending.budget import Budget
 from privacy_release.steps import verify as verify_step
 from privacy_release.steps.approval import body
-from privacy_release.steps.curator import report_to_curator
 from privacy_release.work import parquet as parquet_files
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import open_engine, read_engine
 from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.staged import read_manifest
 
 K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
 T = {"model": "t_closeness", "t": 0.9, "attribute": "illness"}
@@ -194,16 +194,37 @@ def test_a_report_about_other_bytes_is_refused(staged: StagedRef, lake: Lake) ->
         privacy_release.publish_staged(staged, report, lake, "people", "a")
 
 
-def test_outliers_are_not_looked_for_in_a_table_with_an_engine(table: TableRef, work: WorkArea) -> None:
-    with pytest.raises(SpecError, match=r"a detector needs the whole table in memory.*leave outliers out"):
-        privacy_release.detect_outliers(table, work)
+@pytest.mark.parametrize("action", ["set_aside", "suppress"])
+def test_outliers_go_before_a_release_in_fragments(table: TableRef, work: WorkArea, action: str) -> None:
+    left = privacy_release.detect_outliers(
+        table, work, method="lof", parameters={"top": 7}, action=action, max_share=0.5
+    )
+    assert (left["engine"], left["rows"]) == (FRAGMENTS, table["rows"] - 7)
+    staged = privacy_release.make_release(
+        left, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=7, label="without"
+    )
+    manifest = read_manifest(staged["manifest"])
+    assert (staged["rows"], manifest["outliers"][0]["removed"]) == (table["rows"] - 7, 7)
+    assert manifest["suppressed"] == (7 if action == "suppress" else 0)
+    assert privacy_release.verify_staged(staged, policy(K, L))["passed"]
 
 
-def test_the_curators_report_is_not_written_on_a_table_with_an_engine(
-    table: TableRef, staged: StagedRef
+def test_random_answers_with_an_engine_are_those_without(
+    people: pd.DataFrame, work: WorkArea, tmp_path: Path
 ) -> None:
-    with pytest.raises(SpecError, match=r"needs both tables in memory.*leave the report out"):
-        report_to_curator(table, staged, "people", "a")
+    people[list(PRIVATE)].to_parquet(tmp_path / "private.parquet")
+    table = privacy_release.ingest(
+        str(tmp_path / "private.parquet"), DataSchema.from_dict(PRIVATE), work, engine=FRAGMENTS
+    )
+    without = table.copy()
+    del without["engine"]
+    parameters = {"p_0": 0.7, "randomness": "seeded"}
+    found = [
+        privacy_release.make_release(given, work, method="errph", parameters=parameters, seed=3, label=label)
+        for given, label in ((table, "with"), (without, "without"))
+    ]
+    assert found[0]["sha256"] == found[1]["sha256"]
+    assert found[0]["engine"] == FRAGMENTS
 
 
 def test_references_of_large_tables_are_plain_and_hold_no_record(

@@ -1,0 +1,128 @@
+"""Job and Made: who asks for a release, and what any way of making one gives back; and staging it.
+
+Anonymizers in one piece, anonymizers in fragments, synthesizers and randomizers are four producers of the
+same `Made`: records that are in their place, what is told of them, and what they spent.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.steps.history import follow
+from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import write_private
+from privacy_release.work.references import BookingRef, StagedRef, TableRef
+from privacy_release.work.staged import json_bytes, public_source, software, write_schema
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from privacy_engine.tables.schema import DataSchema
+
+
+def _say_nothing(_: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Who asks for a release, and where it is made.
+
+    Attributes:
+        work: where the release is staged.
+        label: begins the names of the files.
+        seed: of the random choices; None takes fresh entropy.
+        title: of the report.
+        tell: told the name of each part of the work as it begins.
+    """
+
+    work: WorkArea
+    label: str = "staged"
+    seed: int | None = None
+    title: str | None = None
+    tell: Callable[[str], None] = _say_nothing
+
+    @property
+    def records(self) -> Path:
+        """The file of the released records."""
+        return self.work.path(f"{self.label}.parquet")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """A release whose records are in their place, before it is staged.
+
+    Attributes:
+        told: what the method tells of it, see `Release.manifest`, and whatever else is to be told.
+        schema: of the released records.
+        figures: loss and risk, by name.
+        sha256: of the file of records.
+        report: as HTML.
+        seconds: of the method; of the sampling alone where the release is differentially private.
+        seeded: whether the random choices can be repeated.
+        private: whether exact counts and hashes of the source would tell what the release hides.
+        positions: (m,) of the released records in the table, where they have one.
+        booking: the ledger's entry that paid for it.
+        model: text of the measured model, and `mechanisms` what each part of it spent.
+    """
+
+    told: Mapping[str, Any]
+    schema: "DataSchema"
+    figures: Mapping[str, float]
+    sha256: str
+    report: str
+    seconds: float
+    seeded: bool
+    private: bool = False
+    positions: "npt.NDArray[np.integer[Any]] | None" = None
+    booking: BookingRef | None = None
+    model: str | None = None
+    mechanisms: list[dict[str, Any]] = field(default_factory=list)
+
+
+def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
+    """Write manifest, schema and report of records that are in their place; the reference to all of it.
+
+    Args:
+        made: the release.
+        table: what it was made from.
+        job: who asked for it.
+    """
+    work, label = job.work, job.label
+    manifest = {
+        **made.told,
+        "figures": dict(made.figures),
+        "source": public_source(table["source"], private=made.private),
+        "sha256": made.sha256,
+        "seeded": made.seeded,
+        "software": software(),
+    }
+    write_private(work.path(f"{label}.manifest.json"), json_bytes(manifest))
+    write_private(work.path(f"{label}.report.html"), made.report.encode())
+    staged = StagedRef(
+        uri=str(job.records),
+        rows=manifest["rows"],
+        sha256=made.sha256,
+        schema=write_schema(work, label, made.schema),
+        source=table["source"],
+        manifest=str(work.path(f"{label}.manifest.json")),
+        report=str(work.path(f"{label}.report.html")),
+        method=manifest["method"],
+        guarantees=manifest["guarantees"],
+        loss=manifest["loss"],
+        figures=dict(made.figures),
+        seconds=made.seconds,
+    )
+    if "engine" in table:
+        staged["engine"] = table["engine"]
+    if "persons" in table and made.positions is not None:
+        staged["persons"] = follow(table["persons"], made.positions, work.path(f"{label}.persons.parquet"))
+    if made.booking is not None:
+        staged["booking"] = made.booking
+    if made.model is not None:
+        write_private(work.path(f"{label}.model.json"), made.model.encode())
+        staged["model"] = str(work.path(f"{label}.model.json"))
+        staged["mechanisms"] = made.mechanisms
+    return staged
