@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from privacy_engine.compiled import kernel
 
 Floats = npt.NDArray[np.float64]
 Groups = tuple[int, ...]
@@ -204,7 +205,7 @@ class BayesianNetwork:
         )
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def draw(cumulative: Floats, given: npt.NDArray[np.int64], uniform: Floats, out: npt.NDArray[Any]) -> None:
     """To ``out`` (n,): the first value whose cumulative probability exceeds its uniform."""
     size = cumulative.shape[1]
