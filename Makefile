@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := locks/development.lock
+KERNELS := $(VENV)/.kernels
 CODE := conftest.py $(wildcard privacy_engine privacy_release operators dags benchmarks deploy docs/*.py tests)
 
 # With it set, every process would compile Airflow anew: an import of 1.5 s takes 10 s.
@@ -28,18 +29,18 @@ help:  ## Show this list
 venv: $(STAMP)  ## Create .venv from the lock file (PYTHON=python3.12 chooses the interpreter)
 
 .PHONY: demo
-demo: $(STAMP)  ## Run the example release as an Airflow DAG run; print where it is and its figures
+demo: $(STAMP) $(KERNELS)  ## Run the example release as an Airflow DAG run; print where it is and its figures
 	@$(BIN)/python -m deploy.local.demo
 
 .PHONY: ui
-ui: $(STAMP)  ## Start Airflow with the DAGs loaded; print its address and login (Ctrl-C stops it)
+ui: $(STAMP) $(KERNELS)  ## Start Airflow with the DAGs loaded; print its address and login (Ctrl-C stops it)
 	@exec $(BIN)/python -m deploy.local.ui
 
 .PHONY: test
 test: lint pytest  ## Lint, types and tests
 
 .PHONY: pytest
-pytest: $(STAMP)  ## Tests alone (ARGS="-k name -x" to choose)
+pytest: $(STAMP) $(KERNELS)  ## Tests alone (ARGS="-k name -x" to choose)
 	$(BIN)/python -m pytest $(ARGS)
 
 .PHONY: lint
@@ -54,7 +55,7 @@ format: $(STAMP)  ## Format, and mend what lint can mend by itself
 	$(BIN)/ruff check --fix $(CODE)
 
 .PHONY: bench
-bench: $(STAMP)  ## Compare methods with the papers' tables and with peers
+bench: $(STAMP) $(KERNELS)  ## Compare methods with the papers' tables and with peers
 	@$(BIN)/python -m benchmarks
 
 .PHONY: docs
@@ -89,6 +90,12 @@ secrets:  ## Write fresh random secrets for docker-compose.yaml into .env, never
 clean:  ## Remove .venv, the embedded Airflow, the local lake and all caches
 	rm -rf $(VENV) .airflow .lake .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# Compiled here by all cores, so that no release, test or benchmark waits for it.
+$(KERNELS): $(STAMP) $(shell find privacy_engine -name '*.py')
+	@echo "Compiling the engine"
+	@$(BIN)/privacy-release warm
+	@touch $@
 
 # The first interpreter that runs and is of a supported version: a shim on PATH may exist and yet refuse to start.
 $(STAMP): $(LOCK) pyproject.toml

@@ -74,7 +74,7 @@ def source_digest(module: Path) -> str:
             reached.add(path)
             waiting += _imported(path)
     for path in sorted(reached):
-        digest.update(_source(path))
+        digest.update(_source_digest(path))
     return digest.hexdigest()
 
 
@@ -102,6 +102,11 @@ def _is_writable(folder: Path) -> bool:
 @cache
 def _source(path: Path) -> bytes:
     return path.read_bytes()
+
+
+@cache
+def _source_digest(path: Path) -> bytes:
+    return hashlib.sha256(_source(path)).digest()
 
 
 @cache
