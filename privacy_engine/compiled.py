@@ -12,7 +12,7 @@ import hashlib
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -44,12 +44,28 @@ def kernel(
     def compiled(function: F) -> F:
         dispatcher: Any = numba.njit(nogil=nogil, parallel=parallel, inline=inline)(function)
         if isinstance(dispatcher, Dispatcher):  # not where numba is told to leave functions as they are
+            plain = dispatcher.get_call_template
+            dispatcher.get_call_template = _of_types(plain)  # type: ignore[method-assign]  # of this one alone
             # As `cache=True` does with numba's own cache.
             dispatcher._cache = _KernelCache(function)  # type: ignore[attr-defined]  # annotations leave it out
         kept: F = dispatcher
         return kept
 
     return compiled
+
+
+def _of_types(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    """Have what a compiled function calls compiled for the types of its arguments, not for their values.
+
+    Numba would compile it once more for each literal: for a -1 that is given, and for the 0 that a variable
+    has at first.
+    """
+
+    def resolved(arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        types = tuple(map(numba.types.unliteral, arguments))
+        return resolve(types, {name: numba.types.unliteral(given) for name, given in named.items()})
+
+    return resolved
 
 
 @cache

@@ -194,7 +194,7 @@ def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     while span.max() > 0.0:
         j = int(span.argmax())
         span[j] = 0.0
-        buckets = bucket_by(task, rows, j, lo[j], part)
+        buckets = bucket_by(task, rows, j, int(lo[j]), part)
         group = np.empty(len(buckets.size), np.int64)
         parts = 0
         if not task.space.tree[j]:
@@ -223,7 +223,7 @@ def cheapest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> in
     for j in range(len(lo)):
         if join_cost(task.space, j, lo[j], hi[j], lo[j], hi[j]) <= 0.0:
             continue
-        buckets = bucket_by(task, rows, j, lo[j], bucket)
+        buckets = bucket_by(task, rows, j, int(lo[j]), bucket)
         loss, at = cheapest_grouping(task, buckets, task.space.tree[j])
         if loss < best:
             best, parts = loss, 2

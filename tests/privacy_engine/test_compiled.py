@@ -149,3 +149,21 @@ assert not any(process.wait() for process in started)
 """
     run(together, engine.parent)
     assert run(DOUBLED, engine.parent).stdout.split() == ["2", "1"]
+
+
+def test_a_literal_is_compiled_as_any_number_is(engine: Path) -> None:
+    (engine / "room" / "literals.py").write_text("""
+from privacy_engine.compiled import kernel
+
+@kernel()
+def same(number):
+    return number
+
+@kernel()
+def sums(number):
+    total = 0
+    total += same(total) + same(-1)
+    return total + same(number)
+""")
+    code = "from privacy_engine.room.literals import same, sums; print(sums(3), len(same.signatures))"
+    assert run(code, engine.parent).stdout.split() == ["2", "1"]
