@@ -14,7 +14,7 @@ RUN /opt/venv/bin/pip install --no-deps --no-index /build/privacy_release-*.whl 
     && /opt/venv/bin/pip uninstall --yes pip
 
 FROM ${PYTHON}
-# numba's compiled kernels stay in the container: kept in a volume, they could outlive the code they were made from.
+# Compiled functions are in the image. They are kept by the content of their sources, so an old one never runs.
 ENV PATH=/opt/venv/bin:$PATH \
     AIRFLOW_HOME=/opt/airflow \
     NUMBA_CACHE_DIR=/opt/airflow/numba \
@@ -28,6 +28,8 @@ RUN useradd --uid 50000 --user-group --no-create-home --home-dir /opt/airflow --
     && install -d -o airflow -g airflow -m 0750 /data/lake /opt/airflow/logs \
     && install -d -o airflow -g airflow -m 0700 /data/work /data/curator
 USER airflow
+# For this kind of processor: on another one, or with an option that is rare, a container compiles for itself.
+RUN privacy-release warm
 WORKDIR /opt/airflow
 ENTRYPOINT []
 CMD ["airflow", "version"]

@@ -31,11 +31,11 @@ help:  ## Show this list
 venv: $(STAMP)  ## Create .venv for development (PYTHON=python3.12 chooses the interpreter)
 
 .PHONY: demo
-demo: $(RUNTIME) $(KERNELS)  ## Run the example release as an Airflow DAG run; print where it is and its figures
+demo: $(RUNTIME)  ## Run the example release as an Airflow DAG run; print where it is and its figures
 	@$(BIN)/python -m deploy.local.demo
 
 .PHONY: ui
-ui: $(RUNTIME) $(KERNELS)  ## Start Airflow with the DAGs loaded; print its address and login (Ctrl-C stops it)
+ui: $(RUNTIME)  ## Start Airflow with the DAGs loaded; print its address and login (Ctrl-C stops it)
 	@exec $(BIN)/python -m deploy.local.ui
 
 # What starts servers, browsers or Spark, kills and races processes, or takes long.
@@ -43,11 +43,11 @@ FULL := slow or ui or production or object_stores or spark
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 .PHONY: test
-test: lint $(KERNELS)  ## Lint, types, and the tests that run in a few minutes (ARGS="-k name" to choose)
+test: lint $(STAMP) $(KERNELS)  ## Lint, types, and the tests that run in a few minutes (ARGS="-k name" to choose)
 	$(PYTEST) -m "not ($(FULL))" $(ARGS)
 
 .PHONY: test-all
-test-all: lint $(KERNELS)  ## All tests: also servers, browsers, Spark, object stores, crashes and races
+test-all: lint $(STAMP) $(KERNELS)  ## All tests: also servers, browsers, Spark, object stores, crashes and races
 	$(PYTEST) $(ARGS)
 
 .PHONY: pytest
@@ -105,9 +105,10 @@ clean:  ## Remove .venv, the embedded Airflow, the local lake and all caches
 	rm -rf $(VENV) .airflow .lake .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
-# numba's cache looks at a kernel's own file only: when a function that it calls has changed, it runs the old code.
+# Compiled here by all cores, so that no release, test or benchmark waits for it.
 $(KERNELS): $(RUNTIME) $(shell find privacy_engine -name '*.py')
-	@find privacy_engine -name '*.nb[ic]' -delete
+	@echo "Compiling the engine"
+	@$(BIN)/privacy-release warm
 	@touch $@
 
 # The first interpreter that runs and is of a supported version: a shim on PATH may exist and yet refuse to start.

@@ -97,8 +97,10 @@ def run(root: Path, name: str) -> "DagRun":
 
 def _compiled() -> bool:
     """Whether an earlier run left compiled kernels."""
-    engine = Path(__file__).resolve().parents[2] / "privacy_engine"
-    return any((engine / "grouping" / "__pycache__").glob("*.nbi"))
+    from privacy_engine.compiled import cache_folder
+
+    folder = cache_folder()
+    return folder is not None and any(folder.glob("*.nbi"))
 
 
 def results(done: "DagRun", name: str) -> tuple["StagedRef", "Published"]:

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.ensemble import RandomForestClassifier
 
+from privacy_engine.compiled import kernel
+
 GOLDEN, MIX_1, MIX_2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
@@ -84,7 +86,7 @@ def _starts(sizes: list[int]) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-@nb.njit(cache=True, parallel=True)
+@kernel(parallel=True)
 def lost_votes(
     columns: npt.NDArray[np.uint8],
     feature_of: npt.NDArray[np.int32],
@@ -124,7 +126,7 @@ def lost_votes(
     return lost
 
 
-@nb.njit(cache=True)
+@kernel()
 def permuted(rows: npt.NDArray[np.int32], seed: int, tree: int, feature: int) -> npt.NDArray[np.int32]:
     """The records in another order: Fisher-Yates, on a stream of its own for each tree and feature.
 
@@ -139,14 +141,14 @@ def permuted(rows: npt.NDArray[np.int32], seed: int, tree: int, feature: int) ->
     return found
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def _mixed(z: np.uint64) -> np.uint64:
     z = (z ^ (z >> np.uint64(30))) * MIX_1
     z = (z ^ (z >> np.uint64(27))) * MIX_2
     return z ^ (z >> np.uint64(31))
 
 
-@nb.njit(cache=True)
+@kernel()
 def _differ(
     columns: npt.NDArray[np.uint8], feature_of: npt.NDArray[np.int32], row: int, donor: int, feature: int
 ) -> bool:
@@ -159,7 +161,7 @@ def _differ(
     return False
 
 
-@nb.njit(cache=True)
+@kernel()
 def _vote(
     columns: npt.NDArray[np.uint8],
     feature_of: npt.NDArray[np.int32],

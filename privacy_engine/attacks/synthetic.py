@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from privacy_engine.compiled import kernel
 from privacy_engine.measures.synthetic_utility import coded, has_scale, positions
 from privacy_engine.tables.schema import DataSchema
 
@@ -244,7 +245,7 @@ def _below(x: FloatArray, y: FloatArray) -> FloatArray:
     return (np.searchsorted(ranked, x, "left") + np.searchsorted(ranked, x, "right")) / (2 * len(y))
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def _gower(
     places: FloatArray, codes: CodeArray, i: int, at: FloatArray, of: CodeArray, j: int, limit: float
 ) -> float:
@@ -264,7 +265,7 @@ def _gower(
     return d
 
 
-@nb.njit(cache=True, parallel=True)
+@kernel(parallel=True)
 def _closest(
     places: FloatArray, codes: CodeArray, at: FloatArray, of: CodeArray, itself: IntArray
 ) -> tuple[FloatArray, IntArray]:
@@ -287,7 +288,7 @@ def _closest(
     return far, ties
 
 
-@nb.njit(cache=True, parallel=True)
+@kernel(parallel=True)
 def _credit(
     at: FloatArray, of: CodeArray, places: FloatArray, codes: CodeArray, far: FloatArray, ties: IntArray
 ) -> FloatArray:

@@ -20,6 +20,7 @@ from enum import StrEnum
 import numba as nb
 import numpy as np
 
+from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, tabulate
@@ -120,7 +121,7 @@ def follow(into: Ints) -> Ints:
     return into
 
 
-@nb.njit(cache=True, parallel=True)
+@kernel(parallel=True)
 def propose(space: Space, boxes: Boxes, grown: BoxTree, small: Ints, criterion: int) -> tuple[Ints, Floats]:
     """The cheapest partner of every small class, and its price; on all cores."""
     partner, price = np.empty(len(small), np.int64), np.empty(len(small))
@@ -129,7 +130,7 @@ def propose(space: Space, boxes: Boxes, grown: BoxTree, small: Ints, criterion: 
     return partner, price
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def propose_serially(
     space: Space, boxes: Boxes, grown: BoxTree, small: Ints, criterion: int
 ) -> tuple[Ints, Floats]:
@@ -140,7 +141,7 @@ def propose_serially(
     return partner, price
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _find_partner(
     space: Space, boxes: Boxes, grown: BoxTree, i: int, criterion: int, partner: Ints, price: Floats
 ) -> None:
@@ -148,7 +149,7 @@ def _find_partner(
     cheapest(space, boxes, grown, lo, hi, size, cost, i, criterion, np.inf, partner, price)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def merge_cheapest_first(
     space: Space, boxes: Boxes, into: Ints, small: Ints, partner: Ints, price: Floats
 ) -> None:
@@ -166,7 +167,7 @@ def merge_cheapest_first(
         into[b] = a
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def split_large(space: Space, tuples: Codes, counts: Ints, labels: Ints, k: int) -> Ints:
     """Cut classes of 2k or more in two, as often as both parts can keep k, where it costs least.
 
@@ -205,7 +206,7 @@ def split_large(space: Space, tuples: Codes, counts: Ints, labels: Ints, k: int)
     return labels
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _cheapest_cut(space: Space, tuples: Codes, counts: Ints, members: Ints, k: int) -> int:
     """Put the members in the order of the best cut and return its place; 0 if no cut keeps k twice."""
     best, least = 0, np.inf
@@ -231,7 +232,7 @@ def _cheapest_cut(space: Space, tuples: Codes, counts: Ints, members: Ints, k: i
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _prefix_costs(space: Space, tuples: Codes, members: Ints) -> Floats:
     """Cost of the box of the first 1, 2, ... members."""
     costs = np.empty(len(members))

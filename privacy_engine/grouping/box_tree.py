@@ -9,9 +9,9 @@ so a bound never exceeds the cost that it bounds.
 from enum import IntEnum
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 
+from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, join_node, union_cost_up_to
 from privacy_engine.tables.geometry import common_ancestor
 
@@ -51,7 +51,7 @@ class BoxTree(NamedTuple):
     depth: int
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def plant(space: Space, boxes: Boxes, members: Ints) -> BoxTree:
     """Build the search tree over the boxes with the numbers ``members``."""
     lo, hi, size, cost = boxes
@@ -85,7 +85,7 @@ def plant(space: Space, boxes: Boxes, members: Ints) -> BoxTree:
     )
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _bound_node(space: Space, lo: Codes, hi: Codes, items: Ints, low: Codes, high: Codes) -> int:
     """Fill a node's bounds; return the attribute in which its boxes differ most."""
     widest, most = 0, -1.0
@@ -112,7 +112,7 @@ def _bound_node(space: Space, lo: Codes, hi: Codes, items: Ints, low: Codes, hig
     return widest
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _cut(space: Space, lo: Codes, hi: Codes, items: Ints, key: Floats, j: int) -> int:
     """Sort the items by attribute j and return where to cut: the boundary nearest the median, or 0."""
     m = len(items)
@@ -133,7 +133,7 @@ def _cut(space: Space, lo: Codes, hi: Codes, items: Ints, key: Floats, j: int) -
     return half
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _union_bound(space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes) -> float:
     """The least that the union of box lo, hi with any box under node t can cost."""
     # The fields are read once: in the loop they would count references, at many times the cost.
@@ -155,7 +155,7 @@ def _union_bound(space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes) -> 
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def cheapest(
     space: Space,
     boxes: Boxes,
@@ -229,14 +229,14 @@ def cheapest(
     return have
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def _price(g: float, cost_g: float, h: float, cost_h: float, union: float, criterion: int) -> float:
     if criterion == Criterion.WHOLE:
         return (g + h) * union
     return g * (union - cost_g) + h * max(0.0, union - cost_h)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _price_bound(
     space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes, size: float, cost: float, criterion: int
 ) -> float:
@@ -245,7 +245,7 @@ def _price_bound(
     return _price(size, cost, grown.smallest[t], grown.dearest[t], union, criterion)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _insert(found: Ints, price: Floats, have: int, i: int, p: float) -> int:
     """Insert box i at its place among the cheapest; return how many there are."""
     few = len(found)

@@ -6,10 +6,10 @@ record that is published with it.
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.compiled import kernel
 from privacy_engine.tables.geometry import Geometry, class_spans, common_ancestor, span_costs
 
 WIDEST_TABLE = 512  # nodes of a hierarchy up to which all pairs are tabulated (2 MB each)
@@ -71,7 +71,7 @@ def tabulate(geometry: Geometry) -> Space:
     return Space(*geometry, width, offset, *tables)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _pair_tables(geometry: Geometry, width: Ints, offset: Ints, entries: int) -> tuple[Floats, Codes, Codes]:
     cost, node = np.empty(entries), np.empty(entries, np.int32)
     rank = np.zeros(len(geometry.value), np.int32)
@@ -88,7 +88,7 @@ def _pair_tables(geometry: Geometry, width: Ints, offset: Ints, entries: int) ->
     return cost, node, rank
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _depth_first_ranks(parent: Codes, rank: Codes) -> None:
     """Pre-order places: a parent's number is larger than its children's, so one pass each way does."""
     m = len(parent)
@@ -102,7 +102,7 @@ def _depth_first_ranks(parent: Codes, rank: Codes) -> None:
         taken[parent[u]] += weight[u]
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def join_node(space: Space, j: int, a: int, b: int) -> int:
     """Lowest common ancestor of two nodes of hierarchy j."""
     w = space.width[j]
@@ -111,7 +111,7 @@ def join_node(space: Space, j: int, a: int, b: int) -> int:
     return common_ancestor(space.parent, space.start[j], a, b)
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def join_cost(space: Space, j: int, alo: int, ahi: int, blo: int, bhi: int) -> float:
     """Cost in attribute j of the union of two boxes."""
     start = space.start[j]
@@ -123,13 +123,13 @@ def join_cost(space: Space, j: int, alo: int, ahi: int, blo: int, bhi: int) -> f
     return float(space.value[start + max(ahi, bhi)] - space.value[start + min(alo, blo)])
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def union_cost(space: Space, alo: Codes, ahi: Codes, blo: Codes, bhi: Codes) -> float:
     """Cost of the union of two boxes: the loss of one record in it."""
     return union_cost_up_to(space, alo, ahi, blo, bhi, np.inf)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def union_cost_up_to(space: Space, alo: Codes, ahi: Codes, blo: Codes, bhi: Codes, limit: float) -> float:
     """Cost of the union of two boxes; infinity once it exceeds the limit."""
     # Neither inlined nor with a field of `space` in the loop: numba would count references, 50 times slower.
@@ -148,7 +148,7 @@ def union_cost_up_to(space: Space, alo: Codes, ahi: Codes, blo: Codes, bhi: Code
     return total
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def enlarge(space: Space, lo: Codes, hi: Codes, blo: Codes, bhi: Codes) -> None:
     """Grow the box lo, hi in place so that it covers the other."""
     tree, start, parent = space.tree, space.start, space.parent
@@ -165,7 +165,7 @@ def enlarge(space: Space, lo: Codes, hi: Codes, blo: Codes, bhi: Codes) -> None:
         hi[j] = lo[j]
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def box_cost(space: Space, lo: Codes, hi: Codes) -> float:
     """Loss of one record that is published with this box."""
     return union_cost(space, lo, hi, lo, hi)

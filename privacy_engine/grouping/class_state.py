@@ -6,10 +6,10 @@ so a search prices a move exactly before it makes it. Emptied class numbers are 
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, union_cost
 from privacy_engine.grouping.constraints import Constraints, admits
 
@@ -45,7 +45,7 @@ class ClassState(NamedTuple):
     least_rest: Floats
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def open_state(
     space: Space, codes: Codes, values: Codes, distinct_values: int, labels: Ints, m: int
 ) -> ClassState:
@@ -79,7 +79,7 @@ def open_state(
     return state
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _link(state: ClassState, r: int, c: int) -> None:
     head = state.first[c]
     state.after[r], state.before[r] = head, -1
@@ -91,7 +91,7 @@ def _link(state: ClassState, r: int, c: int) -> None:
     _count(state.counts[c], state.values, r, 1)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _unlink(state: ClassState, r: int) -> None:
     c, nxt, prv = state.labels[r], state.after[r], state.before[r]
     if nxt >= 0:
@@ -105,7 +105,7 @@ def _unlink(state: ClassState, r: int) -> None:
     _count(state.counts[c], state.values, r, -1)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def box_without(space: Space, state: ClassState, r: int, lo: Codes, hi: Codes) -> float:
     """Write the box of r's class without r into lo, hi; return its cost. An empty class costs 0."""
     c = state.labels[r]
@@ -130,7 +130,7 @@ def box_without(space: Space, state: ClassState, r: int, lo: Codes, hi: Codes) -
     return box_cost(space, lo, hi) if started else 0.0
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def _same(a: Codes, b: Codes) -> bool:
     differences = 0
     for j in range(len(a)):
@@ -138,7 +138,7 @@ def _same(a: Codes, b: Codes) -> bool:
     return differences == 0
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def price_exits(space: Space, state: ClassState, c: int) -> None:
     """Bring `rest` of all members of class c up to date, in one sweep there and back: O(size q).
 
@@ -172,7 +172,7 @@ def price_exits(space: Space, state: ClassState, c: int) -> None:
         state.least_rest[c] = min(state.least_rest[c], rest[r])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def exit_gain(space: Space, state: ClassState, r: int) -> float:
     """What the total loss falls by when record r leaves its class."""
     c = state.labels[r]
@@ -181,7 +181,7 @@ def exit_gain(space: Space, state: ClassState, r: int) -> float:
     return float(size * cost - (size - 1) * state.rest[r])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def largest_gain(space: Space, state: ClassState, c: int) -> float:
     """The largest `exit_gain` of a member of class c."""
     price_exits(space, state, c)
@@ -189,7 +189,7 @@ def largest_gain(space: Space, state: ClassState, c: int) -> float:
     return float(size * cost - (size - 1) * state.least_rest[c])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def move(space: Space, state: ClassState, r: int, target: int, lo: Codes, hi: Codes) -> float:
     """Move record r to class ``target``, which may be empty; return the change of the total loss.
 
@@ -212,7 +212,7 @@ def move(space: Space, state: ClassState, r: int, target: int, lo: Codes, hi: Co
     return float(boxes.size[source] * boxes.cost[source] + boxes.size[target] * boxes.cost[target] - before)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def may_swap(state: ClassState, c: int, out: int, into: int, constraints: Constraints) -> bool:
     """Whether class c keeps all rules without record ``out`` and with record ``into`` (-1 = none)."""
     if constraints.kind.shape[0] == 0:
@@ -226,7 +226,7 @@ def may_swap(state: ClassState, c: int, out: int, into: int, constraints: Constr
     return bool(kept)
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def _count(counts: Codes, values: Codes, r: int, by: int) -> None:
     """Add the sensitive values of record r, if there is one, to the counts so many times."""
     if r >= 0:
@@ -234,13 +234,13 @@ def _count(counts: Codes, values: Codes, r: int, by: int) -> None:
             counts[values[a, r]] += by
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def total_loss(boxes: Boxes) -> float:
     """Loss summed over records."""
     return float((boxes.size * boxes.cost).sum())
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def members_of(state: ClassState, c: int) -> Ints:
     """The records of class c."""
     members = np.empty(int(state.boxes.size[c]), np.int64)

@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from privacy_engine.compiled import kernel
 
 TOLERANCE = 1e-9  # rounding must not refuse a class whose figure is the limit itself
 
@@ -123,13 +124,13 @@ def pack_rules(
     )
 
 
-@nb.njit(cache=True)
+@kernel()
 def admits(counts: npt.NDArray[np.int32], size: int, constraints: Constraints) -> bool:
     """Whether a class of `size` records with these counts (m_total,) keeps every rule; an empty one does."""
     return first_refusal(counts, size, constraints) < 0
 
 
-@nb.njit(cache=True)
+@kernel()
 def first_refusal(counts: npt.NDArray[np.int32], size: int, constraints: Constraints) -> int:
     """Index of the first rule that the class breaks, -1 if it keeps all."""
     if size == 0:
@@ -151,13 +152,13 @@ def first_refusal(counts: npt.NDArray[np.int32], size: int, constraints: Constra
     return -1
 
 
-@nb.njit(cache=True)
+@kernel()
 def _slack(limit: float) -> float:
     """What rounding may add to a figure: as much as the models allow, and no more."""
     return TOLERANCE * max(1.0, limit)
 
 
-@nb.njit(cache=True)
+@kernel()
 def _diverse(kind: int, counts: npt.NDArray[np.int32], size: int, limit: float, rank: int) -> bool:
     """l-diversity: distinct values >= l; exp(entropy) >= l; r_1 < c (r_l + ... + r_m)."""
     if kind == RuleKind.DISTINCT:
@@ -178,7 +179,7 @@ def _diverse(kind: int, counts: npt.NDArray[np.int32], size: int, limit: float, 
     return tail > 0 and bool(ordered[-1] / tail < limit)
 
 
-@nb.njit(cache=True)
+@kernel()
 def _distance(
     kind: int,
     counts: npt.NDArray[np.int32],
@@ -197,7 +198,7 @@ def _distance(
     return float(hierarchical_distance(counts, size, prior, parent, height))
 
 
-@nb.njit(cache=True)
+@kernel()
 def _bounded(
     kind: int, counts: npt.NDArray[np.int32], size: int, prior: npt.NDArray[np.float64], limit: float
 ) -> bool:
@@ -220,7 +221,7 @@ def _bounded(
     return True
 
 
-@nb.njit(cache=True)
+@kernel()
 def class_counts(
     labels: npt.NDArray[np.int64],
     sensitive: npt.NDArray[np.int32],
@@ -243,7 +244,7 @@ def class_counts(
     return counts
 
 
-@nb.njit(cache=True)
+@kernel()
 def equal_distance(counts: npt.NDArray[np.int32], size: int, prior: npt.NDArray[np.float64]) -> float:
     """All values equally far apart: total variation."""
     distance = 0.0
@@ -252,7 +253,7 @@ def equal_distance(counts: npt.NDArray[np.int32], size: int, prior: npt.NDArray[
     return distance / 2.0
 
 
-@nb.njit(cache=True)
+@kernel()
 def ordered_distance(counts: npt.NDArray[np.int32], size: int, prior: npt.NDArray[np.float64]) -> float:
     """Values on a line: mean over the gaps between values that the table holds of the mass that crosses."""
     crossing, distance, held = 0.0, 0.0, 0
@@ -264,7 +265,7 @@ def ordered_distance(counts: npt.NDArray[np.int32], size: int, prior: npt.NDArra
     return float(distance / max(held - 1, 1))
 
 
-@nb.njit(cache=True)
+@kernel()
 def hierarchical_distance(
     counts: npt.NDArray[np.int32],
     size: int,

@@ -10,10 +10,10 @@ ancestor. A cut is then a grouping of buckets, and its sizes, losses and constra
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Codes, Floats, Ints, Space, join_cost
 from privacy_engine.grouping.constraints import Constraints, admits
 from privacy_engine.tables.geometry import common_ancestor
@@ -46,7 +46,7 @@ class Buckets(NamedTuple):
     hi: Codes
 
 
-@nb.njit(cache=True)
+@kernel()
 def bucket_by(task: Task, rows: Ints, j: int, ancestor: int, bucket: Ints) -> Buckets:
     """Sort records into buckets by attribute j.
 
@@ -76,7 +76,7 @@ def bucket_by(task: Task, rows: Ints, j: int, ancestor: int, bucket: Ints) -> Bu
 # loop, has the references to all of them counted each time, which costs more than the record (tenfold).
 
 
-@nb.njit(cache=True)
+@kernel()
 def _climb(codes: Codes, rows: Ints, j: int, parent: Codes, ancestor: int, child: Ints) -> None:
     """The child of `ancestor` above each record's value."""
     for i in range(len(rows)):
@@ -86,13 +86,13 @@ def _climb(codes: Codes, rows: Ints, j: int, parent: Codes, ancestor: int, child
         child[i] = node
 
 
-@nb.njit(cache=True)
+@kernel()
 def _count(values: Codes, rows: Ints, bucket: Ints, counts: Codes) -> None:
     for i in range(len(rows)):
         counts[bucket[i], values[rows[i]]] += 1
 
 
-@nb.njit(cache=True)
+@kernel()
 def _rank(keys: Ints) -> int:
     """Replace keys by their ranks 0 .. b - 1 in place; b. By counting where the keys lie dense enough."""
     low, high = keys.min(), keys.max()
@@ -114,7 +114,7 @@ def _rank(keys: Ints) -> int:
     return rank + 1
 
 
-@nb.njit(cache=True)
+@kernel()
 def cover(
     codes: Codes,
     rows: Ints,
@@ -145,7 +145,7 @@ def cover(
         size[b] += 1
 
 
-@nb.njit(cache=True)
+@kernel()
 def join(
     lo: Codes, hi: Codes, a: int, lo2: Codes, hi2: Codes, b: int, tree: Flags, start: Ints, parent: Codes
 ) -> None:
@@ -159,7 +159,7 @@ def join(
             hi[a, j] = max(hi[a, j], hi2[b, j])
 
 
-@nb.njit(cache=True)
+@kernel()
 def loss_of(lo: Codes, hi: Codes, a: int, tree: Flags, start: Ints, value: Floats) -> float:
     """Loss of a record that is published with box a."""
     loss = 0.0
@@ -169,7 +169,7 @@ def loss_of(lo: Codes, hi: Codes, a: int, tree: Flags, start: Ints, value: Float
     return loss
 
 
-@nb.njit(cache=True)
+@kernel()
 def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     """LeFevre et al. (2006), section 4: cut the attribute of widest span, the next one where that fails.
 
@@ -194,7 +194,7 @@ def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     while span.max() > 0.0:
         j = int(span.argmax())
         span[j] = 0.0
-        buckets = bucket_by(task, rows, j, lo[j], part)
+        buckets = bucket_by(task, rows, j, int(lo[j]), part)
         group = np.empty(len(buckets.size), np.int64)
         parts = 0
         if not task.space.tree[j]:
@@ -210,7 +210,7 @@ def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     return 0
 
 
-@nb.njit(cache=True)
+@kernel()
 def cheapest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     """The cut in two after which the records lose least, over all attributes.
 
@@ -223,7 +223,7 @@ def cheapest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> in
     for j in range(len(lo)):
         if join_cost(task.space, j, lo[j], hi[j], lo[j], hi[j]) <= 0.0:
             continue
-        buckets = bucket_by(task, rows, j, lo[j], bucket)
+        buckets = bucket_by(task, rows, j, int(lo[j]), bucket)
         loss, at = cheapest_grouping(task, buckets, task.space.tree[j])
         if loss < best:
             best, parts = loss, 2
@@ -232,7 +232,7 @@ def cheapest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> in
     return parts
 
 
-@nb.njit(cache=True)
+@kernel()
 def cheapest_grouping(task: Task, buckets: Buckets, one: bool) -> tuple[float, int]:
     """Least loss of the records with one bucket, or with those up to it, split off; and that bucket."""
     space, n = task.space, buckets.size.sum()
@@ -256,7 +256,7 @@ def cheapest_grouping(task: Task, buckets: Buckets, one: bool) -> tuple[float, i
     return np.inf, -1
 
 
-@nb.njit(cache=True)
+@kernel()
 def _losses(
     lo: Codes, hi: Codes, one: bool, tree: Flags, start: Ints, value: Floats, parent: Codes
 ) -> tuple[Floats, Floats]:
@@ -282,13 +282,13 @@ def _losses(
     return near, far
 
 
-@nb.njit(cache=True)
+@kernel()
 def _stands(task: Task, counts: Codes, size: int) -> bool:
     """Whether a part of this size and these sensitive values may be a class."""
     return bool(size >= task.least and admits(counts, size, task.constraints))
 
 
-@nb.njit(cache=True)
+@kernel()
 def _halve(task: Task, buckets: Buckets, group: Ints) -> int:
     """Cut below or above the median's own bucket, whichever is more even, else the other."""
     n = buckets.size.sum()
@@ -306,7 +306,7 @@ def _halve(task: Task, buckets: Buckets, group: Ints) -> int:
     return 0
 
 
-@nb.njit(cache=True)
+@kernel()
 def _stand_alone(task: Task, buckets: Buckets, group: Ints) -> int:
     """Each bucket that can stand is a group; the rest is group 0, which the smallest join until it stands."""
     rest, size = np.zeros(buckets.counts.shape[1], np.int32), 0
@@ -329,7 +329,7 @@ def _stand_alone(task: Task, buckets: Buckets, group: Ints) -> int:
     return groups
 
 
-@nb.njit(cache=True)
+@kernel()
 def _deal(task: Task, buckets: Buckets, group: Ints) -> int:
     """Buckets into two groups, the largest first, each to the smaller group."""
     size = np.zeros(2, np.int64)
@@ -339,7 +339,7 @@ def _deal(task: Task, buckets: Buckets, group: Ints) -> int:
     return 2 if _both_stand(task, buckets, group) else 0
 
 
-@nb.njit(cache=True)
+@kernel()
 def _both_stand(task: Task, buckets: Buckets, group: Ints) -> bool:
     """Whether groups 0 and 1 may be classes."""
     size, counts = np.zeros(2, np.int64), np.zeros((2, buckets.counts.shape[1]), np.int32)

@@ -9,9 +9,9 @@ has above k can be had from it; k such records that lie together make a class of
 of these gains is what a search by single moves cannot see: none of the moves pays by itself.
 """
 
-import numba as nb
 import numpy as np
 
+from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Codes, Floats, Ints, Space, enlarge, union_cost
 from privacy_engine.grouping.class_state import (
     LEAST,
@@ -29,7 +29,7 @@ from privacy_engine.grouping.constraints import Constraints
 NEIGHBOURS = 16  # classes at most that are asked for a substitute
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def _entry_price(space: Space, state: ClassState, r: int, c: int) -> float:
     """What the total rises by when record r, now in no class, enters class c."""
     boxes, row = state.boxes, state.codes[r]
@@ -37,7 +37,7 @@ def _entry_price(space: Space, state: ClassState, r: int, c: int) -> float:
     return float((h + 1) * union_cost(space, row, row, boxes.lo[c], boxes.hi[c]) - h * boxes.cost[c])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _best_entry(
     space: Space, state: ClassState, near: Ints, r: int, skip: int, bar: float, constraints: Constraints
 ) -> tuple[int, float]:
@@ -52,7 +52,7 @@ def _best_entry(
     return best, price
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def move_records(
     space: Space, state: ClassState, near: Ints, tuple_of: Ints, order: Ints, k: int, constraints: Constraints
 ) -> int:
@@ -92,7 +92,7 @@ def move_records(
     return moved
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _substitute(
     space: Space,
     state: ClassState,
@@ -140,7 +140,7 @@ def _substitute(
     return best
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _cost_of_swapped(
     space: Space, state: ClassState, r: int, s: int, cost: float, lo: Codes, hi: Codes
 ) -> float:
@@ -151,7 +151,7 @@ def _cost_of_swapped(
     return float(union_cost(space, state.codes[r], state.codes[r], lo, hi))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _may_replace(state: ClassState, r: int, s: int, b: int, constraints: Constraints) -> bool:
     """Whether r's class, with s for r, and s's class, which gets r if it is b, keep all rules."""
     c = state.labels[s]
@@ -160,7 +160,7 @@ def _may_replace(state: ClassState, r: int, s: int, b: int, constraints: Constra
     )
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _classes_near(state: ClassState, near: Ints, tuple_of: Ints, a: int) -> Ints:
     """The candidate classes of the members of class a, each once, without a and without emptied ones."""
     seen = np.empty(NEIGHBOURS, np.int64)
@@ -175,7 +175,7 @@ def _classes_near(state: ClassState, near: Ints, tuple_of: Ints, a: int) -> Ints
     return seen[:have]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def dissolve_classes(
     space: Space, state: ClassState, near: Ints, tuple_of: Ints, order: Ints, constraints: Constraints
 ) -> int:
@@ -213,7 +213,7 @@ def dissolve_classes(
 FAILURES = 3  # attempts a class is granted in a round
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def found_classes(
     space: Space, state: ClassState, near: Ints, tuple_of: Ints, order: Ints, k: int, constraints: Constraints
 ) -> int:
@@ -268,7 +268,7 @@ def found_classes(
     return done
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _gather(
     space: Space, state: ClassState, near: Ints, r: int, k: int, pool: Ints, gain: Floats, spare: Ints
 ) -> int:
@@ -295,7 +295,7 @@ def _gather(
     return m
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _grow(
     space: Space, state: ClassState, r: int, k: int, pool: Ints, gain: Floats, spare: Ints, taken: Ints
 ) -> bool:

@@ -17,6 +17,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.compiled import kernel
 from privacy_engine.grouping.agglomeration import distinct_tuples
 from privacy_engine.grouping.boxes import Codes, Floats, Ints
 from privacy_engine.tables.encoding import Domain
@@ -155,7 +156,7 @@ def core_distances(columns: Codes, counts: Ints, distance: MixedDistance, min_sa
     return core
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _to_values(columns: Codes, i: int, distance: MixedDistance, row: Floats) -> None:
     """Fill `row` (values,) with the distance of point i to each value of each attribute."""
     start, tree, position, step, node = distance
@@ -171,7 +172,7 @@ def _to_values(columns: Codes, i: int, distance: MixedDistance, row: Floats) -> 
                 row[v] = abs(position[v] - position[here])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def distances_to(columns: Codes, i: int, m: int, distance: MixedDistance, row: Floats, out: Floats) -> None:
     """Fill `out` with the distances of point i to the first m points; `row` (values,) is room to work in."""
     start = distance.start
@@ -183,7 +184,7 @@ def distances_to(columns: Codes, i: int, m: int, distance: MixedDistance, row: F
             out[y] += row[offset + column[y]]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _core_distances(
     columns: Codes, counts: Ints, distance: MixedDistance, least: int, first: int, last: int, core: Floats
 ) -> None:
@@ -205,7 +206,7 @@ def _core_distances(
         core[i] = _keep_nearest(near, weight, have, least)[1]
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _keep_nearest(near: Floats, weight: Ints, have: int, least: int) -> tuple[int, float]:
     """Keep the nearest that make up `least` records, in place: how many they are, and how far the last is."""
     order = np.argsort(near[:have])
@@ -219,7 +220,7 @@ def _keep_nearest(near: Floats, weight: Ints, have: int, least: int) -> tuple[in
     return have, np.inf
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _visit(columns: Codes, core: Floats, distance: MixedDistance) -> tuple[Ints, Floats]:
     """Figure 6, ExpandClusterOrder; the points left are the first of `columns` (q, m), which is used up."""
     q, m = columns.shape

@@ -5,9 +5,9 @@ exact: among all cuts into runs of k .. 2k - 1 records the one of least total lo
 as Hansen and Mukherjee (2003) do for microaggregation. `cut_at_peaks` is the paper-like way to compare with.
 """
 
-import numba as nb
 import numpy as np
 
+from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.grouping.boxes import Codes, Floats, Ints, Space, box_cost, enlarge, tabulate
 from privacy_engine.tables.geometry import Geometry
@@ -93,7 +93,7 @@ def cut_to_size(n: int, k: int) -> Ints:
     return np.minimum(np.arange(n, dtype=np.int64) // k, n // k - 1)
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _best_begins(space: Space, codes: Codes, k: int) -> Ints:
     """``begin[e]`` (n + 1,): where the last run begins in the best cut of the first e records."""
     n, q = codes.shape
@@ -124,7 +124,7 @@ def _best_begins(space: Space, codes: Codes, k: int) -> Ints:
     return begin
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _labels(begin: Ints) -> Ints:
     n = len(begin) - 1
     labels = np.zeros(n, np.int64)

@@ -12,9 +12,9 @@ child to be a part, and has no answer where one is too small); `CutRule` says wh
 
 from enum import StrEnum
 
-import numba as nb
 import numpy as np
 
+from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Codes, Ints, tabulate
 from privacy_engine.grouping.constraints import Constraints
 from privacy_engine.grouping.cuts import Task, cheapest_cut, cover, widest_cut
@@ -98,7 +98,7 @@ def _labels(task: Task, *, enough: int, by_loss: bool) -> Ints:
     return labels
 
 
-@nb.njit(cache=True)
+@kernel()
 def _cut_all(task: Task, enough: int, by_loss: bool, order: Ints, opens: Ints) -> None:
     """Rearrange `order` (n,) so that classes are runs; `opens` (n,) marks with 1 where a run begins.
 
@@ -124,7 +124,7 @@ def _cut_all(task: Task, enough: int, by_loss: bool, order: Ints, opens: Ints) -
             waiting += 1
 
 
-@nb.njit(cache=True)
+@kernel()
 def _cut(task: Task, rows: Ints, by_loss: bool, part: Ints) -> int:
     """The part of each record and the number of parts, 0 if no cut is allowed."""
     q = task.codes.shape[1]
@@ -138,7 +138,7 @@ def _cut(task: Task, rows: Ints, by_loss: bool, part: Ints) -> int:
     return widest_cut(task, rows, lo[0], hi[0], part)
 
 
-@nb.njit(cache=True)
+@kernel()
 def _arrange(rows: Ints, part: Ints, parts: int, spare: Ints) -> Ints:
     """Rearrange rows (m,) in place so that parts are runs; the end of each run."""
     ends = np.zeros(parts + 1, np.int64)

@@ -18,6 +18,7 @@ from collections.abc import Callable
 import numba as nb
 import numpy as np
 
+from privacy_engine.compiled import kernel
 from privacy_engine.grouping.agglomeration import distinct_tuples
 from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Ints, Space, tabulate, union_cost
@@ -105,21 +106,21 @@ def _count_places(sensitive: Codes, constraints: Constraints) -> Codes:
     return (sensitive + constraints.start[:-1, None]).astype(np.int32)
 
 
-@nb.njit(cache=True, parallel=True)
+@kernel(parallel=True)
 def look_up(space: Space, boxes: Boxes, grown: BoxTree, tuples: Codes, near: Ints) -> None:
     """Fill ``near`` (m, few) with the classes which one more record of a tuple costs least; on all cores."""
     for t in nb.prange(len(tuples)):
         _look_up_one(space, boxes, grown, tuples[t], near[t])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def look_up_serially(space: Space, boxes: Boxes, grown: BoxTree, tuples: Codes, near: Ints) -> None:
     """The same on the calling thread, for callers that run several at once."""
     for t in range(len(tuples)):
         _look_up_one(space, boxes, grown, tuples[t], near[t])
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _look_up_one(space: Space, boxes: Boxes, grown: BoxTree, row: Codes, near: Ints) -> None:
     """Fill ``near`` (few,), -1 = no more; what it held in the last round bounds the search."""
     bar = 0.0

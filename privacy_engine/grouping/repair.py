@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.compiled import kernel
 from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first, propose_serially
 from privacy_engine.grouping.box_tree import Criterion, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, boxes_of, tabulate
@@ -98,7 +98,7 @@ def _merge_failing(space: Space, boxes: Boxes, counts: Codes, constraints: Const
         counts[into[gone]] += counts[gone]  # a class takes in one other a round
 
 
-@nb.njit(cache=True)
+@kernel()
 def _fails(size: Floats, counts: Codes, constraints: Constraints, k: int) -> npt.NDArray[np.bool_]:
     """(c,) whether a class is too small or breaks a rule."""
     found = np.empty(len(size), np.bool_)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import wasserstein_distance
 
+from privacy_engine.compiled import kernel
 from privacy_engine.tables.columns import factorize, floats
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import WeightedRecords, contingency, count, pack
@@ -113,7 +114,7 @@ def require_equal_domains(one: CodedTable, other: CodedTable) -> None:
         )
 
 
-@nb.njit(cache=True, parallel=True)
+@kernel(parallel=True)
 def _dense_tvd(
     real: npt.NDArray[Any], of_real: IntArray, drawn: npt.NDArray[Any], of_drawn: IntArray,
     sizes: IntArray, subsets: IntArray,

@@ -13,10 +13,10 @@ the records does not matter; the search for the nearest centre is exact and goes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numba as nb
 import numpy as np
 import pandas as pd
 
+from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.outliers.detector import check_penalty, check_positive
 from privacy_engine.outliers.mixed_space import CodeArray, FloatArray, IntArray, MixedSpace
@@ -180,7 +180,7 @@ def _modes(labels: IntArray, codes: CodeArray, counts: IntArray, k: int) -> Code
     return modes
 
 
-@nb.njit(cache=True)
+@kernel()
 def _nearest_remaining(ascending: FloatArray, targets: FloatArray) -> IntArray:
     """For each target in turn the place of the nearest value not yet taken; of two the lower."""
     m = len(ascending)
@@ -199,7 +199,7 @@ def _nearest_remaining(ascending: FloatArray, targets: FloatArray) -> IntArray:
     return taken
 
 
-@nb.njit(cache=True)
+@kernel()
 def _follow(to: IntArray, start: int) -> int:
     """The end of a chain of places, which is made shorter on the way."""
     while to[start] != start:

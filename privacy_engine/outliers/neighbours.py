@@ -12,6 +12,8 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.compiled import kernel
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 CodeArray = npt.NDArray[np.int32]
@@ -94,7 +96,7 @@ class NeighbourTree:
         )  # fmt: skip
 
 
-@nb.njit(cache=True)
+@kernel()
 def _split(
     numbers: FloatArray, categories: CodeArray, penalty: float
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
@@ -141,7 +143,7 @@ def _split(
     return order, start[:nodes].copy(), end[:nodes].copy(), left[:nodes].copy()
 
 
-@nb.njit(cache=True)
+@kernel()
 def _change(values: CodeArray) -> int:
     """Where ascending values, not all equal, change nearest to their middle."""
     middle = len(values) // 2
@@ -154,7 +156,7 @@ def _change(values: CodeArray) -> int:
     return middle
 
 
-@nb.njit(cache=True)
+@kernel()
 def _boxes(
     numbers: FloatArray, categories: CodeArray, start: IntArray, end: IntArray, left: IntArray
 ) -> tuple[FloatArray, FloatArray, MaskArray]:
@@ -179,12 +181,12 @@ def _boxes(
     return low, high, masks
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def _bit(code: int) -> np.uint64:
     return np.uint64(1) << np.uint64(code & 63)
 
 
-@nb.njit(cache=True, parallel=True)
+@kernel(parallel=True)
 def _search_all(
     at: FloatArray, of: CodeArray, ids: IntArray, start: IntArray, end: IntArray, left: IntArray,
     low: FloatArray, high: FloatArray, masks: MaskArray, penalty: float,
@@ -200,7 +202,7 @@ def _search_all(
             )  # fmt: skip
 
 
-@nb.njit(cache=True)
+@kernel()
 def _search(
     at: FloatArray, of: CodeArray, ids: IntArray, start: IntArray, end: IntArray, left: IntArray,
     low: FloatArray, high: FloatArray, masks: MaskArray, penalty: float,
@@ -237,7 +239,7 @@ def _search(
         depth += 2
 
 
-@nb.njit(cache=True)
+@kernel()
 def _bound(
     low: FloatArray, high: FloatArray, masks: MaskArray, penalty: float,
     numbers: FloatArray, categories: CodeArray, q: int, node: int,
@@ -255,7 +257,7 @@ def _bound(
     return d
 
 
-@nb.njit(cache=True)
+@kernel()
 def _replace_farthest(found: IntArray, far: FloatArray, point: int, d: float) -> None:
     """Put a point in the place of the farthest of a heap and let it sink."""
     k, at = len(far), 0

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from privacy_engine.compiled import kernel
 
 Floats = npt.NDArray[np.float64]
 Groups = tuple[int, ...]
@@ -142,7 +143,8 @@ class BayesianNetwork:
             for parent, groups, size in zip(node.parents, node.groups, node.table.shape[:-1], strict=True):
                 column = codes[row_of[parent]]
                 given = given * size + (column if groups is None else np.array(groups)[column])
-            cumulative = np.cumsum(node.table.reshape(-1, node.table.shape[-1]), axis=1)
+            # In rows, whatever the order of the table is: `draw` is compiled for one layout.
+            cumulative = np.ascontiguousarray(np.cumsum(node.table.reshape(-1, node.table.shape[-1]), axis=1))
             cumulative /= cumulative[:, -1:]  # exactly 1 at and after the last value that can occur
             draw(cumulative, given, rng.random(n), codes[row_of[node.attribute]])
         return codes
@@ -204,7 +206,7 @@ class BayesianNetwork:
         )
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def draw(cumulative: Floats, given: npt.NDArray[np.int64], uniform: Floats, out: npt.NDArray[Any]) -> None:
     """To ``out`` (n,): the first value whose cumulative probability exceeds its uniform."""
     size = cumulative.shape[1]

@@ -15,6 +15,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.compiled import kernel
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.mechanisms import noisy_max, noisy_max_scale, split
 from privacy_engine.synthesizers.structure import Candidates, Family, FamilyLimit, grow
@@ -151,7 +152,7 @@ def _arrays(records: WeightedRecords, candidates: Candidates) -> tuple[Codes, In
     )
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _tables(
     index: npt.NDArray[np.int32], cells: int, column: Codes, size: int, weights: Ints
 ) -> tuple[Ints, Ints, Ints]:
@@ -167,7 +168,7 @@ def _tables(
     return joint, of_child, of_parents
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _cells(sizes: Ints, members: Ints) -> int:
     cells = 1
     for a in members:
@@ -176,7 +177,7 @@ def _cells(sizes: Ints, members: Ints) -> int:
     return cells
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def _c_log_c(counts: Ints) -> float:
     total = 0.0
     for c in counts:
@@ -185,7 +186,7 @@ def _c_log_c(counts: Ints) -> float:
     return total
 
 
-@nb.njit(cache=True, parallel=True)
+@kernel(parallel=True)
 def _mutual_information(
     codes: Codes, weights: Ints, sizes: Ints, children: Ints, parents: Ints, groups: Ints, n: int
 ) -> Floats:
@@ -201,7 +202,7 @@ def _mutual_information(
     return out
 
 
-@nb.njit(cache=True, parallel=True)
+@kernel(parallel=True)
 def _dependence(
     codes: Codes, weights: Ints, sizes: Ints, children: Ints, parents: Ints, groups: Ints, n: int
 ) -> Ints:

@@ -13,9 +13,10 @@ weights the normalised certainty penalty NCP of Xu et al. (2006). The weights ar
 
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
+
+from privacy_engine.compiled import kernel
 
 
 class Geometry(NamedTuple):
@@ -35,7 +36,7 @@ class Geometry(NamedTuple):
     parent: npt.NDArray[np.int32]
 
 
-@nb.njit(cache=True, inline="always")
+@kernel(inline="always")
 def common_ancestor(parent: npt.NDArray[np.int32], start: int, a: int, b: int) -> int:
     """Lowest common ancestor of nodes a and b: the smaller number climbs until they meet."""
     while a != b:
@@ -46,7 +47,7 @@ def common_ancestor(parent: npt.NDArray[np.int32], start: int, a: int, b: int) -
     return a
 
 
-@nb.njit(cache=True)
+@kernel()
 def class_spans(
     codes: npt.NDArray[np.int32], labels: npt.NDArray[np.int64], classes: int, geometry: Geometry
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.compiled import kernel
 from privacy_engine.tables.domains import CodedTable
 
 Ints = npt.NDArray[np.int64]
@@ -86,7 +86,7 @@ def contingency(coded: CodedTable | WeightedRecords, attributes: Sequence[int]) 
     return np.asarray(counts).reshape(tuple(sizes.tolist()))
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def joint_codes(codes: npt.NDArray[Any], members: Ints, sizes: Ints) -> npt.NDArray[np.int32]:
     """(u,) one number a record for its values of the attributes ``members``, the last one running fastest.
 
@@ -101,7 +101,7 @@ def joint_codes(codes: npt.NDArray[Any], members: Ints, sizes: Ints) -> npt.NDAr
     return index
 
 
-@nb.njit(cache=True, nogil=True)
+@kernel(nogil=True)
 def count(codes: npt.NDArray[Any], weights: Ints, members: Ints, sizes: Ints, cells: int) -> Ints:
     """(cells,) joint counts of the attributes ``members`` with ``sizes``, the last one running fastest."""
     index = joint_codes(codes, members, sizes)

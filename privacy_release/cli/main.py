@@ -36,6 +36,7 @@ from privacy_release.cli.budget import add_budget_commands
 from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
 from privacy_release.cli.text import bars, finding_lines, manifest_lines, outcome_lines, release_line
+from privacy_release.cli.warm import add_warm_command
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -155,6 +156,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     budget = _command(commands, "budget", "grant privacy budgets, and see what is spent of them", None)
     add_budget_commands(budget.add_subparsers(title="commands", metavar="COMMAND", required=True))
+
+    add_warm_command(_command(commands, "warm", "compile what releases run, before the first one", None))
 
     _command(
         commands, "list-methods", "list the release methods, their parameters and guarantees", _list_methods
