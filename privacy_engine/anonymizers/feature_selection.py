@@ -4,9 +4,8 @@ What RFKA and Greedy_Hamdist share: they differ in how they value a feature. Dev
 the privacy test takes any model, failing classes may be suppressed up to a limit, a feature may be
 generalized before it is dropped, and ``order="gain"`` looks at what a feature adds to those already kept.
 
-The forward pass over features: keep each that the privacy models allow beside those kept before.
-
-Algorithms 1 and 2 of Huang and Zhu (RFKA), for any privacy model.
+The forward pass keeps each feature that the privacy models allow beside those kept before: algorithms 1 and 2
+of Huang and Zhu (RFKA), for any privacy model.
 """
 
 from abc import abstractmethod

@@ -1,6 +1,6 @@
 """What can be kept or dropped of a table: values, bins or whole attributes, and their coarser forms.
 
-The recoding of a release that tells some features of its quasi-identifiers and not the others.
+And the recoding of a release that tells some of these features and not the others.
 """
 
 from collections.abc import Sequence

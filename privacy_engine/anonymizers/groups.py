@@ -1,7 +1,6 @@
 """Records split by the cluster of their sensitive value, to be anonymized group by group.
 
-The paper's repair: sensitive values are changed until every class has l of them.
-
+And the paper's repair, by which sensitive values are changed until every class has l of them.
 Zhu, Zhao, Wang (2010), section 4.3: a random record of the class gets another sensitive value of the
 same cluster. It falsifies data: the share of changed records is R_man (section 5, experiment 4).
 """

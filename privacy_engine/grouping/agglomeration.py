@@ -11,7 +11,7 @@ paper takes the small classes one after the other. So the result depends neither
 the records nor on the number of threads, and loses less: a cheap merge is never pre-empted by a
 dear one. The default price is the increase of the loss (see `MergePrice`).
 
-Splitting classes of 2k records or more, which agglomeration leaves where small classes met large ones.
+Where small classes met large ones, agglomeration leaves classes of 2k records or more; they are split.
 """
 
 from collections.abc import Callable

@@ -14,11 +14,9 @@ reads, and a class is the vector of its sensitive values' counts. The kernels re
 
 Every rule is closed under union: two classes that may stand may be merged.
 
-Earth mover's distance between the sensitive values of one class and of the whole table.
-
-Li, Li and Venkatasubramanian (2007), "t-Closeness: Privacy Beyond k-Anonymity and l-Diversity", section 4.
-All three take the counts (m,) of a class of `size` > 0 records and the table's shares `prior` (m,), and
-give a distance in [0, 1].
+The three earth mover's distances between the sensitive values of one class and of the whole table take the
+counts (m,) of a class of `size` > 0 records and the table's shares `prior` (m,), and give a distance in
+[0, 1].
 """
 
 from collections.abc import Sequence

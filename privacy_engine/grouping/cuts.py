@@ -1,11 +1,9 @@
 """Which cut of a class is taken: the widest attribute's, as Mondrian has it, or the one that loses least.
 
-Every function here looks for a cut whose parts all have `task.least` records and keep the constraints.
-
-The records of a class sorted into buckets by one attribute: what a cut can keep together.
-
-An ordered attribute has a bucket a value, a hierarchy a bucket a child of the records' lowest common
-ancestor. A cut is then a grouping of buckets, and its sizes, losses and constraints follow from theirs.
+First the records are sorted into buckets by one attribute: what a cut can keep together. An ordered attribute
+has a bucket a value, a hierarchy a bucket a child of the records' lowest common ancestor. A cut is then a
+grouping of buckets, and its sizes, losses and constraints follow from theirs. Every search looks for a cut
+whose parts all have `task.least` records and keep the constraints.
 """
 
 from typing import NamedTuple

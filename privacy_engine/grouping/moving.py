@@ -1,12 +1,11 @@
-"""The steps of the refinement that move records between classes: single moves, chains, swaps, dissolving.
+"""The steps of the refinement: single moves of records, chains, swaps, dissolving and founding classes.
 
 A move is made if it lowers the total loss and every class that it touches keeps k and all rules.
 
-The step of the refinement that founds new classes from the spare records of others.
-
-Agglomeration leaves classes of k to 2k - 1 records, and more where many are identical. What a class
-has above k can be had from it; k such records that lie together make a class of their own. The sum
-of these gains is what a search by single moves cannot see: none of the moves pays by itself.
+New classes are founded from the spare records of others. Agglomeration leaves classes of k to 2k - 1 records,
+and more where many are identical. What a class has above k can be had from it; k such records that lie
+together make a class of their own. The sum of these gains is what a search by single moves cannot see: none
+of the moves pays by itself.
 """
 
 import numpy as np

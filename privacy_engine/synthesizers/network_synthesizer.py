@@ -1,6 +1,6 @@
 """What the methods share that choose a network's structure first and measure its tables then.
 
-Noisy conditional tables of the families of a network: discrete Laplace on counts, then post-processing.
+The conditional tables of a network's families are noisy counts (discrete Laplace), then post-processed.
 """
 
 import math

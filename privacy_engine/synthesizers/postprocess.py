@@ -1,10 +1,9 @@
 """Noisy counts made a probability distribution: three rules, all post-processing and so free of budget.
 
-The likely distribution of one attribute, from a noisy count of each of its values.
-
-A projection (``postprocess``) takes the counts as they are but for their signs and their sum, so that among
-many rare values those with luck in the noise get everything. What is known besides: the noise, and that
-probabilities vary by factors, and along a scale from one value to the next by smaller ones.
+``likely_values`` is a fourth, for one attribute alone. A projection takes the counts as they are but for
+their signs and their sum, so that among many rare values those with luck in the noise get everything. What is
+known besides: the noise, and that probabilities vary by factors, and along a scale from one value to the next
+by smaller ones.
 
 The estimate is the mode of a posterior: Laplace noise, rounded off at its peak, with a Gaussian prior on
 the logits z of the distribution p:

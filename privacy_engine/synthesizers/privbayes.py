@@ -1,4 +1,4 @@
-"""PrivBayes: a Bayesian network chosen by mutual information, with noisy tables. The baseline.
+"""PrivBayes, the baseline, and its later form with R: a Bayesian network grown greedily, with noisy tables.
 
 Zhang, Cormode, Procopiuc, Srivastava, Xiao: PrivBayes: Private Data Release via Bayesian Networks, SIGMOD
 2014 (GreedyBayes, NoisyConditionals, theta-usefulness), and TODS 2017 for attributes of more than two values.
@@ -18,15 +18,11 @@ Deviations, each for a reason:
 * Where no attribute can have a useful parent, nothing is selected, and the tables get the whole budget.
 * Families are counted up to a limit of their number, so the degree by theta stays below it in wide tables.
 
-What PrivBayes does with any score: a structure by GreedyBayes, then the tables of its families.
+``PrivBayesR`` is the form of TODS 2017, with a theta-useful degree and simplex projection. Its score R, half
+the L1 distance between a family's joint distribution and the product of its margins, replaces mutual
+information: its range is 1 and its sensitivity 3/n + 2/n^2, a much better ratio.
 
-PrivBayes with R in exact integers, a theta-useful degree and simplex projection.
-
-Zhang, Cormode, Procopiuc, Srivastava, Xiao: PrivBayes: Private Data Release via Bayesian Networks, TODS
-2017. Its score R, half the L1 distance between a family's joint distribution and the product of its margins,
-replaces mutual information: its range is 1 and its sensitivity 3/n + 2/n^2, a much better ratio.
-
-What differs from that paper, beside what ``privbayes`` says of adjacency, noise, domains and shared tables:
+What differs from that paper, beside adjacency, noise, domains and shared tables as above:
 
 * R is computed as sum |n c(x, p) - c(x) c(p)| = 2 n^2 R, a whole number: selection needs no float at all, and
   the sensitivity is exactly 6 n.

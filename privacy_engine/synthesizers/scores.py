@@ -2,7 +2,7 @@
 
 Neighbour relation of every sensitivity here: one of n records replaced, n public.
 
-The private choice of a network's structure: one noisy max a pick.
+And the private choice of a network's structure by such a score: one noisy max a pick.
 """
 
 import math

@@ -1,8 +1,6 @@
 """Where a lake is, and the few file operations on it that Delta does not offer: proofs beside the tables.
 
 Files are reached with the Delta writer's own storage options, so a lake is configured once.
-
-Which release tables a lake has.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Looking for outliers in an ingested table: counts are told, all else stays where the records are.
 
-What outliers that were taken out mean for a release: its manifest, its figures, and what it may claim.
+And what outliers that were taken out mean for a release: its manifest, its figures, what it may claim.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Operators that publish a verified release to the lake, and take one back.
-
-Removes the run's work area, whatever became of the run.
-"""
+"""Operators that publish a verified release, take one back, and remove the work area of a run."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

@@ -1,10 +1,10 @@
-"""Operator that makes a release by any registered method and stages it in the run's work area.
+"""Operators that make a release by any registered method and stage it in the run's work area.
 
-Operators that release a table in fragments, one mapped task each: cut, release, join.
+In one task, or in fragments with a mapped task each::
 
-cut = CutFragmentsOperator(task_id="cut", table=raw.output, method="mondrian", parameters={"k": 5})
-parts = ReleaseFragmentOperator.partial(task_id="release").expand(fragment=cut.output)
-staged = JoinFragmentsOperator(task_id="join", fragments=parts.output)
+    cut = CutFragmentsOperator(task_id="cut", table=raw.output, method="mondrian", parameters={"k": 5})
+    parts = ReleaseFragmentOperator.partial(task_id="release").expand(fragment=cut.output)
+    staged = JoinFragmentsOperator(task_id="join", fragments=parts.output)
 """
 
 from collections.abc import Mapping

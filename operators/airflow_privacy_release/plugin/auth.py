@@ -6,7 +6,7 @@ command line, or its DAG is gone) belongs to its lake: reading and editing the l
 counts, which only operators and administrators may. With budgets it is the same: a data set belongs to the
 DAGs whose specifications spend from it, else to the ledger's connection.
 
-Tokens that tie a form to the user it was shown to and to what it is about: another site has none.
+Forms carry a token that ties them to the user and to what they are about: another site has none.
 """
 
 from collections.abc import Callable, Iterable, Sequence
