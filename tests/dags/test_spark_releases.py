@@ -1,10 +1,7 @@
 """A release whose fragments a Spark cluster anonymizes, from a DAG run; one of its workers dies meanwhile."""
 
 import json
-import os
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deploy.local.embedded import checkout
 from privacy_engine import DataSchema, DistinctLDiversity, KAnonymity, ReleasePolicy, verify
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
+from tests.dags.scanner import MARK, new_root, started
 from tests.servers.spark_cluster import CONF, require_spark, standalone_cluster, waited
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 NAME = "people"
-MARK = "canary"
 ROWS = 40_000
 ENGINE = {"kind": "spark", "rows": 2_000, "memory": "300MB"}
 RELEASED = {
@@ -54,8 +50,7 @@ def left(
 ) -> Left:
     """A run on a cluster of two workers, one of which is killed when the first fragment has been released."""
     require_spark()
-    root = tmp_path_factory.mktemp("spark-release")
-    (root / "dags").symlink_to(checkout() / "dags")
+    root = new_root(tmp_path_factory.mktemp("spark-release"))
     rng = np.random.default_rng(6)
     table = invented.sample(ROWS, replace=True, random_state=7, ignore_index=True)
     table["age"] = rng.integers(200, 800, ROWS) / 10
@@ -72,31 +67,24 @@ def left(
             "password": cluster.secret,
             "extra": {"master": cluster.master, "conf": CONF | {"spark.executor.memory": "512m"}},
         }
-        with log.open("wb") as output:
-            running = subprocess.Popen(
-                [sys.executable, str(Path(__file__).parent / "canary_child.py"), str(root), NAME],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=checkout(),
-                env=os.environ | {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection)},
-            )
-            try:
-                victim = cluster.workers[1]
+        running = started(root, [NAME], {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(connection)})
+        try:
+            victim = cluster.workers[1]
 
-                def released() -> int:
-                    return len(list((root / ".airflow").glob("work_area/*/*/fragment-*.released.parquet")))
+            def released() -> int:
+                return len(list((root / ".airflow").glob("work_area/*/*/fragment-*.released.parquet")))
 
-                def halfway() -> bool:
-                    return (released() > 0 and len(victim.family()) > 1) or running.poll() is not None
+            def halfway() -> bool:
+                return (released() > 0 and len(victim.family()) > 1) or running.poll() is not None
 
-                waited(halfway, log, patience=400)
-                killed = len(victim.family())
-                victim.kill()
-                before = released()
-                running.wait(timeout=400)
-            finally:
-                running.kill()
-                running.wait()
+            waited(halfway, log, patience=400)
+            killed = len(victim.family())
+            victim.kill()
+            before = released()
+            running.wait(timeout=400)
+        finally:
+            running.kill()
+            running.wait()
     ended = json.loads((root / "ended.json").read_bytes())[NAME]
     return Left(root=root, ended=ended, output=log.read_text(), released_before=before, killed=killed)
 

@@ -30,15 +30,21 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_REPORTS, _PAGES = "privacy_release.reports", "airflow_privacy_release.plugin"
+# Name -> the package that has the file, its path there, its kind.
 STATIC = {
-    "report.css": ("templates/style.css", "text/css"),  # the look of the reports is the look of the pages
-    "pages.css": ("plugin/static/pages.css", "text/css"),
-    "pages.js": ("plugin/static/pages.js", "text/javascript"),
-    "theme.js": ("plugin/static/theme.js", "text/javascript"),
-    "releases.svg": ("plugin/static/releases.svg", "image/svg+xml"),
-    "releases-dark.svg": ("plugin/static/releases-dark.svg", "image/svg+xml"),
-    "budget.svg": ("plugin/static/budget.svg", "image/svg+xml"),
-    "budget-dark.svg": ("plugin/static/budget-dark.svg", "image/svg+xml"),
+    "report.css": (
+        _REPORTS,
+        "templates/style.css",
+        "text/css",
+    ),  # reports look as pages do
+    "pages.css": (_PAGES, "static/pages.css", "text/css"),
+    "pages.js": (_PAGES, "static/pages.js", "text/javascript"),
+    "theme.js": (_PAGES, "static/theme.js", "text/javascript"),
+    "releases.svg": (_PAGES, "static/releases.svg", "image/svg+xml"),
+    "releases-dark.svg": (_PAGES, "static/releases-dark.svg", "image/svg+xml"),
+    "budget.svg": (_PAGES, "static/budget.svg", "image/svg+xml"),
+    "budget-dark.svg": (_PAGES, "static/budget-dark.svg", "image/svg+xml"),
 }
 
 
@@ -88,8 +94,8 @@ def static(name: str, known: str | None) -> Response | None:
     """
     if name not in STATIC:
         return None
-    path, kind = STATIC[name]
-    data = files("airflow_privacy_release").joinpath(path).read_bytes()
+    package, path, kind = STATIC[name]
+    data = files(package).joinpath(path).read_bytes()
     tag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
     headers = _HEADERS | {
         "Content-Security-Policy": "default-src 'none'",

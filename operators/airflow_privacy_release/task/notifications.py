@@ -102,7 +102,7 @@ def failure_notice(context: Mapping[str, Any]) -> Notice:
         context: as Airflow gives it to a callback: with `exception`, where there is one.
     """
     task, error = context["ti"], context.get("exception")
-    ours = type(context.get("task")).__module__.startswith("operators.")
+    ours = type(context.get("task")).__module__.startswith("airflow_privacy_release.")
     return Notice(
         subject=f"{task.dag_id}: {task.task_id} failed, nothing was published by it",
         text="\n".join(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_privacy_release.plugin.answers import CONTENT_POLICY, REPORT_POLICY
+from airflow_privacy_release.plugin.answers import CONTENT_POLICY, REPORT_POLICY, STATIC
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from tests.airflow_privacy_release.plugin.conftest import REPORT, Visit
@@ -320,6 +320,13 @@ def test_a_lake_of_a_connection_in_airflows_database_is_found(
     finally:
         with create_session() as session:
             session.execute(delete(Connection).where(Connection.conn_id == "stored"))
+
+
+def test_every_file_of_the_pages_look_is_there(visit: Callable[..., Visit]) -> None:
+    for name, (_, _, kind) in STATIC.items():
+        found = visit("visitor").get(f"/static/{name}")
+        assert (found.status_code, len(found.content) > 0) == (200, True), name
+        assert found.headers["content-type"].startswith(kind), name
 
 
 def test_a_browser_that_has_a_static_file_is_not_sent_it_again(visit: Callable[..., Visit]) -> None:

@@ -227,19 +227,23 @@ class Terminated(MemoryFileSystem):  # type: ignore[misc]  # fsspec ships no typ
     """A store during whose download the process is told to stop."""
 
     protocol = "terminated"
+    opened = 0
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
         return str(super()._strip_protocol(path.replace("terminated://", "memory://")))
 
-    def cat_file(self, path: str, *args: Any, **kwargs: Any) -> bytes:
-        signal.raise_signal(signal.SIGTERM)
-        return bytes(super().cat_file(path, *args, **kwargs))
+    def _open(self, path: str, *args: Any, **kwargs: Any) -> Any:
+        if Terminated.opened:  # the footer was read before: these are the records
+            signal.raise_signal(signal.SIGTERM)
+        Terminated.opened += 1
+        return super()._open(path, *args, **kwargs)
 
 
 def test_run_that_is_told_to_stop_removes_its_work_area(
     spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    Terminated.opened = 0
     fsspec.register_implementation("terminated", Terminated, clobber=True)
     fsspec.filesystem("terminated").pipe_file("/people.parquet", (home / "people.parquet").read_bytes())
     edit(spec, source={"uri": "terminated://people.parquet", "columns": COLUMNS})
