@@ -21,6 +21,8 @@ from benchmarks.timing import Timing
 from privacy_engine import DataSchema
 from privacy_engine.synthesizers.postprocess import PostProcess
 
+pytestmark = pytest.mark.slow
+
 NETWORK = """
 variable Rain { type discrete [ 2 ] { yes, no }; }
 variable Wet { type discrete [ 3 ] { dry, damp, soaked }; }

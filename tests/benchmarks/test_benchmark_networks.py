@@ -5,6 +5,8 @@ import pytest
 
 from benchmarks.networks import parse_bif
 
+pytestmark = pytest.mark.slow
+
 TEXT = """network unknown {
 }
 variable Wet {

@@ -9,6 +9,8 @@ import pytest
 from benchmarks import obpa, tables
 from privacy_release.sources.synthetic_adult import synthetic_adult
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_method_has_a_line_in_both_models() -> None:
     frame = synthetic_adult(400, rng=np.random.default_rng(1))

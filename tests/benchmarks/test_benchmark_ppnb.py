@@ -12,6 +12,8 @@ from benchmarks.ppnb_peers import averaging
 from benchmarks.ppnb_tables import adult, bank, binned, booleans
 from privacy_release.sources.synthetic_adult import synthetic_adult
 
+pytestmark = pytest.mark.slow
+
 ADULT = synthetic_adult(2500, rng=np.random.default_rng(1))
 
 

@@ -9,6 +9,8 @@ from privacy_engine import EncodedTable
 from privacy_engine.anonymizers.features import value_features
 from privacy_release.sources.synthetic_adult import synthetic_adult
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def encoded() -> EncodedTable:

@@ -21,6 +21,8 @@ from benchmarks.tables import Table, of_frame
 from privacy_engine.engines.frames import to_frame
 from privacy_release.sources.synthetic_adult import synthetic_adult
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def table() -> Table:

@@ -14,6 +14,8 @@ from privacy_engine import EncodedTable, load_method
 from privacy_engine.measures.utility import gcp
 from privacy_release.sources.synthetic_adult import synthetic_adult
 
+pytestmark = pytest.mark.slow
+
 ROWS = 400
 
 

@@ -11,6 +11,8 @@ from benchmarks.timing import Timing
 from privacy_release.sources.samples import sample_table
 from privacy_release.sources.synthetic_adult import synthetic_adult
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def frame() -> pd.DataFrame:

@@ -9,6 +9,8 @@ import pytest
 
 from tests.dags.scanner import CANARIES, MARK, Left, left_by, new_root, planted_everywhere
 
+pytestmark = pytest.mark.slow
+
 GREEN = "people"
 IN_SET = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "town", "value_set": ["north"]}}
 NO_NUMBER = {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "town", "min_value": 1}}

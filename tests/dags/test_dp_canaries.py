@@ -11,6 +11,8 @@ import pytest
 from privacy_release.lake.read import manifest_of
 from tests.dags.scanner import CANARIES, MARK, NUMBER, Left, granted, left_by, new_root, planted
 
+pytestmark = pytest.mark.slow
+
 GREEN, TWIN = "private", "private_twin"
 COLUMNS = {
     "town": {"categories": ["north", "south"]},

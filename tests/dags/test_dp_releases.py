@@ -17,6 +17,8 @@ from privacy_release.sources.synthetic_adult import synthetic_adult
 from privacy_release.spec.model import load_spec
 from tests.dags.weeks import Week, key_of
 
+pytestmark = pytest.mark.slow
+
 SOURCE = {"uri": "deliveries/{release}.parquet"}
 COLUMNS = {
     "town": {"categories": ["north", "south"]},

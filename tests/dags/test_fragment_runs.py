@@ -12,6 +12,8 @@ from privacy_release.lake.read import manifest_of
 from tests.dags.scanner import CANARIES, Left, left_by, new_root, planted_everywhere
 from tests.servers.pages import Page, require_closed_page
 
+pytestmark = pytest.mark.slow
+
 ROWS = 2_600
 GREEN = "people"
 ENGINE = {"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1}

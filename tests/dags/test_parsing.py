@@ -62,6 +62,6 @@ def test_importing_every_operator_module_loads_nothing_heavy(airflow_home: Path)
     assert loaded_by(*modules) == []
 
 
-@pytest.mark.parametrize("name", ["pandas", "great_expectations"])
+@pytest.mark.parametrize("name", ["pandas", pytest.param("great_expectations", marks=pytest.mark.slow)])
 def test_the_probe_sees_what_is_loaded(name: str, airflow_home: Path) -> None:
     assert name in loaded_by(name)

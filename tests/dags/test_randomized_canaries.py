@@ -14,6 +14,8 @@ import pytest
 from privacy_release.lake.read import manifest_of
 from tests.dags.scanner import CANARIES, MARK, Left, granted, left_by, new_root, planted
 
+pytestmark = pytest.mark.slow
+
 GREEN, LATER = "random", "random_later"
 SECRET, SHORT = secrets.token_hex(32), f"{MARK}-short"
 SECRETS = (SECRET.encode(), bytes.fromhex(SECRET))

@@ -18,6 +18,8 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
 from tests.dags.weeks import Week, key_of
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = {
     "age": {"bins": 6},
     "town": {"categories": ["north", "south"]},

@@ -22,6 +22,8 @@ from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
 
+pytestmark = pytest.mark.slow
+
 anonymity = pytest.importorskip("pycanon.anonymity", reason="pycanon comes with the extra `bench`")
 
 QUASI, SENSITIVE = ["zip", "age"], "disease"

@@ -16,6 +16,8 @@ from privacy_engine.dp.amplification import inner_epsilon, secure_sample
 from privacy_engine.dp.mechanisms import laplace_counts, noisy_max
 from tests.privacy_engine.dp.auditing import loss_shown
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(("epsilon", "runs"), [(0.5, 40_000), (2.0, 10_000)])
 def test_noisy_counts_show_no_more_than_epsilon_and_half_the_noise_is_caught(

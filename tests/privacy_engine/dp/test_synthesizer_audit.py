@@ -17,6 +17,8 @@ from privacy_engine.tables.domains import CodedTable
 from tests.contract.tables import family
 from tests.privacy_engine.dp.auditing import loss_shown, loss_shown_by_attack
 
+pytestmark = pytest.mark.slow
+
 # Thousands of measurements: parameters for which one is quick, and which hide as little as possible.
 ONE_ATTRIBUTE = {
     # There is nothing to choose among.

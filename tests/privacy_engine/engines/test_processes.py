@@ -26,6 +26,8 @@ from tests.privacy_engine.engines.tables import (
     written,
 )
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -237,6 +237,7 @@ def test_a_bad_parameter_is_refused(parameters: dict[str, float]) -> None:
 
 @pytest.mark.needs_data
 @pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="needs the folder PRIVACY_DATA")
+@pytest.mark.slow
 def test_nltcs_comes_closer_than_half_of_what_a_tree_can_reach() -> None:
     """At epsilon .4 the 3-way marginals are .025 off (standard deviation .002); the best tree has .131."""
     table = pd.read_parquet(Path(os.environ["PRIVACY_DATA"]) / "nltcs.parquet")

@@ -9,6 +9,8 @@ import pytest
 
 from privacy_release.cli.main import WRONG, main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 RELEASES = """
 import numpy as np, pandas as pd

@@ -30,6 +30,8 @@ from privacy_release.work.area import sha256_file
 from privacy_release.work.parquet import ROWS, unchanged_batches
 from tests.servers.memory import needs_proc, run_alone
 
+pytestmark = pytest.mark.slow
+
 CHILD = checkout() / "tests/children/lake_child.py"
 NAME = "people"
 MANIFEST = {"method": "mondrian", "guarantees": ["k=5"], "loss": None}

@@ -24,6 +24,8 @@ from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import sha256_file
 
+pytestmark = pytest.mark.slow
+
 CHILD = checkout() / "tests/children/lake_child.py"
 REPOSITORY = CHILD.parents[2]
 NAME = "adult"

@@ -16,6 +16,8 @@ from privacy_release.ledger.database import reading, time_of
 from privacy_release.ledger.ledger import BudgetLedger
 from tests.privacy_release.ledger.ledger_processes import Child
 
+pytestmark = pytest.mark.slow
+
 DATASET = "adult"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

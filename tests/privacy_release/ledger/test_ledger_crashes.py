@@ -11,6 +11,8 @@ from privacy_engine.errors import BudgetExceededError
 from privacy_release.ledger.ledger import BudgetLedger
 from tests.privacy_release.ledger.ledger_processes import Child
 
+pytestmark = pytest.mark.slow
+
 DATASET, KEY = "adult", "key"
 RESERVED = [Event.GRANT, Event.RESERVE]
 COMMITTED = [*RESERVED, Event.COMMIT]

@@ -18,6 +18,8 @@ from privacy_release.ledger.book import _row
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.ledger.tables import DATASETS, ENTRIES, MODELS
 
+pytestmark = pytest.mark.slow
+
 DATASET = "adult"
 KEY = b"the signing key of the tests"
 LAST = 6  # entries that `filled` writes

@@ -18,6 +18,8 @@ from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 
+pytestmark = pytest.mark.slow
+
 CHILD = checkout() / "tests/children/budget_child.py"
 SCHEMA = {
     "name": {"role": "identifier"},
