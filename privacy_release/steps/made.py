@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
 
 
-def _say_nothing(_: str) -> None:
-    pass
+def say_nothing(_: str) -> None:
+    """Tell nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class Job:
     label: str = "staged"
     seed: int | None = None
     title: str | None = None
-    tell: Callable[[str], None] = _say_nothing
+    tell: Callable[[str], None] = say_nothing
 
     @property
     def records(self) -> Path:

@@ -21,7 +21,7 @@ from privacy_release.spending.budget import (
 from privacy_release.spending.random_answers import Answers, draw_answers, paid_answers
 from privacy_release.spending.secrets import Memory, keyed
 from privacy_release.steps.fragments import released_in_fragments
-from privacy_release.steps.made import Job, Made, stage
+from privacy_release.steps.made import Job, Made, say_nothing, stage
 from privacy_release.steps.outliers import (
     counted_in,
     public_outliers,
@@ -86,9 +86,7 @@ def make_release(
         BudgetExceededError: if the budget does not cover the loss; the table was not read.
         LedgerError: if the budget's ledger cannot be reached.
     """
-    job = Job(work=work, label=label, seed=seed, title=title)
-    if progress is not None:
-        job = Job(work=work, label=label, seed=seed, title=title, tell=progress)
+    job = Job(work=work, label=label, seed=seed, title=title, tell=progress or say_nothing)
     table = worked_on_by(engine, table)
     require_fitting_engine(method, table)
     releaser, schema = build_method(method, parameters or {}), read_schema(table["schema"])
