@@ -121,20 +121,20 @@ def file_below(home: Path | None, path: str | Path) -> Path:
     Raises:
         SpecError: if there is no include folder, and the provider brings no such file.
     """
-    shipped = answer_of("shipped")
-    brought = None if shipped is None else Path(shipped()) / path
-    here = brought is not None and brought.is_file()
-    if brought is not None and here and home is None and not _has_include_folder():
-        return brought
-    own = (home or include_folder()) / path
-    return brought if brought is not None and here and not own.exists() else own
-
-
-def _has_include_folder() -> bool:
     try:
-        return include_folder().is_dir()
+        own = (home or include_folder()) / path
     except SpecError:
-        return False
+        if (brought := _brought(path)) is None:
+            raise
+        return brought
+    return own if own.exists() else _brought(path) or own
+
+
+def _brought(path: str | Path) -> Path | None:
+    """The file of that name that the provider brings, if it does."""
+    shipped = answer_of("shipped")
+    file = None if shipped is None else Path(shipped()) / path
+    return file if file is not None and file.is_file() else None
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
