@@ -26,7 +26,7 @@ COPY --chmod=0755 deploy/initialize.sh /usr/local/bin/initialize
 RUN useradd --uid 50000 --user-group --no-create-home --home-dir /opt/airflow --shell /usr/sbin/nologin airflow \
     && install -d -o airflow -g airflow -m 0755 /opt/airflow /opt/airflow/dags /opt/airflow/include /data \
     && install -d -o airflow -g airflow -m 0750 /data/lake /opt/airflow/logs \
-    && install -d -o airflow -g airflow -m 0700 /data/work /data/curator
+    && install -d -o airflow -g airflow -m 0700 /data/work /data/curator /opt/airflow/data/samples
 USER airflow
 # For this kind of processor: on another one, or with an option that is rare, a container compiles for itself.
 RUN privacy-release warm

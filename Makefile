@@ -34,6 +34,10 @@ venv: $(STAMP)  ## Create .venv for development (PYTHON=python3.12 chooses the i
 demo: $(RUNTIME)  ## Run the example release as an Airflow DAG run; print where it is and its figures
 	@$(BIN)/python -m deploy.local.demo
 
+.PHONY: samples
+samples: $(RUNTIME)  ## Write the tables that the example releases read into data/samples/
+	@$(BIN)/python -m deploy.local.samples
+
 .PHONY: ui
 ui: $(RUNTIME)  ## Start Airflow with the DAGs loaded; print its address and login (Ctrl-C stops it)
 	@exec $(BIN)/python -m deploy.local.ui
@@ -78,11 +82,11 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package privacy-release
 BOTH = pyproject.toml operators/pyproject.toml
 # What the image has beside the package itself.
-IMAGE_EXTRAS = --extra postgres --extra celery --extra fab --extra statsd --extra s3 --extra azure
+IMAGE_EXTRAS = --extra samples --extra postgres --extra celery --extra fab --extra statsd --extra s3 --extra azure
 .PHONY: lock
 lock: $(STAMP)  ## Resolve the lock files anew (ARGS=--upgrade for newer versions)
-	$(COMPILE) $(ARGS) $(BOTH) --extra dev --extra bench --extra postgres --extra spark --extra statsd -o $(LOCK)
-	$(COMPILE) $(BOTH) -c $(LOCK) -o locks/runtime.lock
+	$(COMPILE) $(ARGS) $(BOTH) --extra dev --extra bench --extra samples --extra postgres --extra spark --extra statsd -o $(LOCK)
+	$(COMPILE) $(BOTH) --extra samples -c $(LOCK) -o locks/runtime.lock
 	$(COMPILE) $(BOTH) $(IMAGE_EXTRAS) -c $(LOCK) -o locks/production.lock
 	printf 'uv\nhatchling\neditables\n' | $(COMPILE) - -c $(LOCK) -o locks/tools.lock
 

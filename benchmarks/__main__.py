@@ -12,6 +12,7 @@ from benchmarks import (
     dp_speed,
     dp_synthesis,
     imlap,
+    lake_history,
     obpa,
     okplof,
     paper_ilp,
@@ -38,6 +39,7 @@ FULL: Mapping[str, Part] = {
     "dp_speed": dp_speed.run,
     "ppnb": ppnb.run,
     "scale": scale.run,
+    "lake_history": lake_history.run,
 }
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
@@ -52,6 +54,7 @@ QUICK: Mapping[str, Part] = {
     "dp_speed": lambda table: dp_speed.run(table, repeats=1, rows=100_000),
     "ppnb": lambda table: ppnb.run(table, p_0s=(0.1, 0.35, 0.49, 0.8), runs=1, peer_runs=0, rows=None),
     "scale": lambda table: scale.run(table, sizes=scale.QUICK),
+    "lake_history": lambda table: lake_history.run(table, sizes=(100, 500)),
 }
 # Parts whose figures are means of random runs.
 REPEATED: Mapping[str, Callable[..., Section]] = {

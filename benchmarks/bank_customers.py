@@ -1,7 +1,7 @@
 """The schema of the simulated bank-card customers."""
 
+from deploy.local.samples.customers import CLASS, CLASSES, LISTED, NUMBERS, bank_customers
 from privacy_engine import DataSchema
-from privacy_release.sources.synthetic_customers import CLASS, CLASSES, LISTED, NUMBERS, bank_customers
 
 __all__ = ["CLASS", "CLASSES", "LISTED", "NUMBERS", "bank_customers", "bank_schema"]
 

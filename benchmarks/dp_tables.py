@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.environments import UnavailableError
+from deploy.local.samples.adult import sample_table
 from privacy_engine import DataSchema
 from privacy_engine.measures.synthetic_utility import coded
 from privacy_engine.tables.domains import CodedTable
-from privacy_release.sources.samples import sample_table
 from privacy_release.spec.files import load_schema
 
 TRAIN = 0.8

@@ -11,9 +11,9 @@ import pandas as pd
 from benchmarks.report import Section, line_plot, markdown_table, verdict
 from benchmarks.tables import Table
 from benchmarks.timing import timed
+from deploy.local.samples.adult import sample_table
 from privacy_engine import EncodedTable, Recoding, load_method
 from privacy_engine.measures.utility import gcp, suppressed_cells
-from privacy_release.sources.samples import sample_table
 from privacy_release.spec.files import load_schema
 
 KS = (16, 32, 64, 128, 256)

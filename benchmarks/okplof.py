@@ -16,12 +16,12 @@ import pandas as pd
 from benchmarks.report import Section, bar_plot, markdown_table, verdict
 from benchmarks.tables import Table
 from benchmarks.timing import Timing, interleaved
+from deploy.local.samples.adult import sample_table
 from privacy_engine import DataSchema
 from privacy_engine.outliers.detector import OutlierDetector
 from privacy_engine.outliers.lof import LOF
 from privacy_engine.outliers.mixed_space import MixedSpace
 from privacy_engine.outliers.okplof import OKPLOF
-from privacy_release.sources.samples import sample_table
 
 NUMBERS = ("age", "capital-gain", "education-num", "hours-per-week")
 CATEGORY = "race"

@@ -20,6 +20,7 @@ from benchmarks.ppnb_tables import Data, adult, bank, binned, booleans
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table
 from benchmarks.timing import timed
+from deploy.local.samples.adult import sample_table
 from privacy_engine import DataSchema
 from privacy_engine.learning.dtpd import DTPD, reverse_records
 from privacy_engine.learning.ppnb import PrivateNaiveBayes
@@ -30,7 +31,6 @@ from privacy_engine.randomizers.local_laplace import LocalLaplace
 from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.randomizers.randomness import Secret
 from privacy_engine.randomizers.trr import TRR
-from privacy_release.sources.samples import sample_table
 
 P_0S = (0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.49, 0.51, 0.55, 0.6, 0.65, 0.7, 0.8, 0.9)
 QUIET, LOUD = "PPNB, A ~ N(1, 1), B ~ N(0, 1)", "PPNB, A ~ N(2, 10), B ~ N(0, 5)"

@@ -26,6 +26,7 @@ from sklearn.svm import SVC
 from benchmarks.report import Section, line_plot, markdown_table, verdict
 from benchmarks.tables import Table
 from benchmarks.timing import Timing, interleaved, timed
+from deploy.local.samples.adult import sample_table
 from privacy_engine import DataSchema, EncodedTable, KAnonymity
 from privacy_engine.anonymizers.feature_selection import (
     FeatureSelection,
@@ -33,11 +34,10 @@ from privacy_engine.anonymizers.feature_selection import (
     forward_pass,
     gain_order,
 )
-from privacy_engine.anonymizers.features import Feature, one_hot, value_features
-from privacy_engine.anonymizers.forest_importance import flattened, lost_votes
 from privacy_engine.anonymizers.greedy_hamdist import GreedyHamdist
 from privacy_engine.anonymizers.rfka import RFKA
-from privacy_release.sources.samples import sample_table
+from privacy_engine.features.features import Feature, one_hot, value_features
+from privacy_engine.features.forest_importance import flattened, lost_votes
 from privacy_release.spec.files import load_schema
 
 KS = (1, 2, 5, 10, 20, 30, 50, 100)  # 1 = no protection, the paper's K = 0

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.tables import SENSITIVE, Table
+from deploy.local.samples.synthetic_adult import OCCUPATION
 from privacy_engine import Attribute, DataSchema, Role
-from privacy_release.sources.synthetic_adult import OCCUPATION
 from privacy_release.spec.files import load_schema
 
 PART = 1_000_000  # records made at a time

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from deploy.local.samples.adult import sample_table
 from privacy_engine import DataSchema
-from privacy_release.sources.samples import sample_table
 from privacy_release.spec.files import load_schema
 
 SENSITIVE = "occupation"

@@ -7,6 +7,7 @@ Age, education, sex and work class can be linked to a person, the salary class i
 """
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from airflow.sdk import DAG
 
@@ -18,6 +19,7 @@ from airflow_privacy_release import (
     clean_up_after,
 )
 
+ADULT = Path(__file__).parents[1] / "data" / "samples" / "adult.parquet"
 SCHEMA = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [17, 90]},
     "education": {
@@ -60,7 +62,7 @@ with DAG(
     tags=["example"],
 ):
     raw = IngestParquetOperator(
-        task_id="ingest", uri="sample://adult", schema=SCHEMA, columns=list(SCHEMA), nulls="drop"
+        task_id="ingest", uri=str(ADULT), schema=SCHEMA, columns=list(SCHEMA), nulls="drop"
     )
     staged = ReleaseOperator.partial(
         task_id="anonymize",

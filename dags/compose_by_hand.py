@@ -9,6 +9,7 @@ For a release that needs no more than the usual steps, write a file in `include/
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from airflow.sdk import DAG, Asset, Param, task
 
@@ -21,6 +22,7 @@ from airflow_privacy_release import (
     clean_up_after,
 )
 
+ADULT = Path(__file__).parents[1] / "data" / "samples" / "adult.parquet"
 SCHEMA = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [17, 90]},
     "education": {
@@ -69,7 +71,7 @@ with DAG(
     params={"largest_gcp": Param(0.05, type="number", minimum=0, maximum=1)},
 ):
     raw = IngestParquetOperator(
-        task_id="ingest", uri="sample://adult", schema=SCHEMA, columns=list(SCHEMA), nulls="drop"
+        task_id="ingest", uri=str(ADULT), schema=SCHEMA, columns=list(SCHEMA), nulls="drop"
     )
     valid = ValidateOperator(task_id="validate", table=raw.output, suite=SUITE)
     staged = ILPLDiversityOperator.partial(

@@ -6,11 +6,13 @@ be told; a test on records of people stays with the curator.
 """
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from airflow.sdk import DAG, Asset, PartitionedAssetTimetable
 
 from airflow_privacy_release import IngestParquetOperator, TrainNaiveBayesOperator, clean_up_after
 
+CUSTOMERS = Path(__file__).parents[1] / "data" / "samples" / "bank_customers_test.parquet"
 RELEASE = "bank_customers_randomized"
 NUMBERS = {
     "age": (18, 90),
@@ -38,7 +40,7 @@ with DAG(
     catchup=False,
     tags=["example"],
 ):
-    test = IngestParquetOperator(task_id="ingest_test", uri="sample://bank_customers_test", schema=SCHEMA)
+    test = IngestParquetOperator(task_id="ingest_test", uri=str(CUSTOMERS), schema=SCHEMA)
     trained = TrainNaiveBayesOperator(
         task_id="train", name=RELEASE, target="value", test=test.output, public_test=True
     )

@@ -32,6 +32,7 @@ class Release:
         recoding: what an anonymizer did to the quasi-identifiers; None for other methods.
         rows: (n,) int64, which row of the source each released record is; None where the records are not the
             source's, or it is not told. It is as private as the source.
+        persons: (n,) whose record each released one is, where several may be of one person; as private.
         model: what a synthesizer measured and drew the records from; None for other methods.
         notes: figures that a reader must know, such as the share of distorted sensitive values.
     """
@@ -44,6 +45,7 @@ class Release:
     loss: PrivacyLoss | None = None
     recoding: Recoding | None = None
     rows: npt.NDArray[np.int64] | None = None
+    persons: npt.NDArray[Any] | None = None
     model: "SynthesizerModel | None" = None
     notes: dict[str, float] = field(default_factory=dict)
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privacy_release.lake.log import State as State
     from privacy_release.lake.publish import publish as publish
-    from privacy_release.lake.query import answer as answer
     from privacy_release.lake.read import manifest_of as manifest_of
     from privacy_release.lake.read import read_release as read_release
     from privacy_release.lake.read import releases as releases
     from privacy_release.lake.retract import retract as retract
     from privacy_release.lake.store import Lake as Lake
     from privacy_release.ledger.ledger import BudgetLedger as BudgetLedger
+    from privacy_release.query.answer import answer as answer
     from privacy_release.spec.files import load_policy as load_policy
     from privacy_release.spec.files import load_schema as load_schema
     from privacy_release.spec.model import ReleaseSpec as ReleaseSpec
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _HOME = {
     "lake.log": ("State",),
     "lake.publish": ("publish",),
-    "lake.query": ("answer",),
+    "query.answer": ("answer",),
     "lake.read": ("manifest_of", "read_release", "releases"),
     "lake.retract": ("retract",),
     "lake.store": ("Lake",),

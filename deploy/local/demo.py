@@ -8,10 +8,12 @@ import os
 import sys
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deploy.local.embedded import checkout, embedded_environment, inherited_environment
+from deploy.local.samples.files import SAMPLES, origin_of, weeks_around, write_samples
 
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
@@ -84,6 +86,10 @@ def run(root: Path, name: str) -> "DagRun":
     """
     from airflow.utils import db
 
+    from privacy_release.work.area import work_area_root
+    from privacy_release.work.sweep import Rules, idle_limit, sweep
+
+    sweep(work_area_root(), Rules(idle=idle_limit()))  # what a killed demonstration left
     db.initdb()
     dag = load_dag(root, name)
     progress = Progress()
@@ -138,7 +144,7 @@ def show(staged: "StagedRef", published: "Published", seconds: float) -> None:
     """Print where everything is, and the figures."""
     source, figures, found = staged["source"], staged["figures"], measured(published)
     lines = {
-        "input": source.get("note") or source["uri"],
+        "input": origin_of(Path(source["uri"])) or source["uri"],
         "used": f"{source['rows'] - source['dropped']:,} of {source['rows']:,} records; "
         f"{source['dropped']:,} have a null and were left out",
         "release": f"{published['lake']}/{published['table']}",
@@ -172,6 +178,7 @@ def main() -> int:
         settings = inherited_environment() | embedded_environment(root)
         settings["AIRFLOW__LOGGING__LOGGING_LEVEL"] = "INFO" if arguments.verbose else "CRITICAL"
         (root / ".airflow").mkdir(mode=0o700, exist_ok=True)
+        write_samples(root / SAMPLES, weeks_around(datetime.now(UTC)))
         # Airflow reads its settings when it is first imported, which is after this line.
         os.environ.clear()
         os.environ.update(settings)

@@ -17,11 +17,13 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
 
 from deploy.local.embedded import HOST, checkout, embedded_environment, free_port, inherited_environment
+from deploy.local.samples.files import SAMPLES, weeks_around, write_samples
 
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 USER = "admin"
@@ -185,6 +187,8 @@ def serve(root: Path, port: int) -> None:
         environment = inherited_environment() | embedded_environment(root, port)
         # One secret for all components and for this start alone: logins end with the server.
         environment["AIRFLOW__API_AUTH__JWT_SECRET"] = secrets.token_urlsafe(32)
+        if write_samples(root / SAMPLES, weeks_around(datetime.now(UTC))):
+            _say(f"Sample tables are in {root / SAMPLES}")
         _say(f"Starting Airflow; its output goes to {logs}")
         login = password(Path(environment["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"]))
         migrate(environment, logs / "migrate.log")

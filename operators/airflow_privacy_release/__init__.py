@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         CleanupOperator,
         PublishOperator,
         RetractOperator,
+        SweepWorkAreasOperator,
         clean_up_after,
     )
     from airflow_privacy_release.operators.randomizers import ERRPHOperator, LocalLaplaceOperator, TRROperator
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         release_dag,
         release_dags,
         release_pipeline,
+        sweep_dag,
     )
 
 __all__ = [
@@ -77,6 +79,7 @@ __all__ = [
     "ReleaseFragmentOperator",
     "ReleaseOperator",
     "RetractOperator",
+    "SweepWorkAreasOperator",
     "TRROperator",
     "TrainNaiveBayesOperator",
     "ValidateOperator",
@@ -86,6 +89,7 @@ __all__ = [
     "release_dag",
     "release_dags",
     "release_pipeline",
+    "sweep_dag",
 ]
 
 _HOME = {
@@ -106,7 +110,13 @@ _HOME = {
     "operators.ingest": ("IngestParquetOperator",),
     "operators.learning": ("TrainNaiveBayesOperator",),
     "operators.outliers": ("DetectOutliersOperator",),
-    "operators.publish": ("CleanupOperator", "PublishOperator", "RetractOperator", "clean_up_after"),
+    "operators.publish": (
+        "CleanupOperator",
+        "PublishOperator",
+        "RetractOperator",
+        "SweepWorkAreasOperator",
+        "clean_up_after",
+    ),
     "operators.randomizers": ("ERRPHOperator", "LocalLaplaceOperator", "TRROperator"),
     "operators.release": (
         "CutFragmentsOperator",
@@ -122,7 +132,7 @@ _HOME = {
     ),
     "operators.validate": ("ValidateOperator",),
     "operators.verify": ("VerifyOperator",),
-    "pipeline": ("raise_if_broken", "release_dag", "release_dags", "release_pipeline"),
+    "pipeline": ("raise_if_broken", "release_dag", "release_dags", "release_pipeline", "sweep_dag"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from airflow.sdk import DAG, Asset, CronPartitionTimetable, Param, PartitionedAssetTimetable, TaskGroup
@@ -11,7 +12,7 @@ from airflow_privacy_release.operators.budget import BudgetGuardOperator
 from airflow_privacy_release.operators.curator import CuratorReportOperator
 from airflow_privacy_release.operators.ingest import IngestParquetOperator
 from airflow_privacy_release.operators.outliers import DetectOutliersOperator
-from airflow_privacy_release.operators.publish import PublishOperator, clean_up_after
+from airflow_privacy_release.operators.publish import PublishOperator, SweepWorkAreasOperator, clean_up_after
 from airflow_privacy_release.operators.release import (
     CutFragmentsOperator,
     JoinFragmentsOperator,
@@ -20,7 +21,7 @@ from airflow_privacy_release.operators.release import (
 )
 from airflow_privacy_release.operators.validate import ValidateOperator
 from airflow_privacy_release.operators.verify import VerifyOperator
-from privacy_release.spec import catalogue
+from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
 from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
 from privacy_release.spending.budget import DEFAULT_LEDGER
 from privacy_release.work.engines import LOCAL
@@ -29,6 +30,7 @@ from privacy_release.work.engines import LOCAL
 START = datetime(2026, 1, 1, tzinfo=UTC)
 # The release's id, see `airflow_privacy_release.task.run.release_id`, as one part of a path.
 _RELEASE_ID = "{{ (partition_key or run_id) | replace('/', '_') }}"
+SWEEPER = "sweep_work_areas"
 APPROVAL = "approval"  # the DAG's parameter that asks for approval of one run
 # The lake or the ledger may be out of reach for a while; all else fails for good.
 _RETRIES: Mapping[str, Any] = {
@@ -72,6 +74,7 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             schema=spec.schema_fields,
             columns=spec.source.columns,
             nulls=spec.source.nulls,
+            max_expansion=spec.source.max_expansion,
             connection=spec.source.connection,
             individual=spec.individual,
             engine=spec.engine.settings if spec.scaled else LOCAL,
@@ -220,12 +223,11 @@ def release_dags() -> dict[str, DAG]:
     """One DAG for each release file of the include folder, by name.
 
     Two lines turn the folder into DAGs: ``from airflow_privacy_release import release_dags`` and
-    ``globals().update(release_dags())``. A file that cannot be read has none, and takes no other with it; put
-    ``raise_if_broken()`` into a DAG file of its own, and what is wrong shows as its import error.
+    ``globals().update(release_dags())``. A release that cannot be used, by whatever stands in its file or in
+    one that it names, has none, and takes no other with it; put ``raise_if_broken()`` into a DAG file of its
+    own, and what is wrong shows as its import error.
     """
-    specs = catalogue.readable_specs()
-    partitioned = catalogue.partitioned_releases(specs)
-    return {spec.name: release_dag(spec, partitioned) for spec in specs}
+    return _built()[0]
 
 
 def raise_if_broken() -> None:
@@ -234,16 +236,60 @@ def raise_if_broken() -> None:
     Raises:
         SpecError: naming each file, its fields and what to do.
     """
-    catalogue.raise_if_broken()
+    raise_if_any(_built()[1])
 
 
-def release_dag(spec: ReleaseSpec, partitioned: Collection[str] = ()) -> DAG:
+def sweep_dag(schedule: str = "@hourly", *, idle: str | None = None) -> DAG:
+    """The DAG that removes work areas which outlived their run, see `SweepWorkAreasOperator`.
+
+    Two lines make it: ``from airflow_privacy_release import sweep_dag`` and ``sweeper = sweep_dag()``. It is
+    not paused at first, whatever Airflow's configuration says: nobody would notice that it does not run.
+
+    Args:
+        schedule: when to look.
+        idle: for how long an area must have shown no sign of life; None: the option `work_area_idle`.
+    """
+    with DAG(
+        dag_id=SWEEPER,
+        description="Removes raw and staged records of runs that ended without cleaning up",
+        doc_md="A killed process cannot clean up after itself, and no teardown runs in a paused DAG. This "
+        "asks Airflow about the run of each work area, and removes those of runs that are over. A run that "
+        "waits for approval is not over.",
+        schedule=schedule,
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,
+        tags=["maintenance"],
+        default_args={"owner": "privacy-release"},
+    ) as dag:
+        SweepWorkAreasOperator(task_id="sweep", idle=idle, **_REPEATED)
+    return dag
+
+
+def _built() -> tuple[dict[str, DAG], list[str]]:
+    """The DAGs that can be built, by name, and what is wrong with the other releases."""
+    found = catalogue()
+    partitioned = partitioned_releases(found.read.values())
+    dags, faults = {}, list(found.faults)
+    for path, spec in found.usable.items():
+        # Airflow would also register DAGs that are built halfway, or only to see whether they can be.
+        dag, fault = attempted(path, partial(release_dag, spec, partitioned, auto_register=False))
+        if dag is not None:
+            dags[spec.name] = dag
+        if fault is not None:
+            faults.append(fault)
+    return dags, faults
+
+
+def release_dag(spec: ReleaseSpec, partitioned: Collection[str] = (), *, auto_register: bool = True) -> DAG:
     """The DAG of a specification.
 
     Args:
         spec: what to release and when.
         partitioned: releases that are published by partition. A release that follows only such ones is made
             once per partition, and is named by it.
+        auto_register: whether Airflow finds the DAG though no name of the DAG file stands for it.
     """
     with DAG(
         dag_id=spec.name,
@@ -256,6 +302,7 @@ def release_dag(spec: ReleaseSpec, partitioned: Collection[str] = ()) -> DAG:
         tags=["release", spec.release.method, *spec.tags],
         params=release_params(spec),
         default_args={"owner": "privacy-release"},
+        auto_register=auto_register,
     ) as dag:
         release_pipeline(spec)
     return dag

@@ -33,6 +33,11 @@ _PLACES = {
         "others. By default work_area in AIRFLOW_HOME.",
         "/data/work",
     ),
+    "work_area_idle": (
+        "For how long a work area must have shown no sign of life before a sweeper removes it; one of a "
+        "command of the same host goes at once. By default 6 hours.",
+        "2 days",
+    ),
     "curator": (
         "Absolute folder for what only the curator may read, such as exact comparisons with the source. By "
         "default curator in AIRFLOW_HOME.",
@@ -43,7 +48,29 @@ _PLACES = {
         "a database URL without password. By default ledger.db in AIRFLOW_HOME.",
         "postgresql://ledger@db.example/privacy",
     ),
+    "floor_policy": (
+        "Absolute path of a policy that every release must keep beside its own, whatever file that names. "
+        "Where it cannot be read, nothing is released.",
+        "/etc/privacy/floor.yaml",
+    ),
 }
+
+# What an analyst's query over HTTP may take: option -> description, default and type.
+_QUERIES = {
+    "query_at_once": ("Queries that a process of the API server answers at once.", "2", "integer"),
+    "query_waiting": ("Further queries that wait; one more is told to come again.", "8", "integer"),
+    "query_seconds": ("Longest that a query may run.", "30", "float"),
+    "query_rows": ("Most rows of an answer.", "10000", "integer"),
+    "query_bytes": ("Most bytes of an answer.", "64000000", "integer"),
+    "query_memory": ("Most bytes that the database of a query may use.", "1000000000", "integer"),
+    "query_log": (
+        "Absolute path of a file that takes the text of each query, with who asked it and what came of it. "
+        "Texts may name people: it is readable by the service user alone, and no other log has them. Empty: "
+        "texts are kept nowhere, only their hashes in Airflow's audit log.",
+        "",
+        "string",
+    ),
+}  # fmt: skip
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -129,14 +156,20 @@ def _options() -> dict[str, Any]:
         name: _option(f"{text} The environment variable {VARIABLES[name]} goes before.", example)
         for name, (text, example) in _PLACES.items()
     }
-    return named | {"lakes": lakes}
+    queries = {
+        name: _option(text, "/data/log/queries.jsonl" if kind == "string" else default, default, kind)
+        for name, (text, default, kind) in _QUERIES.items()
+    }
+    return named | {"lakes": lakes} | queries
 
 
-def _option(description: str, example: str, default: str | None = None) -> dict[str, Any]:
+def _option(
+    description: str, example: str, default: str | None = None, kind: str = "string"
+) -> dict[str, Any]:
     return {
         "description": description,
         "version_added": "0.1.0",
-        "type": "string",
+        "type": kind,
         "example": example,
         "default": default,
     }

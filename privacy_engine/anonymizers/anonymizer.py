@@ -12,6 +12,7 @@ from privacy_engine.choice import choice
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.grouping.model_rules import compile_constraints, least_size, require_feasible
+from privacy_engine.grouping.people import hold_by_person
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds, model_from_dict
 from privacy_engine.measures.recoding import Intervals, Recoding
 from privacy_engine.release import Release, parameters_of
@@ -25,7 +26,8 @@ class Anonymizer(ABC):
     """A release method that recodes the quasi-identifiers of each class of records alike.
 
     Attributes:
-        k: least number of records in a class, >= 2.
+        k: least number of persons in a class, >= 2; each record counts as one unless the schema names whose
+            record it is.
         l: least number of distinct values of each sensitive attribute in a class; None = no such demand.
         require: further privacy models, or their dicts, that every class must satisfy.
         suppression_limit: largest share of records that may be suppressed to meet l and ``require``, 0 .. 1.
@@ -102,10 +104,14 @@ class Anonymizer(ABC):
         encoded = EncodedTable.encode(table, schema, whole)
         constraints = compile_constraints(self.sensitive_models, encoded)
         require_feasible(len(encoded), self.least, encoded.sensitive, constraints, encoded.sensitive_names)
+        _require_persons(encoded, self.least)
         recoding = self.anonymize(encoded, rng)
         guarantees = self.guarantees(schema)
+        if encoded.persons is not None:
+            recoding = self._by_person(recoding, guarantees)
         _require_kept(recoding, guarantees)
         released, released_schema = recoding.render_by_row(self.intervals)
+        rows = released.index.to_numpy()
         changed = (recoding.encoded.sensitive != encoded.sensitive).any(axis=0) & (recoding.labels >= 0)
         return Release(
             table=released.reset_index(drop=True),
@@ -114,8 +120,26 @@ class Anonymizer(ABC):
             parameters=parameters_of(self),
             guarantees=guarantees,
             recoding=recoding,
-            rows=released.index.to_numpy(),
+            rows=rows,
+            persons=table[schema.by].to_numpy()[rows] if schema.by else None,
             notes={"distorted": float(changed.mean())},
+        )
+
+    def _by_person(self, recoding: Recoding, guarantees: tuple[PrivacyModel, ...]) -> Recoding:
+        """The recoding whose classes hold for persons: the algorithm may have counted rows."""
+        encoded = recoding.encoded
+        labels = hold_by_person(
+            encoded, recoding.labels, encoded.geometry(), guarantees, self.suppression_limit
+        )
+        return Recoding.of_labels(encoded, labels)
+
+
+def _require_persons(encoded: EncodedTable, least: int) -> None:
+    """Refuse a table of fewer persons than a class needs."""
+    if encoded.persons is not None and (persons := len(np.unique(encoded.persons))) < least:
+        raise InfeasibleError(
+            f"{persons} persons cannot be {least}-anonymous, in however many rows; lower k or bring more "
+            "persons"
         )
 
 

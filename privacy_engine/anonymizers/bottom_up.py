@@ -67,6 +67,6 @@ class BottomUp(Anonymizer):
         )
 
         def merge(part: EncodedTable, stream: np.random.Generator, search: Propose) -> Ints:
-            return agglomerate(part.codes, geometry, self.least, stream, self.price, search)
+            return agglomerate(part.codes, geometry, self.least, stream, self.price, search, part.persons)
 
         return Recoding.of_labels(encoded, recode.labels(encoded, merge, rng))

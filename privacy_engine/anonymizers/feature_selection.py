@@ -19,7 +19,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.anonymizers.features import (
+from privacy_engine.choice import choice
+from privacy_engine.errors import SchemaError
+from privacy_engine.features.features import (
     Feature,
     FeatureRecoding,
     Ints,
@@ -29,8 +31,6 @@ from privacy_engine.anonymizers.features import (
     one_hot,
     value_features,
 )
-from privacy_engine.choice import choice
-from privacy_engine.errors import SchemaError
 from privacy_engine.judge.models import PrivacyModel, holds
 from privacy_engine.release import Release
 from privacy_engine.tables.classes import SensitiveValues

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from privacy_engine.anonymizers.sensitive_utility import FloatMatrix
 from privacy_engine.grouping.boxes import Ints
 from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.tables.persons import people_of_classes
 
 
 @dataclass(frozen=True)
@@ -31,21 +32,29 @@ class Group:
 
 
 def sensitive_groups(
-    codes: npt.NDArray[np.int32], utility: FloatMatrix, clusters: Ints, least: int
+    codes: npt.NDArray[np.int32],
+    utility: FloatMatrix,
+    clusters: Ints,
+    least: int,
+    persons: Ints | None = None,
 ) -> list[Group]:
-    """Groups of at least ``least`` records; a smaller one joins the cluster that is most alike.
+    """Groups of at least ``least`` persons; a smaller one joins the cluster that is most alike.
 
     Args:
         codes: (n,) sensitive codes of the records.
         utility: (m, q) utility matrix.
         clusters: (m,) the cluster of each value.
-        least: least number of records in a group, at most n.
+        least: least number of persons in a group, at most as many as there are.
+        persons: (n,) whose record each is; None: each counts as a person.
     """
     present, counts = np.unique(codes, return_counts=True)
     cluster_of = clusters[present]
     while True:
         names = np.unique(cluster_of)
         records = np.array([counts[cluster_of == name].sum() for name in names])
+        if persons is not None:
+            group_of = np.searchsorted(names, cluster_of)[np.searchsorted(present, codes)]
+            records = people_of_classes(group_of, persons, len(names))
         if records.min() >= least or len(names) == 1:
             break
         centres = np.array([utility[present[cluster_of == name]].mean(axis=0) for name in names])

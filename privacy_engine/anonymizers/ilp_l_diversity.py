@@ -109,7 +109,8 @@ class ILPLDiversity(Anonymizer):
         )
 
         def merge(part: EncodedTable, stream: np.random.Generator, search: Propose) -> Ints:
-            groups = sensitive_groups(part.sensitive[row], utility, clusters, self.least)
+            persons = part.persons
+            groups = sensitive_groups(part.sensitive[row], utility, clusters, self.least, persons)
             return label_groups(
                 groups,
                 lambda group: agglomerate(
@@ -119,12 +120,13 @@ class ILPLDiversity(Anonymizer):
                     stream,
                     self.price,
                     search,
+                    None if persons is None else persons[group.rows],
                 ),
             )
 
         labels = recode.labels(encoded, merge, rng)
         if distorted:
-            groups = sensitive_groups(encoded.sensitive[row], utility, clusters, self.least)
+            groups = sensitive_groups(encoded.sensitive[row], utility, clusters, self.least, encoded.persons)
             encoded = distort(encoded, row, labels, groups, self.l, rng)
         return Recoding.of_labels(encoded, labels)
 

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numba as nb
 import numpy as np
 
-from privacy_engine.grouping.agglomeration import Propose, propose, propose_serially
-from privacy_engine.grouping.boxes import Ints, tabulate
+from privacy_engine.grouping.agglomeration import Propose, distinct_tuples, propose, propose_serially
+from privacy_engine.grouping.boxes import Floats, Ints, tabulate
 from privacy_engine.grouping.constraints import Constraints
 from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.grouping.partitioning import blocks
+from privacy_engine.grouping.people import hold_by_person
 from privacy_engine.grouping.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
 from privacy_engine.grouping.repair import merge_until_kept, repair, suppress_failing
-from privacy_engine.judge.models import PrivacyModel
+from privacy_engine.judge.models import KAnonymity, PrivacyModel
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 
@@ -28,7 +29,7 @@ class LocalRecoding:
     Attributes:
         geometry: costs of the quasi-identifiers.
         models: what every class must satisfy besides k.
-        k: least class size.
+        k: least number of persons in a class.
         suppression_limit: share of the records that may be suppressed to meet the models.
         refine: whether to lower the loss afterwards.
         block_size: a table of more records is cut into blocks of at most so many, by Mondrian's cuts, such
@@ -53,23 +54,48 @@ class LocalRecoding:
         """
         if self.block_size is None or len(encoded) <= self.block_size:
             labels = merge(encoded, rng, propose)
-            labels = repair(encoded, labels, self.geometry, self.models, self.k, self.suppression_limit)
+            labels = self._kept(encoded, labels, self.suppression_limit)
             constraints = compile_constraints(self.models, encoded.released(labels))
             return self._refined(encoded, labels, constraints, rng, look_up)
         constraints = compile_constraints(self.models, encoded)
         size = max(self.block_size, 2 * self.k)
-        block = blocks(encoded.codes, self.geometry, size, self.k, encoded.sensitive, constraints)
+        block = blocks(
+            encoded.codes, self.geometry, size, self.k, encoded.sensitive, constraints, encoded.persons
+        )
+        priors: dict[str, Floats] = {}
+        if self._counts_persons(encoded):
+            whole = encoded.classes_of(np.zeros(len(encoded), np.int64))
+            priors = {name: whole.counts(name).prior for name in encoded.sensitive_names}
 
         def inside(rows: Ints, stream: np.random.Generator) -> Ints:
             part = encoded.take(rows)
             labels = merge(part, stream, propose_serially)
-            labels = suppress_failing(part, labels, constraints, self.suppression_limit)
-            labels = merge_until_kept(part, labels, self.geometry, constraints, self.k)
+            if self._counts_persons(part):
+                labels = self._kept(replace(part, whole_priors=priors), labels, self.suppression_limit)
+            else:
+                labels = suppress_failing(part, labels, constraints, self.suppression_limit)
+                labels = merge_until_kept(part, labels, self.geometry, constraints, self.k)
             return self._refined(part, labels, constraints, stream, look_up_serially)
 
         labels = inside_blocks(block, rng, inside)
         # suppression changed the distribution that t-closeness and its like compare with
-        return repair(encoded, labels, self.geometry, self.models, self.k)
+        return self._kept(encoded, labels, 0.0)
+
+    def _counts_persons(self, encoded: EncodedTable) -> bool:
+        """Whether classes are made to hold for persons here: refinement starts from such classes.
+
+        What is not refined is merged for persons once, where the release is made.
+        """
+        return encoded.persons is not None and self.refine
+
+    def _kept(self, encoded: EncodedTable, labels: Ints, suppression_limit: float) -> Ints:
+        """The classes after those that miss a model, or k persons, are suppressed or merged."""
+        if not self._counts_persons(encoded):
+            return repair(encoded, labels, self.geometry, self.models, self.k, suppression_limit)
+        least = KAnonymity(k=self.k)
+        if suppression_limit:  # it is for the models alone: classes of too few persons are merged
+            labels = hold_by_person(encoded, labels, self.geometry, [least])
+        return hold_by_person(encoded, labels, self.geometry, [least, *self.models], suppression_limit)
 
     def _refined(
         self,
@@ -83,8 +109,31 @@ class LocalRecoding:
             return labels
         space = tabulate(self.geometry)
         return refine_in(
-            space, encoded.codes, labels, self.k, rng, encoded.sensitive, constraints, ROUNDS, search
+            space,
+            encoded.codes,
+            labels,
+            self.k,
+            rng,
+            encoded.sensitive,
+            constraints,
+            ROUNDS,
+            search,
+            encoded.persons,
         )
+
+
+def label_distinct(encoded: EncodedTable, label: Callable[[EncodedTable], Ints]) -> Ints:
+    """Labels (n,) from those of the records of which no two are equal and of one person.
+
+    So a method that counts records counts persons, as far as each has one tuple of quasi-identifiers.
+    """
+    if encoded.persons is None:
+        return label(encoded)
+    tuples, tuple_of, _ = distinct_tuples(encoded.codes)
+    keys = encoded.persons * len(tuples) + tuple_of
+    first, which = np.unique(keys, return_index=True, return_inverse=True)[1:]
+    rows, place = np.unique(first, return_inverse=True)  # in the order of the table
+    return label(encoded.take(rows))[place[which]]
 
 
 def inside_blocks(

@@ -40,8 +40,14 @@ class Mondrian(Anonymizer):
         models = self.sensitive_models
         constraints = no_constraints() if self.suppression_limit else compile_constraints(models, encoded)
         labels = mondrian(
-            encoded.codes, encoded.geometry(), self.least, encoded.sensitive, constraints, self.rule
+            encoded.codes,
+            encoded.geometry(),
+            self.least,
+            encoded.sensitive,
+            constraints,
+            self.rule,
+            encoded.persons,
         )
-        if self.suppression_limit:
+        if self.suppression_limit and encoded.persons is None:
             labels = repair(encoded, labels, encoded.geometry(), models, self.least, self.suppression_limit)
         return Recoding.of_labels(encoded, labels)

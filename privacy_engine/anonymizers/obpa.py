@@ -27,7 +27,7 @@ from typing import ClassVar
 import numpy as np
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
-from privacy_engine.anonymizers.local_recoding import LocalRecoding
+from privacy_engine.anonymizers.local_recoding import LocalRecoding, label_distinct
 from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
 from privacy_engine.grouping.agglomeration import Propose
@@ -136,7 +136,9 @@ class OBPA(Anonymizer):
         )
 
         def merge(part: EncodedTable, stream: np.random.Generator, search: Propose) -> Ints:
-            return self._classes(part, geometry, distance, weights)
+            if spent:  # a share of the records
+                return self._classes(part, geometry, distance, weights)
+            return label_distinct(part, lambda own: self._classes(own, geometry, distance, weights))
 
         return Recoding.of_labels(encoded, recode.labels(encoded, merge, rng))
 

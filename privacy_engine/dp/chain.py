@@ -10,7 +10,7 @@ that shows only against hashes kept elsewhere, such as those in the manifests of
 import hashlib
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 
@@ -64,30 +64,84 @@ def sealed_head(dataset: str, entries: int, last_hash: str, signing_key: bytes |
     return Head(dataset=dataset, entries=entries, hash=last_hash, key_id=key_id, seal=seal)
 
 
-def check_chain(head: Head, entries: Sequence[Entry], signing_key: bytes | None) -> None:
-    """Hold stored entries, in the order of their numbers, against their hashes and the head.
+def check_chain(head: Head, entries: Iterable[Entry], signing_key: bytes | None) -> None:
+    """Hold all stored entries, in the order of their numbers, against their hashes and the head.
 
     Raises:
         IntegrityError: if an entry was edited, added, removed or moved, if the head was, or if the key is
             not the one that they were signed with.
     """
-    dataset = head.dataset
-    expected = sealed_head(dataset, head.entries, head.hash, signing_key)
+    check_head(head, signing_key)
+    last = None
+    for entry in entries:
+        check_next(head.dataset, last, entry, signing_key)
+        last = entry
+    check_end(head, last)
+
+
+def check_head(head: Head, signing_key: bytes | None) -> None:
+    """Hold a stored head against its seal.
+
+    Raises:
+        IntegrityError: if it was edited, or the key is not the one that it was sealed with.
+    """
+    expected = sealed_head(head.dataset, head.entries, head.hash, signing_key)
     if head.key_id != expected.key_id:
-        raise IntegrityError(f"ledger of data set {dataset}: {_key_trouble(head, signing_key)}")
+        raise IntegrityError(f"ledger of data set {head.dataset}: {_key_trouble(head, signing_key)}")
     if not hmac.compare_digest(head.seal, expected.seal):
-        raise _edited(dataset, "its head was edited")
-    previous = ""
-    for number, entry in enumerate(entries, start=1):
-        if entry.dataset != dataset or entry.number != number:
-            raise _edited(dataset, f"entry {number} is missing")
-        if entry.previous != previous or not hmac.compare_digest(entry.hash, _entry_hash(entry, signing_key)):
-            raise _edited(dataset, f"entry {number} was edited or moved")
-        previous = entry.hash
-    if len(entries) != head.entries or previous != head.hash:
-        raise _edited(
-            dataset, f"it must have {head.entries} entries up to its recorded head, got {len(entries)}"
+        raise edited(head.dataset, "its head was edited")
+
+
+def check_entry(entry: Entry, signing_key: bytes | None) -> None:
+    """Hold one stored entry against its own hash, which covers its number and all that it tells.
+
+    Raises:
+        IntegrityError: if it was edited.
+    """
+    if not hmac.compare_digest(entry.hash, _entry_hash(entry, signing_key)):
+        raise edited(entry.dataset, f"entry {entry.number} was edited or moved")
+
+
+def check_next(dataset: str, above: Entry | None, entry: Entry, signing_key: bytes | None) -> None:
+    """Hold one stored entry against its own hash, and against the entry above it; None above the first.
+
+    Raises:
+        IntegrityError: if it was edited or moved, or one between them is missing.
+    """
+    number, previous = (above.number + 1, above.hash) if above else (1, "")
+    if entry.dataset != dataset or entry.number != number:
+        raise edited(dataset, f"entry {number} is missing")
+    if entry.previous != previous:
+        raise edited(dataset, f"entry {entry.number} was edited or moved")
+    check_entry(entry, signing_key)
+
+
+def check_end(head: Head, last: Entry | None) -> None:
+    """Hold the last stored entry against the head; None where there is none.
+
+    Raises:
+        IntegrityError: if the chain ends elsewhere than the head says.
+    """
+    number, last_hash = (last.number, last.hash) if last else (0, "")
+    if (number, last_hash) != (head.entries, head.hash):
+        raise edited(
+            head.dataset, f"it must have {head.entries} entries up to its recorded head, got {number}"
         )
+
+
+def totals_seal(entry: Entry, totals: str, signing_key: bytes | None) -> str:
+    """The seal that binds running totals to the entry that they were made after, and so to all above it."""
+    return _digest("totals", [entry.hash, totals], signing_key)
+
+
+def check_totals(entry: Entry, totals: str, seal: str, signing_key: bytes | None) -> None:
+    """Hold stored running totals against their seal.
+
+    Raises:
+        IntegrityError: if they were edited, or are those of another entry.
+    """
+    if not hmac.compare_digest(seal, totals_seal(entry, totals, signing_key)):
+        raise edited(entry.dataset, f"the running totals of entry {entry.number} were edited")
 
 
 def model_hash(model: str) -> str:
@@ -135,7 +189,8 @@ def _key_trouble(head: Head, signing_key: bytes | None) -> str:
     return "the signing key given is not the one that its entries were signed with; give that one"
 
 
-def _edited(dataset: str, what: str) -> IntegrityError:
+def edited(dataset: str, what: str) -> IntegrityError:
+    """The error of a ledger that other hands changed."""
     return IntegrityError(
         f"the ledger of data set {dataset} was changed by other hands: {what}; book nothing until its owner "
         "has restored it from a backup"

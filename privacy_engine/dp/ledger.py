@@ -1,14 +1,15 @@
 """The privacy budget of a data set: bookings against its limits, and the decision whether one more fits.
 
 Pure: no clock and no storage. The entries of a data set's ledger, oldest first, are the whole truth; limits,
-bookings and what is left derive from them. An entry is never changed: what is taken back is a further entry.
+bookings and what is left derive from them (`privacy_engine.dp.totals`). An entry is never changed: what is
+taken back is a further entry.
 
 All losses of a data set are for one neighbour relation and compose sequentially (Dwork and Roth 2014,
 Theorem 3.16): epsilons and deltas add, exactly (`privacy_engine.dp.limits`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -76,10 +77,12 @@ class Booking:
     Attributes:
         key: names what was asked, whoever asks: data, method, parameters, schema.
         entry_hash: of the entry that reserved it; the same for as long as the booking stands.
-        booked_at: when it was reserved, UTC; from then on it counts.
+        booked_at: when it was reserved, UTC; from then on it counts; in a rolling limit, from its commit.
         detail: what the caller told when it reserved.
         model_sha256: of the stored model, once committed.
         model: the stored model itself, where the ledger was asked for it.
+        token: what the ledger gave to whom it let take the booking; a commit needs it.
+        owned: whether the token is that of the call that reserved it, which alone can give it back.
     """
 
     dataset: str
@@ -92,6 +95,8 @@ class Booking:
     detail: Mapping[str, str]
     model_sha256: str | None = None
     model: str | None = None
+    token: str = field(default="", repr=False, compare=False)
+    owned: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +122,12 @@ class Standing:
         """Whether a further booking of that loss keeps the limit."""
         return exact(loss.epsilon) <= self.left and exact(loss.delta) <= self.left_delta
 
+    def without(self, loss: PrivacyLoss) -> "Standing":
+        """The same without a booking of that loss that is counted in it."""
+        return replace(
+            self, spent=self.spent - exact(loss.epsilon), spent_delta=self.spent_delta - exact(loss.delta)
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for reports; decide with `covers`, which compares exactly."""
         return {
@@ -129,109 +140,79 @@ class Standing:
         }
 
 
-def limits_of(entries: Iterable[Entry]) -> tuple[Limit, ...]:
-    """The limits that hold: the last grant of each period, in the order of their periods' first grants."""
-    held: dict[str, Limit] = {}
-    for entry in entries:
-        if entry.event is Event.GRANT:
-            period = Period.parse(entry.detail["period"])
-            held[period.name] = Limit(
-                epsilon=float(entry.epsilon),
-                delta=float(entry.delta),
-                neighbours=entry.neighbours,
-                period=period,
-            )
-    return tuple(held.values())
-
-
-def bookings_of(entries: Iterable[Entry]) -> dict[str, Booking]:
-    """The bookings by key, in the order of their reservations; of one key only the last attempt."""
-    held: dict[str, Booking] = {}
-    for entry in entries:
-        match entry.event:
-            case Event.RESERVE:
-                held.pop(entry.key, None)
-                held[entry.key] = Booking(
-                    dataset=entry.dataset,
-                    key=entry.key,
-                    loss=PrivacyLoss(
-                        epsilon=float(entry.epsilon), delta=float(entry.delta), neighbours=entry.neighbours
-                    ),
-                    state=State.RESERVED,
-                    entry_hash=entry.hash,
-                    attempt=entry.attempt,
-                    booked_at=entry.at,
-                    detail=entry.detail,
-                )
-            case Event.COMMIT:
-                held[entry.key] = replace(
-                    held[entry.key], state=State.COMMITTED, model_sha256=entry.detail["model_sha256"]
-                )
-            case Event.CANCEL:
-                held[entry.key] = replace(held[entry.key], state=State.CANCELLED)
-    return held
-
-
-def standings(limits: Iterable[Limit], bookings: Iterable[Booking], now: datetime) -> tuple[Standing, ...]:
-    """What of each limit is spent at a time.
-
-    Args:
-        limits: of one data set.
-        bookings: of the same; cancelled ones do not count.
-        now: aware, UTC.
-
-    Raises:
-        ValueError: if `now` has no time zone.
-    """
-    _check_aware(now)
-    held = list(bookings)
-    return tuple(_standing(limit, held, now) for limit in limits)
-
-
-def _standing(limit: Limit, bookings: Sequence[Booking], now: datetime) -> Standing:
-    counted = _counted(limit.period, bookings, now)
-    return Standing(
-        limit=limit,
-        spent=_sum(b.loss.epsilon for b in counted),
-        spent_delta=_sum(b.loss.delta for b in counted),
-        reserved=_sum(b.loss.epsilon for b in counted if b.state is State.RESERVED),
+def booking_of(reserve: Entry, closed: Entry | None) -> Booking:
+    """The booking that an entry reserved, and another one committed or cancelled."""
+    committed = closed if closed and closed.event is Event.COMMIT else None
+    state = State.RESERVED if closed is None else State.COMMITTED if committed else State.CANCELLED
+    return Booking(
+        dataset=reserve.dataset,
+        key=reserve.key,
+        loss=PrivacyLoss(
+            epsilon=float(reserve.epsilon), delta=float(reserve.delta), neighbours=reserve.neighbours
+        ),
+        state=state,
+        entry_hash=reserve.hash,
+        attempt=reserve.attempt,
+        booked_at=reserve.at,
+        detail=reserve.detail,
+        model_sha256=committed.detail["model_sha256"] if committed else None,
     )
 
 
-def _counted(period: Period, bookings: Sequence[Booking], now: datetime) -> list[Booking]:
-    """The bookings that a limit of that period bounds together with a further one."""
+def counts(period: Period, booking: Booking, now: datetime) -> bool:
+    """Whether a reservation is in the sum that a limit of that period bounds at a time.
+
+    Raises:
+        ValueError: if `now` has no time zone.
+    """
+    if now.tzinfo is None:
+        raise ValueError("the time must have a time zone, got one without; take UTC")
     if period.name == "release":
-        return []
-    live = [booking for booking in bookings if booking.state is not State.CANCELLED]
-    return [b for b in live if period.window is None or now < b.booked_at + period.window]
+        return False
+    return period.window is None or now < booking.booked_at + period.window
+
+
+def fits(loss: PrivacyLoss, standings: Sequence[Standing]) -> bool:
+    """Whether a further booking keeps every limit; without a limit nothing does."""
+    return bool(standings) and all(
+        s.limit.neighbours is loss.neighbours and s.covers(loss) for s in standings
+    )
 
 
 def refuse_overspending(
-    dataset: str, loss: PrivacyLoss, limits: Sequence[Limit], bookings: Sequence[Booking], now: datetime
+    dataset: str,
+    loss: PrivacyLoss,
+    standings: Sequence[Standing],
+    free_again: Callable[[Standing], datetime | None] = lambda standing: None,
 ) -> None:
     """Decide whether a further booking keeps every limit; without a limit nothing does.
 
+    Args:
+        dataset: whose budget.
+        loss: of the further booking.
+        standings: of each limit of the data set, without that booking.
+        free_again: tells when a limit that is short covers the loss if nothing else is booked.
+
     Raises:
         BudgetExceededError: if it does not, naming data set, limit, what was asked and is left, and when.
-        ValueError: if `now` has no time zone.
     """
-    if not limits:
+    if not standings:
         raise BudgetExceededError(
             f"data set {dataset} must have a privacy budget before anything is released from it, it has "
             f"none; {remedy(dataset)}"
         )
-    others = [limit for limit in limits if limit.neighbours is not loss.neighbours]
+    others = [s.limit for s in standings if s.limit.neighbours is not loss.neighbours]
     if others:
         raise BudgetExceededError(
             f"data set {dataset} has a privacy budget for the neighbour relation {others[0].neighbours}, the "
             f"release asks for {loss.neighbours}, and these do not add; release by a method for "
             f"{others[0].neighbours}, or convert the loss"
         )
-    short = [standing for standing in standings(limits, bookings, now) if not standing.covers(loss)]
+    short = [standing for standing in standings if not standing.covers(loss)]
     if short:
         raise BudgetExceededError(
             f"data set {dataset} cannot pay {_amount(exact(loss.epsilon), exact(loss.delta))}: "
-            + "; ".join(_shortage(standing, loss, bookings, now) for standing in short)
+            + "; ".join(_shortage(standing, free_again(standing)) for standing in short)
             + f"; ask for less, or {remedy(dataset)}"
         )
 
@@ -248,11 +229,10 @@ def _plain(name: str) -> bool:
     return all((c.isascii() and c.isalnum()) or c in "_-./:@%+=" for c in name) and not name.startswith("-")
 
 
-def _shortage(standing: Standing, loss: PrivacyLoss, bookings: Sequence[Booking], now: datetime) -> str:
+def _shortage(standing: Standing, again: datetime | None) -> str:
     limit = standing.limit
     left = _amount(standing.left, standing.left_delta)
     told = f"{left} is left of {_amount(exact(limit.epsilon), exact(limit.delta))} ({_words(limit.period)})"
-    again = free_again(limit, loss, bookings, now)
     return told if again is None else f"{told}, enough is free again at {again:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -264,23 +244,3 @@ def _words(period: Period) -> str:
 def _amount(epsilon: Fraction, delta: Fraction) -> str:
     told = f"epsilon {decimal_text(epsilon)}"
     return f"{told} and delta {decimal_text(delta)}" if delta else told
-
-
-def free_again(
-    limit: Limit, loss: PrivacyLoss, bookings: Sequence[Booking], now: datetime
-) -> datetime | None:
-    """When a rolling limit covers the loss if nothing else is booked; None if waiting does not help."""
-    window = limit.period.window
-    if window is None:
-        return None
-    ends = sorted({b.booked_at + window for b in _counted(limit.period, bookings, now)})
-    return next((end for end in ends if _standing(limit, bookings, end).covers(loss)), None)
-
-
-def _sum(values: Iterable[float]) -> Fraction:
-    return sum(map(exact, values), Fraction(0))
-
-
-def _check_aware(now: datetime) -> None:
-    if now.tzinfo is None:
-        raise ValueError("the time must have a time zone, got one without; take UTC")

@@ -1,18 +1,27 @@
 """Verification and risks of released records in files, of which only counts come into memory."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.engines.class_sql import changed_values
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import Finding, Report, check_columns, verify_classes
+from privacy_engine.judge.verification import (
+    Finding,
+    Report,
+    check_columns,
+    require_persons,
+    verify_classes,
+)
 from privacy_engine.measures.risk import PartFigures
 from privacy_engine.tables.classes import Classes, CountedClasses, SensitiveValues
+from privacy_engine.tables.persons import shares_of_persons
 from privacy_engine.tables.schema import DataSchema
 
 
@@ -25,11 +34,15 @@ def verify_files(
     loss: PrivacyLoss | None = None,
     figures: Mapping[str, float] | None = None,
     across: Sequence[Finding] | None = None,
+    by_person: Files | None = None,
 ) -> Report:
     """Measure every rule of a policy on released records in Parquet files.
 
     The report is the one that `verify` gives on the records; arguments and errors as there, and `across` as
     for `verify_classes`.
+
+    Where the schema names a person, `by_person` are the quasi-identifiers and sensitive attributes of the
+    same records, and in the column of that name whose record each is. They are counted then.
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
@@ -38,8 +51,11 @@ def verify_files(
     """
     columns = engine.columns(files).names
     check_columns(columns, schema)
-    parts = _parts(engine, files, schema)
-    return verify_classes(parts, columns, schema, policy, loss=loss, figures=figures, across=across)
+    require_persons(schema, by_person is not None, loss)
+    parts, persons = _counted(engine, files, schema, by_person)
+    return verify_classes(
+        parts, columns, schema, policy, loss=loss, figures=figures, across=across, persons=persons
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +65,7 @@ class Examined:
     Attributes:
         report: of `verify_files`.
         risk: the figures of `risk.figures`.
-        sizes: (c,) int64 records in each class, ascending.
+        sizes: (c,) int64 persons in each class, ascending; the records, where each counts as a person.
     """
 
     report: Report
@@ -57,8 +73,17 @@ class Examined:
     sizes: npt.NDArray[np.int64]
 
 
-def examine_files(engine: Engine, files: Files, schema: DataSchema, policy: ReleasePolicy) -> Examined:
+def examine_files(
+    engine: Engine,
+    files: Files,
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    *,
+    by_person: Files | None = None,
+) -> Examined:
     """Policy, risks and class sizes of released records in Parquet files, which are counted once for all.
+
+    Arguments as of `verify_files`; where the schema names a person, sizes are of persons.
 
     Raises:
         VerificationError, SchemaError: as `verify_files`.
@@ -68,30 +93,70 @@ def examine_files(engine: Engine, files: Files, schema: DataSchema, policy: Rele
     def seen(parts: Iterable[Classes]) -> Iterator[Classes]:
         for part in parts:
             risk.add(part)
-            sizes.append(part.sizes)
+            sizes.append(part.people)
             yield part
 
     columns = engine.columns(files).names
     check_columns(columns, schema)
-    report = verify_classes(seen(_parts(engine, files, schema)), columns, schema, policy)
+    require_persons(schema, by_person is not None)
+    parts, persons = _counted(engine, files, schema, by_person)
+    report = verify_classes(seen(parts), columns, schema, policy, persons=persons)
     return Examined(report=report, risk=risk.figures(), sizes=np.sort(np.concatenate(sizes)))
 
 
-def sensitive_values(engine: Engine, files: Files, schema: DataSchema) -> dict[str, SensitiveValues]:
-    """The values of each sensitive attribute in the whole table, and how many records have each."""
+def sensitive_values(
+    engine: Engine, files: Files, schema: DataSchema, *, person: str | None = None
+) -> dict[str, SensitiveValues]:
+    """The values of each sensitive attribute in the whole table, and how many records have each.
+
+    Args:
+        engine: that counts.
+        files: of the table.
+        schema: of the table.
+        person: the column that tells whose record each is; the values are weighed by persons then.
+    """
     found = {}
     for attribute in schema.sensitive:
         counted = engine.contingency(files, [attribute.name])
-        values = to_frame(counted.select([attribute.name]))[attribute.name]
-        found[attribute.name] = SensitiveValues.of(
-            values, counted.column("count").to_numpy().astype(np.int64), attribute
+        values = SensitiveValues.of(
+            to_frame(counted.select([attribute.name]))[attribute.name],
+            counted.column("count").to_numpy().astype(np.int64),
+            attribute,
         )
+        if person is not None:
+            values = replace(values, weights=_weights(engine, files, attribute.name, person, values))
+        found[attribute.name] = values
     return found
 
 
-def _parts(engine: Engine, files: Files, schema: DataSchema) -> Iterator[Classes]:
+def _weights(
+    engine: Engine, files: Files, column: str, person: str, values: SensitiveValues
+) -> npt.NDArray[np.float64]:
+    """(size,) persons with each value, one that has several by equal parts in each."""
+    told = engine.person_weights(files, column, person)
+    found = pd.Index(values.column).get_indexer(pd.Index(to_frame(told)["value"]))
+    if (found < 0).any():
+        raise changed_values()
+    parts, persons = (told.column(name).to_numpy().astype(np.int64) for name in ("parts", "persons"))
+    return shares_of_persons(values.codes[found], parts, persons, values.size)
+
+
+def _counted(
+    engine: Engine, files: Files, schema: DataSchema, by_person: Files | None
+) -> tuple[Iterator[Classes], int | None]:
+    """The classes of the records, and how many persons they are of; None where each counts as a person."""
+    if by_person is None:
+        return _parts(engine, files, schema, None), None
+    return _parts(engine, by_person, schema, schema.by), len(engine.class_sizes(by_person, [schema.by]))
+
+
+def _parts(engine: Engine, files: Files, schema: DataSchema, person: str | None) -> Iterator[Classes]:
     """The classes of the records; before them a part of none, so that an empty table has attributes, too."""
-    values = sensitive_values(engine, files, schema)
+    values = sensitive_values(engine, files, schema, person=person)
     none = np.zeros(0, dtype=np.int64)
+    columns = [a.name for a in schema.quasi_identifiers]
     yield CountedClasses.of_entries(none, dict.fromkeys(values, (none, none, none)), values)
-    yield from engine.sensitive_counts(files, [a.name for a in schema.quasi_identifiers], values)
+    if person is None:
+        yield from engine.sensitive_counts(files, columns, values)
+    else:
+        yield from engine.person_counts(files, columns, values, person)

@@ -113,19 +113,9 @@ def counts_sql(source: Source, columns: Sequence[str], sensitive: Sequence[str],
         sensitive: the sensitive attributes, at least one.
         part: condition on the records, which holds for all of a class or none.
     """
-    quasi = [f"q{i}" for i in range(max(len(columns), 1))]
+    group, records = _coded_records(source, columns, sensitive, part)
     codes = [f"s{i}" for i in range(len(sensitive))]
-    selected = [
-        *(f"{key} AS {name}" for key, name in zip(keys(source, columns), quasi, strict=True)),
-        *(f"coalesce(values_{i}.code, -1) AS {code}" for i, code in enumerate(codes)),
-    ]
-    joins = [
-        f"LEFT JOIN values_{i} ON values_{i}.value IS NOT DISTINCT FROM {source.value(name)}"
-        for i, name in enumerate(sensitive)
-    ]
-    group = ", ".join(quasi)
     sets = ", ".join(f"({group}, {code})" for code in codes)
-    records = f"SELECT {', '.join(selected)} FROM {source.sql} {' '.join(joins)} WHERE {part}"
     entries = (
         f"SELECT {group}, coalesce({', '.join(codes)}) AS code, count(*) AS n FROM ({records}) "
         f"GROUP BY GROUPING SETS ({sets})"
@@ -133,13 +123,63 @@ def counts_sql(source: Source, columns: Sequence[str], sensitive: Sequence[str],
     return f"SELECT list(code) AS codes, list(n) AS counts FROM ({entries}) GROUP BY {group}"
 
 
-def coded_values(source: Source, sensitive: Mapping[str, SensitiveValues]) -> dict[str, pa.Table]:
-    """The tables ``values_i`` of `counts_sql`."""
+def people_sql(
+    source: Source, columns: Sequence[str], sensitive: Sequence[str], person: str, part: str
+) -> str:
+    """One row a class: ``n``, its records, ``people``, its persons, and a list ``f0`` for each attribute.
+
+    The list has for each person of the class the list of the codes that they have there, each once. The codes
+    come from tables ``values_i``, as those of `counts_sql`; those of each attribute begin at 0.
+
+    Args:
+        source: the files.
+        columns: the quasi-identifiers.
+        sensitive: the sensitive attributes.
+        person: the column that tells whose record each is.
+        part: condition on the records, which holds for all of a class or none.
+    """
+    group, records = _coded_records(source, columns, sensitive, part, f"{source.value(person)} AS person")
+    had = "".join(f", list(DISTINCT s{i}) AS f{i}" for i in range(len(sensitive)))
+    pairs = f"SELECT {group}, count(*) AS n{had} FROM ({records}) GROUP BY {group}, person"
+    lists = "".join(f", list(f{i}) AS f{i}" for i in range(len(sensitive)))
+    return f"SELECT sum(n)::BIGINT AS n, count(*) AS people{lists} FROM ({pairs}) GROUP BY {group}"
+
+
+def weights_sql(source: Source, column: str, person: str) -> str:
+    """One row for each value of a column and number of values: how many persons have it among so many."""
+    had = (
+        f"SELECT DISTINCT {source.value(person)} AS person, {source.value(column)} AS value FROM {source.sql}"
+    )
+    parts = f"SELECT value, count(*) OVER (PARTITION BY person) AS parts FROM ({had})"
+    return f"SELECT value, parts, count(*) AS persons FROM ({parts}) GROUP BY value, parts"
+
+
+def _coded_records(
+    source: Source, columns: Sequence[str], sensitive: Sequence[str], part: str, *others: str
+) -> tuple[str, str]:
+    """The columns ``q0, q1, ...`` that a class shares, and records of them and of codes ``s0, s1, ...``."""
+    quasi = [f"q{i}" for i in range(max(len(columns), 1))]
+    selected = [
+        *(f"{key} AS {name}" for key, name in zip(keys(source, columns), quasi, strict=True)),
+        *others,
+        *(f"coalesce(values_{i}.code, -1) AS s{i}" for i in range(len(sensitive))),
+    ]
+    joins = [
+        f"LEFT JOIN values_{i} ON values_{i}.value IS NOT DISTINCT FROM {source.value(name)}"
+        for i, name in enumerate(sensitive)
+    ]
+    return ", ".join(quasi), f"SELECT {', '.join(selected)} FROM {source.sql} {' '.join(joins)} WHERE {part}"
+
+
+def coded_values(
+    source: Source, sensitive: Mapping[str, SensitiveValues], *, in_one_list: bool
+) -> dict[str, pa.Table]:
+    """The tables ``values_i``; `counts_sql` has the codes of all attributes in one list, one upon another."""
     tables, first = {}, 0
     for i, (name, values) in enumerate(sensitive.items()):
         column = to_arrow(values.column.to_frame(name)).column(name).cast(source.kind(name))
         tables[f"values_{i}"] = pa.table({"value": column, "code": values.codes.astype(np.int64) + first})
-        first += values.size
+        first += values.size if in_one_list else 0
     return tables
 
 
@@ -152,10 +192,7 @@ def counted(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> C
     lengths = rows.column("codes").value_lengths().to_numpy().astype(np.int64)
     codes, counts = (rows.column(name).flatten().to_numpy() for name in ("codes", "counts"))
     if (codes < 0).any():
-        raise IntegrityError(
-            "sensitive values must be those that were counted before, got others: the files changed while "
-            "they were read; run the release again"
-        )
+        raise changed_values()
     classes = np.repeat(np.arange(len(lengths)), lengths)
     entries: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
     first = 0
@@ -166,3 +203,29 @@ def counted(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> C
     classes, _, counts = next(iter(entries.values()))  # each record has one value of any attribute
     sizes = np.bincount(classes, counts, len(lengths)).astype(np.int64)
     return CountedClasses.of_entries(sizes, entries, sensitive)
+
+
+def counted_people(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
+    """The classes of rows of `people_sql`.
+
+    Raises:
+        IntegrityError: if a record has a value that is not among the known ones.
+    """
+    people = rows.column("people").to_numpy()
+    had = {}
+    for i, name in enumerate(sensitive):
+        sets = rows.column(f"f{i}").flatten()
+        codes = sets.flatten().to_numpy().astype(np.int64)
+        if (codes < 0).any():
+            raise changed_values()
+        had[name] = (np.repeat(np.arange(len(sets)), sets.value_lengths().to_numpy()), codes)
+    class_of = np.repeat(np.arange(len(people)), people)
+    return CountedClasses.of_people(rows.column("n").to_numpy(), class_of, had, sensitive)
+
+
+def changed_values() -> IntegrityError:
+    """Whatever was counted before is no longer so."""
+    return IntegrityError(
+        "sensitive values must be those that were counted before, got others: the files changed while they "
+        "were read; run the release again"
+    )

@@ -48,6 +48,20 @@ class Engine(Protocol):
             sensitive: sensitive attribute -> its values in the whole table.
         """
 
+    def person_counts(
+        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues], person: str
+    ) -> Iterator[CountedClasses]:
+        """The same, counted by persons: ``person`` is the column that tells whose record each is.
+
+        ``sensitive`` has the weights of the values.
+        """
+
+    def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
+        """How persons share the values of a column: columns ``value``, ``parts`` and ``persons``.
+
+        So many ``persons`` have the value, and all in all ``parts`` distinct ones; in no particular order.
+        """
+
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
         """The distinct combinations of values of some columns, and in column ``count`` how often each occurs.
 

@@ -22,23 +22,28 @@ import pyarrow as pa
 
 from privacy_engine.engines.class_sql import (
     Source,
+    changed_values,
     coded_values,
     combinations_sql,
     counted,
+    counted_people,
     counts_sql,
     keys,
     named,
+    people_sql,
     sizes_sql,
+    weights_sql,
 )
 from privacy_engine.engines.coded_counts import counted_codes
 from privacy_engine.engines.engine import Assign, Code, Files, Work
 from privacy_engine.engines.frames import to_frame
-from privacy_engine.engines.parquet import batches, common_schema, footer, sampled
+from privacy_engine.engines.parquet import batches, common_schema, footer, sampled, unreadable
 from privacy_engine.engines.partitions import counted_fragments, partition
 from privacy_engine.engines.processes import process_count, work_apart
 from privacy_engine.engines.profiling import ColumnProfile, column_profile, common_sql, is_number, profile_sql
 from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
-from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
+from privacy_engine.errors import CapacityError, IntegrityError
+from privacy_engine.foreign import translated
 from privacy_engine.tables.classes import CountedClasses, SensitiveValues
 
 _DUCKDB_SHARE = 0.6  # of the memory; DuckDB takes up to a quarter more than its limit, and Python the rest
@@ -138,7 +143,7 @@ class LocalEngine:
                 for rows in self._stream(files, sizes_sql(source, columns, chosen)):
                     yield CountedClasses(rows.column("n").to_numpy(), {}, {})
             return
-        tables = coded_values(source, sensitive)
+        tables = coded_values(source, sensitive, in_one_list=True)
         totals = {name: np.zeros(values.size, np.int64) for name, values in sensitive.items()}
         for chosen in parts:
             for rows in self._stream(files, counts_sql(source, columns, list(sensitive), chosen), tables):
@@ -151,6 +156,30 @@ class LocalEngine:
                 "records with each sensitive value must be as many as were counted before, got others: the "
                 "files changed while they were read; run the release again"
             )
+
+    def person_counts(
+        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues], person: str
+    ) -> Iterator[CountedClasses]:
+        """The classes of equal values of the columns, part by part, counted by persons.
+
+        Raises:
+            IntegrityError: if the sensitive values are not those that were counted before.
+        """
+        source, records = self._source(files), 0
+        tables = coded_values(source, sensitive, in_one_list=False)
+        for chosen in self._parts(files, source, columns, sensitive):
+            asked = people_sql(source, columns, list(sensitive), person, chosen)
+            for rows in self._stream(files, asked, tables):
+                classes = counted_people(rows, sensitive)
+                records += classes.records
+                yield classes
+        if any(values.counts.sum() != records for values in sensitive.values()):
+            raise changed_values()
+
+    def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
+        """How persons share the values of a column: columns ``value``, ``parts`` and ``persons``."""
+        source = self._source(files)
+        return self._table(files, weights_sql(source, column, person))
 
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
         """The distinct combinations of values of some columns, and in column ``count`` how often each occurs.
@@ -313,12 +342,9 @@ def _answering(files: Files) -> Iterator[None]:
         yield
     except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
         full = any(words in str(error) for words in ("No space left", "Could not write", "Out of Memory"))
-        if full or isinstance(error, duckdb.OutOfMemoryException | MemoryError):
+        if full or translated(error, shown):
             raise CapacityError(
                 f"what is counted in {shown} must fit into memory and the spill folder; give the engine more "
                 "memory, or a spill folder with more space"
             ) from None
-        raise SchemaError(
-            f"{shown} must be whole Parquet files, got {type(error).__name__}: one is damaged, or was "
-            "replaced meanwhile; write them again"
-        ) from None
+        raise unreadable(error, shown) from None

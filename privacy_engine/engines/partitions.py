@@ -16,6 +16,7 @@ from privacy_engine.engines.engine import Assign, Files
 from privacy_engine.engines.frames import plain_columns, to_frame
 from privacy_engine.engines.parquet import batches, common_schema, regrouped
 from privacy_engine.errors import CapacityError, SchemaError
+from privacy_engine.foreign import translated
 
 _COUNTED = 1_000_000  # counts that are kept apart before they are added up
 
@@ -134,7 +135,7 @@ def _writing() -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException) as error:
-        raise CapacityError(
+        raise translated(error, "what is written to the spill folder") or CapacityError(
             f"the spill folder must take the records of all fragments, got {type(error).__name__}; give it "
             "more space, or name another folder"
         ) from None

@@ -18,12 +18,12 @@ from typing import Any
 
 import psutil
 import pyarrow as pa
-import pyarrow.parquet as pq
 import threadpoolctl
 
 from privacy_engine.engines.engine import Work
-from privacy_engine.engines.parquet import reading
+from privacy_engine.engines.parquet import opened, reading
 from privacy_engine.errors import CapacityError, PrivacyEngineError
+from privacy_engine.foreign import is_panic, translated
 
 _LIFE = 16  # fragments of a process; a new one imports for a second or two
 _MEMORY = 1_500_000_000  # bytes that a method takes for a fragment of half a million records
@@ -44,6 +44,7 @@ def work_apart(work: Work, files: Mapping[int, Path], processes: int) -> Iterato
 
     Raises:
         CapacityError: if processes die twice over the same fragment, or one runs out of memory.
+        EngineError: if a native library breaks down.
         PrivacyEngineError: what ``work`` raises of this family, as it is.
         RuntimeError: if ``work`` raises anything else; its message may quote cells, so only its type is told.
     """
@@ -138,16 +139,14 @@ def _done(work: Work, fragment: int, file: str) -> Mapping[str, Any] | Exception
     """The result, or an error that quotes no cell."""
     try:
         with reading(file):
-            records = pq.ParquetFile(file).read()
+            records = opened(file).read()
         return dict(work(fragment, records))
     except PrivacyEngineError as error:
         return error
-    except MemoryError:
-        return CapacityError(
-            f"the work on fragment {fragment} must fit into memory; have fewer processes or smaller fragments"
-        )
-    except Exception as error:  # noqa: BLE001 -- whatever it is, its message may quote cells
-        return RuntimeError(
+    except BaseException as error:  # whatever it is, its message may quote cells
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        return translated(error, f"the work on fragment {fragment}") or RuntimeError(
             f"the work on fragment {fragment} failed with {type(error).__name__}; to see the whole of it, "
             "run the method on the fragment alone, in a place that may see records"
         )

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from privacy_engine.engines.class_sql import counted_people
 from privacy_engine.engines.engine import Assign, Code, Files, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import common_schema, footer, subset
 from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
-from privacy_engine.engines.spark_columns import Columns, carried_type, key_names
+from privacy_engine.engines.spark_columns import Columns, carried_type, key_names, restored
 from privacy_engine.engines.spark_errors import in_our_words
 from privacy_engine.engines.spark_workers import (
     FRAGMENT,
@@ -115,6 +116,65 @@ class SparkEngine:
                 self._forget(classes)
         if any(not np.array_equal(totals[name], values.counts) for name, values in sensitive.items()):
             raise _changed(sensitive)
+
+    def person_counts(
+        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues], person: str
+    ) -> Iterator[CountedClasses]:
+        """See `Engine`. The classes wait on the executors' disks until their part is asked for.
+
+        Raises:
+            IntegrityError: if the values are not those that ``sensitive`` counts: the files changed.
+        """
+        classes, parts = self._people(files, columns, sensitive, person)
+        records = 0
+        try:
+            for part in range(parts):
+                counted = self._people_part(classes, f"pmod(place, {parts}) = {part}", sensitive)
+                records += counted.records
+                yield counted
+        finally:
+            with suppress(PrivacyEngineError):  # the session may be what failed
+                self._forget(classes)
+        if any(values.counts.sum() != records for values in sensitive.values()):
+            raise _changed(sensitive)
+
+    @in_our_words
+    def _people(
+        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues], person: str
+    ) -> tuple["DataFrame", int]:
+        """A row a class, of ``place``, a hash, and what `people_sql` tells of it; and how many parts."""
+        from pyspark import StorageLevel
+
+        keyed, (*keys, who) = self._coded_keys(files, [*columns, person], sensitive)
+        had = [self._expression(f"collect_set(coalesce(e{i}, -1)) as f{i}") for i in range(len(sensitive))]
+        pairs = keyed.groupBy(*keys, who).agg(self._expression("count(*) as n"), *had).where("n > 0")
+        lists = [self._expression(f"collect_list(f{i}) as f{i}") for i in range(len(sensitive))]
+        counts = [self._expression(text) for text in ("sum(n) as n", "count(*) as people")]
+        classes = pairs.groupBy(*keys).agg(*counts, *lists).where("people > 0")
+        place = f"xxhash64({', '.join(keys)})" if keys else "0L"
+        shown = ["n", "people", *(f"f{i}" for i in range(len(sensitive)))]
+        kept = classes.selectExpr(f"{place} as place", *shown).persist(StorageLevel.DISK_ONLY)
+        total = kept.selectExpr("coalesce(sum(people), 0L) as total").toArrow()["total"][0].as_py()
+        return kept, -(-total * max(len(sensitive), 1) // self._entries)
+
+    @in_our_words
+    def _people_part(
+        self, classes: "DataFrame", chosen: str, sensitive: Mapping[str, SensitiveValues]
+    ) -> CountedClasses:
+        rows = classes.where(chosen).toArrow().combine_chunks()
+        (batch,) = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
+        return counted_people(batch, sensitive)
+
+    @in_our_words
+    def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
+        """See `Engine`."""
+        keyed, (who, value) = self._keyed(files, [person, column])
+        had = keyed.select(who, value).distinct()
+        parts = had.groupBy(who).agg(self._expression("count(*) as parts")).toDF("person", "parts")
+        joined = had.join(parts, had[who].eqNullSafe(parts["person"]))
+        found = joined.groupBy(value, "parts").count().toArrow()
+        values = restored(found[value], _columns(files).field(column).type)
+        return pa.table({"value": values, "parts": found["parts"], "persons": found["count"]})
 
     @in_our_words
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
@@ -232,11 +292,7 @@ class SparkEngine:
         """
         from pyspark import StorageLevel
 
-        keyed, names = self._keyed(files, [*columns, *sensitive])
-        keys, values = names[: len(columns)], names[len(columns) :]
-        for i, (name, value) in enumerate(zip(sensitive, values, strict=True)):
-            codes = self._codes(sensitive[name], _columns(files).field(name), i).hint("broadcast")
-            keyed = keyed.join(codes, keyed[value].eqNullSafe(codes[f"v{i}"]), "left")
+        keyed, keys = self._coded_keys(files, columns, sensitive)
         pairs = ", ".join(f"{i}, e{i}" for i in range(len(sensitive))) or "0, 0"
         entries = keyed.selectExpr(*keys, f"stack({max(len(sensitive), 1)}, {pairs}) as (attribute, code)")
         counted = entries.groupBy(*keys, "attribute", "code").count()
@@ -290,6 +346,16 @@ class SparkEngine:
         known, keys = _columns(files), key_names(names)
         keyed = [f"{known.key(name)} as {key}" for name, key in zip(names, keys, strict=True)]
         return self._read(files).selectExpr(*keyed), keys
+
+    def _coded_keys(
+        self, files: Files, names: Sequence[str], sensitive: Mapping[str, SensitiveValues]
+    ) -> tuple["DataFrame", list[str]]:
+        """As `_keyed`, and the codes of sensitive values as ``e0``, ``e1``, ...; null where there is none."""
+        keyed, keys = self._keyed(files, [*names, *sensitive])
+        for i, (name, value) in enumerate(zip(sensitive, keys[len(names) :], strict=True)):
+            codes = self._codes(sensitive[name], _columns(files).field(name), i).hint("broadcast")
+            keyed = keyed.join(codes, keyed[value].eqNullSafe(codes[f"v{i}"]), "left")
+        return keyed, keys[: len(names)]
 
     def _numbers(self, files: Files, column: str) -> "DataFrame":
         """A column as ``x``, without nulls."""

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from privacy_engine import errors
 from privacy_engine.errors import CapacityError, EngineError, PrivacyEngineError, SchemaError, SpecError
+from privacy_engine.foreign import translated
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,6 +43,7 @@ def from_worker(action: Callable[[], R]) -> R:
 
 def told_of(error: Exception) -> dict[str, str | None]:
     """Type and message of an error of ours, or of the nearest one that others know; of any other its type."""
+    error = translated(error, "the work on a fragment") or error
     if isinstance(error, PrivacyEngineError):
         kind = next(k.__name__ for k in type(error).__mro__ if getattr(errors, k.__name__, None) is k)
         return {"error": kind, "message": str(error)}

@@ -30,10 +30,12 @@ class Contents:
     Attributes:
         sizes: (leaves,) records.
         counts: (leaves, m_total) int32 sensitive values, as the constraints concatenate them.
+        people: (leaves,) persons; None: each record counts as one.
     """
 
     sizes: Ints
     counts: Counts
+    people: Ints | None = None
 
 
 def count_leaves(
@@ -62,7 +64,12 @@ def count_leaves(
             _require_unchanged(not (codes < 0).any())
             np.add.at(counts, (leaf, constraints.start[a] + codes), records.astype(np.int32))
     _require_unchanged(int(sizes.sum()) == whole.rows)
-    return Contents(sizes=sizes, counts=counts)
+    people = None
+    if person := whole.schema.by:  # one row for each person of a leaf
+        people = np.bincount(
+            engine.count_fragments(files, tree.assign, [person])["fragment"], minlength=leaves
+        )
+    return Contents(sizes=sizes, people=people, counts=counts)
 
 
 def _require_unchanged(same: bool) -> None:
@@ -80,18 +87,20 @@ def hand_over(
     Args:
         tree: each fragment of which is one leaf.
         contents: of the leaves.
-        least: records that a fragment needs.
+        least: persons that a fragment needs; those of joined leaves are added up, so that one who is in
+            several counts more than once: the release of a fragment of too few is refused.
         constraints: what each fragment must keep as one class.
 
     Returns:
         The tree with the leaves' new fragments, and the size of each.
     """
     owner, sizes, counts = np.arange(len(contents.sizes)), contents.sizes.copy(), contents.counts.copy()
+    people = (contents.sizes if contents.people is None else contents.people).copy()
     routes = _routes(tree)
 
     def stands(fragment: int) -> bool:
         size = int(sizes[fragment])
-        return size >= least and bool(admits(counts[fragment], size, constraints))
+        return int(people[fragment]) >= least and bool(admits(counts[fragment], size, constraints))
 
     failing = {fragment for fragment in owner.tolist() if not stands(fragment)}
     while failing and (owner != owner[0]).any():
@@ -99,6 +108,7 @@ def hand_over(
         taker = _neighbour(tree, routes, owner, sizes, handed)
         owner[owner == handed] = taker
         sizes[taker] += sizes[handed]
+        people[taker] += people[handed]
         counts[taker] += counts[handed]
         failing -= {handed, taker} if stands(taker) else {handed}
     joined = tree.renumbered(tuple(owner.tolist()))

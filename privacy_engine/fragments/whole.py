@@ -53,7 +53,8 @@ class WholeTable:
         rows = engine.rows(files)
         if not rows:
             raise SchemaError("the table is empty: nothing can be released")
-        values = sensitive_values(engine, files, schema.select(sensitive)) if sensitive else {}
+        known = schema.select(sensitive) if sensitive else None
+        values = sensitive_values(engine, files, known, person=schema.by or None) if known else {}
         return cls(rows, closed(schema, engine, files), values)
 
     @property
@@ -94,12 +95,11 @@ class WholeTable:
 
 def closed(schema: DataSchema, engine: Engine, files: Files) -> DataSchema:
     """The schema with a domain for each quasi-identifier: the table's where it names none."""
-    return DataSchema(
-        tuple(
-            _closed(a, engine, files) if a.role is Role.QUASI_IDENTIFIER and not a.has_public_domain else a
-            for a in schema.attributes
-        )
+    attributes = tuple(
+        _closed(a, engine, files) if a.role is Role.QUASI_IDENTIFIER and not a.has_public_domain else a
+        for a in schema.attributes
     )
+    return replace(schema, attributes=attributes)
 
 
 def _closed(attribute: Attribute, engine: Engine, files: Files) -> Attribute:
@@ -126,6 +126,7 @@ def _values_to_dict(values: SensitiveValues, attribute: Attribute) -> dict[str, 
         "codes": values.codes.tolist(),
         "size": values.size,
         "counts": values.counts.tolist(),
+        "weights": None if values.weights is None else values.weights.tolist(),
     }
 
 
@@ -141,4 +142,5 @@ def _values_from_dict(given: Mapping[str, Any], attribute: Attribute) -> Sensiti
         codes=np.array(given["codes"], dtype=np.int32),
         size=given["size"],
         counts=np.array(given["counts"], dtype=np.int64),
+        weights=None if given["weights"] is None else np.array(given["weights"], dtype=np.float64),
     )

@@ -12,19 +12,44 @@ the records nor on the number of threads, and loses less: a cheap merge is never
 dear one. The default price is the increase of the loss (see `MergePrice`).
 
 Where small classes met large ones, agglomeration leaves classes of 2k records or more; they are split.
+
+Where several records may be of one person, a class is small while it has fewer than k distinct persons, and
+both parts of one that is split have k. What merges and splits cost is still counted by records.
 """
 
 from collections.abc import Callable
 from enum import StrEnum
+from typing import NamedTuple
 
 import numba as nb
 import numpy as np
+import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, tabulate
 from privacy_engine.tables.geometry import Geometry
+from privacy_engine.tables.persons import people_of_classes
+
+
+class Holders(NamedTuple):
+    """The distinct persons of tuples; no entries where each record counts as a person.
+
+    start: (m + 1,) int64; tuple t owns ``start[t] : start[t + 1]`` of `person`; (0,) where there are none.
+    person: (e,) int64.
+    """
+
+    start: Ints
+    person: Ints
+
+    def people(self, labels: Ints) -> Ints:
+        """(m,) distinct persons of the tuples with each label (m,), numbers of tuples."""
+        of_entry = np.repeat(labels, np.diff(self.start))
+        return people_of_classes(of_entry, self.person, len(labels))
+
+
+NO_HOLDERS = Holders(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class MergePrice(StrEnum):
@@ -44,8 +69,9 @@ def agglomerate(
     rng: np.random.Generator,
     price: MergePrice = MergePrice.INCREASE,
     search: Propose | None = None,
+    persons: Ints | None = None,
 ) -> Ints:
-    """Partition records into classes of at least k.
+    """Partition records into classes of at least k persons.
 
     Args:
         codes: (n, q) int32 quasi-identifier codes.
@@ -54,16 +80,19 @@ def agglomerate(
         rng: breaks ties between equally cheap merges.
         price: what a merge costs.
         search: for partners: `propose`, on all cores (default), or `propose_serially`.
+        persons: (n,) whose record each is, >= 0; None: each counts as a person.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1. Only a class of identical records is larger than it
         could be: it is published as one class anyhow.
 
     Raises:
-        InfeasibleError: fewer than k records.
+        InfeasibleError: fewer than k records or persons.
     """
     if len(codes) < k:
         raise InfeasibleError(f"{len(codes)} rows cannot be {k}-anonymous; lower k or allow suppression")
+    if persons is not None and (people := len(np.unique(persons))) < k:
+        raise InfeasibleError(f"{people} persons cannot be {k}-anonymous; lower k or allow suppression")
     if len(codes) == 0:
         return np.zeros(0, np.int64)
     space = tabulate(geometry)
@@ -71,9 +100,10 @@ def agglomerate(
     tuples, tuple_of, counts = distinct_tuples(np.ascontiguousarray(codes, np.int32))
     shuffled = rng.permutation(len(tuples))
     tuples, counts = np.ascontiguousarray(tuples[shuffled]), counts[shuffled]
-    merged = _merge_to_k(space, tuples, counts, k, Criterion[price.name], search or propose)
+    holders = NO_HOLDERS if persons is None else _holders(np.argsort(shuffled)[tuple_of], persons)
+    merged = _merge_to_k(space, tuples, counts, k, Criterion[price.name], search or propose, holders)
     labels = np.empty(len(tuples), np.int64)
-    labels[shuffled] = split_large(space, tuples, counts, merged, k)
+    labels[shuffled] = split_large(space, tuples, counts, merged, k, holders.start, holders.person)
     return np.unique(labels[tuple_of], return_inverse=True)[1].astype(np.int64)
 
 
@@ -100,18 +130,34 @@ def distinct_tuples(codes: Codes) -> tuple[Codes, Ints, Ints]:
     return ranked[first], tuple_of, np.bincount(tuple_of)
 
 
+def _holders(tuple_of: Ints, persons: Ints) -> Holders:
+    """The persons of each tuple, 0 .. m - 1, by the tuple of each record (n,)."""
+    span = int(persons.max()) + 1
+    tuples, person = np.divmod(np.unique(tuple_of * span + persons), span)
+    return Holders(np.searchsorted(tuples, np.arange(int(tuple_of.max()) + 2)), person)
+
+
 def _merge_to_k(
-    space: Space, tuples: Codes, counts: Ints, k: int, criterion: Criterion, search: Propose
+    space: Space,
+    tuples: Codes,
+    counts: Ints,
+    k: int,
+    criterion: Criterion,
+    search: Propose,
+    holders: Holders,
 ) -> Ints:
     """The rounds. Tuples (m, q) with their multiplicities (m,) to labels (m,): numbers of tuples."""
     m = len(tuples)
     boxes = Boxes(tuples.copy(), tuples.copy(), counts.astype(np.float64), np.zeros(m))
     into = np.arange(m)
-    while len(small := np.flatnonzero((boxes.size > 0) & (boxes.size < k))):
+    while True:
+        people = holders.people(follow(into)) if len(holders.start) else boxes.size
+        small = np.flatnonzero((boxes.size > 0) & (people < k))
+        if not len(small):
+            return follow(into)
         grown = plant(space, boxes, np.flatnonzero(boxes.size > 0))
         partner, price = search(space, boxes, grown, small, int(criterion))
         merge_cheapest_first(space, boxes, into, small, partner, price)
-    return follow(into)
 
 
 def follow(into: Ints) -> Ints:
@@ -168,7 +214,9 @@ def merge_cheapest_first(
 
 
 @kernel(nogil=True)
-def split_large(space: Space, tuples: Codes, counts: Ints, labels: Ints, k: int) -> Ints:
+def split_large(
+    space: Space, tuples: Codes, counts: Ints, labels: Ints, k: int, start: Ints, person: Ints
+) -> Ints:
     """Cut classes of 2k or more in two, as often as both parts can keep k, where it costs least.
 
     A cut is a place in the order of one attribute's values (of a hierarchy: depth first). The total
@@ -180,12 +228,15 @@ def split_large(space: Space, tuples: Codes, counts: Ints, labels: Ints, k: int)
         counts: (m,) int64, records of each.
         labels: (m,) int64, class of each tuple.
         k: least class size.
+        start: (m + 1,) int64, where the persons of each tuple begin, as in `Holders`.
+        person: (e,) int64, the persons.
 
     Returns:
         labels: (m,) int64, each the number of a tuple of the class.
     """
     order = np.argsort(labels, kind="mergesort")
     labels = labels.copy()
+    met = np.zeros(person.max() + 1 if len(person) > 0 else 0, np.bool_)
     todo = [(0, 0) for _ in range(0)]
     begin = 0
     for i in range(1, len(order) + 1):
@@ -197,7 +248,7 @@ def split_large(space: Space, tuples: Codes, counts: Ints, labels: Ints, k: int)
         members = order[begin:end]
         cut = 0
         if end - begin > 1 and counts[members].sum() >= 2 * k:
-            cut = _cheapest_cut(space, tuples, counts, members, k)
+            cut = _cheapest_cut(space, tuples, counts, members, k, start, person, met)
         if cut > 0:
             todo.append((begin, begin + cut))
             todo.append((begin + cut, end))
@@ -207,7 +258,16 @@ def split_large(space: Space, tuples: Codes, counts: Ints, labels: Ints, k: int)
 
 
 @kernel(nogil=True)
-def _cheapest_cut(space: Space, tuples: Codes, counts: Ints, members: Ints, k: int) -> int:
+def _cheapest_cut(
+    space: Space,
+    tuples: Codes,
+    counts: Ints,
+    members: Ints,
+    k: int,
+    start: Ints,
+    person: Ints,
+    met: npt.NDArray[np.bool_],
+) -> int:
     """Put the members in the order of the best cut and return its place; 0 if no cut keeps k twice."""
     best, least = 0, np.inf
     chosen = members.copy()
@@ -220,16 +280,41 @@ def _cheapest_cut(space: Space, tuples: Codes, counts: Ints, members: Ints, k: i
         ordered = members[np.argsort(keys, kind="mergesort")]
         left = _prefix_costs(space, tuples, ordered)
         right = _prefix_costs(space, tuples, ordered[::-1].copy())
+        near = prefix_people(counts, ordered, start, person, met)
+        far = prefix_people(counts, ordered[::-1].copy(), start, person, met)
         size = 0
         for cut in range(1, len(ordered)):
             size += counts[ordered[cut - 1]]
-            if size >= k and total - size >= k:
+            if near[cut - 1] >= k and far[len(ordered) - cut - 1] >= k:
                 loss = size * left[cut - 1] + (total - size) * right[len(ordered) - cut - 1]
                 if loss < least:
                     best, least = cut, loss
                     chosen = ordered
     members[:] = chosen
     return best
+
+
+@kernel(nogil=True)
+def prefix_people(counts: Ints, members: Ints, start: Ints, person: Ints, met: npt.NDArray[np.bool_]) -> Ints:
+    """Distinct persons of the first 1, 2, ... members; their records where each counts as a person.
+
+    met: (persons,) room to work in, False before and after.
+    """
+    found = np.empty(len(members), np.int64)
+    total = 0
+    for i in range(len(members)):
+        t = members[i]
+        if len(start) == 0:
+            total += counts[t]
+        else:
+            for e in range(start[t], start[t + 1]):
+                total += not met[person[e]]
+                met[person[e]] = True
+        found[i] = total
+    if len(start) > 0:
+        for t in members:
+            met[person[start[t] : start[t + 1]]] = False
+    return found
 
 
 @kernel(nogil=True)

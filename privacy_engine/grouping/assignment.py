@@ -22,7 +22,8 @@ def assign_to_cheapest(codes: Codes, labels: Ints, geometry: Geometry) -> Ints:
     boxes, space = boxes_of(codes, labels, geometry), tabulate(geometry)
     cheapest = np.full((len(outside), 1), -1, np.int64)
     grown = plant(space, boxes, np.arange(len(boxes.size)))
-    look_up_serially(space, boxes, grown, np.ascontiguousarray(codes[outside], np.int32), cheapest)
+    rows = np.ascontiguousarray(codes[outside], np.int32)
+    look_up_serially(space, boxes, grown, rows, np.ones(len(rows)), cheapest)
     assigned = labels.copy()
     assigned[outside] = cheapest[:, 0]
     return assigned

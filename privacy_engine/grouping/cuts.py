@@ -3,7 +3,8 @@
 First the records are sorted into buckets by one attribute: what a cut can keep together. An ordered attribute
 has a bucket a value, a hierarchy a bucket a child of the records' lowest common ancestor. A cut is then a
 grouping of buckets, and its sizes, losses and constraints follow from theirs. Every search looks for a cut
-whose parts all have `task.least` records and keep the constraints.
+whose parts all have `task.least` records and keep the constraints. Where several records may be of one
+person, a part needs `task.least` distinct persons, counted exactly; a person may be in several parts.
 """
 
 from typing import NamedTuple
@@ -17,12 +18,15 @@ from privacy_engine.grouping.constraints import Constraints, admits
 from privacy_engine.tables.geometry import common_ancestor
 
 Flags = npt.NDArray[np.bool_]
+NOBODY = np.zeros(0, np.int64)  # persons where each record counts as one
 
 
 class Task(NamedTuple):
     """A table to be cut and what every part must keep.
 
     codes: (n, q) int32 quasi-identifiers; sensitive: (s, n) int32; least: records that a part needs.
+    persons: (n,) whose record each is, of whom a part needs so many; empty where each counts as a person.
+        The records of a class stand by person: those of one come one after another.
     """
 
     codes: Codes
@@ -30,6 +34,7 @@ class Task(NamedTuple):
     space: Space
     constraints: Constraints
     least: int
+    persons: Ints
 
 
 class Buckets(NamedTuple):
@@ -144,6 +149,62 @@ def cover(
 
 
 @kernel()
+def persons_beside(who: Ints, bucket: Ints, one: bool, near: Ints, far: Ints) -> None:
+    """Distinct persons on either side of each cut.
+
+    Args:
+        who: (m,) person of each record of the class, >= 0; those of a person stand one after another.
+        bucket: (m,) bucket of each record.
+        one: whether a cut splits off one bucket, else all up to it.
+        near: (b,) filled with the persons in the bucket, or in one up to it.
+        far: (b,) filled with the persons in the other buckets.
+    """
+    near[:] = 0
+    far[:] = 0
+    met = np.full(len(near), -1, np.int64)  # whom a bucket was last counted for
+    begin, total = 0, 0
+    while begin < len(who):
+        person = who[begin]
+        first = last = bucket[begin]
+        end = begin
+        while end < len(who) and who[end] == person:
+            b = bucket[end]
+            first, last = min(first, b), max(last, b)
+            if one and met[b] != person:
+                met[b] = person
+                near[b] += 1
+            end += 1
+        if not one:
+            near[first] += 1
+            far[last] -= 1
+        elif first == last:
+            far[first] -= 1  # without the bucket, nothing is left of them
+        begin = end
+        total += 1
+    if not one:
+        near[:] = np.cumsum(near)
+        far[:] = np.cumsum(far)
+    far += total
+
+
+@kernel()
+def persons_in(who: Ints, bucket: Ints, chosen: Flags) -> int:
+    """Distinct persons of the records in the chosen buckets (b,); arguments as in `persons_beside`."""
+    found, last = 0, -1
+    for i in range(len(who)):
+        if chosen[bucket[i]] and who[i] != last:
+            last = who[i]
+            found += 1
+    return found
+
+
+@kernel()
+def _persons_of(task: Task, rows: Ints) -> Ints:
+    """(m,) the person of each record; (0,) where each counts as a person."""
+    return task.persons[rows] if len(task.persons) > 0 else task.persons
+
+
+@kernel()
 def join(
     lo: Codes, hi: Codes, a: int, lo2: Codes, hi2: Codes, b: int, tree: Flags, start: Ints, parent: Codes
 ) -> None:
@@ -186,7 +247,7 @@ def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     Returns:
         The number of parts, 0 if no cut is allowed.
     """
-    span = np.empty(len(lo))
+    span, who = np.empty(len(lo)), _persons_of(task, rows)
     for j in range(len(lo)):
         span[j] = join_cost(task.space, j, lo[j], hi[j], lo[j], hi[j])
     while span.max() > 0.0:
@@ -196,11 +257,11 @@ def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
         group = np.empty(len(buckets.size), np.int64)
         parts = 0
         if not task.space.tree[j]:
-            parts = _halve(task, buckets, group)
+            parts = _halve(task, who, part, buckets, group)
         else:
-            parts = _stand_alone(task, buckets, group)
+            parts = _stand_alone(task, who, part, buckets, group)
             if parts < 2:
-                parts = _deal(task, buckets, group)
+                parts = _deal(task, who, part, buckets, group)
         if parts > 1:
             for i in range(len(part)):
                 part[i] = group[part[i]]
@@ -216,13 +277,13 @@ def cheapest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> in
     from the others. Equal losses: the first in column order, then in the order of values or nodes.
     Arguments and result as in `widest_cut`.
     """
-    best, parts = np.inf, 0
+    best, parts, who = np.inf, 0, _persons_of(task, rows)
     bucket = np.empty(len(rows), np.int64)
     for j in range(len(lo)):
         if join_cost(task.space, j, lo[j], hi[j], lo[j], hi[j]) <= 0.0:
             continue
         buckets = bucket_by(task, rows, j, int(lo[j]), bucket)
-        loss, at = cheapest_grouping(task, buckets, task.space.tree[j])
+        loss, at = cheapest_grouping(task, who, bucket, buckets, task.space.tree[j])
         if loss < best:
             best, parts = loss, 2
             for i in range(len(rows)):
@@ -231,13 +292,20 @@ def cheapest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> in
 
 
 @kernel()
-def cheapest_grouping(task: Task, buckets: Buckets, one: bool) -> tuple[float, int]:
-    """Least loss of the records with one bucket, or with those up to it, split off; and that bucket."""
+def cheapest_grouping(task: Task, who: Ints, bucket: Ints, buckets: Buckets, one: bool) -> tuple[float, int]:
+    """Least loss of the records with one bucket, or with those up to it, split off; and that bucket.
+
+    who: (m,) the person of each record; (0,) where each counts as a person. bucket: (m,) of each record.
+    """
     space, n = task.space, buckets.size.sum()
     near, far = _losses(buckets.lo, buckets.hi, one, space.tree, space.start, space.value, space.parent)
     size = buckets.size if one else np.cumsum(buckets.size)
     loss = size * near + (n - size) * far
-    loss[(size < task.least) | (n - size < task.least)] = np.inf
+    people, others = size, n - size
+    if len(who) > 0:
+        people, others = np.empty(len(size), np.int64), np.empty(len(size), np.int64)
+        persons_beside(who, bucket, one, people, others)
+    loss[(people < task.least) | (others < task.least)] = np.inf
     if len(task.constraints.kind) == 0:
         b = int(loss.argmin())
         return float(loss[b]), b
@@ -249,7 +317,9 @@ def cheapest_grouping(task: Task, buckets: Buckets, one: bool) -> tuple[float, i
     for b in np.argsort(loss, kind="mergesort"):
         if loss[b] == np.inf:
             break
-        if _stands(task, counts[b], size[b]) and _stands(task, total - counts[b], n - size[b]):
+        if admits(counts[b], size[b], task.constraints) and admits(
+            total - counts[b], n - size[b], task.constraints
+        ):
             return float(loss[b]), int(b)
     return np.inf, -1
 
@@ -281,13 +351,15 @@ def _losses(
 
 
 @kernel()
-def _stands(task: Task, counts: Codes, size: int) -> bool:
-    """Whether a part of this size and these sensitive values may be a class."""
-    return bool(size >= task.least and admits(counts, size, task.constraints))
+def _stands(task: Task, who: Ints, bucket: Ints, size: int, counts: Codes, chosen: Flags) -> bool:
+    """Whether the records in the chosen buckets (b,), of this size and sensitive values, may be a class."""
+    if size < task.least or not admits(counts, size, task.constraints):
+        return False
+    return len(who) == 0 or persons_in(who, bucket, chosen) >= task.least
 
 
 @kernel()
-def _halve(task: Task, buckets: Buckets, group: Ints) -> int:
+def _halve(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -> int:
     """Cut below or above the median's own bucket, whichever is more even, else the other."""
     n = buckets.size.sum()
     median, upto = 0, buckets.size[0]
@@ -299,24 +371,28 @@ def _halve(task: Task, buckets: Buckets, group: Ints) -> int:
     for first in (even, 2 * median + 1 - even):
         for b in range(len(group)):
             group[b] = b >= first
-        if _both_stand(task, buckets, group):
+        if _both_stand(task, who, bucket, buckets, group):
             return 2
     return 0
 
 
 @kernel()
-def _stand_alone(task: Task, buckets: Buckets, group: Ints) -> int:
+def _stand_alone(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -> int:
     """Each bucket that can stand is a group; the rest is group 0, which the smallest join until it stands."""
+    people = buckets.size
+    if len(who) > 0:
+        people, others = np.empty(len(group), np.int64), np.empty(len(group), np.int64)
+        persons_beside(who, bucket, True, people, others)
     rest, size = np.zeros(buckets.counts.shape[1], np.int32), 0
     joined = np.zeros(len(group), np.bool_)
     for b in range(len(group)):
-        joined[b] = not _stands(task, buckets.counts[b], buckets.size[b])
+        joined[b] = people[b] < task.least or not admits(buckets.counts[b], buckets.size[b], task.constraints)
         if joined[b]:
             rest += buckets.counts[b]
             size += buckets.size[b]
     if size > 0:
         for b in np.argsort(buckets.size, kind="mergesort"):
-            if not joined[b] and not _stands(task, rest, size):
+            if not joined[b] and not _stands(task, who, bucket, size, rest, joined):
                 joined[b] = True
                 rest += buckets.counts[b]
                 size += buckets.size[b]
@@ -328,20 +404,22 @@ def _stand_alone(task: Task, buckets: Buckets, group: Ints) -> int:
 
 
 @kernel()
-def _deal(task: Task, buckets: Buckets, group: Ints) -> int:
+def _deal(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -> int:
     """Buckets into two groups, the largest first, each to the smaller group."""
     size = np.zeros(2, np.int64)
     for b in np.argsort(-buckets.size, kind="mergesort"):
         group[b] = 0 if size[0] <= size[1] else 1
         size[group[b]] += buckets.size[b]
-    return 2 if _both_stand(task, buckets, group) else 0
+    return 2 if _both_stand(task, who, bucket, buckets, group) else 0
 
 
 @kernel()
-def _both_stand(task: Task, buckets: Buckets, group: Ints) -> bool:
+def _both_stand(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -> bool:
     """Whether groups 0 and 1 may be classes."""
     size, counts = np.zeros(2, np.int64), np.zeros((2, buckets.counts.shape[1]), np.int32)
     for b in range(len(group)):
         size[group[b]] += buckets.size[b]
         counts[group[b]] += buckets.counts[b]
-    return bool(_stands(task, counts[0], size[0]) and _stands(task, counts[1], size[1]))
+    return _stands(task, who, bucket, size[0], counts[0], group == 0) and _stands(
+        task, who, bucket, size[1], counts[1], group == 1
+    )

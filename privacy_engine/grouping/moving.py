@@ -1,6 +1,6 @@
 """The steps of the refinement: single moves of records, chains, swaps, dissolving and founding classes.
 
-A move is made if it lowers the total loss and every class that it touches keeps k and all rules.
+A move is made if it lowers the total loss and every class that it touches keeps k persons and all rules.
 
 New classes are founded from the spare records of others. Agglomeration leaves classes of k to 2k - 1 records,
 and more where many are identical. What a class has above k can be had from it; k such records that lie
@@ -17,10 +17,12 @@ from privacy_engine.grouping.class_state import (
     ClassState,
     box_without,
     exit_gain,
+    has_mate,
     largest_gain,
     may_swap,
     members_of,
     move,
+    people_without,
     price_exits,
 )
 from privacy_engine.grouping.constraints import Constraints
@@ -32,8 +34,8 @@ NEIGHBOURS = 16  # classes at most that are asked for a substitute
 def _entry_price(space: Space, state: ClassState, r: int, c: int) -> float:
     """What the total rises by when record r, now in no class, enters class c."""
     boxes, row = state.boxes, state.codes[r]
-    h = boxes.size[c]
-    return float((h + 1) * union_cost(space, row, row, boxes.lo[c], boxes.hi[c]) - h * boxes.cost[c])
+    h, w = boxes.size[c], state.weight[r]
+    return float((h + w) * union_cost(space, row, row, boxes.lo[c], boxes.hi[c]) - h * boxes.cost[c])
 
 
 @kernel(nogil=True)
@@ -79,7 +81,7 @@ def move_records(
         b, price = _best_entry(space, state, near[tuple_of[r]], r, a, gain - LEAST, constraints)
         if b < 0:
             continue
-        if boxes.size[a] > k and may_swap(state, a, r, -1, constraints):
+        if people_without(state, r) >= k and may_swap(state, a, r, -1, constraints):
             move(space, state, r, b, lo, hi)
             moved += 1
             continue
@@ -105,35 +107,37 @@ def _substitute(
 ) -> int:
     """The record that takes r's place in its class at the least cost, or -1 if none leaves a profit.
 
-    It comes from b, to which r goes, or from a class above k that is near to a member of r's class.
+    It comes from b, to which r goes, or from a class above k persons that is near to a member of r's class.
     ``profit`` is what the move of r saves, its entry to b paid.
     """
     boxes, q, a, row_r = state.boxes, state.codes.shape[1], state.labels[r], state.codes[r]
+    weight = state.weight
     lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)
     other_lo, other_hi = np.empty(q, np.int32), np.empty(q, np.int32)
     rest = box_without(space, state, r, lo, hi)
-    others = boxes.size[a] - 1
+    others = boxes.size[a] - weight[r]
     best, most = -1, LEAST
     for c in _classes_near(state, near, tuple_of, a):
         size, cost = boxes.size[c], boxes.cost[c]
-        if size <= k and c != b:
+        if state.people[c] <= k and c != b:
             continue
         bound = largest_gain(space, state, c)
         if c == b:
-            size, cost = size + 1, union_cost(space, row_r, row_r, boxes.lo[c], boxes.hi[c])
-            bound = size * cost - (size - 1) * state.least_rest[c]
+            size, cost = size + weight[r], union_cost(space, row_r, row_r, boxes.lo[c], boxes.hi[c])
+            bound = size * cost - (size - state.heaviest[c]) * state.least_rest[c]
         if profit - rest + bound <= most:
             continue
         s = state.first[c]
         while s >= 0:
-            value = profit + size * cost - (size - 1) * state.rest[s]
-            if value - rest > most:  # s costs the class that it enters at least the rest
+            w = weight[s]
+            value = profit + size * cost - (size - w) * state.rest[s]
+            if value - w * rest > most:  # s costs the class that it enters at least the rest
                 row = state.codes[s]
-                value += others * rest - (others + 1) * union_cost(space, row, row, lo, hi)
+                value += others * rest - (others + w) * union_cost(space, row, row, lo, hi)
                 if value > most and c == b:  # r stays where s was
-                    value += (size - 1) * state.rest[s]
-                    value -= (size - 1) * _cost_of_swapped(space, state, r, s, cost, other_lo, other_hi)
-                if value > most and _may_replace(state, r, s, b, constraints):
+                    value += (size - w) * state.rest[s]
+                    value -= (size - w) * _cost_of_swapped(space, state, r, s, cost, other_lo, other_hi)
+                if value > most and _may_replace(state, r, s, b, k, constraints):
                     best, most = s, value
             s = state.after[s] if boxes.cost[c] > 0.0 else -1  # at cost 0 all members are alike
     return best
@@ -151,9 +155,14 @@ def _cost_of_swapped(
 
 
 @kernel(nogil=True)
-def _may_replace(state: ClassState, r: int, s: int, b: int, constraints: Constraints) -> bool:
-    """Whether r's class, with s for r, and s's class, which gets r if it is b, keep all rules."""
+def _may_replace(state: ClassState, r: int, s: int, b: int, k: int, constraints: Constraints) -> bool:
+    """Whether r's class, with s for r, and s's class, which gets r if it is b, keep k and all rules."""
     c = state.labels[s]
+    if len(state.mates) > 0 and state.mates[r, 0] != state.mates[s, 0]:  # else both keep their persons
+        if people_without(state, r) + (not has_mate(state, s, state.labels[r])) < k:
+            return False
+        if people_without(state, s) + (c == b and not has_mate(state, r, c)) < k:
+            return False
     return may_swap(state, state.labels[r], r, s, constraints) and may_swap(
         state, c, s, r if c == b else -1, constraints
     )
@@ -182,8 +191,8 @@ def dissolve_classes(
     q, boxes, done = state.codes.shape[1], state.boxes, 0
     lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)
     for a in order:
-        size = int(boxes.size[a])
-        budget = size * boxes.cost[a] - LEAST
+        size = state.members[a]
+        budget = boxes.size[a] * boxes.cost[a] - LEAST
         if size == 0 or budget <= 0.0:
             continue
         members = members_of(state, a)
@@ -239,7 +248,7 @@ def found_classes(
     free = done = 0
     for r in order:
         a = state.labels[r]
-        if a < 0 or boxes.size[a] <= k or failures[a] >= FAILURES:
+        if a < 0 or state.people[a] <= k or failures[a] >= FAILURES:
             continue
         if exit_gain(space, state, r) <= LEAST:
             continue
@@ -279,16 +288,16 @@ def _gather(
     boxes, a, m = state.boxes, state.labels[r], 0
     for i in range(-1, len(near)):
         c = a if i < 0 else near[i]
-        if c < 0 or boxes.size[c] <= k or (i >= 0 and c == a):
+        if c < 0 or state.people[c] <= k or (i >= 0 and c == a):
             continue
         price_exits(space, state, c)
         size, cost = boxes.size[c], boxes.cost[c]
-        spare[c] = int(size - k) - (c == a)
+        spare[c] = state.people[c] - k - (c == a)
         most = m + spare[c] if cost == 0.0 else len(pool)
         s = state.first[c]
         while s >= 0 and m < most:
             if s != r:
-                pool[m], gain[m] = s, size * cost - (size - 1) * state.rest[s]
+                pool[m], gain[m] = s, size * cost - (size - state.weight[s]) * state.rest[s]
                 m += 1
             s = state.after[s]
     return m
@@ -300,6 +309,8 @@ def _grow(
 ) -> bool:
     """Draw the k - 1 cheapest records of the pool to r one by one; whether that promises a profit.
 
+    All are of different persons.
+
     The promise takes each record's gain as if it left alone; the caller settles the true balance. It
     gives up once even the largest gains could not pay for the box that the new class has by then.
     """
@@ -307,27 +318,39 @@ def _grow(
     largest = np.sort(gain)[::-1][:k].cumsum()  # what some records can bring at most
     known = np.zeros(m)  # cost of a record's union with the new class when last looked at: a lower bound
     lo, hi = codes[r].copy(), codes[r].copy()
-    cost, balance = 0.0, -exit_gain(space, state, r)
+    cost, balance, size = 0.0, -exit_gain(space, state, r), state.weight[r]
     taken[0] = r
     for have in range(1, k):
         if balance + (k - have) * cost - largest[k - have - 1] >= -LEAST:
             return False
         best, least = -1, np.inf
         for i in range(m):
-            if (have + 1) * known[i] - have * cost - gain[i] >= least:
+            w = state.weight[pool[i]]
+            if (size + w) * known[i] - size * cost - gain[i] >= least:
                 continue
             row = codes[pool[i]]
             known[i] = union_cost(space, row, row, lo, hi)
-            p = (have + 1) * known[i] - have * cost - gain[i]
-            if p < least and spare[labels[pool[i]]] > 0:
+            p = (size + w) * known[i] - size * cost - gain[i]
+            if p < least and spare[labels[pool[i]]] > 0 and not _is_mate(state, pool[i], taken[:have]):
                 best, least = i, p
         if best < 0:
             return False
         balance += least
         cost = known[best]
+        size += state.weight[pool[best]]
         taken[have] = pool[best]
         spare[labels[pool[best]]] -= 1
         enlarge(space, lo, hi, codes[pool[best]], codes[pool[best]])
         m -= 1
         pool[best], gain[best], known[best] = pool[m], gain[m], known[m]
     return bool(balance < -LEAST)
+
+
+@kernel(nogil=True)
+def _is_mate(state: ClassState, r: int, others: Ints) -> bool:
+    """Whether r is of the person of one of the others."""
+    if len(state.mates) > 0:
+        for s in others:
+            if state.mates[s, 0] == state.mates[r, 0]:
+                return True
+    return False

@@ -4,7 +4,8 @@ LeFevre, DeWitt, Ramakrishnan (2006), "Mondrian Multidimensional K-Anonymity", t
 cut the records, go on with each part, stop where no cut is allowed. A cut is allowed if every part has
 enough records and keeps the constraints, so l-diversity and its kin are conditions of the search, not
 repairs after it. Partitions are strict: records with equal values are never separated. So the order of
-the records does not matter, and nothing is random.
+the records does not matter, and nothing is random. Where several records may be of one person, every part
+has enough distinct persons; what else is asked of a class counts records.
 
 Deviations: hierarchies are cut below the lowest common ancestor of the records (section 5.1 asks for every
 child to be a part, and has no answer where one is too small); `CutRule` says which cut is taken.
@@ -17,7 +18,7 @@ import numpy as np
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Codes, Ints, tabulate
 from privacy_engine.grouping.constraints import Constraints
-from privacy_engine.grouping.cuts import Task, cheapest_cut, cover, widest_cut
+from privacy_engine.grouping.cuts import NOBODY, Task, cheapest_cut, cover, widest_cut
 from privacy_engine.grouping.model_rules import require_feasible
 from privacy_engine.tables.geometry import Geometry
 
@@ -36,6 +37,7 @@ def mondrian(
     sensitive: Codes,
     constraints: Constraints,
     rule: CutRule = CutRule.LEAST_LOSS,
+    persons: Ints | None = None,
 ) -> Ints:
     """Partition records into classes of at least k that keep the constraints, by strict top-down cuts.
 
@@ -46,6 +48,7 @@ def mondrian(
         sensitive: (s, n) int32 codes of the sensitive attributes.
         constraints: what every class must keep besides k.
         rule: which cut is taken.
+        persons: (n,) whose record each is, of whom a class has at least k; None: each counts as a person.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1.
@@ -54,16 +57,22 @@ def mondrian(
         InfeasibleError: if the whole table cannot be one class.
     """
     require_feasible(len(codes), k, sensitive, constraints)
-    task = Task(codes, sensitive, tabulate(geometry), constraints, k)
-    return _labels(task, enough=1, by_loss=rule is CutRule.LEAST_LOSS)
+    task = Task(codes, sensitive, tabulate(geometry), constraints, k, NOBODY)
+    return _labels(task, persons, enough=1, by_loss=rule is CutRule.LEAST_LOSS)
 
 
 def blocks(
-    codes: Codes, geometry: Geometry, size: int, k: int, sensitive: Codes, constraints: Constraints
+    codes: Codes,
+    geometry: Geometry,
+    size: int,
+    k: int,
+    sensitive: Codes,
+    constraints: Constraints,
+    persons: Ints | None = None,
 ) -> Ints:
     """Cut a table into blocks in which another method can work by itself.
 
-    A block has at most `size` records, unless every cut of it would leave a part of fewer than 2k records
+    A block has at most `size` records, unless every cut of it would leave a part of fewer than 2k persons
     or one that does not keep the constraints; then it stays larger. The cuts are those of least loss: on
     Adult, agglomeration in blocks of 4,000 then loses 2% more than on the whole table, after median cuts 20%.
 
@@ -74,6 +83,7 @@ def blocks(
         k: least class size of the method that follows.
         sensitive: (s, n) int32 codes of the sensitive attributes.
         constraints: what every block must keep.
+        persons: (n,) whose record each is; None: each counts as a person.
 
     Returns:
         labels: (n,) int64, 0 .. blocks - 1.
@@ -85,17 +95,31 @@ def blocks(
     if size < 2 * k:
         raise ValueError(f"the block size must be >= 2k = {2 * k}, got {size}")
     require_feasible(len(codes), k, sensitive, constraints)
-    task = Task(codes, sensitive, tabulate(geometry), constraints, 2 * k)
-    return _labels(task, enough=size, by_loss=True)
+    task = Task(codes, sensitive, tabulate(geometry), constraints, 2 * k, NOBODY)
+    return _labels(task, persons, enough=size, by_loss=True)
 
 
-def _labels(task: Task, *, enough: int, by_loss: bool) -> Ints:
+def _labels(task: Task, persons: Ints | None, *, enough: int, by_loss: bool) -> Ints:
+    if persons is not None:
+        by_person = np.argsort(persons, kind="stable")
+        labels = np.empty(len(persons), np.int64)
+        labels[by_person] = _labels(_taken(task, persons, by_person), None, enough=enough, by_loss=by_loss)
+        return labels
     order = np.arange(len(task.codes))
     opens = np.zeros(len(task.codes), np.int64)
     _cut_all(task, enough, by_loss, order, opens)
     labels = np.empty(len(order), np.int64)
     labels[order] = np.cumsum(opens) - 1
     return labels
+
+
+def _taken(task: Task, persons: Ints, rows: Ints) -> Task:
+    """The task of these records of a table, in one memory layout."""
+    return task._replace(
+        codes=np.ascontiguousarray(task.codes[rows]),
+        sensitive=np.ascontiguousarray(task.sensitive[:, rows]),
+        persons=persons[rows],
+    )
 
 
 @kernel()
@@ -140,7 +164,7 @@ def _cut(task: Task, rows: Ints, by_loss: bool, part: Ints) -> int:
 
 @kernel()
 def _arrange(rows: Ints, part: Ints, parts: int, spare: Ints) -> Ints:
-    """Rearrange rows (m,) in place so that parts are runs; the end of each run."""
+    """Rearrange rows (m,) in place so that parts are runs, each in the order of before; their ends."""
     ends = np.zeros(parts + 1, np.int64)
     for p in part:
         ends[p + 1] += 1

@@ -21,8 +21,8 @@ import numpy as np
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.agglomeration import distinct_tuples
 from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
-from privacy_engine.grouping.boxes import Boxes, Codes, Ints, Space, tabulate, union_cost
-from privacy_engine.grouping.class_state import open_state, total_loss
+from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, tabulate, union_cost
+from privacy_engine.grouping.class_state import open_state, records_of_persons, single_records, total_loss
 from privacy_engine.grouping.constraints import Constraints
 from privacy_engine.grouping.moving import dissolve_classes, found_classes, move_records
 from privacy_engine.tables.geometry import Geometry
@@ -32,7 +32,7 @@ ROUNDS = 3  # most of the fall is in the first two
 ENOUGH = 1e-2  # a round that lowers the total by less is the last
 
 
-LookUp = Callable[[Space, Boxes, BoxTree, Codes, Ints], None]
+LookUp = Callable[[Space, Boxes, BoxTree, Codes, Floats, Ints], None]
 
 
 def refine(
@@ -74,21 +74,31 @@ def refine_in(
     constraints: Constraints,
     rounds: int,
     look_up: LookUp,
+    persons: Ints | None = None,
 ) -> Ints:
-    """`refine` in a tabulated space, with the parallel or the serial search for candidates."""
-    n = len(codes)
-    if n == 0:
+    """`refine` in a tabulated space, with the parallel or the serial search for candidates.
+
+    persons: (n,) whose record each is, of whom every class has and keeps k; None: each counts as a person.
+    Records of one person that are equal move together.
+    """
+    if len(codes) == 0:
         return labels.copy()
     codes = np.ascontiguousarray(codes, np.int32)  # one memory layout, lest kernels be compiled again
     tuples, tuple_of, _ = distinct_tuples(codes)
-    room = max(int(labels.max(initial=0)) + 1, n // k + 1)
     places = _count_places(sensitive, constraints)
-    state = open_state(space, codes, places, int(constraints.start[-1]), labels, room)
+    records, joined = single_records(codes, places), np.arange(len(codes))
+    if persons is not None:
+        records, joined = records_of_persons(codes, places, labels, tuple_of, persons)
+        labels, tuple_of = _of_joined(labels, joined), _of_joined(tuple_of, joined)
+    n = len(records.codes)
+    weights = np.bincount(tuple_of, weights=records.weight) / np.bincount(tuple_of)
+    room = max(int(labels.max(initial=0)) + 1, n // k + 1)
+    state = open_state(space, records, int(constraints.start[-1]), labels, room)
     loss = total_loss(state.boxes)
     near = np.full((len(tuples), CANDIDATES), -1)
     for _ in range(rounds):
         grown = plant(space, state.boxes, np.flatnonzero(state.boxes.size > 0))
-        look_up(space, state.boxes, grown, tuples, near)
+        look_up(space, state.boxes, grown, tuples, weights, near)
         move_records(space, state, near, tuple_of, rng.permutation(n), k, constraints)
         dissolve_classes(space, state, near, tuple_of, rng.permutation(room), constraints)
         found_classes(space, state, near, tuple_of, rng.permutation(n), k, constraints)
@@ -96,7 +106,15 @@ def refine_in(
         if loss >= before * (1.0 - ENOUGH):
             break
     used = np.cumsum(state.boxes.size > 0) - 1
-    return np.where(state.labels >= 0, used[state.labels], -1)
+    refined: Ints = np.where(state.labels >= 0, used[state.labels], -1)[joined]
+    return refined
+
+
+def _of_joined(values: Ints, joined: Ints) -> Ints:
+    """What all records that are joined share, once for each."""
+    found = np.empty(int(joined.max()) + 1, np.int64)
+    found[joined] = values
+    return found
 
 
 def _count_places(sensitive: Codes, constraints: Constraints) -> Codes:
@@ -107,21 +125,26 @@ def _count_places(sensitive: Codes, constraints: Constraints) -> Codes:
 
 
 @kernel(parallel=True)
-def look_up(space: Space, boxes: Boxes, grown: BoxTree, tuples: Codes, near: Ints) -> None:
-    """Fill ``near`` (m, few) with the classes which one more record of a tuple costs least; on all cores."""
+def look_up(space: Space, boxes: Boxes, grown: BoxTree, tuples: Codes, weights: Floats, near: Ints) -> None:
+    """Fill ``near`` (m, few) with the classes which one more record of a tuple costs least; on all cores.
+
+    weights: (m,) what such a record weighs.
+    """
     for t in nb.prange(len(tuples)):
-        _look_up_one(space, boxes, grown, tuples[t], near[t])
+        _look_up_one(space, boxes, grown, tuples[t], weights[t], near[t])
 
 
 @kernel(nogil=True)
-def look_up_serially(space: Space, boxes: Boxes, grown: BoxTree, tuples: Codes, near: Ints) -> None:
+def look_up_serially(
+    space: Space, boxes: Boxes, grown: BoxTree, tuples: Codes, weights: Floats, near: Ints
+) -> None:
     """The same on the calling thread, for callers that run several at once."""
     for t in range(len(tuples)):
-        _look_up_one(space, boxes, grown, tuples[t], near[t])
+        _look_up_one(space, boxes, grown, tuples[t], weights[t], near[t])
 
 
 @kernel(nogil=True)
-def _look_up_one(space: Space, boxes: Boxes, grown: BoxTree, row: Codes, near: Ints) -> None:
+def _look_up_one(space: Space, boxes: Boxes, grown: BoxTree, row: Codes, weight: float, near: Ints) -> None:
     """Fill ``near`` (few,), -1 = no more; what it held in the last round bounds the search."""
     bar = 0.0
     for c in near:
@@ -130,6 +153,7 @@ def _look_up_one(space: Space, boxes: Boxes, grown: BoxTree, row: Codes, near: I
             break
         h = boxes.size[c]
         union = union_cost(space, row, row, boxes.lo[c], boxes.hi[c])
-        bar = max(bar, union + h * (union - boxes.cost[c]))
+        bar = max(bar, weight * union + h * (union - boxes.cost[c]))
     near[:] = -1
-    cheapest(space, boxes, grown, row, row, 1.0, 0.0, -1, Criterion.INCREASE, bar, near, np.empty(len(near)))
+    prices = np.empty(len(near))
+    cheapest(space, boxes, grown, row, row, weight, 0.0, -1, Criterion.INCREASE, bar, near, prices)

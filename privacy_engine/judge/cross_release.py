@@ -19,21 +19,25 @@ Neither model covers what is learned from somebody's absence: if all of a class 
 the one who left is known to whoever knows who left (the paper's critical absence, met there by counterfeits).
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.columns import NULL, factorize
-from privacy_engine.tables.schema import DataSchema
+
+if TYPE_CHECKING:  # a policy is read wherever DAGs are parsed, and pandas takes long to load
+    import pandas as pd
+
+    from privacy_engine.tables.classes import EquivalenceClasses
+    from privacy_engine.tables.schema import DataSchema
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -57,6 +61,8 @@ class Membership:
     def __post_init__(self) -> None:
         if not all(len(column) == len(self.persons) for column in (self.labels, *self.signatures.values())):
             raise ValueError("labels and signatures must be one for each person")
+        import pandas as pd
+
         if repeated := int(pd.Index(self.persons).duplicated().sum()):
             raise SchemaError(
                 f"a person must have one record in a release, {repeated} records are further ones; aggregate "
@@ -67,7 +73,7 @@ class Membership:
         return len(self.persons)
 
     @classmethod
-    def of_table(cls, persons: Texts, table: pd.DataFrame, schema: DataSchema) -> "Membership":
+    def of_table(cls, persons: Texts, table: pd.DataFrame, schema: DataSchema) -> Membership:
         """The classes of a released table, read from nothing but its columns.
 
         Args:
@@ -75,7 +81,16 @@ class Membership:
             table: the released records.
             schema: what their columns are.
         """
-        labels = EquivalenceClasses.of_table(table, schema).labels
+        from privacy_engine.tables.classes import EquivalenceClasses
+
+        return cls.of_classes(persons, EquivalenceClasses.of_table(table, schema), table, schema)
+
+    @classmethod
+    def of_classes(
+        cls, persons: Texts, classes: EquivalenceClasses, table: pd.DataFrame, schema: DataSchema
+    ) -> Membership:
+        """The same of a table whose classes are known."""
+        labels = classes.labels
         signatures = {a.name: _signatures(labels, table[a.name])[labels] for a in schema.sensitive}
         return cls(persons=persons, labels=labels, signatures=signatures)
 
@@ -90,6 +105,8 @@ class History:
     @cached_property
     def places(self) -> tuple[Ints, ...]:
         """For each earlier release (n,) the row of each person of the new one, -1 = not in it."""
+        import pandas as pd
+
         return tuple(
             pd.Index(release.persons).get_indexer(pd.Index(self.new.persons)).astype(np.int64)
             for release in self.earlier
@@ -214,6 +231,8 @@ CROSS_RELEASE_MODELS: Mapping[str, type[Any]] = {
 
 def _signatures(labels: Ints, column: pd.Series) -> Texts:
     """(c,) a hash of the set of values in each class; equal sets of equal texts have equal ones."""
+    from privacy_engine.tables.columns import NULL, factorize
+
     coded = factorize(column)
     texts = [*coded.texts, NULL]
     pairs = np.unique(np.stack([labels, np.where(coded.codes < 0, len(texts) - 1, coded.codes)]), axis=1)
@@ -228,6 +247,8 @@ def _digest(texts: Sequence[str]) -> str:
 
 def _combined(columns: Sequence[Ints]) -> Ints:
     """(n,) one number for each distinct row of several columns, 0 .. c - 1."""
+    import pandas as pd
+
     found = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         size = int(column.max(initial=0)) + 1

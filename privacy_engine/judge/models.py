@@ -1,19 +1,23 @@
 """Privacy models: what a table must satisfy, as values that measure it and say whether it holds.
 
-Each model measures the whole table by its worst class and, where it speaks of a sensitive attribute
-and none is named, by the worst attribute. The threshold and the measured number are in the same unit.
+A row counts as a person unless it is known whose record it is; then a person counts one in a class, see
+`privacy_engine.tables.persons`. Each model measures the whole table by its worst class and, where it speaks
+of a sensitive attribute and none is named, by the worst attribute. The threshold and the measured number are
+in the same unit.
 
 Sources: k-anonymity, Sweeney (2002); l-diversity, Machanavajjhala et al. (2006); t-closeness, Li et
 al. (2007); (alpha, k)-anonymity, Wong et al. (2006); beta-likeness, Cao and Karras (2012);
 delta-disclosure privacy, Brickell and Shmatikov (2008).
 """
 
+from __future__ import annotations
+
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum, StrEnum
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +25,10 @@ import numpy.typing as npt
 from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
 from privacy_engine.judge.distance import hierarchical_distance, ordered_distance
-from privacy_engine.tables.classes import ClassCounts, Classes
-from privacy_engine.tables.hierarchy import Hierarchy
+
+if TYPE_CHECKING:  # it loads pandas, and a policy is read wherever DAGs are parsed
+    from privacy_engine.tables.classes import ClassCounts, Classes
+    from privacy_engine.tables.hierarchy import Hierarchy
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -53,7 +59,7 @@ def holds(model: PrivacyModel, classes: Classes) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class KAnonymity:
-    """Every class has at least k records.
+    """Every class has at least k persons.
 
     >>> KAnonymity(k=1)
     Traceback (most recent call last):
@@ -73,12 +79,12 @@ class KAnonymity:
         return float(self.k)
 
     def measure(self, classes: Classes) -> float:
-        """Size of the smallest class; 0 for an empty table."""
-        return float(classes.sizes.min()) if len(classes) else 0.0
+        """Persons in the smallest class; 0 for an empty table."""
+        return float(classes.people.min()) if len(classes) else 0.0
 
     def violations(self, classes: Classes) -> BoolArray:
-        """(c,) classes of fewer than k records."""
-        return classes.sizes < self.k
+        """(c,) classes of fewer than k persons."""
+        return classes.people < self.k
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +145,10 @@ class SensitiveModel(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class DistinctLDiversity(SensitiveModel):
-    """Every class has at least l distinct sensitive values."""
+    """Every class has at least l distinct sensitive values, and as many distinct sets of a person's values.
+
+    Where each row counts as a person, the sets have one value each, and the second is the first.
+    """
 
     l: int  # noqa: E741  the field's own symbol
     name: ClassVar[str] = "distinct_l_diversity"
@@ -155,8 +164,8 @@ class DistinctLDiversity(SensitiveModel):
         return float(self.l)
 
     def per_class(self, counts: ClassCounts, hierarchy: Hierarchy | None) -> FloatArray:
-        """(c,) number of distinct values."""
-        return np.bincount(counts.classes, minlength=len(counts.sizes)).astype(np.float64)
+        """(c,) number of distinct values, or of fingerprints where these are fewer."""
+        return counts.distinct.astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,7 +225,7 @@ class RecursiveCLDiversity(SensitiveModel):
             counts.classes, weights=np.where(rank >= self.l - 1, ranked, 0), minlength=len(counts.sizes)
         )
         with np.errstate(divide="ignore"):
-            return np.asarray(ranked[counts.starts] / tail, dtype=np.float64)
+            return _rounded_up(np.asarray(ranked[counts.starts] / tail, dtype=np.float64), counts)
 
 
 class Distance(StrEnum):
@@ -269,7 +278,7 @@ class TCloseness(SensitiveModel):
 
 @dataclass(frozen=True, kw_only=True)
 class AlphaKAnonymity(SensitiveModel):
-    """k-anonymous, and no sensitive value has more than a share alpha of any class."""
+    """k-anonymous, and no more than a share alpha of the persons of a class has the same sensitive value."""
 
     alpha: float
     k: int
@@ -286,8 +295,8 @@ class AlphaKAnonymity(SensitiveModel):
         return float(self.alpha)
 
     def per_class(self, counts: ClassCounts, hierarchy: Hierarchy | None) -> FloatArray:
-        """(c,) the largest share of one value; infinite for a class of fewer than k records."""
-        largest = np.maximum.reduceat(counts.shares, counts.starts) if len(counts.starts) else np.zeros(0)
+        """(c,) the largest share of persons with one value; infinite for a class of fewer than k persons."""
+        largest = np.maximum.reduceat(counts.coverage, counts.starts) if len(counts.starts) else np.zeros(0)
         return np.where(counts.sizes < self.k, np.inf, largest)
 
 
@@ -347,7 +356,7 @@ class DeltaDisclosure(SensitiveModel):
         ratio = np.abs(np.log(counts.shares / counts.prior[counts.values]))
         worst = np.maximum.reduceat(ratio, counts.starts) if len(counts.starts) else np.zeros(0)
         present = np.bincount(counts.classes, minlength=len(counts.sizes))
-        return np.where(present < np.count_nonzero(counts.prior), np.inf, worst)
+        return _rounded_up(np.where(present < np.count_nonzero(counts.prior), np.inf, worst), counts)
 
 
 MODELS: Mapping[str, type[Any]] = {
@@ -369,6 +378,17 @@ class Named(Protocol):
     """A model of whatever family, a dataclass of its parameters."""
 
     name: ClassVar[str]
+
+
+def rule_of(model: Named) -> str:
+    """A model with its parameters as text.
+
+    >>> rule_of(KAnonymity(k=5))
+    'k_anonymity(k=5)'
+    """
+    parameters = model_to_dict(model)
+    name = parameters.pop("model")
+    return f"{name}({', '.join(f'{key}={value}' for key, value in parameters.items())})"
 
 
 def model_to_dict(model: Named) -> dict[str, Any]:
@@ -401,6 +421,11 @@ def model_from_dict(fields: Mapping[str, Any], known: Mapping[str, type[Any]] = 
     except TypeError as error:
         raise ValueError(f"model {name}: {str(error).rpartition('__init__() ')[2]}") from None
     return made
+
+
+def _rounded_up(numbers: FloatArray, counts: ClassCounts) -> FloatArray:
+    """Numbers of a strict limit; rounding of the weights of persons must not bring one below it."""
+    return numbers if counts.persons is None else numbers * (1.0 + TOLERANCE)
 
 
 def _whole(value: object) -> bool:

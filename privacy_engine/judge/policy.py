@@ -3,14 +3,25 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import yaml
 
 from privacy_engine.errors import SpecError
 from privacy_engine.judge.cross_release import CROSS_RELEASE_MODELS, CrossReleaseModel
-from privacy_engine.judge.models import MODELS, Named, PrivacyModel, model_from_dict, model_to_dict
+from privacy_engine.judge.models import (
+    MODELS,
+    Named,
+    PrivacyModel,
+    model_from_dict,
+    model_to_dict,
+    rule_of,
+)
 
+# Parameters of models of which more, or less, asks for more.
+_MORE_IS_STRICTER = frozenset({"k", "l", "m"})
+_LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t"})
 _LIMITS = ("max_suppressed", "max_gcp", "max_distorted", "max_breach", "max_epsilon", "max_delta")
 
 
@@ -61,6 +72,46 @@ class ReleasePolicy:
         rules: tuple[Named, ...] = (*self.require, *self.across)
         return {"require": [model_to_dict(m) for m in rules], **limits}
 
+    def with_floor(self, floor: "ReleasePolicy") -> "ReleasePolicy":
+        """What holds where both policies do: the models of both, and of two limits the smaller.
+
+        >>> own = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}], "max_gcp": 0.2})
+        >>> own.with_floor(ReleasePolicy.from_dict({"max_epsilon": 1, "max_gcp": 0.5})).to_dict()
+        {'require': [{'model': 'k_anonymity', 'k': 5}], 'max_gcp': 0.2, 'max_epsilon': 1}
+        """
+        limits = {
+            name: [x for x in (getattr(self, name), getattr(floor, name)) if x is not None]
+            for name in _LIMITS
+        }
+        return ReleasePolicy(
+            require=tuple(dict.fromkeys((*self.require, *floor.require))),
+            across=tuple(dict.fromkeys((*self.across, *floor.across))),
+            **{name: min(both) for name, both in limits.items() if both},
+        )
+
+    def weaker_than(self, floor: "ReleasePolicy") -> list[str]:
+        """Where the policy says less than a floor does: its rule and the floor's, as text.
+
+        What it is silent of is none of that, see `with_floor`.
+
+        >>> weak, floor = ({"require": [{"model": "k_anonymity", "k": k}]} for k in (2, 5))
+        >>> ReleasePolicy.from_dict(weak).weaker_than(ReleasePolicy.from_dict(floor))
+        ['k_anonymity(k=2) is weaker than k_anonymity(k=5)']
+        """
+        own: tuple[Named, ...] = (*self.require, *self.across)
+        least: tuple[Named, ...] = (*floor.require, *floor.across)
+        found = [
+            f"{rule_of(rule)} is weaker than {rule_of(model)}"
+            for rule, model in product(own, least)
+            if _comparable(rule, model)
+            and not any(_covers(o, rule) and _comparable(o, model) and _at_least(o, model) for o in own)
+        ]
+        for name in _LIMITS:
+            limit, most = getattr(self, name), getattr(floor, name)
+            if limit is not None and most is not None and limit > most:
+                found.append(f"{name} {limit} is weaker than {name} {most}")
+        return found
+
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "ReleasePolicy":
         """Read plain values.
@@ -98,3 +149,30 @@ class ReleasePolicy:
             return cls.from_dict(yaml.safe_load(text))
         except yaml.YAMLError as error:
             raise SpecError(f"the policy is no valid YAML: {error}") from None
+
+
+def _comparable(rule: Named, model: Named) -> bool:
+    """Whether two rules differ at most in numbers, and in one that is about all sensitive attributes."""
+    if type(rule) is not type(model):
+        return False
+    own, other = _subject(rule), _subject(model)
+    attributes = own.pop("attribute", None), other.pop("attribute", None)
+    return own == other and (None in attributes or attributes[0] == attributes[1])
+
+
+def _subject(model: Named) -> dict[str, Any]:
+    numbers = {"model", *_MORE_IS_STRICTER, *_LESS_IS_STRICTER}
+    return {name: value for name, value in model_to_dict(model).items() if name not in numbers}
+
+
+def _covers(other: Named, rule: Named) -> bool:
+    """Whether a rule is about the sensitive attribute of another one, or about all."""
+    return getattr(other, "attribute", None) in (None, getattr(rule, "attribute", None))
+
+
+def _at_least(rule: Named, model: Named) -> bool:
+    """Whether each number of a rule is as strict as that of a comparable one, or stricter."""
+    own, other = model_to_dict(rule), model_to_dict(model)
+    return all(own[name] >= other[name] for name in _MORE_IS_STRICTER & own.keys()) and all(
+        own[name] <= other[name] for name in _LESS_IS_STRICTER & own.keys()
+    )

@@ -12,7 +12,7 @@ import pandas as pd
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import VerificationError
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
-from privacy_engine.judge.models import Named, PrivacyModel, model_to_dict
+from privacy_engine.judge.models import PrivacyModel, rule_of
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.classes import Classes, EquivalenceClasses
 from privacy_engine.tables.schema import DataSchema
@@ -39,11 +39,19 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The findings on a release; it passes if each of them does and there is one."""
+    """The findings on a release; it passes if each of them does and there is one.
+
+    Attributes:
+        rows: released records.
+        classes: of equal quasi-identifiers.
+        findings: one for each rule.
+        persons: that the records are of; None: each record counts as a person.
+    """
 
     rows: int
     classes: int
     findings: tuple[Finding, ...]
+    persons: int | None = None
 
     @property
     def passed(self) -> bool:
@@ -56,6 +64,7 @@ class Report:
             "passed": self.passed,
             "rows": self.rows,
             "classes": self.classes,
+            **({} if self.persons is None else {"persons": self.persons}),
             "findings": [asdict(finding) for finding in self.findings],
         }
 
@@ -92,7 +101,8 @@ def verify(
         policy: what must hold.
         loss: what the release claims to have spent; limits on epsilon and delta are held against it.
         figures: ``suppressed``, ``gcp``, ``distorted`` and ``breach`` as shares, for the limits on them.
-        persons: (n,) whose record each row is, as text, for the models across releases.
+        persons: (n,) whose record each row is, as text: where the schema names a person, and for the models
+            across releases.
         earlier: the earlier releases that may be about the same people.
 
     Returns:
@@ -103,14 +113,32 @@ def verify(
             demanded and cannot be measured.
     """
     check_columns(list(table.columns), schema)
-    classes = EquivalenceClasses.of_table(table, schema)
+    require_persons(schema, persons is not None, loss)
+    classes = EquivalenceClasses.of_table(table, schema, persons if schema.by else None)
     judged = [_Judged(model) for model in policy.require]
     for model in judged:
         model.add(classes)
     found = [model.finding() for model in judged]
-    found += across_findings(table, schema, policy, loss=loss, persons=persons, earlier=earlier)
+    if policy.across:
+        known = _known_persons(policy, loss, persons)
+        people = Membership.of_classes(known, classes, table, schema)
+        found += _across_findings(policy, classes, people, earlier)
     found += _limit_findings(policy, loss, figures)
-    return Report(rows=len(table), classes=len(classes), findings=tuple(found))
+    counted = None if classes.persons is None else len(np.unique(classes.persons))
+    return Report(rows=len(table), classes=len(classes), persons=counted, findings=tuple(found))
+
+
+def require_persons(schema: DataSchema, known: bool, loss: PrivacyLoss | None = None) -> None:
+    """Refuse to count rows where the schema says that several may be of one person.
+
+    Raises:
+        VerificationError: if it is not known whose record each row is.
+    """
+    if schema.by and not known and loss is None:
+        raise VerificationError(
+            f"{schema.by} names the person of each row, but it is not known whose rows are released, and "
+            "rows are not people; verify it in its work area, with the persons that were kept beside it"
+        )
 
 
 def across_findings(
@@ -131,9 +159,10 @@ def across_findings(
     """
     if not policy.across:
         return ()
+    known = _known_persons(policy, loss, persons)
     classes = EquivalenceClasses.of_table(table, schema)
-    history = History(new=_people(table, schema, policy, loss, persons), earlier=tuple(earlier))
-    return tuple(_across_finding(model, history, classes) for model in policy.across)
+    people = Membership.of_classes(known, classes, table, schema)
+    return _across_findings(policy, classes, people, earlier)
 
 
 def verify_classes(
@@ -145,6 +174,7 @@ def verify_classes(
     loss: PrivacyLoss | None = None,
     figures: Mapping[str, float] | None = None,
     across: Sequence[Finding] | None = None,
+    persons: int | None = None,
 ) -> Report:
     """Measure every rule of a policy on the classes of released records, part by part.
 
@@ -159,12 +189,14 @@ def verify_classes(
         figures: as for `verify`.
         across: what ``across_findings`` gave, where the policy demands models across releases: these ask
             about people, whom no count of classes names.
+        persons: that the records are of, where the classes were counted by persons.
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
             demanded and its findings are not given.
     """
     check_columns(columns, schema)
+    require_persons(schema, persons is not None, loss)
     if across is None and policy.across:
         demanded = ", ".join(model.name for model in policy.across)
         raise VerificationError(
@@ -181,7 +213,7 @@ def verify_classes(
             model.add(part)
     found = [model.finding() for model in judged]
     findings = (*found, *(across or ()), *_limit_findings(policy, loss, figures))
-    return Report(rows=rows, classes=classes, findings=findings)
+    return Report(rows=rows, classes=classes, persons=persons, findings=findings)
 
 
 class _Judged:
@@ -204,7 +236,7 @@ class _Judged:
 
     def finding(self) -> Finding:
         return Finding(
-            rule=_rule(self.model),
+            rule=rule_of(self.model),
             threshold=self.model.threshold,
             measured=self.measured if math.isfinite(self.measured) else None,
             passed=self.classes > 0 and not self.failing_classes,
@@ -232,14 +264,17 @@ def check_columns(columns: Sequence[str], schema: DataSchema) -> None:
         raise VerificationError("column names of a release must be distinct")
 
 
-def _people(
-    table: pd.DataFrame,
-    schema: DataSchema,
-    policy: ReleasePolicy,
-    loss: PrivacyLoss | None,
-    persons: npt.NDArray[np.object_] | None,
-) -> Membership:
-    """Who is in which class of the release, where models across releases can be measured at all."""
+def _across_findings(
+    policy: ReleasePolicy, classes: EquivalenceClasses, people: Membership, earlier: Sequence[Membership]
+) -> tuple[Finding, ...]:
+    history = History(new=people, earlier=tuple(earlier))
+    return tuple(_across_finding(model, history, classes) for model in policy.across)
+
+
+def _known_persons(
+    policy: ReleasePolicy, loss: PrivacyLoss | None, persons: npt.NDArray[np.object_] | None
+) -> npt.NDArray[np.object_]:
+    """Whose records are released, where models across releases can be measured at all."""
     demanded = ", ".join(model.name for model in policy.across)
     if loss is not None:
         raise VerificationError(
@@ -251,14 +286,14 @@ def _people(
             f"the policy demands {demanded}, but it is not known whose records are released; name the column "
             "that identifies a person in the specification of the release, as history.identifier"
         )
-    return Membership.of_table(persons, table, schema)
+    return persons
 
 
 def _across_finding(model: CrossReleaseModel, history: History, classes: EquivalenceClasses) -> Finding:
     measured = model.per_person(history, classes)
     missed = measured < model.threshold
     return Finding(
-        rule=_rule(model),
+        rule=rule_of(model),
         threshold=model.threshold,
         measured=float(measured.min()) if len(measured) else None,
         passed=len(measured) > 0 and not missed.any(),
@@ -286,12 +321,6 @@ def _limit_finding(rule: str, limit: float, measured: float | None) -> Finding:
     known = measured if measured is not None and math.isfinite(measured) else None
     passed = known is not None and known <= limit
     return Finding(rule=rule, threshold=limit, measured=known, passed=passed)
-
-
-def _rule(model: Named) -> str:
-    fields = model_to_dict(model)
-    name = fields.pop("model")
-    return f"{name}({', '.join(f'{key}={value}' for key, value in fields.items())})"
 
 
 def _sentence(finding: Finding) -> str:

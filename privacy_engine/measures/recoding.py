@@ -1,7 +1,7 @@
 """What was done to the quasi-identifiers, and the tables it renders to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -98,7 +98,8 @@ class Recoding:
         columns: dict[str, pd.Series] = {}
         attributes: list[Attribute] = []
         place = {name: j for j, name in enumerate(self.encoded.quasi_identifiers)}
-        for attribute in self.encoded.schema.attributes:
+        schema = self.encoded.schema
+        for attribute in schema.attributes:
             if attribute.role is Role.QUASI_IDENTIFIER:
                 for released, per_class in self._render_attribute(
                     place[attribute.name], attribute, intervals
@@ -111,7 +112,7 @@ class Recoding:
         table = pd.DataFrame(columns)
         order = _released_order(table)
         rows = pd.Index(self.encoded.rows[kept][order])
-        return table.take(order).set_axis(rows, axis="index"), DataSchema(tuple(attributes))
+        return table.take(order).set_axis(rows, axis="index"), replace(schema, attributes=tuple(attributes))
 
     def _render_attribute(
         self, j: int, attribute: Attribute, intervals: Intervals

@@ -5,6 +5,8 @@ person is in the table, the *journalist* does not and must tell the person from 
 Dankar and El Emam (2010): the *marketer* links as many records as possible and minds no errors.
 Each links by the quasi-identifiers alone and guesses evenly inside a class. None of these numbers
 speaks of what a class reveals without linking a record; `hasr` does, for its crudest form.
+
+f_j is the number of persons in class j; each record counts as a person unless it is known whose it is.
 """
 
 from collections import Counter
@@ -20,12 +22,12 @@ THRESHOLD = 0.2
 
 def prosecutor_max(classes: Classes) -> float:
     """Risk of the most exposed record, ``max 1 / f_j``; 0 for an empty table."""
-    return float(1.0 / classes.sizes.min()) if len(classes) else 0.0
+    return float(1.0 / classes.people.min()) if len(classes) else 0.0
 
 
 def prosecutor_mean(classes: Classes) -> float:
-    """Mean risk of a record, ``1/n sum_j f_j / f_j``: classes over records; 0 for an empty table."""
-    return len(classes) / classes.records if len(classes) else 0.0
+    """Mean risk of a record: of equal records and persons, classes over records; 0 for an empty table."""
+    return _linked(classes, classes.people) / classes.records if len(classes) else 0.0
 
 
 def share_at_risk(classes: Classes, threshold: float = THRESHOLD) -> float:
@@ -57,7 +59,7 @@ def journalist_mean(classes: Classes, population: npt.NDArray[np.int64] | None =
     """Mean risk of a record, ``1/n sum_j f_j / F_j``; arguments and errors as `journalist_max`."""
     if not len(classes):
         return 0.0
-    return float((classes.sizes / _population(classes, population)).sum() / classes.records)
+    return _linked(classes, _population(classes, population)) / classes.records
 
 
 def marketer(classes: Classes, population: npt.NDArray[np.int64] | None = None) -> float:
@@ -70,7 +72,7 @@ def marketer(classes: Classes, population: npt.NDArray[np.int64] | None = None) 
 
 
 def hasr(classes: Classes, attribute: str | None = None) -> float:
-    """Share of the classes with a single sensitive value, whose members are all disclosed, 0 .. 1.
+    """Share of the classes in which all persons have the same sensitive value, and are disclosed, 0 .. 1.
 
     R_HASR of Zhu, Zhao and Wang (2010), section 5. Without an attribute the worst of the sensitive
     attributes counts; 0 where there is none, or no class.
@@ -97,7 +99,7 @@ def figures(classes: Classes, population: npt.NDArray[np.int64] | None = None) -
     """All of them, by name; ``hasr`` only where there is a sensitive attribute."""
     found = {
         "classes": float(len(classes)),
-        "smallest_class": float(classes.sizes.min()) if len(classes) else 0.0,
+        "smallest_class": float(classes.people.min()) if len(classes) else 0.0,
         "prosecutor_max": prosecutor_max(classes),
         "prosecutor_mean": prosecutor_mean(classes),
         "share_at_risk": share_at_risk(classes),
@@ -115,21 +117,23 @@ class PartFigures:
 
     def __init__(self) -> None:
         self._classes = self._records = self._exposed = self._smallest = 0
+        self._linked = 0.0
         self._homogeneous: Counter[str] = Counter()
 
     def add(self, part: Classes) -> None:
         """Take some of the classes into account."""
         if len(part):
-            smallest = int(part.sizes.min())
+            smallest = int(part.people.min())
             self._smallest = min(self._smallest or smallest, smallest)
         self._classes += len(part)
         self._records += part.records
         self._exposed += _exposed(part, THRESHOLD)
+        self._linked += _linked(part, part.people)
         self._homogeneous.update({name: _homogeneous(part, name) for name in part.sensitive})
 
     def figures(self) -> dict[str, float]:
         """Of all classes that were added."""
-        largest, mean = (1.0 / self._smallest, self._classes / self._records) if self._classes else (0.0, 0.0)
+        largest, mean = (1.0 / self._smallest, self._linked / self._records) if self._classes else (0.0, 0.0)
         found = {
             "classes": float(self._classes),
             "smallest_class": float(self._smallest),
@@ -147,21 +151,27 @@ class PartFigures:
 
 def _exposed(classes: Classes, threshold: float) -> int:
     """Records whose prosecutor risk is above the threshold."""
-    return int(classes.sizes[1.0 / classes.sizes > threshold].sum())
+    return int(classes.sizes[1.0 / classes.people > threshold].sum())
+
+
+def _linked(classes: Classes, population: npt.NDArray[np.int64]) -> float:
+    """Records that are expected to be linked correctly: ``sum_j n_j / F_j`` of n_j records in class j."""
+    return float((classes.sizes / population).sum())
 
 
 def _homogeneous(classes: Classes, attribute: str) -> int:
-    """Classes with a single sensitive value."""
+    """Classes with a sensitive value that everybody has."""
     counts = classes.counts(attribute)
-    return int(np.count_nonzero(np.bincount(counts.classes, minlength=len(classes)) == 1))
+    everybody = counts.sizes[counts.classes] == (counts.counts if counts.persons is None else counts.persons)
+    return len(np.unique(counts.classes[everybody]))
 
 
 def _population(classes: Classes, population: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
     if population is None:
-        return classes.sizes
-    if population.shape != classes.sizes.shape or (population < classes.sizes).any():
+        return classes.people
+    if population.shape != classes.people.shape or (population < classes.people).any():
         raise ValueError(
             f"population must give for each of the {len(classes)} classes a number of people not below "
-            f"the class's records, got shape {population.shape}"
+            f"the class's persons, got shape {population.shape}"
         )
     return population

@@ -31,7 +31,7 @@ from privacy_engine.randomizers.randomness import (
 )
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.columns import factorize, floats, value_text
-from privacy_engine.tables.domains import Storage
+from privacy_engine.tables.domains import Storage, require_row_each
 from privacy_engine.tables.schema import Attribute, DataSchema, Role
 
 
@@ -87,6 +87,7 @@ class Randomizer(ABC):
 
     def randomization(self, schema: DataSchema) -> Randomization:
         """What a release will be randomized with; never sees data."""
+        require_row_each(schema)
         return Randomization(
             mechanisms=self.mechanisms(schema),
             released_as_is=tuple(a.name for a in schema.attributes if a.role is Role.INSENSITIVE),

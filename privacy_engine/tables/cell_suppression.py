@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from privacy_engine.tables.encoding import Domain, EncodedTable, domain_labels
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema, Role
+from privacy_engine.tables.schema import Attribute, Role
 
 
 class CellModel(StrEnum):
@@ -35,7 +35,7 @@ def with_flat_domains(encoded: EncodedTable) -> EncodedTable:
         else a
         for a in encoded.schema.attributes
     )
-    return replace(encoded, schema=DataSchema(attributes), domains=domains)
+    return replace(encoded, schema=replace(encoded.schema, attributes=attributes), domains=domains)
 
 
 def modelled(encoded: EncodedTable, model: CellModel) -> EncodedTable:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import pandas as pd
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import NULL, factorize
 from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.persons import count_persons, count_values, people_of_classes, person_codes
 from privacy_engine.tables.schema import Attribute, DataSchema
 
 
@@ -42,6 +43,8 @@ class SensitiveValues:
         size: number of values in play.
         counts: (size,) int64, records of the whole table with each.
         hierarchy: the tree over the codes, where the attribute has one.
+        weights: (size,) float64, persons of the whole table with each, one that has several values by equal
+            parts in each; None where each record counts as a person.
 
     >>> values = SensitiveValues.of(pd.Series(["flu", "cold"]), np.array([3, 1]), None)
     >>> values.codes.tolist(), values.prior.tolist()
@@ -53,6 +56,7 @@ class SensitiveValues:
     size: int
     counts: npt.NDArray[np.int64]
     hierarchy: Hierarchy | None = None
+    weights: npt.NDArray[np.float64] | None = None
 
     @classmethod
     def of(
@@ -66,7 +70,9 @@ class SensitiveValues:
 
     @property
     def prior(self) -> npt.NDArray[np.float64]:
-        """(size,) share of each value in the whole table."""
+        """(size,) share of each value in the whole table, by persons where they are known."""
+        if self.weights is not None:
+            return self.weights / max(float(self.weights.sum()), 1.0)
         return self.counts / max(int(self.counts.sum()), 1)
 
 
@@ -74,24 +80,46 @@ class SensitiveValues:
 class ClassCounts:
     """How often each sensitive value stands in each class; only what occurs, sorted by class.
 
+    Where it is known whose record a row is, a person counts one in a class, in equal parts for each of the
+    distinct values that they have there, see `privacy_engine.tables.persons`.
+
     Attributes:
-        classes, values, counts: (e,) one entry for each value that occurs in a class; counts > 0.
+        classes, values, counts: (e,) one entry for each value that occurs in a class; counts > 0: records
+            with the value, or the weight (float64) of the persons with it.
         starts: (c,) first entry of each class.
         prior: (size,) float64, share of each value in the whole table.
-        sizes: (c,) records in each class.
+        sizes: (c,) persons in each class; the records where each counts as a person.
+        persons: (e,) persons with the value in the class; None: as `counts`.
+        fingerprints: (c,) distinct sets of values that persons have in each class; None: as many as values.
     """
 
     classes: npt.NDArray[np.int64]
     values: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64] | npt.NDArray[np.float64]
     starts: npt.NDArray[np.int64]
     prior: npt.NDArray[np.float64]
     sizes: npt.NDArray[np.int64]
+    persons: npt.NDArray[np.int64] | None = None
+    fingerprints: npt.NDArray[np.int64] | None = None
+
+    @property
+    def distinct(self) -> npt.NDArray[np.int64]:
+        """(c,) distinct values in each class, or fingerprints where these are fewer.
+
+        Ten persons who all have the same three values are not told apart by them.
+        """
+        values = np.bincount(self.classes, minlength=len(self.sizes))
+        return values if self.fingerprints is None else np.minimum(values, self.fingerprints)
+
+    @property
+    def coverage(self) -> npt.NDArray[np.float64]:
+        """(e,) share of the persons of a class who have the value."""
+        return self.shares if self.persons is None else self.persons / self.sizes[self.classes]
 
     @property
     def shares(self) -> npt.NDArray[np.float64]:
-        """(e,) share of the value in its class."""
-        return self.counts / self.sizes[self.classes]
+        """(e,) share of the value in its class; those of a class add up to 1."""
+        return np.asarray(self.counts / self.sizes[self.classes], dtype=np.float64)
 
     def dense(self, first: int, last: int) -> npt.NDArray[np.float64]:
         """(last - first, size) shares of all values in the classes ``first .. last - 1``."""
@@ -118,6 +146,10 @@ class Classes(Protocol):
         """(c,) records in each class."""
 
     @property
+    def people(self) -> npt.NDArray[np.int64]:
+        """(c,) distinct persons in each class; the records, where each counts as a person."""
+
+    @property
     def sensitive(self) -> Mapping[str, Sensitive]:
         """Sensitive attribute -> what is known of it."""
 
@@ -138,6 +170,7 @@ class EquivalenceClasses:
     Attributes:
         labels: (n,) int64, the class of each record, 0 .. c - 1.
         sensitive: sensitive attribute -> its column.
+        persons: (n,) int64, >= 0, whose record each is; None: each counts as a person.
 
     >>> table = pd.DataFrame({"zip": ["1*", "1*", "2*"], "disease": ["flu", "flu", "cold"]})
     >>> EquivalenceClasses.of_columns(table, ["zip"], ["disease"]).sizes.tolist()
@@ -146,11 +179,20 @@ class EquivalenceClasses:
 
     labels: npt.NDArray[np.int64]
     sensitive: Mapping[str, SensitiveColumn] = field(default_factory=dict)
+    persons: npt.NDArray[np.int64] | None = None
+    _counted: dict[str, ClassCounts] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
         """(c,) records in each class."""
         return np.bincount(self.labels)
+
+    @cached_property
+    def people(self) -> npt.NDArray[np.int64]:
+        """(c,) distinct persons in each class; the records, where each counts as a person."""
+        if self.persons is None:
+            return self.sizes
+        return people_of_classes(self.labels, self.persons, len(self.sizes))
 
     @property
     def records(self) -> int:
@@ -167,7 +209,13 @@ class EquivalenceClasses:
             SchemaError: if the attribute is not a sensitive one of the table.
         """
         _require_sensitive(attribute, self.sensitive)
-        column = self.sensitive[attribute]
+        if attribute not in self._counted:  # several models ask for the same
+            column = self.sensitive[attribute]
+            by_person = self.persons is not None
+            self._counted[attribute] = self._by_person(column) if by_person else self._by_row(column)
+        return self._counted[attribute]
+
+    def _by_row(self, column: SensitiveColumn) -> ClassCounts:
         pairs, counts = _unique_counts(self.labels * column.size + column.codes, len(self) * column.size)
         classes, values = np.divmod(pairs, max(column.size, 1))
         prior = column.prior
@@ -182,12 +230,41 @@ class EquivalenceClasses:
             sizes=self.sizes,
         )
 
+    def _by_person(self, column: SensitiveColumn) -> ClassCounts:
+        assert self.persons is not None
+        found = count_persons(self.labels, self.persons, column.codes, column.size)
+        prior = column.prior
+        if prior is None:
+            together = np.zeros_like(self.labels)
+            whole = count_persons(together, self.persons, column.codes, column.size)
+            prior = np.zeros(column.size)
+            prior[whole.values] = whole.weights / max(float(whole.weights.sum()), 1.0)
+        return ClassCounts(
+            classes=found.classes,
+            values=found.values,
+            counts=found.weights,
+            starts=np.searchsorted(found.classes, np.arange(len(self))),
+            prior=prior,
+            sizes=self.people,
+            persons=found.persons,
+            fingerprints=found.fingerprints,
+        )
+
     @classmethod
-    def of_table(cls, table: pd.DataFrame, schema: DataSchema) -> "EquivalenceClasses":
-        """The classes of a released table, read from nothing but its columns."""
-        labels = class_labels([table[a.name] for a in schema.quasi_identifiers], len(table))
+    def of_table(
+        cls, table: pd.DataFrame, schema: DataSchema, persons: npt.NDArray[Any] | None = None
+    ) -> "EquivalenceClasses":
+        """The classes of a released table, read from nothing but its columns.
+
+        Args:
+            table: the released records.
+            schema: what their columns are.
+            persons: (n,) whose record each is, by numbers or texts; None: each counts as a person.
+        """
         return cls(
-            labels=labels, sensitive={a.name: _sensitive_column(table[a.name], a) for a in schema.sensitive}
+            labels=class_labels([table[a.name] for a in schema.quasi_identifiers], len(table)),
+            sensitive={a.name: _sensitive_column(table[a.name], a) for a in schema.sensitive},
+            persons=None if persons is None else person_codes(persons),
         )
 
     @classmethod
@@ -209,11 +286,18 @@ class CountedClasses:
         sizes: (c,) int64, records in each class.
         entries: sensitive attribute -> how often each of its values stands in each class.
         sensitive: sensitive attribute -> its values in the whole table.
+        persons: (c,) int64, distinct persons in each class; None: each record counts as a person.
     """
 
     sizes: npt.NDArray[np.int64]
     entries: Mapping[str, ClassCounts]
     sensitive: Mapping[str, SensitiveValues]
+    persons: npt.NDArray[np.int64] | None = None
+
+    @property
+    def people(self) -> npt.NDArray[np.int64]:
+        """(c,) distinct persons in each class; the records, where each counts as a person."""
+        return self.sizes if self.persons is None else self.persons
 
     @property
     def records(self) -> int:
@@ -264,6 +348,38 @@ class CountedClasses:
                 sizes=sizes,
             )
         return cls(sizes=sizes, entries=counted, sensitive=sensitive)
+
+    @classmethod
+    def of_people(
+        cls,
+        sizes: npt.NDArray[np.int64],
+        class_of: npt.NDArray[np.int64],
+        had: Mapping[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+        sensitive: Mapping[str, SensitiveValues],
+    ) -> "CountedClasses":
+        """From the sensitive values of each person in each class.
+
+        Args:
+            sizes: (c,) records in each class.
+            class_of: (p,) the class of each pair of class and person, each class at least once.
+            had: sensitive attribute -> (t,) pairs, ascending, and (t,) codes; no pair has a code twice.
+            sensitive: sensitive attribute -> its values in the whole table, with their weights.
+        """
+        people = np.bincount(class_of, minlength=len(sizes))
+        entries = {}
+        for name, (pair, codes) in had.items():
+            found = count_values(class_of, pair, codes, sensitive[name].size)
+            entries[name] = ClassCounts(
+                classes=found.classes,
+                values=found.values,
+                counts=found.weights,
+                starts=np.searchsorted(found.classes, np.arange(len(sizes))),
+                prior=sensitive[name].prior,
+                sizes=people,
+                persons=found.persons,
+                fingerprints=found.fingerprints,
+            )
+        return cls(sizes=sizes, entries=entries, sensitive=sensitive, persons=people)
 
 
 def _require_sensitive(attribute: str, known: Mapping[str, Sensitive]) -> None:

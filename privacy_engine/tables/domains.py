@@ -238,8 +238,23 @@ def require_public_domains(schema: DataSchema) -> None:
     Raises:
         SchemaError: naming every such attribute and the remedy.
     """
+    require_row_each(schema)
     if missing := [a.name for a in schema.without_identifiers().attributes if not a.has_public_domain]:
         raise SchemaError(_no_domain(missing))
+
+
+def require_row_each(schema: DataSchema) -> None:
+    """Refuse a schema by which several rows may be of one person, for methods whose claim is about one row.
+
+    Raises:
+        SchemaError: naming the column and the remedy.
+    """
+    if schema.by:
+        raise SchemaError(
+            f"{schema.by} names the person of each row, and what the method claims is about one row: "
+            "somebody with m rows would have m times the loss; aggregate the table to one row a person and "
+            "leave `person` out, or take an anonymizer"
+        )
 
 
 def _no_domain(names: list[str]) -> str:

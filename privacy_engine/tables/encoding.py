@@ -14,6 +14,7 @@ from privacy_engine.tables.classes import EquivalenceClasses, SensitiveColumn, S
 from privacy_engine.tables.columns import NULL, Column, factorize, floats
 from privacy_engine.tables.geometry import Geometry
 from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.persons import person_codes
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind
 
 
@@ -58,8 +59,11 @@ class EncodedTable:
         rows: (n,) int64, where each record stood in the table that was encoded.
         whole_counts: sensitive attribute -> (m,) int64 records of the whole table with each of its values;
             where this is a part of one, and they are known.
+        whole_priors: sensitive attribute -> (m,) share of each value in the whole table, likewise; by persons
+            where they are known.
         public: quasi-identifiers whose domain the source's schema names; those of ``schema`` may have been
             given one that holds values of the records.
+        persons: (n,) int64, whose record each is; None: each counts as a person.
     """
 
     schema: DataSchema
@@ -70,7 +74,9 @@ class EncodedTable:
     sensitive_domains: tuple[Domain, ...]
     rows: npt.NDArray[np.int64]
     whole_counts: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    whole_priors: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     public: frozenset[str] = frozenset()
+    persons: npt.NDArray[np.int64] | None = None
 
     @classmethod
     def encode(
@@ -101,6 +107,11 @@ class EncodedTable:
             for a in schema.sensitive
         ]
         order = _canonical_order([*quasi, *secret])
+        of_whole = {
+            name: (whole[name], schema[name], domain)
+            for name, (_, domain) in zip((a.name for a in schema.sensitive), secret, strict=True)
+            if name in whole
+        }
         return cls(
             schema=known,
             table=table.loc[:, list(known.names)].take(order).reset_index(drop=True),
@@ -111,12 +122,10 @@ class EncodedTable:
             ),
             sensitive_domains=tuple(domain for _, domain in secret),
             rows=order.astype(np.int64),
-            whole_counts={
-                name: records_with(whole[name], schema[name], domain)
-                for name, (_, domain) in zip((a.name for a in schema.sensitive), secret, strict=True)
-                if name in whole
-            },
+            whole_counts={name: records_with(*known) for name, known in of_whole.items()},
+            whole_priors={name: _prior_of(*known) for name, known in of_whole.items()},
             public=frozenset(a.name for a in schema.quasi_identifiers if a.has_public_domain),
+            persons=person_codes(table[schema.by].to_numpy()[order]) if schema.by else None,
         )
 
     def __len__(self) -> int:
@@ -180,6 +189,7 @@ class EncodedTable:
             codes=self.codes[rows],
             sensitive=self.sensitive[:, rows],
             rows=self.rows[rows],
+            persons=None if self.persons is None else self.persons[rows],
         )
 
     def with_sensitive(self, row: int, codes: npt.NDArray[np.int32]) -> "EncodedTable":
@@ -200,18 +210,19 @@ class EncodedTable:
     def classes_of(self, labels: npt.NDArray[np.int64]) -> EquivalenceClasses:
         """The classes that an algorithm made; records labelled -1 (suppressed) are left out."""
         kept = labels >= 0
-        whole = self.whole_counts
         columns = {
             name: SensitiveColumn(
                 codes=self.sensitive[a, kept],
                 size=self.sensitive_sizes[a],
                 hierarchy=domain if isinstance(domain, Hierarchy) else None,
-                prior=whole[name] / whole[name].sum() if name in whole else None,
+                prior=self.whole_priors.get(name),
             )
             for a, (name, domain) in enumerate(zip(self.sensitive_names, self.sensitive_domains, strict=True))
         }
         return EquivalenceClasses(
-            labels=np.unique(labels[kept], return_inverse=True)[1].astype(np.int64), sensitive=columns
+            labels=np.unique(labels[kept], return_inverse=True)[1].astype(np.int64),
+            sensitive=columns,
+            persons=None if self.persons is None else self.persons[kept],
         )
 
 
@@ -272,6 +283,13 @@ def records_with(values: SensitiveValues, attribute: Attribute, domain: Domain) 
     counts = np.zeros(domain_size(domain), dtype=np.int64)
     counts[sensitive_codes(attribute, values.column, domain)] = values.counts[values.codes]
     return counts
+
+
+def _prior_of(values: SensitiveValues, attribute: Attribute, domain: Domain) -> npt.NDArray[np.float64]:
+    """(m,) share of each value of a domain in the whole table."""
+    prior = np.zeros(domain_size(domain))
+    prior[sensitive_codes(attribute, values.column, domain)] = values.prior[values.codes]
+    return prior
 
 
 def _encode_part(

@@ -16,6 +16,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import is_number, value_text
 from privacy_engine.tables.faults import Faults, faults_of_labels, faults_of_numbers, problems_of
 from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.persons import PERSON_FIELDS, Person
 
 
 class Role(StrEnum):
@@ -171,7 +172,12 @@ class Attribute:
 
 @dataclass(frozen=True)
 class DataSchema:
-    """All attributes of a table, in column order.
+    """All attributes of a table, in column order, and whose record a row is.
+
+    Attributes:
+        attributes: the columns.
+        person: whose record a row is; None: it is not said, and each row counts as a person. The column that
+            names the person is an identifier, so a released table no longer has it.
 
     >>> schema = DataSchema.from_yaml("age: {role: quasi_identifier, kind: numeric, bounds: [0, 120]}")
     >>> schema.names, schema.quasi_identifiers[0].bounds
@@ -179,12 +185,23 @@ class DataSchema:
     """
 
     attributes: tuple[Attribute, ...]
+    person: Person | None = None
 
     def __post_init__(self) -> None:
         if not self.attributes:
             raise SchemaError("a schema must have at least one attribute")
         if len(set(self.names)) < len(self.attributes):
             raise SchemaError("the attributes of a schema must have distinct names")
+        if self.by in self.names and self[self.by].role is not Role.IDENTIFIER:
+            raise SchemaError(
+                f"attribute {self.by!r} names the person, so its role must be identifier, got "
+                f"{self[self.by].role.value}: what tells persons apart is never released"
+            )
+
+    @property
+    def by(self) -> str:
+        """The column that names the person of a row; empty where each row counts as a person."""
+        return (self.person.column if self.person else None) or ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -217,11 +234,12 @@ class DataSchema:
 
     def select(self, names: Iterable[str]) -> "DataSchema":
         """The schema of some of the columns, in the given order."""
-        return DataSchema(tuple(self[name] for name in names))
+        return DataSchema(tuple(self[name] for name in names), self.person)
 
     def without_identifiers(self) -> "DataSchema":
         """The schema of what may be released."""
-        return DataSchema(tuple(a for a in self.attributes if a.role is not Role.IDENTIFIER))
+        kept = tuple(a for a in self.attributes if a.role is not Role.IDENTIFIER)
+        return DataSchema(kept, self.person)
 
     def check(self, table: pd.DataFrame) -> None:
         """Refuse a table that does not fit.
@@ -234,6 +252,10 @@ class DataSchema:
             raise SchemaError("the table is empty: nothing can be released")
         checked = (a for a in self.attributes if a.role is not Role.IDENTIFIER)
         problems = [f"{a.name}: {p}" for a in checked for p in a.problems(table[a.name])]
+        if self.by in self.names and (nameless := int(table[self.by].isna().sum())):
+            problems.append(
+                f"{self.by}: {nameless} records name no person: give each one, or drop these records"
+            )
         if problems:
             raise SchemaError("; ".join(problems))
 
@@ -253,17 +275,34 @@ class DataSchema:
             raise SchemaError("; ".join(problems))
 
     def to_dict(self) -> dict[str, Any]:
-        """``{name: fields}``, read back by ``from_dict``."""
-        return {a.name: a.to_dict() for a in self.attributes}
+        """``{name: fields}``, and ``person``, read back by ``from_dict``."""
+        told: dict[str, Any] = {a.name: a.to_dict() for a in self.attributes}
+        if self.person is not None:  # a column of that name has its fields beside those of the person
+            told[_PERSON] = {**told.get(_PERSON, {}), **self.person.to_dict()}
+        return told
 
     @classmethod
     def from_dict(
         cls, fields: Mapping[str, Any], hierarchies: Mapping[str, Hierarchy] | None = None
     ) -> "DataSchema":
-        """Read ``{name: {role, kind, ...}}``; hierarchies by key or written out."""
+        """Read ``{name: {role, kind, ...}}``; hierarchies by key or written out.
+
+        ``person`` says whose record a row is, see `Person.from_dict`. Where a column has that name, its role
+        and kind stand beside: ``person: {role: identifier, column: person}``.
+        """
         if not isinstance(fields, Mapping):
             raise SchemaError("a schema must be a mapping from column to role and kind")
-        return cls(tuple(Attribute.from_dict(str(name), f, hierarchies) for name, f in fields.items()))
+        columns, person = dict(fields), None
+        given = columns.get(_PERSON)
+        if isinstance(given, str):
+            person = Person.from_dict(columns.pop(_PERSON))
+        elif isinstance(given, Mapping) and (own := {k: v for k, v in given.items() if k in PERSON_FIELDS}):
+            person = Person.from_dict(own)
+            columns[_PERSON] = {k: v for k, v in given.items() if k not in PERSON_FIELDS}
+            if not columns[_PERSON]:
+                del columns[_PERSON]
+        attributes = (Attribute.from_dict(str(name), f, hierarchies) for name, f in columns.items())
+        return cls(tuple(attributes), person)
 
     def to_yaml(self) -> str:
         """YAML text."""
@@ -293,7 +332,7 @@ class DataSchema:
     def json_schema() -> dict[str, Any]:
         """JSON Schema of the YAML or JSON form, for editors."""
         text, number = {"type": "string"}, {"type": "number"}
-        attribute = {
+        attribute: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
             "properties": {
@@ -306,14 +345,19 @@ class DataSchema:
                 "nullable": {"type": "boolean"},
             },
         }
+        person = {"column": text, "none": text}
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",
             "minProperties": 1,
+            "properties": {
+                _PERSON: {"oneOf": [text, {**attribute, "properties": {**attribute["properties"], **person}}]}
+            },
             "additionalProperties": attribute,
         }
 
 
+_PERSON = "person"
 _FIELDS = {"role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable"}
 
 

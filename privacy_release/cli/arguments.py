@@ -31,8 +31,9 @@ def usage(argument: str) -> Iterator[None]:
 
 def released_schema(path: Path) -> "DataSchema":
     """The schema of a file that is one, or of a release's specification."""
-    from privacy_release.spec.files import load_schema, read_mapping
+    from privacy_release.spec.files import load_schema
     from privacy_release.spec.model import load_spec
+    from privacy_release.spec.reading import read_mapping
 
     fields = read_mapping(path)
     whole = isinstance(fields.get("schema"), Mapping) and "release" in fields and "source" in fields

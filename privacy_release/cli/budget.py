@@ -2,7 +2,8 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from privacy_engine.dp.ledger import Entry, Standing
     from privacy_release.ledger.ledger import BudgetLedger
 
+_TOLD = 10_000  # entries
 _SHORT = 12  # hexadecimal digits of a hash that people compare
 _NOTHING = "no data set has a budget yet"
 _EPILOG = """\
@@ -53,6 +55,7 @@ def add_budget_commands(kinds: Any) -> None:
 
     history = _command(kinds, "history", "all entries of a data set, oldest first", _history)
     history.add_argument("dataset", metavar="DATASET")
+    history.add_argument("--last", type=int, metavar="N", help="so many of the newest entries; default: all")
 
     check = _command(
         kinds, "check", "hold the entries against their hashes; exit 1 if they were changed", _check
@@ -117,7 +120,9 @@ def _grant(arguments: argparse.Namespace) -> int:
 def _history(arguments: argparse.Namespace) -> int:
     ledger = _ledger(arguments)
     (name,) = _named(ledger, arguments.dataset)
-    rows = [_entry_row(entry) for entry in ledger.history(name)]
+    if arguments.last is not None and arguments.last < 1:
+        raise WrongArgumentError(f"--last must be >= 1, got {arguments.last}; correct it")
+    rows = [_entry_row(entry) for entry in ledger.history(name, last=arguments.last)]
     heads = ("entry", "time, UTC", "event", "epsilon", "delta", "booking", "hash", "what")
     print("\n".join(_table(heads, rows)))
     return 0
@@ -132,7 +137,7 @@ def _check(arguments: argparse.Namespace) -> int:
         print(_NOTHING)
         return 0
     for name in names:
-        entries = ledger.check(name, recorded=arguments.recorded)
+        entries = ledger.check(name, recorded=arguments.recorded, tell=_progress(name))
         print(f"whole     {name}: {len(entries)} entries up to {entries[-1].hash[:_SHORT]}")
     print(
         "the entries are signed with the key given"
@@ -140,6 +145,16 @@ def _check(arguments: argparse.Namespace) -> int:
         else "the entries are not signed: who can write the database could have made them all anew"
     )
     return 0
+
+
+def _progress(name: str) -> Callable[[int, int], None]:
+    """Tells how far a check is, for each so many entries; a short one says nothing."""
+
+    def tell(checked: int, entries: int) -> None:
+        if checked % _TOLD == 0:  # it is told by batches, whose size divides this
+            print(f"{name}: {checked} of {entries} entries checked", file=sys.stderr)
+
+    return tell
 
 
 def _migrate(arguments: argparse.Namespace) -> int:

@@ -2,12 +2,13 @@
 
 Exit codes: 0 done; 1 refused, because the release does not keep its policy, its guarantees cannot be met, or
 bytes changed on the way, or the privacy budget is short; 2 a wrong argument, file or table, or a lake or
-ledger that cannot be reached.
+ledger that cannot be reached; 128 and the number of the signal that ended it, after it has cleaned up.
 """
 
 import argparse
 import json
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,15 @@ from privacy_engine.errors import (
     PrivacyEngineError,
     VerificationError,
 )
+from privacy_engine.foreign import is_panic, translated
+from privacy_release.cli.areas import (
+    StoppedError,
+    add_clean_command,
+    clean,
+    removed_after,
+    stoppable,
+    sweep_before,
+)
 from privacy_release.cli.arguments import (
     WrongArgumentError,
     default_lake,
@@ -33,16 +43,14 @@ from privacy_release.cli.arguments import (
     work_root,
 )
 from privacy_release.cli.budget import add_budget_commands
+from privacy_release.cli.check import add_check_command
 from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
 from privacy_release.cli.text import bars, finding_lines, manifest_lines, outcome_lines, release_line
 from privacy_release.cli.warm import add_warm_command
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from privacy_engine.engines.local import LocalEngine
-    from privacy_release.work.area import WorkArea
 
 DONE, REFUSED, WRONG = 0, 1, 2
 _REFUSALS = (VerificationError, InfeasibleError, IntegrityError, BudgetExceededError)
@@ -53,24 +61,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     arguments = parser.parse_args(argv)
     try:
-        code: int = arguments.command(arguments)
+        with stoppable():
+            if arguments.command is not clean:
+                sweep_before()
+            code: int = arguments.command(arguments)
     except PrivacyEngineError as error:
         print(f"{parser.prog}: {' '.join(str(error).split())}", file=sys.stderr)
         return REFUSED if isinstance(error, _REFUSALS) else WRONG
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         print(
             f"{parser.prog}: interrupted; a release is published only if `inspect` lists it", file=sys.stderr
         )
-        return WRONG
-    except Exception as error:
-        if arguments.debug:
+        return 128 + (stopped.number if isinstance(stopped, StoppedError) else signal.SIGINT)
+    except BaseException as error:
+        if arguments.debug or not (isinstance(error, Exception) or is_panic(error)):
             raise
         # The message of another library may quote records.
-        print(
-            f"{parser.prog}: unexpected {type(error).__name__}; "
-            "run it with --debug, in a place that may see records, for the whole story",
-            file=sys.stderr,
+        told = translated(error, "the command") or (
+            f"unexpected {type(error).__name__}; "
+            "run it with --debug, in a place that may see records, for the whole story"
         )
+        print(f"{parser.prog}: {told}", file=sys.stderr)
         return WRONG
     return code
 
@@ -81,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="privacy-release",
         description="Publish tables about people safely, or look at what was published.",
         epilog="Exit codes: 0 done; 1 refused by policy, verification or budget; "
-        "2 wrong argument, file, lake or ledger.",
+        "2 wrong argument, file, lake or ledger; 128 + N ended by signal N.",
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an unexpected error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -102,7 +113,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--keep-work",
         action="store_true",
-        help="keep the work area, which holds raw records; remove it by hand",
+        help="keep the work area, which holds raw records; remove it by hand, or with `clean --kept`",
     )
 
     verify = _command(commands, "verify", "hold a released table against a policy", _verify)
@@ -122,6 +133,10 @@ def build_parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FILE",
         help="manifest of the release, for limits on loss that no table shows (max_gcp, max_epsilon, ...)",
+    )
+
+    add_check_command(
+        _command(commands, "check", "read specifications, and all that they name, before they run", None)
     )
 
     inspect = _command(commands, "inspect", "list the releases of a table, or show one", _inspect)
@@ -157,6 +172,8 @@ def build_parser() -> argparse.ArgumentParser:
     budget = _command(commands, "budget", "grant privacy budgets, and see what is spent of them", None)
     add_budget_commands(budget.add_subparsers(title="commands", metavar="COMMAND", required=True))
 
+    add_clean_command(_command(commands, "clean", "remove the work areas that killed commands left", None))
+
     add_warm_command(_command(commands, "warm", "compile what releases run, before the first one", None))
 
     _command(
@@ -187,8 +204,8 @@ def _run(arguments: argparse.Namespace) -> int:
     with usage("--release-id"):
         check_text("release id", release_id)
     approved_by = plain_comment(arguments.approved_by) or None
-    work = WorkArea(work_root(), f"cli/{spec.name}/{release_id}/{os.getpid()}")
-    with _removed(work, keep=arguments.keep_work), bars() as watch:
+    work = WorkArea(work_root(), f"cli/{spec.name}/{release_id}/{_token()}")
+    with removed_after(work, keep=arguments.keep_work), bars() as watch:
         outcome = run_release(spec, lake, release_id, work, watch, approved_by=approved_by)
     print("\n".join(outcome_lines(outcome)))
     return DONE
@@ -199,11 +216,13 @@ def _verify(arguments: argparse.Namespace) -> int:
     from privacy_engine.engines.checking import verify_files
     from privacy_release.sources.addresses import find_source
     from privacy_release.sources.files import local_files
-    from privacy_release.spec.files import load_policy, read_mapping
+    from privacy_release.spec.files import load_policy
+    from privacy_release.spec.floor import floor_policy, under_floor
+    from privacy_release.spec.reading import LARGEST_MANIFEST, read_mapping
 
-    policy = load_policy(arguments.policy.absolute())
+    policy = under_floor(load_policy(arguments.policy.absolute()), floor_policy())
     schema = released_schema(arguments.schema.absolute())
-    told = read_mapping(arguments.manifest.absolute()) if arguments.manifest else {}
+    told = read_mapping(arguments.manifest.absolute(), LARGEST_MANIFEST) if arguments.manifest else {}
     source = find_source(arguments.table)
     loss = PrivacyLoss(**told["loss"]) if told.get("loss") else None
     with _engine("verify") as (engine, folder):
@@ -217,10 +236,10 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 def _inspect(arguments: argparse.Namespace) -> int:
     from privacy_release.lake.read import manifest_of, releases
-    from privacy_release.spec.files import read_mapping
+    from privacy_release.spec.reading import LARGEST_MANIFEST, read_mapping
 
     if Path(arguments.target).is_file():
-        print("\n".join(manifest_lines(read_mapping(Path(arguments.target)))))
+        print("\n".join(manifest_lines(read_mapping(Path(arguments.target), LARGEST_MANIFEST))))
         return DONE
     lake, name = table_of(arguments.target)
     if arguments.release is not None:
@@ -264,6 +283,11 @@ def _infer(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def _token() -> str:
+    """Tells this process from others, also of hosts that share the folder."""
+    return f"{os.getpid()}-{secrets.token_hex(4)}"
+
+
 @contextmanager
 def _engine(command: str) -> "Iterator[tuple[LocalEngine, Path]]":
     """An engine for tables that need not fit into memory, and a private folder; both are gone at the end."""
@@ -271,9 +295,9 @@ def _engine(command: str) -> "Iterator[tuple[LocalEngine, Path]]":
     from privacy_release.work.area import WorkArea
     from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
 
-    work = WorkArea(work_root(), f"cli/{command}/{os.getpid()}")
+    work = WorkArea(work_root(), f"cli/{command}/{_token()}")
     with (
-        _removed(work, keep=False),
+        removed_after(work),
         LocalEngine(memory=read_memory(DEFAULT_MEMORY), spill=work.folder) as engine,
     ):
         yield engine, work.folder
@@ -291,25 +315,6 @@ def _list_methods(arguments: argparse.Namespace) -> int:
 
     print("\n\n".join(describe_methods()))
     return DONE
-
-
-@contextmanager
-def _removed(work: "WorkArea", *, keep: bool) -> Iterator[None]:
-    """The work area, removed at the end, also where the process is told to stop."""
-
-    def stop(number: int, frame: "FrameType | None") -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        with work:
-            yield
-    finally:
-        if keep:
-            print(f"kept the work area {work.folder}: it holds raw records, remove it", file=sys.stderr)
-        else:
-            work.remove()
-        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
 """`privacy-release query`: SQL on published releases; each answer names what it was made from."""
 
 import argparse
-import csv
 import io
 import json
-import math
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.cli.arguments import WrongArgumentError, default_lake, lake_at
 
 if TYPE_CHECKING:
-    from privacy_release.lake.query import Answer
+    from privacy_release.query.answer import Answer
 
 FORMATS = ("table", "csv", "json", "parquet")
 _EPILOG = """\
@@ -48,21 +47,24 @@ def add_query_command(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=float, default=60.0, metavar="S", help="longest that it may run (default 60)"
     )
+    parser.add_argument(
+        "--bytes", type=int, default=256_000_000, metavar="B", help="most bytes (default 256000000)"
+    )
     parser.set_defaults(command=_query)
 
 
 def _query(arguments: argparse.Namespace) -> int:
-    from privacy_release.lake.query import answer
+    from privacy_release.query.answer import Limits, answer
 
     if arguments.format == "parquet" and arguments.output is None:
         raise WrongArgumentError("--format parquet needs --output FILE")
     given = answer(
         lake_at(arguments.lake or default_lake()),
         arguments.sql,
+        form=arguments.format if arguments.format in ("csv", "json") else "arrow",
         release=arguments.release,
         every_release=arguments.every_release,
-        limit=arguments.limit,
-        seconds=arguments.seconds,
+        limits=Limits(rows=arguments.limit, seconds=arguments.seconds, size=arguments.bytes),
     )
     data = _bytes(given, arguments.format)
     if arguments.output is None:
@@ -76,16 +78,21 @@ def _query(arguments: argparse.Namespace) -> int:
 
 def _bytes(given: "Answer", kind: str) -> bytes:
     """The answer as a file of a format."""
-    writers = {"table": _table, "csv": _csv, "json": _json, "parquet": _parquet}
-    return writers[kind](given)
+    if kind == "csv":
+        return given.data
+    if kind == "json":
+        return given.as_json()
+    return _table(given) if kind == "table" else _parquet(given)
 
 
 def _table(given: "Answer") -> bytes:
     """Columns as wide as they need to be; numbers to the right."""
-    rows = [[_plain(_text(value)) for value in row] for row in _rows(given)]
+    table = given.rows
+    cells = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    rows = [[_plain(_text(value)) for value in row] for row in cells]
     heads = [_plain(name) for name in given.columns]
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    right = [_is_number(kind) for kind in given.rows.schema.types]
+    right = [_is_number(kind) for kind in table.schema.types]
     lines = [
         "  ".join(
             cell.rjust(width) if number else cell.ljust(width)
@@ -96,52 +103,14 @@ def _table(given: "Answer") -> bytes:
     return ("\n".join([*lines, f"({len(rows):,} rows)"]) + "\n").encode()
 
 
-def _csv(given: "Answer") -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(given.columns)
-    writer.writerows(_rows(given))
-    return text.getvalue().encode()
-
-
-def _json(given: "Answer") -> bytes:
-    """Columns, rows as lists (a query may repeat a column) and sources; what JSON cannot hold is text."""
-    whole = {
-        "columns": given.columns,
-        "rows": [[_jsonable(value) for value in row] for row in _rows(given)],
-        "sources": _sources(given),
-    }
-    return (json.dumps(whole, ensure_ascii=False, allow_nan=False, default=str) + "\n").encode()
-
-
 def _parquet(given: "Answer") -> bytes:
     """A Parquet file that holds the sources in its metadata, as `privacy_release.sources`."""
     import pyarrow.parquet as pq
 
     stream = io.BytesIO()
-    told = {"privacy_release.sources": json.dumps(_sources(given))}
+    told = {"privacy_release.sources": json.dumps([asdict(source) for source in given.sources])}
     pq.write_table(given.rows.replace_schema_metadata(told), stream)
     return stream.getvalue()
-
-
-def _rows(given: "Answer") -> list[tuple[Any, ...]]:
-    """Row by row, in Python's values; good for as many as a person, or a CSV file, can take."""
-    return list(zip(*(column.to_pylist() for column in given.rows.columns), strict=True))
-
-
-def _sources(given: "Answer") -> list[dict[str, Any]]:
-    from dataclasses import asdict
-
-    return [asdict(source) for source in given.sources]
-
-
-def _jsonable(value: Any) -> Any:
-    """A value without infinities, which JSON does not know."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, list | tuple):
-        return [_jsonable(item) for item in value]
-    return {key: _jsonable(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _text(value: Any) -> str:

@@ -53,7 +53,8 @@ def manifest_lines(manifest: Mapping[str, Any]) -> list[str]:
 def release_line(entry: Mapping[str, Any]) -> str:
     """One publication of a table."""
     facts = f"{entry['committed']}  {entry['rows']:>9,} rows  {entry['figures'].get('method', '')}"
-    return f"{entry['version']:>4}  {entry['state']:<10}  {facts}  {entry['release_id']}"
+    problem = f"  ({entry['problem']})" if entry["problem"] else ""
+    return f"{entry['version']:>4}  {entry['state']:<10}  {facts}  {entry['release_id']}{problem}"
 
 
 @contextmanager

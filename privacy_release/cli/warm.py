@@ -7,11 +7,9 @@ releases of small made-up tables with every kind of attribute.
 import argparse
 import os
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from itertools import cycle
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
 _ROWS = 300
 # Types do not depend on how much work a method does.
 _QUICK: dict[str, dict[str, Any]] = {"latent_class": {"classes": 4, "fits": 1}, "rfka": {"trees": 10}}
+# One a family, which runs what the others of it share: side by side, two of them would both compile that.
+_FIRST = frozenset({"obpa", "privbayes", "okplof"})
 _WIDE = 300  # categories: codes of more than 256 take two bytes each
 _EPILOG = """\
 Compiled functions are kept below $NUMBA_CACHE_DIR where it is set, else beside the installed package where
@@ -78,24 +78,24 @@ def _warm(arguments: argparse.Namespace) -> int:
 
 
 def _each_warmed(names: Sequence[str], processes: int) -> Iterator[Warmed]:
-    """Each method as it is done; processes take from the front and from the back of the names in turn.
-
-    Neighbours share functions, which two processes at a time would both compile.
-    """
-    waiting, running = deque(names), dict[Future[Warmed], Callable[[], str]]()
+    """Each method as it is done; of a family one goes first, and compiles what the others share with it."""
+    families: dict[str, list[str]] = {}
+    for name in sorted(names, key=lambda name: name not in _FIRST):
+        families.setdefault(_family(name), []).append(name)
     # A fresh interpreter each: a fork would copy the locks of threads.
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        ends = cycle((waiting.popleft, waiting.pop))
-        while waiting or running:
-            while waiting and len(running) < processes:
-                end = next(ends)
-                running[pool.submit(warm, end())] = end
+        running = {pool.submit(warm, first): others for first, *others in families.values()}
+        while running:
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
-                end = running.pop(future)
-                if waiting:
-                    running[pool.submit(warm, end())] = end
+                running |= {pool.submit(warm, name): [] for name in running.pop(future)}
                 yield future.result()
+
+
+def _family(name: str) -> str:
+    from privacy_engine.registry import METHODS
+
+    return METHODS[name].family if name in METHODS else "detector"
 
 
 def warm(name: str) -> Warmed:
@@ -127,19 +127,21 @@ def _warm_method(name: str) -> None:
             cut(table, schema, len(table), len(table) // 4)
         for parameters in variants:
             method = load_method(name, **_QUICK.get(name, {}) | parameters)
-            _measure(method.release(table, schema, np.random.default_rng(7)), table)
+            _measure(method.release(table, schema, np.random.default_rng(7)), table, schema)
 
 
-def _measure(release: "Release", table: "pd.DataFrame") -> None:
-    """What the steps after a method compile: figures, and the report."""
+def _measure(release: "Release", table: "pd.DataFrame", schema: "DataSchema") -> None:
+    """What the steps after a method compile: figures, the report, and that of the curator."""
     import numpy as np
 
+    from privacy_release.reports.curator import render_curator_report
     from privacy_release.reports.synthetic import own_marginals
     from privacy_release.steps.release import measure
 
     measure(release, np.random.default_rng(7))
     if release.model is not None:
         own_marginals(release)
+        render_curator_report(release, table, schema, name="warm", release_id="warm")
 
 
 def _people(categories: int) -> "tuple[pd.DataFrame, DataSchema]":

@@ -2,9 +2,11 @@
 
 Importing any part of it imports all of it: each expectation and each source of data, and with them a plotting
 library, SciPy's statistics and the clients of object stores. The gate reads whether expectations held on a
-table in memory; it draws nothing and fetches nothing. So these modules are put off by Python's own
-`importlib.util.LazyLoader`: the module objects are the usual ones, and load themselves when first used, such
+table in memory; it draws nothing and fetches nothing. So these modules load themselves when first used, such
 as by an expectation that compares distributions. That saves more than a third of the import's processor time.
+
+Python's own `importlib.util.LazyLoader` does the same, but before 3.11.9 and 3.12.3 a second thread that uses
+a module while the first one loads it is given half of it (https://github.com/python/cpython/issues/114763).
 """
 
 from __future__ import annotations
@@ -12,14 +14,15 @@ from __future__ import annotations
 import sys
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.abc import Loader
 from importlib.machinery import PathFinder
-from importlib.util import LazyLoader
+from threading import RLock
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
 
 SELDOM_USED = frozenset(
     {
@@ -30,6 +33,9 @@ SELDOM_USED = frozenset(
         "scipy.stats",  # for three expectations on distributions
     }
 )
+
+_UNUSED = "__unused__"  # holds the loader of a module until it is used
+_LOADING = RLock()  # one for all: to fill one of them may need another one
 
 
 class _Later:
@@ -42,8 +48,44 @@ class _Later:
         """Where a module is, None for all others and for one that is not installed."""
         spec = PathFinder.find_spec(name, path, target) if name in SELDOM_USED else None
         if spec is not None and spec.loader is not None:
-            spec.loader = LazyLoader(spec.loader)
+            spec.loader = _LaterLoader(spec.loader)
         return spec
+
+
+class _LaterLoader(Loader):
+    """Makes modules that another loader fills when they are first used."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As the other loader does."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put it off."""
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        module.__loader__ = self._loader
+        module.__dict__[_UNUSED] = self._loader
+        module.__class__ = _LaterModule
+
+
+class _LaterModule(ModuleType):
+    """A module that is filled when it is first used, and an ordinary one from then on."""
+
+    def __getattribute__(self, name: str) -> object:
+        """An attribute; the thread that asks first fills the module, and all others wait until it has."""
+        with _LOADING:
+            own = object.__getattribute__(self, "__dict__")
+            if (loader := own.pop(_UNUSED, None)) is not None:
+                try:
+                    loader.exec_module(self)
+                except BaseException:
+                    own[_UNUSED] = loader  # the next one tries again
+                    raise
+                self.__class__ = ModuleType  # type: ignore[assignment]  # it has no more fields than that
+        return ModuleType.__getattribute__(self, name)
 
 
 def import_great_expectations() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SpecError
+from privacy_engine.foreign import translated
 from privacy_release.expectations.gate import (
     columns_of,
     failure_of,
@@ -180,8 +181,8 @@ class _Footer:
         try:
             read = pq.read_metadata(path)
             schema = read.schema.to_arrow_schema()
-        except (pa.ArrowException, OSError):
-            raise IntegrityError(
+        except (pa.ArrowException, OSError) as error:
+            raise translated(error, f"reading {Path(path).name}") or IntegrityError(
                 f"{Path(path).name} must be a whole Parquet file; run from ingest again"
             ) from None
         nulls = pa.table({field.name: pa.nulls(1, field.type) for field in schema})

@@ -1,21 +1,24 @@
 """What the commit log of a release table says: which releases were published, replaced and retracted."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from privacy_engine.errors import PublishError
+from privacy_engine.errors import IntegrityError, PublishError
+from privacy_release.lake.commits import Commit, newest_first, newest_version, read_commit, whole_log
+from privacy_release.lake.log_faults import log_entry, refuse_damaged_log, refuse_lost_log, touched_release
+from privacy_release.lake.notes import PublishNote, RetractNote, read_note
 from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.store import Lake, reaching
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-LOG_KEY = "privacy_release"
 # Each lost attempt means that another writer got ahead, so the writers as a whole always make progress.
 ATTEMPTS = 20
 _LONGEST_ID = 240  # a folder `release=<id>` is a file name of at most 255 bytes
@@ -27,6 +30,7 @@ class State(StrEnum):
     CURRENT = "current"
     SUPERSEDED = "superseded"
     RETRACTED = "retracted"
+    DAMAGED = "damaged"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +49,20 @@ class Publication:
 
     Attributes:
         committed: time of the commit, UTC, ISO 8601.
+        commit_sha256: of the commit's file in the log.
         columns: the columns of this release, without those that other releases brought into the table.
         sha256: of the staged file that was verified.
         figures: what the manifest says in short: method, guarantees, measured figures, privacy loss,
             approval.
+        problem: what is wrong with the note in the commit, of which nothing but release and version is known
+            then; None if nothing is.
     """
 
     release_id: str
     run_key: str
     version: int
     committed: str
+    commit_sha256: str
     state: State
     rows: int
     columns: tuple[str, ...]
@@ -63,77 +71,156 @@ class Publication:
     report_sha256: str
     figures: Mapping[str, Any]
     tombstone: Tombstone | None = None
+    problem: str | None = None
 
     @property
     def proofs(self) -> frozenset[str]:
         """File names of its manifest and report in the proof folder."""
+        if self.problem is not None:
+            return frozenset()
         return frozenset({f"{self.manifest_sha256}.json", f"{self.report_sha256}.html"})
 
+    def require_readable(self, name: str) -> None:
+        """Refuse a publication whose note is damaged: nothing is proven of its rows.
 
-def publications(lake: Lake, table: "DeltaTable") -> list[Publication]:
-    """Every publication up to the table's newest version, oldest first; brings the table up to it."""
-    found: list[Publication] = []
-    for commit in commits(lake, table):
-        note = commit.get(LOG_KEY)
-        if not isinstance(note, Mapping):  # a commit of another tool: maintenance, or the table's creation
-            continue
-        committed = datetime.fromtimestamp(commit["timestamp"] / 1000, UTC).isoformat(timespec="milliseconds")
-        stone = None
-        if note["action"] == "retract":
-            stone = Tombstone(
-                version=commit["version"],
-                committed=committed,
-                reason=note["reason"],
-                sha256=note["tombstone"],
+        Raises:
+            IntegrityError: naming table, release, version and what is wrong.
+        """
+        if self.problem is not None:
+            raise IntegrityError(
+                f"the note of release {self.release_id} in version {self.version} of table {name} must be as "
+                f"it was written, and is damaged ({self.problem}): restore {log_entry(name, self.version)} "
+                "from a backup, or retract the release and publish it again"
             )
-        found = [_after(earlier, note["release"], stone) for earlier in found]
-        if stone is None:
-            found.append(_publication(commit["version"], committed, note))
-    return found
 
 
-def commits(lake: Lake, table: "DeltaTable") -> list[dict[str, Any]]:
-    """The log of a table up to its newest version, oldest first; brings the table up to it.
-
-    The Delta library lists all commits there are, but counts their versions backwards from the one that the
-    table was opened at: what it tells is true only if nobody committed in between.
+def publications(lake: Lake, name: str) -> list[Publication]:
+    """Every publication in a table, oldest first; none without such a table.
 
     Raises:
-        PublishError: if the lake cannot be reached, or the table changes all the time.
+        ValueError: if the name is no table name.
+        PublishError: if the lake cannot be reached.
     """
-    for _ in range(ATTEMPTS):
-        with reaching(lake, "read the history"):
-            version = table.version()
-            found = table.history()
-            table.update_incremental()
-            if table.version() == version:
-                return sorted(found, key=lambda commit: int(commit["version"]))
-    raise PublishError(f"a table changed under each of {ATTEMPTS} attempts to read its history; retry")
+    version = current_version(lake, name)
+    return [] if version is None else list(newest(lake, name, version))[::-1]
 
 
-def _after(earlier: Publication, release_id: str, stone: Tombstone | None) -> Publication:
-    """A publication once a later commit replaced or retracted its release."""
-    if earlier.release_id != release_id or earlier.state is State.RETRACTED:
-        return earlier
-    if stone is None:
-        return replace(earlier, state=State.SUPERSEDED)
-    return replace(earlier, state=State.RETRACTED, tombstone=stone)
+def newest(lake: Lake, name: str, version: int) -> Iterator[Publication]:
+    """The publications up to a version of a table, newest first.
+
+    Only as much of the history is read as is asked for.
+
+    Raises:
+        PublishError: if the lake cannot be reached.
+    """
+    return _publications(lake, name, newest_first(lake, name, version))
 
 
-def _publication(version: int, committed: str, note: Mapping[str, Any]) -> Publication:
+def newest_such(
+    lake: Lake, name: str, version: int, wanted: Callable[[Publication], bool]
+) -> Publication | None:
+    """The newest publication that is wanted, as its own commit in the log tells it; None if there is none.
+
+    Raises:
+        PublishError: if the lake cannot be reached.
+    """
+    found = next(filter(wanted, newest(lake, name, version)), None)
+    if found is None:
+        return None
+    commit = read_commit(lake, name, found.version)
+    if commit is None or commit.sha256 == found.commit_sha256:
+        return found
+    # The log was changed after it was indexed: what it says now counts.
+    return next(filter(wanted, _publications(lake, name, whole_log(lake, name, version))), None)
+
+
+def current_version(lake: Lake, name: str) -> int | None:
+    """The newest version of a release table, or None if there is none.
+
+    Raises:
+        ValueError: if the name is no table name.
+        PublishError: if the lake cannot be reached.
+    """
+    check_name(name)
+    with suppress(PublishError):  # where there is a fault, opening the table tells more of it
+        found = newest_version(lake, name)
+        if found is not None:
+            return found
+    table = open_table(lake, name)
+    return None if table is None else int(table.version())
+
+
+def existing_version(lake: Lake, name: str) -> int:
+    """As `current_version`, but a missing table is a PublishError."""
+    version = current_version(lake, name)
+    if version is None:
+        raise _missing(lake, name)
+    return version
+
+
+def _publications(lake: Lake, name: str, commits: Iterable[Commit]) -> Iterator[Publication]:
+    """The publications among commits, newest first: what became of one, later commits have told before it."""
+    stones: dict[str, Tombstone] = {}
+    replaced: set[str] = set()
+    for commit in commits:
+        if not commit.noted:  # a commit of another tool: maintenance, or the table's creation
+            continue
+        note = read_note(commit.note)
+        if isinstance(note, RetractNote):
+            stones[note.release] = Tombstone(
+                version=commit.version, committed=_moment(commit), reason=note.reason, sha256=note.tombstone
+            )
+            continue
+        if isinstance(note, PublishNote):
+            made = _publication(commit, note)
+        else:
+            made = _damaged(commit, note, touched_release(lake, name, commit.version))
+        if stone := stones.get(made.release_id):
+            made = replace(made, state=State.RETRACTED, tombstone=stone)
+        elif made.release_id in replaced:
+            made = replace(made, state=State.SUPERSEDED)
+        replaced.add(made.release_id)
+        yield made
+
+
+def _publication(commit: Commit, note: PublishNote) -> Publication:
     return Publication(
-        release_id=note["release"],
-        run_key=note["run_key"],
-        version=version,
-        committed=committed,
+        release_id=note.release,
+        run_key=note.run_key,
+        version=commit.version,
+        committed=_moment(commit),
+        commit_sha256=commit.sha256,
         state=State.CURRENT,
-        rows=note["rows"],
-        columns=tuple(note["columns"]),
-        sha256=note["sha256"],
-        manifest_sha256=note["manifest"],
-        report_sha256=note["report"],
-        figures=note["figures"],
+        rows=note.rows,
+        columns=tuple(note.columns),
+        sha256=note.sha256,
+        manifest_sha256=note.manifest,
+        report_sha256=note.report,
+        figures=commit.note["figures"],
     )
+
+
+def _damaged(commit: Commit, problem: str, release_id: str | None) -> Publication:
+    """What is known of a commit whose note is damaged: the release whose data it touched."""
+    return Publication(
+        release_id=release_id or "unknown",
+        run_key="",
+        version=commit.version,
+        committed=_moment(commit),
+        commit_sha256=commit.sha256,
+        state=State.DAMAGED,
+        rows=0,
+        columns=(),
+        sha256="",
+        manifest_sha256="",
+        report_sha256="",
+        figures={},
+        problem=problem,
+    )
+
+
+def _moment(commit: Commit) -> str:
+    return datetime.fromtimestamp(commit.timestamp / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def open_table(lake: Lake, name: str, version: int | None = None) -> "DeltaTable | None":
@@ -142,27 +229,36 @@ def open_table(lake: Lake, name: str, version: int | None = None) -> "DeltaTable
     Raises:
         ValueError: if the name is no table name.
         PublishError: if the lake cannot be reached or has no such version.
+        IntegrityError: if its log is damaged, or lost while its data are there.
     """
     from deltalake import DeltaTable
-    from deltalake.exceptions import TableNotFoundError
+    from deltalake.exceptions import DeltaError, TableNotFoundError
 
     check_name(name)
     with reaching(lake, f"open table {name}"):
         try:
             return DeltaTable(lake.table(name), version=version, storage_options=lake.options)
         except TableNotFoundError:
+            refuse_lost_log(lake, name)
             return None
+        except DeltaError:
+            refuse_damaged_log(lake, name)
+            raise
 
 
 def existing_table(lake: Lake, name: str, version: int | None = None) -> "DeltaTable":
     """As `open_table`, but a missing table is a PublishError."""
     table = open_table(lake, name, version)
     if table is None:
-        raise PublishError(
-            f"table {name} must exist in the lake at {lake.root}; publish a first release, "
-            "or check name and address"
-        )
+        raise _missing(lake, name)
     return table
+
+
+def _missing(lake: Lake, name: str) -> PublishError:
+    return PublishError(
+        f"table {name} must exist in the lake at {lake.root}; publish a first release, "
+        "or check name and address"
+    )
 
 
 def data_files(lake: Lake, name: str, release_id: str | None, version: int | None = None) -> set[str]:
@@ -184,11 +280,6 @@ def predicate(release_id: str) -> str:
 def proof_folder(name: str) -> str:
     """Where manifests, reports and tombstones of a table are stored, below the lake's root."""
     return f"_proof/{name}"
-
-
-def log_entry(name: str, version: int) -> str:
-    """Path of a commit, below the lake's root."""
-    return f"{name}/_delta_log/{version:020d}.json"
 
 
 def check_name(name: str) -> None:

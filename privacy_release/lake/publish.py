@@ -8,28 +8,29 @@ They are written as a stream, which no process holds. Those of a large release s
 the writer deals batches out to its threads and writes them as they come back.
 
 Column statistics are switched off in these tables: the log outlives a retracted release, and minima and
-maxima are cell values. The log is never shortened, because it holds the proofs.
+maxima are cell values. The log is never shortened, because it holds the proofs; `commits` says how it is read
+without reading all of it.
 """
 
 import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PublishError
+from privacy_release.lake.commits import LOG_KEY, check_tail, next_mark
 from privacy_release.lake.log import (
     ATTEMPTS,
-    LOG_KEY,
     Publication,
     check_name,
     check_text,
+    newest_such,
     open_table,
     predicate,
     proof_folder,
-    publications,
 )
 from privacy_release.lake.rows import (
     PARTITION,
@@ -108,7 +109,8 @@ def publish(
     Raises:
         ValueError: if name, release id or run key is not well-formed, or the manifest has NaN or infinity.
         TypeError: if the manifest is not plain JSON.
-        IntegrityError: if the staged file is not the verified one or not whole, or the report cannot be read.
+        IntegrityError: if the staged file is not the verified one or not whole, the report cannot be
+            read, or the table's log is damaged.
         SchemaError: if the lake cannot hold a column, or a column changed its type.
         PublishError: if the lake cannot be reached, the run published other bytes, or its release was
             retracted.
@@ -121,9 +123,11 @@ def publish(
     check_text("run key", run_key, _LONGEST_KEY)
     manifest_bytes = json.dumps(manifest, sort_keys=True, indent=2, allow_nan=False).encode()
     table = open_table(lake, name)
-    done = None if table is None else _committed(lake, table, release_id, run_key, expected_sha256)
+    if table is not None:
+        check_tail(lake, name, table.version())  # nothing is added to a damaged log
+    done = None if table is None else _committed(lake, name, table, release_id, run_key, expected_sha256)
     if done is not None:
-        return _published(lake, name, done, already=True)
+        return _published(lake, name, done.version, _proof(done), already=True)
     rows = verified_rows(staged, expected_sha256)
     note = {
         "action": "publish",
@@ -137,15 +141,17 @@ def publish(
         "figures": _figures(manifest),
     }
     for _ in range(ATTEMPTS):
-        table = open_table(lake, name) or _create(lake, name, rows.schema)
-        done = _committed(lake, table, release_id, run_key, expected_sha256)
+        table = _up_to_date(lake, name, table) or _create(lake, name, rows.schema)
+        done = _committed(lake, name, table, release_id, run_key, expected_sha256)
         if done is not None:  # the same run, twice at once: the other one won
-            return _published(lake, name, done, already=True)
+            return _published(lake, name, done.version, _proof(done), already=True)
+        mark = next_mark(lake, name, table.version())
         try:
-            version = _commit(lake, table, rows, note)
+            version = _commit(lake, table, rows, note | ({"index": asdict(mark)} if mark else {}))
         except CommitFailedError:
-            continue  # another commit got ahead: look at the table again
-        return _published(lake, name, _at(lake, table, version), already=False)
+            table = None  # another commit got ahead: look at the table again
+            continue
+        return _published(lake, name, version, note, already=False)
     raise PublishError(
         f"table {name} changed under each of {ATTEMPTS} attempts; nothing was published, "
         "retry when fewer runs publish"
@@ -153,28 +159,41 @@ def publish(
 
 
 def _committed(
-    lake: Lake, table: "DeltaTable", release_id: str, run_key: str, expected_sha256: str
+    lake: Lake, name: str, table: "DeltaTable", release_id: str, run_key: str, expected_sha256: str
 ) -> Publication | None:
     """The commit by which this run published this release, if there is one in the table's snapshot."""
     with reaching(lake, "read the table"):
         if table.transaction_version(_app_id(release_id, run_key)) is None:
             return None
-    entries = publications(lake, table)
-    mine = [entry for entry in entries if (entry.release_id, entry.run_key) == (release_id, run_key)]
-    if not mine:
+    mine = newest_such(
+        lake,
+        name,
+        table.version(),
+        lambda entry: (entry.release_id, entry.run_key) == (release_id, run_key),
+    )
+    if mine is None:
         raise PublishError(
             "the table knows this run, but its log was shortened by another tool; retract and start a new run"
         )
-    if mine[-1].tombstone is not None:
+    if mine.tombstone is not None:
         raise PublishError(
             "what this run published was retracted, and a retry must not bring it back; start a new run"
         )
-    if mine[-1].sha256 != expected_sha256:
+    if mine.sha256 != expected_sha256:
         raise PublishError(
             "this run has published other bytes already, and a retry must not replace them; "
             "start a new run to publish these, or retract the release"
         )
-    return mine[-1]
+    return mine
+
+
+def _up_to_date(lake: Lake, name: str, table: "DeltaTable | None") -> "DeltaTable | None":
+    """A table that was opened before, at its newest version; None if there is none."""
+    if table is None:
+        return open_table(lake, name)
+    with reaching(lake, f"open table {name}"):
+        table.update_incremental()
+    return table
 
 
 def _app_id(release_id: str, run_key: str) -> str:
@@ -262,24 +281,30 @@ def _figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return told | ({"secret": secret} if secret else {})
 
 
-def _at(lake: Lake, table: "DeltaTable", version: int) -> Publication:
-    """The publication that a commit made."""
-    return next(entry for entry in publications(lake, table) if entry.version == version)
+def _proof(entry: Publication) -> dict[str, Any]:
+    """What the note of a publication's commit says of its files."""
+    return {
+        "release": entry.release_id,
+        "rows": entry.rows,
+        "sha256": entry.sha256,
+        "manifest": entry.manifest_sha256,
+        "report": entry.report_sha256,
+    }
 
 
-def _published(lake: Lake, name: str, entry: Publication, *, already: bool) -> Published:
+def _published(lake: Lake, name: str, version: int, note: Mapping[str, Any], *, already: bool) -> Published:
     folder = f"{lake.root}/{proof_folder(name)}"
     return Published(
         uri=f"{lake.root}/{name}",
         name=name,
-        release_id=entry.release_id,
-        version=entry.version,
-        rows=entry.rows,
-        sha256=entry.sha256,
-        manifest_uri=f"{folder}/{entry.manifest_sha256}.json",
-        manifest_sha256=entry.manifest_sha256,
-        report_uri=f"{folder}/{entry.report_sha256}.html",
-        report_sha256=entry.report_sha256,
+        release_id=note["release"],
+        version=version,
+        rows=note["rows"],
+        sha256=note["sha256"],
+        manifest_uri=f"{folder}/{note['manifest']}.json",
+        manifest_sha256=note["manifest"],
+        report_uri=f"{folder}/{note['report']}.html",
+        report_sha256=note["report"],
         already=already,
     )
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,12 @@ from privacy_engine.errors import IntegrityError, PublishError
 from privacy_release.lake.log import (
     Publication,
     check_text,
+    current_version,
     existing_table,
-    open_table,
+    existing_version,
+    newest,
+    newest_such,
     proof_folder,
-    publications,
 )
 from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.store import Lake, get, reaching
@@ -23,12 +26,15 @@ if TYPE_CHECKING:
 
 def releases(lake: Lake, name: str) -> list[dict[str, Any]]:
     """Every publication in a table, oldest first: `Publication` as dictionaries; empty without a table."""
-    table = open_table(lake, name)
-    return (
-        []
-        if table is None
-        else [asdict(entry) | {"state": entry.state.value} for entry in publications(lake, table)]
-    )
+    return list(newest_releases(lake, name))[::-1]
+
+
+def newest_releases(lake: Lake, name: str) -> Iterator[dict[str, Any]]:
+    """As `releases`, newest first; only as much of the history is read as is asked for."""
+    version = current_version(lake, name)
+    for entry in () if version is None else newest(lake, name, version):
+        stone = entry.tombstone and asdict(entry.tombstone)
+        yield vars(entry) | {"state": entry.state.value, "tombstone": stone}
 
 
 def read_release(lake: Lake, name: str, release_id: str, version: int | None = None) -> "pa.Table":
@@ -42,17 +48,20 @@ def read_release(lake: Lake, name: str, release_id: str, version: int | None = N
 
     Raises:
         PublishError: if there is no such release (yet, or any more), or the lake cannot be reached.
-        IntegrityError: if the table does not hold the recorded number of rows.
+        IntegrityError: if the table does not hold the recorded number of rows, or its note is damaged.
     """
     import pyarrow.dataset as ds
 
     check_text("release id", release_id)
-    entry = _entry(lake, name, release_id, version)
+    table = existing_table(lake, name)
+    entry = _entry(lake, name, table.version(), release_id, version)
     if entry.tombstone is not None:
         raise PublishError(
             f"the release was retracted from table {name}: {entry.tombstone.reason}; use another one"
         )
-    table = existing_table(lake, name, version)
+    entry.require_readable(name)
+    if version is not None:
+        table = existing_table(lake, name, version)
     with reaching(lake, f"read table {name}"):
         files = table.to_pyarrow_dataset(file_pruning_predicate=[(PARTITION, "=", release_id)])
         rows = files.to_table(columns=list(entry.columns), filter=ds.field(PARTITION) == release_id)
@@ -69,9 +78,11 @@ def manifest_of(lake: Lake, name: str, release_id: str, version: int | None = No
 
     Raises:
         PublishError: if there is no such release, or the lake cannot be reached.
-        IntegrityError: if the stored manifest is not the one that the commit names.
+        IntegrityError: if the stored manifest is not the one that the commit names, or its note is damaged.
     """
-    entry = _entry(lake, name, release_id, version)
+    entry = _entry(lake, name, existing_version(lake, name), release_id, version)
+    if entry.tombstone is None:
+        entry.require_readable(name)
     digest = entry.manifest_sha256 if entry.tombstone is None else entry.tombstone.sha256
     data = get(lake, f"{proof_folder(name)}/{digest}.json")
     if hashlib.sha256(data).hexdigest() != digest:
@@ -82,16 +93,16 @@ def manifest_of(lake: Lake, name: str, release_id: str, version: int | None = No
     return manifest
 
 
-def _entry(lake: Lake, name: str, release_id: str, version: int | None) -> Publication:
-    """The publication of a release that a version shows; whether it is retracted is always told as of now."""
-    entries = publications(lake, existing_table(lake, name))
-    found = [
-        entry
-        for entry in entries
-        if entry.release_id == release_id and (version is None or entry.version <= version)
-    ]
-    if not found:
+def _entry(lake: Lake, name: str, now: int, release_id: str, version: int | None) -> Publication:
+    """The publication of a release that a version shows; if it is retracted is told as of version `now`."""
+    found = newest_such(
+        lake,
+        name,
+        now,
+        lambda entry: entry.release_id == release_id and (version is None or entry.version <= version),
+    )
+    if found is None:
         raise PublishError(
             f"table {name} must have this release in this version; see the list of its releases"
         )
-    return found[-1]
+    return found

@@ -3,24 +3,24 @@
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 
 from privacy_engine.errors import PublishError
+from privacy_release.lake.commits import LOG_KEY, index_folder, newest_first, next_mark
 from privacy_release.lake.log import (
     ATTEMPTS,
-    LOG_KEY,
     Publication,
     State,
     check_text,
-    commits,
     data_files,
     existing_table,
-    log_entry,
+    newest,
     predicate,
     proof_folder,
     publications,
 )
+from privacy_release.lake.log_faults import log_entry
 from privacy_release.lake.store import Lake, listing, modified, put, reaching, remove
 
 _LONGEST_REASON = 1500
@@ -71,18 +71,21 @@ def retract(lake: Lake, name: str, release_id: str, reason: str) -> Retraction:
     check_text("reason", reason, _LONGEST_REASON)
     for _ in range(ATTEMPTS):
         table = existing_table(lake, name)
-        mine = [entry for entry in publications(lake, table) if entry.release_id == release_id]
+        entries = reversed(list(newest(lake, name, table.version())))
+        mine = [entry for entry in entries if entry.release_id == release_id]
         if not mine:
             raise PublishError(
                 f"table {name} never had this release; nothing was retracted, check the release id"
             )
         if mine[-1].state is State.RETRACTED:
             return _erase(lake, name, release_id, already=True)
+        mark = next_mark(lake, name, table.version())
         note = {
             "action": "retract",
             "release": release_id,
             "reason": reason,
             "tombstone": _store_tombstone(lake, name, release_id, reason, mine),
+            **({"index": asdict(mark)} if mark else {}),
         }
         try:
             with reaching(lake, "retract a release"):
@@ -115,25 +118,27 @@ def clean_orphans(lake: Lake, name: str, *, older_than: timedelta = timedelta(da
         PublishError: if there is no such table, or the lake cannot be reached.
     """
     table = existing_table(lake, name)
-    entries = publications(lake, table)
-    versions = [int(commit["version"]) for commit in commits(lake, table)]
+    entries = publications(lake, name)
+    versions = [commit.version for commit in newest_first(lake, name, table.version())]
     kept = {f"{proof_folder(name)}/{proof}" for proof in _kept_proofs(entries)}
+    # Which proofs a damaged note named is not known, so all are left alone.
+    folders = [name] if any(entry.problem for entry in entries) else [proof_folder(name), name]
     for version in versions:
         kept |= data_files(lake, name, None, version)
     limit = datetime.now(UTC) - older_than
-    candidates = [file for folder in (proof_folder(name), name) for file in listing(lake, folder)]
+    candidates = [file for folder in folders for file in listing(lake, folder)]
     return sum(
         remove(lake, file.path)
         for file in candidates
         if file.modified <= limit
         and file.path not in kept
-        and not file.path.startswith(f"{name}/_delta_log/")
+        and not file.path.startswith((f"{name}/_delta_log/", f"{index_folder(name)}/"))
     )
 
 
 def _erase(lake: Lake, name: str, release_id: str, *, already: bool) -> Retraction:
     """Remove what a retracted release left: data of all versions, crash leftovers, manifests, reports."""
-    entries = publications(lake, existing_table(lake, name))
+    entries = publications(lake, name)
     gone = [entry for entry in entries if entry.release_id == release_id and entry.tombstone is not None]
     stone = gone[-1].tombstone
     assert stone is not None

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, SchemaError
+from privacy_engine.foreign import translated
 from privacy_release.work.parquet import opened_parquet, require_unchanged, unchanged_batches
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def verified_rows(staged: Path, expected_sha256: str) -> VerifiedRows:
         with staged.open("rb") as stream:
             opened = opened_parquet(stream)
             schema, rows = opened.schema_arrow, opened.metadata.num_rows
-    except (pa.ArrowException, OSError):
-        raise IntegrityError(
+    except (pa.ArrowException, OSError) as error:
+        raise translated(error, "reading the staged release") or IntegrityError(
             "the staged release is not a whole Parquet file; run the release again"
         ) from None
     _refuse_shape(rows, schema.names)

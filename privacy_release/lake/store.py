@@ -6,7 +6,8 @@ Files are reached with the Delta writer's own storage options, so a lake is conf
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,9 +16,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from privacy_engine.errors import PrivacyEngineError, PublishError
+from privacy_engine.foreign import is_panic, translated
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
+
+_AT_ONCE = 8  # files that are read from an object store at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +124,28 @@ def get(lake: Lake, path: str) -> bytes:
         return bytes(stream.read())
 
 
+def read_all(lake: Lake, paths: Sequence[str]) -> list[bytes | None]:
+    """The bytes under each path, None where there is no file.
+
+    Raises:
+        PublishError: if the lake cannot be reached.
+    """
+    files = _filesystem(lake)
+
+    def read(path: str) -> bytes | None:
+        try:
+            with files.open_input_file(path) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    with reaching(lake, "read files"):
+        if lake.folder is not None or len(paths) == 1:
+            return list(map(read, paths))
+        with ThreadPoolExecutor(_AT_ONCE) as threads:  # a store answers each after a while
+            return list(threads.map(read, paths))
+
+
 def remove(lake: Lake, path: str) -> bool:
     """Remove a file; False if it was not there (another task may have removed it)."""
     from pyarrow.fs import FileType
@@ -178,14 +204,18 @@ def reaching(lake: Lake, purpose: str) -> Iterator[None]:
         yield
     except (PrivacyEngineError, CommitFailedError):
         raise
-    except Exception as error:  # noqa: BLE001 -- the Delta library raises plain Exception, too
-        raise PublishError(
+    except (
+        BaseException
+    ) as error:  # the Delta library raises plain Exception, too, and Rust's panics are none
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        raise translated(error, f"the attempt to {purpose} in the lake at {lake.root}") or PublishError(
             f"could not {purpose} in the lake at {lake.root}: {_reason(error)}; check the "
             "lake's address, the rights of the service user and the connection's options, then retry"
         ) from None
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """What an error may tell: its class, and of failures of the store what it answered.
 
     Not the whole answer: stores quote the request in it, with its signature and the id of its key.
@@ -207,10 +237,13 @@ def _reason(error: Exception) -> str:
 def table_names(lake: "Lake") -> list[str]:
     """Names of the tables that have, or had, a release; sorted.
 
-    A table is known by its folder of proofs, which outlives its releases: object stores list no folder
-    without the files in it, and a release has few proofs but may have many data files.
+    A table is known by its folder of proofs, which outlives its releases.
 
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    return sorted({file.path.split("/")[1] for file in listing(lake, "_proof") if file.path.count("/") == 2})
+    from pyarrow.fs import FileSelector, FileType
+
+    with reaching(lake, "list its tables"):
+        found = _filesystem(lake).get_file_info(FileSelector("_proof", allow_not_found=True))
+        return sorted(info.base_name for info in found if info.type == FileType.Directory)

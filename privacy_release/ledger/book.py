@@ -1,48 +1,100 @@
-"""The entries of one data set inside one transaction of the ledger's database: read, checked, appended to."""
+"""One data set's ledger inside one transaction: what a decision needs is read and checked, entries are added.
 
-import json
+What is read does not grow with the ledger. The newest entry is held against the head, and its running totals
+against their seal; where a rolling limit needs the totals before its window, so is the entry before it.
+"""
+
+import hashlib
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cached_property
 
-from sqlalchemy import Connection, RowMapping, select, union
+from sqlalchemy import Connection, select, union
 
-from privacy_engine.dp.chain import Head, chained, check_chain, model_hash, sealed_head
-from privacy_engine.dp.ledger import Booking, Entry, Event, bookings_of, limits_of
+from privacy_engine.dp.chain import (
+    Head,
+    chained,
+    check_end,
+    check_next,
+    edited,
+    sealed_head,
+)
+from privacy_engine.dp.ledger import (
+    Booking,
+    Entry,
+    Event,
+    Standing,
+    State,
+    booking_of,
+    counts,
+    fits,
+    refuse_overspending,
+)
 from privacy_engine.dp.limits import Limit, decimal_text
-from privacy_engine.dp.loss import Neighbours, PrivacyLoss
-from privacy_engine.errors import IntegrityError
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.dp.totals import Spent, Sums, Totals, standings
+from privacy_engine.errors import LedgerError
+from privacy_release.ledger.rows import Rows, row_of, stored_head
 from privacy_release.ledger.tables import DATASETS, ENTRIES, MODELS
+from privacy_release.ledger.whole import carry_over, model_of
 
+TOLERANCE = timedelta(minutes=1)  # between the clocks of machines that write to one ledger
 _LONGEST = 250
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """The last attempt of a booking: the entry that reserved it, and the one that closed it."""
+
+    reserve: Entry
+    closed: Entry | None
+
+    @property
+    def booking(self) -> Booking:
+        """What they tell."""
+        return booking_of(self.reserve, self.closed)
+
+    def taken(self, *, owned: bool) -> Booking:
+        """The booking for somebody who may commit it, and may give it back if it is their own."""
+        return replace(self.booking, token=_token(self.reserve, owned), owned=owned)
+
+    def lets_commit(self, token: str) -> bool:
+        """Whether the ledger gave this token to somebody who took this attempt."""
+        return any(secrets.compare_digest(token, _token(self.reserve, owned)) for owned in (True, False))
+
+    def lets_cancel(self, token: str) -> bool:
+        """Whether the ledger gave this token to whom reserved this attempt."""
+        return secrets.compare_digest(token, _token(self.reserve, owned=True))
+
+
+def _token(reserve: Entry, owned: bool) -> str:
+    """Made of the entry's salt, which the ledger tells nobody; so it needs no place of its own."""
+    return hashlib.sha256(f"{'owner' if owned else 'taker'} {reserve.salt}".encode()).hexdigest()
 
 
 @dataclass(kw_only=True)
 class Book:
-    """A data set's entries, whole and in order; `append` is the only way to change them.
+    """A data set's ledger as it ends; `append` is the only way to change it.
 
     Attributes:
+        rows: what is stored.
         head: as stored; of a data set that is not known, an empty one that is not stored.
-        now: the time of this transaction, UTC; never before the last entry.
+        totals: after the newest entry.
+        now: the time of this transaction, UTC; never before the newest entry.
     """
 
-    connection: Connection
-    signing_key: bytes | None
+    rows: Rows
     head: Head
-    entries: list[Entry]
+    totals: Totals
     now: datetime
+    _until: dict[datetime, tuple[int, Totals]] = field(default_factory=dict, repr=False)
 
     @property
-    def limits(self) -> tuple[Limit, ...]:
-        """The limits that hold."""
-        return limits_of(self.entries)
-
-    @property
-    def bookings(self) -> dict[str, Booking]:
-        """The bookings by key."""
-        return bookings_of(self.entries)
+    def dataset(self) -> str:
+        """Whose it is."""
+        return self.head.dataset
 
     def append(
         self,
@@ -54,9 +106,10 @@ class Book:
         detail: Mapping[str, str],
     ) -> Entry:
         """Write one more entry, for a limit or a loss, and move the head to it."""
+        key_of_chain = self.rows.signing_key
         entry = chained(
             Entry(
-                dataset=self.head.dataset,
+                dataset=self.dataset,
                 number=self.head.entries + 1,
                 event=event,
                 key=key,
@@ -70,21 +123,163 @@ class Book:
                 previous="",
             ),
             self.head.hash,
-            self.signing_key,
+            key_of_chain,
         )
-        self.head = sealed_head(entry.dataset, entry.number, entry.hash, self.signing_key)
-        self.entries.append(entry)
-        self.connection.execute(ENTRIES.insert().values(_row(entry)))
-        self.connection.execute(
-            DATASETS.update().where(DATASETS.c.dataset == entry.dataset).values(vars(self.head))
-        )
+        self.head = sealed_head(entry.dataset, entry.number, entry.hash, key_of_chain)
+        self.totals = self.totals.after(entry)
+        connection = self.rows.connection
+        connection.execute(ENTRIES.insert().values(row_of(entry)))
+        # The name stays out: where it is set, SQLite looks for it in all entries, which refer to it.
+        head = {name: value for name, value in vars(self.head).items() if name != "dataset"}
+        connection.execute(DATASETS.update().where(DATASETS.c.dataset == entry.dataset).values(head))
+        self.rows.write_derived([(entry, self.totals)])
+        self.__dict__.pop("open_reservations", None)
         return entry
+
+    def held(self, key: str) -> Held | None:
+        """The last attempt of the booking of that key; None if it was never reserved."""
+        match self.rows.of_key(key):
+            case []:
+                return None
+            case [Entry(event=Event.RESERVE) as reserve]:
+                return Held(reserve=reserve, closed=None)
+            case [Entry(event=Event.RESERVE) as reserve, closed]:
+                return Held(reserve=reserve, closed=closed)
+        raise edited(self.dataset, "an entry that reserved a booking is missing")
+
+    def reserve(self, key: str, loss: PrivacyLoss, attempt: int, detail: Mapping[str, str]) -> Booking:
+        """Write a reservation; whoever asked for it owns it."""
+        entry = self.append(Event.RESERVE, key, loss, attempt=attempt, detail=detail)
+        return Held(reserve=entry, closed=None).taken(owned=True)
+
+    def close(self, event: Event, held: Held, detail: Mapping[str, str]) -> Entry:
+        """Commit a reservation or give it back.
+
+        That nothing else closed it must be sure: all entries since it was made are held against the chain.
+        """
+        for entry in self.rows.chain(self.head, first=held.reserve.number):
+            if entry.event is not Event.RESERVE and (entry.key, entry.attempt) == (
+                held.reserve.key,
+                held.reserve.attempt,
+            ):
+                raise edited(self.dataset, f"entry {entry.number} was edited or moved")
+        loss = held.booking.loss
+        return self.append(event, held.reserve.key, loss, attempt=held.reserve.attempt, detail=detail)
+
+    def standings(self) -> tuple[Standing, ...]:
+        """What of each limit is spent now."""
+        return self._standings(self.open_reservations)
+
+    def fits(self, loss: PrivacyLoss, taken: Booking | None = None) -> bool:
+        """Whether a loss keeps every limit; of a reservation that is `taken`, which may count already."""
+        # Most often it fits even if open reservations count that are older than the window.
+        return fits(loss, self._others([], taken, whatever_age=True)) or fits(
+            loss, self._others(self.open_reservations, taken)
+        )
+
+    def require(self, loss: PrivacyLoss, taken: Booking | None = None) -> None:
+        """Refuse a loss that does not keep every limit.
+
+        Raises:
+            BudgetExceededError: naming each limit that is short.
+        """
+        if not self.fits(loss, taken):
+            refuse_overspending(
+                self.dataset,
+                loss,
+                self._others(self.open_reservations, taken),
+                lambda s: self._free_again(s.limit, loss),
+            )
+
+    def is_stale(self, booking: Booking) -> bool:
+        """Whether a reservation is older than the window of a rolling limit, which so counts it no more."""
+        rolling = [limit.period for limit in self.totals.limits if limit.period.window]
+        return any(not counts(period, booking, self.now) for period in rolling)
+
+    def totals_until(self, time: datetime) -> tuple[int, Totals]:
+        """The number of the last entry that is not later than a time, and the totals after it."""
+        if time not in self._until:
+            entry = self.rows.last_until(time)
+            self._until[time] = (0, Totals()) if entry is None else (entry.number, self.rows.totals(entry))
+        return self._until[time]
+
+    def outside(self, totals: Totals, time: datetime, open_: list[Entry]) -> dict[str, Spent]:
+        """What of totals is older than the window of each rolling limit at a time, for `standings`."""
+        found = {}
+        for limit in totals.limits:
+            if limit.period.window is not None:
+                number, before = self.totals_until(time - limit.period.window)
+                older = (Sums.of(entry) for entry in open_ if entry.number <= number)
+                found[limit.period.name] = Spent(
+                    committed=before.spent.committed, reserved=sum(older, start=Sums())
+                )
+        return found
+
+    @cached_property
+    def open_reservations(self) -> list[Entry]:
+        """The open reservations, where there are any."""
+        return self.rows.open_reservations() if self.totals.spent.reserved != Sums() else []
+
+    def _standings(self, open_: list[Entry]) -> tuple[Standing, ...]:
+        return standings(self.totals, self.outside(self.totals, self.now, open_))
+
+    def _others(
+        self, open_: list[Entry], taken: Booking | None, *, whatever_age: bool = False
+    ) -> tuple[Standing, ...]:
+        """The standings without a reservation, where it counts."""
+        found = self._standings(open_)
+        if taken is None:
+            return found
+        return tuple(
+            s.without(taken.loss)
+            if s.limit.period.name != "release" and (whatever_age or counts(s.limit.period, taken, self.now))
+            else s
+            for s in found
+        )
+
+    def _free_again(self, limit: Limit, loss: PrivacyLoss) -> datetime | None:
+        """When a rolling limit covers a loss if nothing else is booked; None if waiting does not help.
+
+        It gets free when an entry leaves the window: the first one with which enough has left is searched.
+        """
+        window = limit.period.window
+        if window is None:
+            return None
+        low, high = self.totals_until(self.now - window)[0] + 1, self.head.entries + 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._covers_after(self.rows.entry(middle), limit, loss):
+                high = middle
+            else:
+                low = middle + 1
+        return None if low > self.head.entries else self.rows.entry(low).at + window
+
+    def _covers_after(self, entry: Entry, limit: Limit, loss: PrivacyLoss) -> bool:
+        left = Spent(
+            committed=self.rows.totals(entry).spent.committed,
+            reserved=sum(
+                (Sums.of(e) for e in self.open_reservations if e.number <= entry.number), start=Sums()
+            ),
+        )
+        (standing,) = standings(replace(self.totals, limits=(limit,)), {limit.period.name: left})
+        return standing.covers(loss)
 
     def store_model(self, commit: Entry, model: str) -> None:
         """Keep the text that a commit's hash is of."""
-        self.connection.execute(
+        self.rows.connection.execute(
             MODELS.insert().values(dataset=commit.dataset, number=commit.number, model=model)
         )
+
+    def with_model(self, held: Held) -> Booking:
+        """The booking with its model, if it is committed.
+
+        Raises:
+            IntegrityError: if the stored text is not the one that was committed.
+        """
+        booking = held.booking
+        if held.closed is None or booking.state is not State.COMMITTED:
+            return booking
+        return replace(booking, model=model_of(self.rows, held.closed))
 
 
 def open_book(
@@ -96,75 +291,47 @@ def open_book(
     lock: bool = False,
     begin: bool = False,
 ) -> Book:
-    """The entries of a data set, checked.
+    """The ledger of a data set as it ends, checked.
 
     Args:
         connection: inside a transaction.
         dataset: which; one that is not known has no entries.
         signing_key: of the ledger.
         now: the time by the clock, UTC.
-        lock: keep all others from writing to the data set until the transaction ends.
+        lock: keep all others from writing to the data set until the transaction ends; its entries get their
+            running totals, where a version wrote them that made none.
         begin: make the data set known if it is not.
 
     Raises:
-        IntegrityError: if they are not those that were written, or the signing key is another.
+        IntegrityError: if the end is not what was written, or the signing key is another.
     """
     if begin:
         _make_known(connection, sealed_head(dataset, 0, "", signing_key))
-    query = select(DATASETS).where(DATASETS.c.dataset == dataset)
-    # SQLite has no row locks and ignores this: there the transaction itself is exclusive.
-    row = connection.execute(query.with_for_update() if lock else query).mappings().first()
-    stored = connection.execute(
-        select(ENTRIES).where(ENTRIES.c.dataset == dataset).order_by(ENTRIES.c.number)
-    ).mappings()
-    entries = [_entry(line) for line in stored]
-    if row is None and entries:
-        raise IntegrityError(
-            f"the ledger of data set {dataset} has {len(entries)} entries and no head: it was changed by "
-            "other hands; restore it from a backup"
-        )
-    head = sealed_head(dataset, 0, "", signing_key) if row is None else Head(**row)
-    check_chain(head, entries, signing_key)
-    return Book(
-        connection=connection,
-        signing_key=signing_key,
-        head=head,
-        entries=entries,
-        now=max([now, *(entry.at for entry in entries[-1:])]),
-    )
+    rows = Rows(connection=connection, dataset=dataset, signing_key=signing_key)
+    head = stored_head(rows, lock=lock)
+    newest = rows.newest(2)
+    last = newest[0] if newest else None
+    check_end(head, last)
+    if last is not None and last.number > 1:
+        check_next(dataset, newest[1] if len(newest) > 1 else None, last, signing_key)
+    if lock and rows.lack_totals():
+        carry_over(rows, head)
+    totals = Totals() if last is None else rows.totals(last)
+    return Book(rows=rows, head=head, totals=totals, now=max(now, last.at) if last else now)
 
 
-def stored_model(book: Book, booking: Booking) -> Booking:
-    """The booking with its model, if it is committed.
+def check_clock(book: Book, clock: datetime) -> None:
+    """Refuse to go on by a clock that is behind the newest entry.
 
     Raises:
-        IntegrityError: if the stored text is not the one that was committed.
+        LedgerError: if it is by more than a minute.
     """
-    if booking.model_sha256 is None:
-        return booking
-    (commit,) = [
-        entry
-        for entry in book.entries
-        if (entry.event, entry.key, entry.attempt) == (Event.COMMIT, booking.key, booking.attempt)
-    ]
-    return replace(booking, model=_model(book, commit))
-
-
-def check_models(book: Book) -> None:
-    """Hold every stored model of the data set against the hash in its commit.
-
-    Raises:
-        IntegrityError: if one was edited, removed or added.
-    """
-    commits = [entry for entry in book.entries if entry.event is Event.COMMIT]
-    for commit in commits:
-        _model(book, commit)
-    query = select(MODELS.c.number).where(MODELS.c.dataset == book.head.dataset)
-    numbers = set(book.connection.execute(query).scalars())
-    if numbers != {commit.number for commit in commits}:
-        raise IntegrityError(
-            f"the ledger of data set {book.head.dataset} must hold {len(commits)} models, got "
-            f"{len(numbers)}: some were added by other hands; restore it from a backup"
+    if book.now - clock > TOLERANCE:
+        raise LedgerError(
+            f"the clock must not be behind the ledger of data set {book.dataset}, whose last entry is of "
+            f"{book.now:%Y-%m-%d %H:%M:%S} UTC, got {clock:%Y-%m-%d %H:%M:%S} UTC: rolling limits go by "
+            "it, so nothing is booked. Set the clock right (NTP) and retry; if it is right, that entry was "
+            "written by one that was ahead: restore the ledger from a backup, or wait until then"
         )
 
 
@@ -187,48 +354,9 @@ def check_label(what: str, text: str) -> None:
         )
 
 
-def _model(book: Book, commit: Entry) -> str:
-    query = select(MODELS.c.model).where(MODELS.c.dataset == commit.dataset, MODELS.c.number == commit.number)
-    model: str | None = book.connection.execute(query).scalar()
-    if model is None or model_hash(model) != commit.detail["model_sha256"]:
-        raise IntegrityError(
-            f"the ledger of data set {commit.dataset} was changed by other hands: the model of entry "
-            f"{commit.number} was edited or removed; restore it from a backup"
-        )
-    return model
-
-
 def _make_known(connection: Connection, head: Head) -> None:
     from sqlalchemy.dialects import postgresql, sqlite
 
     # Two first grants may meet here: one makes the row, the other waits for it and goes on.
     insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     connection.execute(insert(DATASETS).values(vars(head)).on_conflict_do_nothing())
-
-
-def _row(entry: Entry) -> dict[str, Any]:
-    return {
-        **vars(entry),
-        "event": entry.event.value,
-        "neighbours": entry.neighbours.value,
-        "at": entry.at.astimezone(UTC).isoformat(timespec="microseconds"),
-        "detail": json.dumps(entry.detail, sort_keys=True),
-    }
-
-
-def _entry(row: RowMapping) -> Entry:
-    try:
-        return Entry(
-            **{
-                **row,
-                "event": Event(row["event"]),
-                "neighbours": Neighbours(row["neighbours"]),
-                "at": datetime.fromisoformat(row["at"]).astimezone(UTC),
-                "detail": dict(json.loads(row["detail"])),
-            }
-        )
-    except (ValueError, TypeError):
-        raise IntegrityError(
-            f"the ledger of data set {row['dataset']} was changed by other hands: entry {row['number']} "
-            "cannot be read; restore it from a backup"
-        ) from None

@@ -5,9 +5,9 @@ so that it decides on what it read: SQLite's write lock, or the row of the data 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from privacy_release.ledger.tables import REVISION, VERSION_TABLE
 
 _WAIT_SECONDS = 60  # for the lock that another spend of the same data set holds for milliseconds
 _CONNECT_SECONDS = 10
+_AHEAD = timedelta(minutes=5)  # one machine's clock of another's
 _MIGRATION_LOCK = 6_271_839_517_302_811  # any number that other users of the database do not lock
 _POSTGRES = "postgresql"
 
@@ -139,12 +140,44 @@ def reading(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def time_of(connection: Connection) -> datetime:
-    """The time, UTC: of the database server, so that all workers have one; of this machine for SQLite."""
+def time_of(connection: Connection, clock: Callable[[], datetime] | None = None) -> datetime:
+    """The time, UTC: of the database server, so that all workers have one; of this machine for SQLite.
+
+    Args:
+        connection: to the ledger.
+        clock: tells the time instead.
+    """
+    if clock is not None:
+        return clock()
     if connection.dialect.name != _POSTGRES:
-        return datetime.now(UTC)
+        return _this_machine()
     told: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
     return told.astimezone(UTC)
+
+
+def check_time(connection: Connection, time: datetime, clock: Callable[[], datetime] | None) -> None:
+    """Hold the time that `time_of` told against a second clock; for SQLite there is none.
+
+    Raises:
+        LedgerError: if it is ahead of that one, so that rolling limits would be free too early.
+    """
+    if connection.dialect.name == _POSTGRES and clock is not None:
+        _check_ahead("the clock", time, "the database server's", time_of(connection))
+    elif connection.dialect.name == _POSTGRES:
+        _check_ahead("the database server's clock", time, "this machine's", _this_machine())
+
+
+def _this_machine() -> datetime:
+    return datetime.now(UTC)
+
+
+def _check_ahead(what: str, time: datetime, whose: str, other: datetime) -> None:
+    if time - other > _AHEAD:
+        raise LedgerError(
+            f"{what} must not be ahead of {whose} by more than {_AHEAD.seconds // 60} minutes, got "
+            f"{time:%Y-%m-%d %H:%M:%S} UTC and {other:%Y-%m-%d %H:%M:%S} UTC: rolling limits would be free "
+            "too early, so nothing is booked; set both clocks right (NTP) and retry"
+        )
 
 
 @contextmanager

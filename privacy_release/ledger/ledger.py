@@ -5,9 +5,9 @@ measured with it. Both are idempotent by the booking's key, which names data, me
 a retry, a cleared task or a run of the same again gets the same booking and the same stored model, and spends
 nothing. A process that dies in between has spent what it reserved; its retry goes on from there.
 
-Every data set has a chain of entries that are hashed one with the next (`privacy_engine.dp.chain`). It is
-checked whole before each booking, so that nothing is decided on entries that other hands changed. That is
-quick up to some ten thousand entries of one data set.
+Every data set has a chain of entries that are hashed one with the next (`privacy_engine.dp.chain`), and
+running totals that are sealed with the entry that they follow. A booking reads and checks the end of the
+chain and what else its decision rests on, however long it is; `check` holds all of it against its hashes.
 """
 
 import getpass
@@ -19,18 +19,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from privacy_engine.dp.chain import check_key, model_hash
-from privacy_engine.dp.ledger import Booking, Entry, Event, Standing, State, refuse_overspending, standings
+from privacy_engine.dp.ledger import Booking, Entry, Event, Standing, State
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.errors import IntegrityError, LedgerError
 from privacy_release.ledger import database
-from privacy_release.ledger.book import (
-    Book,
-    check_label,
-    check_models,
-    known_datasets,
-    open_book,
-    stored_model,
-)
+from privacy_release.ledger.book import Book, Held, check_clock, check_label, known_datasets, open_book
+from privacy_release.ledger.course import Moment, course_of
+from privacy_release.ledger.rows import Rows
+from privacy_release.ledger.whole import check_whole
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
 
     from privacy_engine.dp.loss import PrivacyLoss
 
-__all__ = ["Booking", "BudgetLedger", "Entry", "Event", "Limit", "Period", "Standing", "State"]
+__all__ = ["Booking", "BudgetLedger", "Entry", "Event", "Limit", "Moment", "Period", "Standing", "State"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,8 @@ class BudgetLedger:
             It may hold a password: it is not shown.
         signing_key: at least 16 bytes; with it, only who has it can write entries that pass for whole.
         clock: what tells the time, UTC; default: the database server's clock, for SQLite this machine's. No
-            entry is dated before the one above it, whatever the clock.
+            entry is dated before the one above it; a clock that is behind it, or ahead of the database
+            server's, is refused.
 
     Every method raises `LedgerError` if the database cannot be reached, refuses, or is not migrated; and
     `IntegrityError` if the entries of the data set are not those that were written, or the key is another.
@@ -105,8 +102,8 @@ class BudgetLedger:
         for what, text in (("data set", dataset), ("reason", reason), ("author", by)):
             check_label(what, text)
         with self._writing(dataset, begin=True) as book:
-            kept = [held.neighbours for held in book.limits if held.period != limit.period]
-            spent = [b.loss.neighbours for b in book.bookings.values() if b.state is not State.CANCELLED]
+            kept = {held.neighbours for held in book.totals.limits if held.period != limit.period}
+            spent = {book.totals.neighbours} - {None}
             if {*kept, *spent} - {limit.neighbours}:
                 raise ValueError(
                     f"the budget of {dataset} is kept for {(*kept, *spent)[0]}, and {limit.neighbours} does "
@@ -125,13 +122,16 @@ class BudgetLedger:
         Raises:
             BudgetExceededError: if it would not.
         """
-        with self._reading(dataset) as book:
-            refuse_overspending(dataset, loss, book.limits, list(book.bookings.values()), book.now)
+        with self._reading(dataset, by_clock=True) as book:
+            book.require(loss)
 
     def reserve(
         self, dataset: str, key: str, loss: "PrivacyLoss", *, detail: Mapping[str, str] | None = None
     ) -> Booking:
         """Book a loss, before the data are read; a key that is booked already gets that booking again.
+
+        A reservation that is older than the window of a rolling limit counts there no more: it is given back
+        and booked anew.
 
         Args:
             dataset: whose budget pays.
@@ -140,132 +140,200 @@ class BudgetLedger:
             detail: of whom it is, for the history: `run`, `task`, ... No cell values.
 
         Returns:
-            The booking; with its model if it is committed.
+            The booking; with its model if it is committed, else with the token that a commit needs. It is
+            `owned` if this call reserved it: its token alone can give it back.
 
         Raises:
-            BudgetExceededError: if the budget is short, or there is none; nothing was booked.
+            BudgetExceededError: if the budget is short, or there is none; nothing was booked. Also if the
+                key is reserved, and the limits of now do not cover it any more.
             ValueError: if the key is booked with another loss, or a text is not well-formed.
         """
         check_label("booking key", key)
         with self._writing(dataset) as book:
-            held = book.bookings.get(key)
-            if held is not None and held.state is not State.CANCELLED:
-                if held.loss != loss:
-                    raise ValueError(
-                        f"a booking key must name one loss, got {loss} for a key booked with {held.loss}; "
-                        "make the parameters of the method part of the key"
-                    )
-                return stored_model(book, held)
-            refuse_overspending(dataset, loss, book.limits, list(book.bookings.values()), book.now)
-            attempt = 1 if held is None else held.attempt + 1
-            book.append(Event.RESERVE, key, loss, attempt=attempt, detail=detail or {})
-            return book.bookings[key]
+            held = book.held(key)
+            booking = None if held is None else held.booking
+            if held is None or booking is None or booking.state is State.CANCELLED:
+                book.require(loss)
+                return book.reserve(key, loss, booking.attempt + 1 if booking else 1, detail or {})
+            if booking.loss != loss:
+                raise ValueError(
+                    f"a booking key must name one loss, got {loss} for a key booked with {booking.loss}; "
+                    "make the parameters of the method part of the key"
+                )
+            if booking.state is State.COMMITTED:
+                return book.with_model(held)
+            book.require(loss, taken=booking)
+            if not book.is_stale(booking):
+                return held.taken(owned=False)
+            book.close(Event.CANCEL, held, {})
+            return book.reserve(key, loss, booking.attempt + 1, detail or {})
 
-    def commit(self, dataset: str, key: str, model: str) -> Booking:
+    def commit(self, dataset: str, key: str, model: str, *, token: str) -> Booking:
         """Store what was measured with a booking; the first commit wins, later ones get its model back.
+
+        A rolling limit counts the loss from now on, so it is decided once more whether it fits.
+
+        Args:
+            dataset: whose budget pays.
+            key: of the booking.
+            model: what was measured.
+            token: of the booking, as `reserve` gave it.
 
         Returns:
             The booking with the stored model, which is to be used instead of the one given.
 
         Raises:
             ValueError: if nothing was reserved under that key.
-            LedgerError: if the reservation was cancelled meanwhile: the model given must not be used.
+            BudgetExceededError: if the loss does not fit any more, because the reservation is older than the
+                window of a rolling limit, or a limit was lowered. The reservation stands; the model given
+                must not be used.
+            LedgerError: if the reservation was given back meanwhile, or the token is of no booking that
+                stands: the model given must not be used.
         """
         with self._writing(dataset) as book:
-            held = book.bookings.get(key)
+            held = book.held(key)
             if held is None:
                 raise ValueError(f"a booking of data set {dataset} must be reserved before it is committed")
-            if held.state is State.CANCELLED:
+            booking = held.booking
+            if booking.state is State.COMMITTED:
+                return book.with_model(held)
+            if booking.state is State.CANCELLED or not held.lets_commit(token):
                 raise LedgerError(
-                    f"a booking of data set {dataset} was cancelled by another task while this one measured; "
-                    "what was measured is discarded, retry"
+                    f"a booking of data set {dataset} was cancelled by another task while this one measured, "
+                    "or booked anew; what was measured is discarded, retry"
                 )
-            if held.state is State.RESERVED:
-                detail = {"model_sha256": model_hash(model)}
-                book.store_model(
-                    book.append(Event.COMMIT, key, held.loss, attempt=held.attempt, detail=detail), model
-                )
-            return stored_model(book, book.bookings[key])
+            book.require(booking.loss, taken=booking)
+            entry = book.close(Event.COMMIT, held, {"model_sha256": model_hash(model)})
+            book.store_model(entry, model)
+            return book.with_model(Held(reserve=held.reserve, closed=entry))
 
-    def cancel(self, dataset: str, key: str) -> None:
-        """Give a reservation back, because no noise was drawn for it. Cancelling twice changes nothing.
+    def cancel(self, dataset: str, key: str, *, token: str) -> None:
+        """Give a reservation back, because no noise was drawn for it. Doing so twice changes nothing.
+
+        Args:
+            dataset: whose budget pays.
+            key: of the booking.
+            token: of the booking, as `reserve` gave it to whom it then `owned`.
 
         Raises:
             ValueError: if it is committed, or was never made.
+            LedgerError: if it is another one's: the budget stays as it is.
         """
         with self._writing(dataset) as book:
-            held = book.bookings.get(key)
-            if held is None or held.state is State.COMMITTED:
+            held = book.held(key)
+            state = None if held is None else held.booking.state
+            if held is None or state is State.COMMITTED:
                 raise ValueError(
                     f"only a reservation can be cancelled; this booking of data set {dataset} is "
-                    f"{'unknown' if held is None else held.state}"
+                    f"{'unknown' if state is None else state}"
                 )
-            if held.state is State.RESERVED:
-                book.append(Event.CANCEL, key, held.loss, attempt=held.attempt, detail={})
+            if not held.lets_cancel(token):
+                raise LedgerError(
+                    f"a reservation of data set {dataset} must be given back by the task that made it, got "
+                    "another one's token: somebody may measure with it; let it stand, a retry goes on with it"
+                )
+            if state is State.RESERVED:
+                book.close(Event.CANCEL, held, {})
 
     def booking(self, dataset: str, key: str) -> Booking | None:
         """The booking of that key, in whatever state, with its model if it has one; None if there is none."""
         with self._reading(dataset) as book:
-            held = book.bookings.get(key)
-            return None if held is None else stored_model(book, held)
+            held = book.held(key)
+            return None if held is None else book.with_model(held)
 
     def booked_by(self, dataset: str, run: str) -> bool:
-        """Whether a booking that counts was reserved with `run` as this in its detail."""
+        """Whether a booking that is still paid for was reserved with `run` as this in its detail."""
         with self._reading(dataset) as book:
-            live = [b for b in book.bookings.values() if b.state is not State.CANCELLED]
-            return any(b.detail.get("run") == run for b in live)
+            held = [book.held(key) for key in book.rows.keys_of_run(run)]
+            return any(_is_paid(book, h.booking) for h in held if h and h.reserve.detail.get("run") == run)
 
     def standing(self, dataset: str) -> tuple[Standing, ...]:
         """What of each limit is spent now; empty where the data set has no limit."""
         with self._reading(dataset) as book:
-            return standings(book.limits, book.bookings.values(), book.now)
+            return book.standings()
 
-    def history(self, dataset: str) -> tuple[Entry, ...]:
-        """All entries of the data set, oldest first; empty where it has none."""
+    def course(self, dataset: str, moments: int) -> tuple[Moment, ...]:
+        """What of each limit was spent at so many moments at most, oldest first; the last one is now."""
         with self._reading(dataset) as book:
-            return tuple(book.entries)
+            return course_of(book, moments)
+
+    def history(self, dataset: str, *, last: int | None = None) -> tuple[Entry, ...]:
+        """The entries of the data set, oldest first: all, or so many of the last; empty where it has none."""
+        with self._reading(dataset) as book:
+            return book.rows.last_page(book.head, book.head.entries if last is None else last)
 
     def datasets(self) -> tuple[str, ...]:
         """All data sets that the ledger knows, by name."""
         with database.reading(self._engine) as connection:
             return known_datasets(connection)
 
-    def check(self, dataset: str, *, recorded: Collection[str] = ()) -> tuple[Entry, ...]:
+    def check(
+        self,
+        dataset: str,
+        *,
+        recorded: Collection[str] = (),
+        tell: Callable[[int, int], None] = lambda checked, entries: None,
+    ) -> tuple[Entry, ...]:
         """Hold all that is stored of a data set against its hashes; the entries, which are whole.
 
         Args:
             dataset: which.
             recorded: hashes of entries that were kept elsewhere, such as in the manifests of releases. They
                 alone show that a whole ledger was replaced by an old copy of itself.
+            tell: told now and then how many entries are checked, and how many there are.
 
         Raises:
-            IntegrityError: if entries, their head or a stored model were changed, or a recorded one is gone.
+            IntegrityError: if entries, their head, a running total or a stored model were changed, or a
+                recorded one is gone.
         """
         with self._reading(dataset) as book:
-            if not book.entries:
+            if not book.head.entries:
                 raise IntegrityError(f"the ledger {self.place} has no entries of data set {dataset}")
-            check_models(book)
-            gone = set(recorded) - {entry.hash for entry in book.entries}
-            if gone:
-                raise IntegrityError(
-                    f"the ledger of data set {dataset} lacks {len(gone)} of {len(set(recorded))} recorded "
-                    f"entries, first {min(gone)}; it was replaced: restore it from a backup"
-                )
-            return tuple(book.entries)
+            entries = check_whole(book.rows, book.head, tell)
+        gone = set(recorded) - {entry.hash for entry in entries}
+        if gone:
+            raise IntegrityError(
+                f"the ledger of data set {dataset} lacks {len(gone)} of {len(set(recorded))} recorded "
+                f"entries, first {min(gone)}; it was replaced: restore it from a backup"
+            )
+        return entries
 
     @contextmanager
     def _writing(self, dataset: str, *, begin: bool = False) -> Iterator[Book]:
         with database.writing(self._engine) as connection:
-            now = self._now(connection)
-            yield open_book(connection, dataset, self.signing_key, now, lock=True, begin=begin)
+            clock = database.time_of(connection, self.clock)
+            book = open_book(connection, dataset, self.signing_key, clock, lock=True, begin=begin)
+            self._check_clock(book, clock)
+            yield book
 
     @contextmanager
-    def _reading(self, dataset: str) -> Iterator[Book]:
+    def _reading(self, dataset: str, *, by_clock: bool = False) -> Iterator[Book]:
         with database.reading(self._engine) as connection:
-            yield open_book(connection, dataset, self.signing_key, self._now(connection))
+            if not Rows(connection=connection, dataset=dataset, signing_key=self.signing_key).lack_totals():
+                yield self._opened(connection, dataset, by_clock)
+                return
+        with self._writing(dataset):
+            pass  # its entries get their running totals
+        with database.reading(self._engine) as connection:
+            yield self._opened(connection, dataset, by_clock)
 
-    def _now(self, connection: "Connection") -> "datetime":
-        return self.clock() if self.clock else database.time_of(connection)
+    def _opened(self, connection: "Connection", dataset: str, by_clock: bool) -> Book:
+        clock = database.time_of(connection, self.clock)
+        book = open_book(connection, dataset, self.signing_key, clock)
+        if by_clock:
+            self._check_clock(book, clock)
+        return book
+
+    def _check_clock(self, book: Book, clock: "datetime") -> None:
+        """Refuse to decide by a clock that jumped: rolling limits go by it."""
+        database.check_time(book.rows.connection, clock, self.clock)
+        check_clock(book, clock)
+
+
+def _is_paid(book: Book, booking: Booking) -> bool:
+    if booking.state is State.RESERVED:
+        return book.fits(booking.loss, taken=booking)
+    return booking.state is State.COMMITTED
 
 
 def _this_user() -> str:

@@ -7,6 +7,7 @@ from sqlalchemy import (
     Column,
     ForeignKey,
     ForeignKeyConstraint,
+    Index,
     Integer,
     MetaData,
     String,
@@ -17,7 +18,7 @@ from sqlalchemy import (
 
 VERSION_TABLE = "privacy_ledger_version"
 # The newest revision in `ledger_migrations/versions`; a test compares them.
-REVISION = "ledger_0001"
+REVISION = "ledger_0002"
 
 METADATA = MetaData()
 
@@ -50,6 +51,33 @@ ENTRIES = Table(
     # The row lock keeps a key from being booked twice; this would still, if the lock failed. `attempt` is in
     # it because a reservation that was cancelled can be made again.
     UniqueConstraint("dataset", "key", "attempt", "event", name="privacy_ledger_entry_once"),
+    # Where the window of a rolling limit begins.
+    Index("privacy_ledger_entry_time", "dataset", "at", "number"),
+)
+
+# The two tables below are made of the entries, and a full check compares them. They have no foreign keys, for
+# they can be made anew at any time.
+
+# `totals` after each entry; `seal` binds them to the entry's hash.
+TOTALS = Table(
+    "privacy_ledger_totals",
+    METADATA,
+    Column("dataset", String(250), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("totals", Text, nullable=False),
+    Column("seal", String(64), nullable=False),
+)
+
+# An entry that reserved, by the hash of its run, and whether it is neither committed nor given back.
+RESERVATIONS = Table(
+    "privacy_ledger_reservation",
+    METADATA,
+    Column("dataset", String(250), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("run", String(64), nullable=False),
+    Column("is_open", Integer, nullable=False),
+    Index("privacy_ledger_reservation_open", "dataset", "is_open", "number"),
+    Index("privacy_ledger_reservation_run", "dataset", "run"),
 )
 
 MODELS = Table(

@@ -87,7 +87,7 @@ def data_of_release(release: "Release", smallest_count: int) -> ReportData:
     from privacy_engine.measures.distributions import distributions
     from privacy_engine.tables.classes import EquivalenceClasses
 
-    classes = EquivalenceClasses.of_table(release.table, release.schema)
+    classes = EquivalenceClasses.of_table(release.table, release.schema, release.persons)
     recoding = release.recoding if release.loss is None else None
     return ReportData(
         method=release.method,
@@ -98,7 +98,7 @@ def data_of_release(release: "Release", smallest_count: int) -> ReportData:
             Measured(model=model, number=model.measure(classes), holds=holds(model, classes))
             for model in release.guarantees
         ],
-        class_sizes=classes.sizes,
+        class_sizes=classes.people,
         notes=release.notes,
         loss=release.loss,
         losses=_losses(release) if recoding else (),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from privacy_engine.errors import PrivacyEngineError, SchemaError
+from privacy_engine.foreign import translated
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -131,6 +132,8 @@ def reading(name: str) -> Iterator[None]:
     """Turn what storage and Parquet libraries raise into an error that names the file and shows no value."""
     import pyarrow as pa
 
+    from privacy_engine.engines.parquet import unreadable
+
     name = without_values(name)
     try:
         yield
@@ -143,13 +146,12 @@ def reading(name: str) -> Iterator[None]:
             f"{name} must be readable by the service user; give it the right to read, or correct the keys of "
             "its connection"
         ) from None
-    except pa.ArrowException as error:
-        raise SchemaError(
-            f"{name} must be a whole Parquet file, got {type(error).__name__}: it is truncated, damaged or "
-            "of another format; write it again"
-        ) from None
     except Exception as error:  # noqa: BLE001 -- the libraries of object stores have exceptions of their own
-        raise SchemaError(
+        # Of pyarrow's errors some are an OSError, but none that the system raised.
+        damaged = isinstance(error, pa.ArrowException | UnicodeDecodeError)
+        if damaged or (isinstance(error, OSError) and error.errno is None):
+            raise unreadable(error, name) from None
+        raise translated(error, f"reading {name}") or SchemaError(
             f"{name} could not be read ({type(error).__name__}); check the address, the access keys and "
             "that the extra for this kind of store is installed"
         ) from None

@@ -1,6 +1,7 @@
 """Copying a source that may be larger than memory into the work area, checked on the way.
 
-What is hashed is what is parsed, and identifiers stay in the source. Each file is first copied, in a stream,
+What is hashed is what is parsed, and identifiers stay in the source; a number stands for the person of a row,
+where the schema says that several rows may be of one. Each file is first copied, in a stream,
 to a file of the work area that has no name and goes with this process; then its records are read from that
 copy, some at a time, held against the schema and written on. Memory: a row group of the source, and one of
 the copy. Disk: one file of the source, and the copy.
@@ -16,6 +17,8 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from privacy_engine.errors import SchemaError
 from privacy_release.sources.addresses import Source, reading, without_values
+from privacy_release.sources.footers import opened_source, records_of, source_schema
+from privacy_release.sources.identifiers import Disguise, Repeats
 from privacy_release.sources.reading import (
     Nulls,
     check_arrow,
@@ -24,9 +27,8 @@ from privacy_release.sources.reading import (
     never_null,
     require_left,
     wanted_columns,
-    with_partitions,
 )
-from privacy_release.work.parquet import batches_of, opened_parquet, private_parquet
+from privacy_release.work.parquet import MAX_EXPANSION, private_parquet
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -77,6 +79,7 @@ def copy_source(
     *,
     individual: str | None = None,
     people: People | None = None,
+    max_expansion: int = MAX_EXPANSION,
 ) -> Copied:
     """Copy the records of all files, in the order of the file names, into one private Parquet file.
 
@@ -88,14 +91,16 @@ def copy_source(
         nulls: `fail` on a null in a quasi-identifier or sensitive attribute, or `drop` its record.
         individual: the one identifier that is copied, too.
         people: is told the identifiers of the records that are kept, of one column, which is not copied.
+        max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
 
     Raises:
-        SchemaError: if a file is no whole Parquet file, or the records do not fit the schema: by file,
-            records, column, rule and count. No copy is left then.
+        SchemaError: if a file is no whole Parquet file, its records unfold too far, or they do not fit the
+            schema: by file, records, column, rule and count. No copy is left then.
+        CapacityError: if the disk or the memory is too small. No copy is left then, either.
     """
     from privacy_engine.engines.parquet import regrouped
 
-    read = _Reading(source, schema, columns, nulls, individual, people)
+    read = _Reading(source, schema, columns, nulls, individual, people, max_expansion)
     with private_parquet(target) as copy:
         for part in regrouped(read.parts(target.parent)):
             copy.write(part)
@@ -119,22 +124,28 @@ class _Reading:
     nulls: Nulls
     individual: str | None = None
     people: People | None = None
+    max_expansion: int = MAX_EXPANSION
     digest: "_Hash" = field(default_factory=hashlib.sha256)
     rows: int = 0
     dropped: int = 0
     problems: list[str] = field(default_factory=list)
+    disguise: Disguise = field(default_factory=Disguise)
 
     def parts(self, folder: Path) -> Iterator["pa.Table"]:
         """The records that are kept; none any more once some do not fit."""
         kept = kept_schema(self.schema, self.people.column if self.people else self.individual)
+        # who is followed or answered by an identifier must be unique anyhow, which is said there
+        followed = {self.individual, self.people.column if self.people else None}
+        self.repeats = Repeats(self.schema, folder, without=followed)
+        looked_at = [*kept.names, *(name for name in self.repeats.columns if name not in kept.names)]
         first = None
         for file, name in zip(self.source.files, self.source.names, strict=True):
             with _copied(self.source, file, name, folder, self.digest) as stream:
-                types = self._types(stream, name, kept.names)
+                types = self._types(stream, name, looked_at)
                 first = types if first is None else first
                 check_equal(first, types, self.source.names[0], name)
                 begin = 1
-                for table in tables_of(stream, name, kept.names):
+                for table in tables_of(stream, name, looked_at, self.max_expansion):
                     yield from self._fitting(table, kept, f"{without_values(name)}, {_span(begin, table)}")
                     begin += len(table)
             if len(self.problems) >= _TOLD:
@@ -142,8 +153,7 @@ class _Reading:
 
     def _types(self, stream: IO[bytes], name: str, wanted: Sequence[str]) -> "pa.Schema":
         """Names and types of what is read of a file; its footer may not be the one checked before."""
-        with reading(name):
-            found = with_partitions(opened_parquet(stream).schema_arrow.remove_metadata(), name)
+        found = source_schema(stream, name, self.max_expansion)
         check_arrow(found, name, self.schema, self.columns)
         return wanted_columns(found.empty_table(), name, wanted).schema
 
@@ -163,11 +173,16 @@ class _Reading:
             self.dropped += int((~whole).sum())
         try:
             if len(frame):
-                schema.check(frame)
+                schema.check(frame[list(schema.names)])
         except SchemaError as error:
             self.problems.append(f"{place}: {error}")
         if not len(frame) or self.problems:
             return
+        self.repeats.add(frame)
+        table = table.select(schema.names)
+        if schema.by:
+            who = pa.array(self.disguise.of(frame[schema.by]))
+            table = table.set_column(table.schema.get_field_index(schema.by), schema.by, who)
         if self.people is not None:
             self.people.add(frame[self.people.column])
             table = table.drop_columns(self.people.column)
@@ -178,6 +193,7 @@ class _Reading:
         if self.problems:
             more = " (later records were not looked at)" if len(self.problems) >= _TOLD else ""
             raise SchemaError(f"{'; '.join(self.problems)}{more}")
+        self.repeats.require_none()
         require_left(self.rows, self.rows - self.dropped)
         if not self.rows:
             raise SchemaError("the table is empty: nothing can be released")
@@ -203,15 +219,30 @@ def _blocks(source: Source, file: str, name: str) -> Iterator[bytes]:
             yield block
 
 
-def tables_of(stream: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator["pa.Table"]:
-    """The records of a file, some at a time, in plain types."""
+def tables_of(
+    stream: IO[bytes], name: str, wanted: Sequence[str], max_expansion: int = MAX_EXPANSION
+) -> Iterator["pa.Table"]:
+    """The records of a file, some at a time, in plain types.
+
+    Raises:
+        SchemaError: if the file is damaged or unfolds too far, or text in it is not UTF-8.
+        CapacityError: if there is too little memory.
+    """
     import pyarrow as pa
 
+    from privacy_engine.engines.parquet import check_count, check_text
+
+    opened, expansion = opened_source(stream, name, max_expansion)
+    shown, rows = without_values(name), 0
     with reading(name):
-        opened = opened_parquet(stream)
         stored = [column for column in wanted if column in opened.schema_arrow.names]
-        for batch in batches_of(opened, stored):
-            yield wanted_columns(pa.Table.from_batches([batch]), name, wanted)
+        for batch in records_of(stream, stored):
+            expansion.add_records(batch)
+            table = wanted_columns(pa.Table.from_batches([batch]), name, wanted)
+            check_text(table, f"{shown}, {_span(rows + 1, table)}")
+            rows += len(table)
+            yield table
+        check_count(rows, opened.metadata.num_rows, shown)
 
 
 def _without_nan(table: "pa.Table") -> "pa.Table":

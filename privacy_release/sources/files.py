@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from privacy_release.sources.addresses import Source, partition_values, reading
 from privacy_release.sources.copying import tables_of
-from privacy_release.sources.reading import check_equal, with_partitions
+from privacy_release.sources.footers import source_schema
+from privacy_release.sources.reading import check_equal
 from privacy_release.work.parquet import private_parquet
 
 if TYPE_CHECKING:
@@ -24,15 +25,13 @@ def local_files(source: Source, folder: Path) -> list[str]:
     Raises:
         SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
     """
-    import pyarrow.parquet as pq
-
     from privacy_engine.engines.frames import plain_columns
     from privacy_engine.engines.parquet import regrouped
 
     schemas = []
     for file, name in zip(source.files, source.names, strict=True):
         with reading(name), source.filesystem.open(file, "rb") as stream:
-            schemas.append(with_partitions(pq.read_schema(stream).remove_metadata(), name))
+            schemas.append(source_schema(stream, name))
         check_equal(schemas[0], schemas[-1], source.names[0], name)
     alike = all(found.equals(schemas[0]) for found in schemas)
     if _is_local(source) and alike and not any(map(partition_values, source.names)):

@@ -5,11 +5,14 @@ the records are (`privacy_release.sources.copying`): a file may be replaced in b
 """
 
 import re
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from privacy_engine.errors import SchemaError
 from privacy_release.sources.addresses import Source, partition_values, reading, without_values
+from privacy_release.sources.footers import source_schema
+from privacy_release.work.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,46 +20,57 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import Attribute, DataSchema
 
 Nulls = Literal["fail", "drop"]
+_SHOWN = 100  # characters of a type
 _INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps a row index: no column of the table
 
 
-def check_source(source: Source, schema: "DataSchema", columns: Sequence[str] | None = None) -> None:
+def check_source(
+    source: Source,
+    schema: "DataSchema",
+    columns: Sequence[str] | None = None,
+    max_expansion: int = MAX_EXPANSION,
+) -> None:
     """Hold the columns and types of every file against the schema; reads footers only.
 
     Args:
         source: the files.
         schema: what the columns must be; identifiers must be there, too.
         columns: the columns to look at; None: all.
+        max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
 
     Raises:
         SchemaError: naming file, column, rule and remedy.
     """
-    import pyarrow.parquet as pq
-
     first = None
     for file, name in zip(source.files, source.names, strict=True):
         with reading(name), source.filesystem.open(file, "rb") as stream:
-            found = with_partitions(pq.read_schema(stream).remove_metadata(), name)
+            found = source_schema(stream, name, max_expansion)
         check_arrow(found, name, schema, columns)
         first = found if first is None else first
         check_equal(first, found, source.names[0], name)
 
 
 def kept_schema(schema: "DataSchema", individual: str | None = None) -> "DataSchema":
-    """The schema of what is read: without identifiers, but for the one that names an individual.
+    """The schema of what is read: without identifiers, but for those that name an individual or a person.
 
     Raises:
-        SchemaError: if that is no identifier of the schema.
+        SchemaError: if one of them is no identifier of the schema.
     """
     names = [a.name for a in schema.identifiers]
-    if individual is None:
+    if schema.by and schema.by not in names:
+        raise SchemaError(
+            f"person must be an identifier of the schema, {names}, got {schema.by!r}: give its column the "
+            "role identifier"
+        )
+    kept = {name for name in (individual, schema.by) if name}
+    if not kept:
         return schema.without_identifiers()
-    if individual not in names:
+    if individual is not None and individual not in names:
         raise SchemaError(
             f"the individual must be named by an identifier of the schema, {names}, got {individual!r}: give "
             "its column the role identifier"
         )
-    return schema.select([name for name in schema.names if name == individual or name not in names])
+    return schema.select([name for name in schema.names if name in kept or name not in names])
 
 
 def wanted_columns(table: "pa.Table", name: str, wanted: Sequence[str]) -> "pa.Table":
@@ -70,16 +84,6 @@ def wanted_columns(table: "pa.Table", name: str, wanted: Sequence[str]) -> "pa.T
         if column in wanted and column not in stored:
             table = table.append_column(column, pa.repeat(pa.scalar(value, pa.string()), len(table)))
     return plain_columns(table, wanted)
-
-
-def with_partitions(stored: "pa.Schema", name: str) -> "pa.Schema":
-    """The columns of a file and of its folders; a column of the file is the truer one."""
-    import pyarrow as pa
-
-    for column in partition_values(name):
-        if column not in stored.names:
-            stored = stored.append(pa.field(column, pa.string()))
-    return stored
 
 
 def check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: Sequence[str] | None) -> None:
@@ -115,8 +119,9 @@ def check_equal(first: "pa.Schema", other: "pa.Schema", first_name: str, name: s
 
 
 def never_null(schema: "DataSchema") -> list[str]:
-    """The columns without whose value a record cannot be released: those of attributes not nullable."""
-    return [a.name for a in (*schema.quasi_identifiers, *schema.sensitive) if not a.nullable]
+    """The columns without whose value a record cannot be released: who it is of, and what is not nullable."""
+    named = [a.name for a in schema.identifiers if a.name == schema.by]
+    return [*named, *(a.name for a in (*schema.quasi_identifiers, *schema.sensitive) if not a.nullable)]
 
 
 def require_left(rows: int, left: int) -> None:
@@ -150,14 +155,20 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute") -> str | None:
             return None
         remedy = "cast it to double" if t.is_decimal(kind) or _is_text(kind) else "cast it to a number"
         rule = f"must be a number because it is {attribute.kind.value}"
-        return f"{rule}, got {kind}: {remedy}, or make it categorical"
+        return f"{rule}, got {_shown(kind)}: {remedy}, or make it categorical"
     if _is_text(kind) or number or t.is_boolean(kind):
         return None
     if attribute.role is Role.INSENSITIVE and (
         t.is_date(kind) or t.is_timestamp(kind) or t.is_decimal128(kind)
     ):
         return None
-    return f"must be text, a number or a truth value, got {kind}: cast it in the source, or do not read it"
+    rule = "must be text, a number or a truth value"
+    return f"{rule}, got {_shown(kind)}: cast it in the source, or do not read it"
+
+
+def _shown(kind: "pa.DataType") -> str:
+    """A type in a few words: one that is nested a hundred times takes pages."""
+    return textwrap.shorten(str(kind), _SHOWN)
 
 
 def _is_text(kind: "pa.DataType") -> bool:

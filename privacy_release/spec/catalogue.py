@@ -1,27 +1,85 @@
-"""All release specifications of the include folder: the readable ones, and what is wrong with the others."""
+"""All release specifications of the include folder: the usable ones, and what is wrong with the others.
 
-from collections.abc import Iterable
+One bad file is one bad file: whatever is in it, the others are found as if it were not there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from pathlib import Path
+from typing import TypeVar
 
-from privacy_engine.errors import SpecError
+from privacy_engine.errors import PrivacyEngineError, SpecError
+from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder
+from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.model import ReleaseSpec, ScheduleSpec, load_spec
+from privacy_release.work.problems import wrong
+
+_MOST_TOLD = 50  # faults in one error
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalogue:
+    """The specifications of a folder.
+
+    Attributes:
+        read: those whose own file is right, by file.
+        usable: those of them whose other files are right, too, and keep the floor policy.
+        faults: one sentence for each release that is not usable, and one for a floor that cannot be read.
+    """
+
+    read: Mapping[Path, ReleaseSpec]
+    usable: Mapping[Path, ReleaseSpec]
+    faults: tuple[str, ...]
 
 
 def readable_specs() -> list[ReleaseSpec]:
-    """The specifications without an error, by name."""
-    return _read()[0]
+    """The specifications whose own file is right, by name."""
+    return list(_read(_files())[0].values())
 
 
-def raise_if_broken() -> None:
-    """Complain about the specifications that `readable_specs` leaves out.
+def catalogue() -> Catalogue:
+    """All specifications, with the files that they name."""
+    read, faults = _read(_files())
+    try:
+        floor = floor_policy()
+    except SpecError as error:  # no release goes on without it, but their DAGs stay to be seen
+        faults, floor = [*faults, str(error)], None
+    usable = {}
+    for path, spec in read.items():
+        _, fault = attempted(path, partial(check_files, spec, floor))
+        if fault is None:
+            usable[path] = spec
+        else:
+            faults.append(fault)
+    return Catalogue(read=read, usable=usable, faults=tuple(faults))
+
+
+def attempted(place: Path | str, make: Callable[[], Made]) -> tuple[Made | None, str | None]:
+    """What was made of one file, or a sentence about why nothing was: the others are made all the same."""
+    try:
+        return make(), None
+    except PrivacyEngineError as error:
+        told = str(error)
+        return None, told if told.startswith(str(place)) else str(wrong(place, told))
+    except Exception as error:  # noqa: BLE001  whatever it is, it is the fault of this file alone
+        return None, str(wrong(place, f"cannot be used, {type(error).__name__}: {error}"))
+
+
+def raise_if_any(faults: Iterable[str]) -> None:
+    """Complain about releases that are left out.
 
     Raises:
         SpecError: naming each file, its fields and what to do.
     """
-    _, errors = _read()
-    if errors:
-        raise SpecError("\n".join(["these releases are not scheduled:", *errors]))
+    told = list(faults)
+    if more := told[_MOST_TOLD:]:
+        told = [*told[:_MOST_TOLD], f"and {len(more):,} more"]
+    if told:
+        raise SpecError("\n".join(["these releases are not scheduled:", *told]))
 
 
 def partitioned_releases(specs: Iterable[ReleaseSpec]) -> frozenset[str]:
@@ -37,14 +95,28 @@ def partitioned_releases(specs: Iterable[ReleaseSpec]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _read() -> tuple[list[ReleaseSpec], list[str]]:
-    specs, errors = [], []
-    for path in _files():
-        try:
-            specs.append(load_spec(path))
-        except SpecError as error:
-            errors.append(str(error))
-    return specs, errors
+def _read(files: Iterable[Path]) -> tuple[dict[Path, ReleaseSpec], list[str]]:
+    specs, faults = {}, []
+    for path, others in _by_release(files):
+        if others:
+            names = ", ".join(other.name for other in others)
+            faults.append(
+                str(wrong(path, f"must be the only file of its name, there is {names}; remove one"))
+            )
+            continue
+        spec, fault = attempted(path, partial(load_spec, path))
+        if spec is not None:
+            specs[path] = spec
+        if fault is not None:
+            faults.append(fault)
+    return specs, faults
+
+
+def _by_release(files: Iterable[Path]) -> Iterator[tuple[Path, list[Path]]]:
+    """Each release's file, and the others of its name: one may end in `.yaml` and one in `.yml`."""
+    for _, same in groupby(sorted(files), key=lambda path: path.stem):
+        first, *others = same
+        yield first, others
 
 
 def _files() -> list[Path]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _MOST_CATEGORIES = 50
 _FEW_NUMBERS = 20
 _IDENTIFYING_SHARE = 0.5
+_PERSONS_SHARE = 0.01  # values a record, from which on there may be as many persons
+_ROWS_EACH = 1.5  # records a value, from which on a column may name persons with several records
 
 _HEADER = """\
 # DRAFT of a release specification. It cannot run before a person has decided on every TODO:
@@ -104,8 +106,20 @@ def _attribute(column: "ColumnProfile", least: int) -> str:
         shown, note = _categories(column)
         fields += [f"categories: {_yaml(shown)}"] if shown else []
         notes += [note] if note else []
+    if _may_name_persons(column):
+        notes.append(
+            f"{column.distinct:,} values in {column.rows:,} records: if it tells whose record a row is, it "
+            f"is an identifier, and `person: {column.name}` must stand below"
+        )
     line = f"  {_yaml(column.name)}: {{{', '.join(fields)}}}"
     return line + (f"  # {'; '.join(notes)}" if notes else "")
+
+
+def _may_name_persons(column: "ColumnProfile") -> bool:
+    """Whether a column has very many values, most in several records: no category, and no measurement."""
+    if (column.number and not column.whole) or column.distinct <= _MOST_CATEGORIES:
+        return False
+    return _PERSONS_SHARE * column.rows <= column.distinct <= column.rows / _ROWS_EACH
 
 
 def _categories(column: "ColumnProfile") -> tuple[list[str], str | None]:

@@ -1,56 +1,35 @@
 """The field `engine` of a release specification: what works on the table, and what goes with it."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from privacy_engine.errors import SpecError
 from privacy_engine.registry import needs_whole_table
+from privacy_release.spec.fields import Connection, Whole
 from privacy_release.work.engines import (
     DEFAULT_CONNECTION,
-    DEFAULT_MEMORY,
     DEFAULT_ROWS,
     FRAGMENTS,
     LEAST_ROWS,
     LOCAL,
     SPARK,
-    read_memory,
+    EngineSettings,
+    Kind,
 )
 
-Kind = Literal["local", "fragments", "spark"]
 
-
-def _memory(value: str | int) -> str | int:
-    try:
-        read_memory(value)
-    except SpecError as error:
-        raise ValueError(str(error).removeprefix("engine.memory ")) from None
-    return value
-
-
-class EngineSpec(BaseModel):
-    """What works on the table; in a file a kind alone stands for a mapping with it.
+class EngineSpec(EngineSettings):
+    """The settings of an engine; in a file a kind alone stands for a mapping with it.
 
     Attributes:
-        kind: `local`, the whole table in memory; `fragments`, DuckDB and a fragment in memory at a time; or
-            `spark`.
-        rows: most records of a fragment.
-        memory: that an aggregation may take, such as `1GB`.
-        processes: of kind `fragments`: that work on fragments at a time, where one task does them all; None:
-            one for each core, as far as memory goes.
         mapped: of kind `fragments`: each fragment is a mapped task of its own, retried by itself.
-        connection: of kind `spark`: Airflow connection id of the session.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    kind: Kind
-    rows: int = Field(default=DEFAULT_ROWS, ge=LEAST_ROWS)
-    memory: Annotated[str | int, AfterValidator(_memory)] = DEFAULT_MEMORY
-    processes: int | None = Field(default=None, ge=1)
+    rows: Whole = Field(default=DEFAULT_ROWS, ge=LEAST_ROWS)
+    processes: Whole | None = Field(default=None, ge=1)
     mapped: bool = True
-    connection: str = Field(default=DEFAULT_CONNECTION, min_length=1)
+    connection: Connection = DEFAULT_CONNECTION
 
     @model_validator(mode="after")
     def _settings_are_of_the_kind(self) -> Self:

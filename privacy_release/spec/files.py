@@ -1,18 +1,18 @@
 """The files of an include folder: schemas, policies and suites, with errors that name file and field."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from privacy_engine.errors import PrivacyEngineError, SpecError
+from privacy_release.spec.reading import LARGEST_HIERARCHY, read_mapping, read_text
 from privacy_release.work.host import answer_of
+from privacy_release.work.problems import wrong
 from privacy_release.work.settings import VARIABLES, setting
 
 if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.tables.hierarchy import Hierarchy
     from privacy_engine.tables.schema import DataSchema
 
 
@@ -43,7 +43,6 @@ def load_schema(schema: str | Path | Mapping[str, Any]) -> "DataSchema":
     Raises:
         SpecError: naming the file, the column and what to do.
     """
-    from privacy_engine.tables.hierarchy import Hierarchy
     from privacy_engine.tables.schema import DataSchema
 
     fields, place = _fields(schema, "schema")
@@ -51,21 +50,34 @@ def load_schema(schema: str | Path | Mapping[str, Any]) -> "DataSchema":
     for column, attribute in fields.items():
         name = attribute.get("hierarchy") if isinstance(attribute, Mapping) else None
         if isinstance(name, str) and name not in trees:
-            file = _include_path(name)
             try:
-                trees[name] = Hierarchy.from_csv(file.read_text(encoding="utf-8"))
-            except (OSError, UnicodeDecodeError) as error:
-                kind = type(error).__name__
-                raise SpecError(
-                    f"{place}: {column}.hierarchy: {file} must be a readable UTF-8 file, got {kind}; "
-                    "correct the path"
-                ) from None
-            except PrivacyEngineError as error:
-                raise SpecError(f"{place}: {column}.hierarchy: {file}: {error}") from None
+                trees[name] = read_hierarchy(_hierarchy_path(name, in_file=not isinstance(schema, Mapping)))
+            except SpecError as error:
+                raise wrong(place, f"{column}.hierarchy: {error}") from None
     try:
         return DataSchema.from_dict(fields, trees)
     except PrivacyEngineError as error:
-        raise SpecError(f"{place}: {error}") from None
+        raise wrong(place, str(error)) from None
+
+
+def _hierarchy_path(name: str, *, in_file: bool) -> Path:
+    """A file may name no hierarchy outside of the include folder; a program may."""
+    return file_within(_home(), name) if in_file else _include_path(name)
+
+
+def read_hierarchy(path: Path) -> "Hierarchy":
+    """A hierarchy from its CSV file.
+
+    Raises:
+        SpecError: naming the file and what to do.
+    """
+    from privacy_engine.tables.hierarchy import Hierarchy
+
+    text = read_text(path, LARGEST_HIERARCHY)
+    try:
+        return Hierarchy.from_csv(text)
+    except PrivacyEngineError as error:
+        raise wrong(path, str(error)) from None
 
 
 def load_policy(policy: str | Path | Mapping[str, Any]) -> "ReleasePolicy":
@@ -80,7 +92,7 @@ def load_policy(policy: str | Path | Mapping[str, Any]) -> "ReleasePolicy":
     try:
         return ReleasePolicy.from_dict(fields)
     except PrivacyEngineError as error:
-        raise SpecError(f"{place}: {error}") from None
+        raise wrong(place, str(error)) from None
 
 
 def load_suite(suite: str | Path | Mapping[str, Any]) -> dict[str, Any]:
@@ -92,9 +104,7 @@ def load_suite(suite: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     fields, place = _fields(suite, "suite")
     expectations = fields.get("expectations")
     if not isinstance(fields.get("name"), str) or not isinstance(expectations, list) or not expectations:
-        raise SpecError(
-            f"{place}: a suite must have a name and a list of at least one of expectations; add them"
-        )
+        raise wrong(place, "a suite must have a name and a list of at least one of expectations; add them")
     return fields
 
 
@@ -130,50 +140,55 @@ def file_below(home: Path | None, path: str | Path) -> Path:
     return own if own.exists() else _brought(path) or own
 
 
+def file_within(home: Path, name: str) -> Path:
+    """A file that another file names: of the include folder, or of those that the provider brings.
+
+    Whoever writes a release file chooses among the policies, suites and hierarchies that stand in these
+    folders. The file does not bring its own from elsewhere.
+
+    Raises:
+        SpecError: if the name leads out of these folders, by itself or by a symbolic link, or to no file.
+    """
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise wrong(
+            name, f"must be a path below {home}, without '..'; put the file there and name it so", " "
+        )
+    try:
+        found = file_below(home, name)
+        folders = [folder.resolve() for folder in (home, _shipped()) if folder is not None]
+        inside = any(found.resolve().is_relative_to(folder) for folder in folders)
+        exists = found.is_file()
+    except (OSError, ValueError, RuntimeError):  # too long a name, a null byte, links in a circle
+        raise wrong(name, f"must be the path of a file below {home}; correct the path", " ") from None
+    if not exists:
+        raise wrong(f"the file {found}", f"must exist; correct the path, it is relative to {home}", " ")
+    if not inside:
+        raise wrong(
+            f"the file {found}",
+            f"must lie below {home}, and a symbolic link leads out of it; put the file itself there",
+            " ",
+        )
+    return found
+
+
 def _brought(path: str | Path) -> Path | None:
     """The file of that name that the provider brings, if it does."""
-    shipped = answer_of("shipped")
-    file = None if shipped is None else Path(shipped()) / path
+    shipped = _shipped()
+    file = None if shipped is None else shipped / path
     return file if file is not None and file.is_file() else None
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
-    """The fields of a YAML or JSON file.
-
-    Raises:
-        SpecError: if it cannot be read, is no mapping, or names a field twice.
-    """
+def _home() -> Path:
+    """The include folder; where there is none, the one that the provider brings."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(
-            f"{path} must be a readable UTF-8 file, got {type(error).__name__}; correct the path"
-        ) from None
-    try:
-        fields = json.loads(text) if path.suffix == ".json" else yaml.load(text, Loader=_UniqueKeys)
-    except json.JSONDecodeError as error:
-        raise SpecError(f"{path}: must be JSON; mend line {error.lineno}: {error.msg}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
-        raise SpecError(
-            f"{path}: must be YAML; mend {line}{getattr(error, 'problem', None) or 'its form'}"
-        ) from None
-    if not isinstance(fields, dict):
-        raise SpecError(
-            f"{path}: must be a mapping of fields, got {type(fields).__name__}; see include/releases"
-        )
-    return fields
+        return include_folder()
+    except SpecError:
+        if (shipped := _shipped()) is None:
+            raise
+        return shipped
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """YAML in which no key stands twice: the last role of a column would win in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Build a mapping; a repeated key is an error."""
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        if len(set(map(str, keys))) < len(keys):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a field stands twice here, remove one", node.start_mark
-            )
-        return super().construct_mapping(node, deep)
+def _shipped() -> Path | None:
+    """The include folder that the provider brings."""
+    shipped = answer_of("shipped")
+    return None if shipped is None else Path(shipped())

@@ -6,6 +6,7 @@ Reading one imports neither pandas nor an algorithm, because Airflow does it at 
 
 import re
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
@@ -22,21 +23,22 @@ from pydantic import (
     model_validator,
 )
 
-from privacy_engine.errors import SpecError
 from privacy_engine.registry import detector_names, is_anonymizer, is_randomizer, method_names
-from privacy_release.spec.durations import parse_duration
 from privacy_release.spec.engine import EngineField, EngineSpec, problem_of_engine
-from privacy_release.spec.errors import problems_of
+from privacy_release.spec.fields import Connection, Cron, Label, Number, Whole
 from privacy_release.spec.files import (
-    file_below,
+    file_within,
     include_folder,
     load_policy,
     load_schema,
     load_suite,
-    read_mapping,
 )
 from privacy_release.spec.outliers import REMOVING, Action, check_action
+from privacy_release.spec.reading import read_mapping
+from privacy_release.work.durations import parse_duration
 from privacy_release.work.engines import FRAGMENTS, LOCAL
+from privacy_release.work.parquet import MAX_EXPANSION
+from privacy_release.work.problems import problems_of, wrong
 
 if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
@@ -62,32 +64,12 @@ __all__ = [
     "load_suite",
 ]
 
-PRESETS = frozenset(
-    {"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"}
-)
 RELEASE = "{release}"  # stands for the release id in the address of a source
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
 
 
 def _existing_file(value: str, info: ValidationInfo) -> str:
-    home: Path = (info.context or {}).get("home") or include_folder()
-    path = file_below(home, value)
-    if not path.is_file():
-        raise ValueError(f"the file {path} must exist; correct the path, it is relative to {home}")
-    return str(path)
-
-
-def _cron(value: str) -> str:
-    if value in PRESETS:
-        return value
-    from croniter import croniter  # type: ignore[import-untyped]  # it ships no types
-
-    if not croniter.is_valid(value):
-        raise ValueError(
-            f"must be five cron fields, one of {sorted(PRESETS)}, "
-            "or a mapping with asset, assets or partitions"
-        )
-    return value
+    return str(file_within((info.context or {}).get("home") or include_folder(), value))
 
 
 def _category(value: object) -> object:
@@ -116,10 +98,20 @@ def _duration(value: str) -> str:
 
 
 Name = Annotated[str, Field(pattern=f"^{_NAME}$")]
-Cron = Annotated[str, AfterValidator(_cron)]
 IncludeFile = Annotated[str, Field(min_length=1), AfterValidator(_existing_file)]
 Category = Annotated[str, BeforeValidator(_category)]
 Duration = Annotated[str, AfterValidator(_duration)]
+
+
+def _require_plain(parameters: object) -> None:
+    """Refuse dates among parameters: no method takes one, and a DAG cannot be stored with them."""
+    inside = [parameters]
+    while inside:
+        here = inside.pop()
+        if isinstance(here, date):
+            raise ValueError("a parameter must be text or a number; put quotes around dates")
+        if isinstance(here, dict | list):
+            inside += here.values() if isinstance(here, dict) else here
 
 
 class _Strict(BaseModel):
@@ -132,19 +124,21 @@ class SourceSpec(_Strict):
     """Where the records come from.
 
     Attributes:
-        uri: a Parquet file, folder or glob, as a path or address; `sample://adult` and
-            `sample://bank_customers` are built-in samples. A relative path is relative to the folder that
-            holds `releases/`. `{release}` in it stands for the release's id: the partition key of the run,
-            else its run id.
+        uri: a Parquet file, folder or glob, as a path or address. A relative path is relative to the folder
+            that holds `releases/`. `{release}` in it stands for the release's id: the partition key of the
+            run, else its run id.
         columns: to read; None reads all, and each must be in the schema then.
         nulls: `fail`, or `drop` the records with a null in a quasi-identifier or a sensitive attribute.
         connection: Airflow connection id of the object store.
+        max_expansion: most bytes that records may take in memory for each byte of their file: a small file
+            that unfolds further, beyond a GiB, is refused as a Parquet bomb.
     """
 
     uri: str = Field(min_length=1)
     columns: tuple[str, ...] | None = Field(default=None, min_length=1)
     nulls: Literal["fail", "drop"] = "fail"
-    connection: str | None = None
+    connection: Connection | None = None
+    max_expansion: Whole = Field(default=MAX_EXPANSION, ge=1)
 
 
 class AttributeSpec(_Strict):
@@ -153,8 +147,8 @@ class AttributeSpec(_Strict):
     role: Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
     kind: Literal["categorical", "ordinal", "numeric"]
     categories: tuple[Category, ...] | None = Field(default=None, min_length=1)
-    bounds: tuple[float, float] | None = None
-    bins: int | None = Field(default=None, ge=1)
+    bounds: tuple[Number, Number] | None = None
+    bins: Whole | None = Field(default=None, ge=1)
     hierarchy: IncludeFile | None = None
     nullable: bool = False
 
@@ -194,9 +188,14 @@ class MethodSpec(BaseModel):
     method: Annotated[str, AfterValidator(_known_method)] = Field(
         json_schema_extra={"enum": list(method_names())}
     )
-    seed: int | None = Field(default=None, ge=0)
-    secret: str | None = Field(default=None, min_length=1)
+    seed: Whole | None = Field(default=None, ge=0)
+    secret: Connection | None = None
     replaces: str | None = Field(default=None, pattern="^[0-9a-f]{32}$")
+
+    @model_validator(mode="after")
+    def _parameters_are_plain(self) -> Self:
+        _require_plain(self.parameters)
+        return self
 
     @model_validator(mode="after")
     def _secret_fits(self) -> Self:
@@ -240,7 +239,12 @@ class OutliersSpec(BaseModel):
         default="okplof", json_schema_extra={"enum": list(detector_names())}
     )
     action: Action = Action.REPORT
-    max_share: float | None = Field(default=None, ge=0, le=1)
+    max_share: Number | None = Field(default=None, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _parameters_are_plain(self) -> Self:
+        _require_plain(self.parameters)
+        return self
 
     @model_validator(mode="after")
     def _action_fits(self) -> Self:
@@ -265,7 +269,7 @@ class BudgetSpec(_Strict):
     """
 
     dataset: Name
-    ledger: str = Field(default="ledger_default", min_length=1)
+    ledger: Connection = "ledger_default"
     when_short: Literal["skip", "fail"] = "fail"
     curator_report: bool = True
 
@@ -294,13 +298,37 @@ class HistorySpec(_Strict):
     """
 
     identifier: str = Field(min_length=1)
-    key: str = Field(default="membership_default", min_length=1)
+    key: Connection = "membership_default"
+
+
+class PersonSpec(_Strict):
+    """Whose record a row is: a column, or a reason why each row is of another person.
+
+    Attributes:
+        column: the identifier that names the person of a row; several rows may be of one person.
+        none: why each row is of another person although an identifier repeats; it goes into the manifest.
+    """
+
+    column: str | None = Field(default=None, min_length=1)
+    none: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.column is None) == (self.none is None):
+            raise ValueError("person must have a column, or the reason why there is none; give one of both")
+        return self
+
+
+def _person_of_column(value: object) -> object:
+    if value == "none":
+        raise ValueError("person: none needs a reason; write `person: {none: <reason>}`")
+    return {"column": value} if isinstance(value, str) else value
 
 
 class PublishSpec(_Strict):
     """Where the release goes: an Airflow connection id and the name of a release table."""
 
-    lake: str = Field(default="lake_default", min_length=1)
+    lake: Connection = "lake_default"
     table: Name
 
 
@@ -315,12 +343,13 @@ class ReleaseSpec(_Strict):
         name: of the DAG; the file must be called the same.
         attributes: field `schema` of the file; hierarchies as absolute paths.
         expectations, policy: absolute paths of the files.
+        person: whose record a row is; the guarantee is of persons then.
         engine: what works on the table; with another than `local` no step holds it in memory.
     """
 
     name: Name
     description: str = ""
-    tags: tuple[str, ...] = ()
+    tags: tuple[Label, ...] = ()
     schedule: (
         Annotated[
             Annotated[Cron, Tag("cron")] | Annotated[ScheduleSpec, Tag("event")],
@@ -331,6 +360,7 @@ class ReleaseSpec(_Strict):
     source: SourceSpec
     engine: EngineField = EngineSpec(kind="local")
     attributes: dict[str, AttributeSpec] = Field(alias="schema", min_length=1)
+    person: Annotated[PersonSpec, BeforeValidator(_person_of_column)] | None = None
     expectations: IncludeFile | None = None
     outliers: OutliersSpec | None = None
     release: MethodSpec
@@ -349,9 +379,30 @@ class ReleaseSpec(_Strict):
             raise ValueError(
                 f"source.columns {unknown} must be in schema; give each a role or do not read them"
             )
-        if read is not None and (unread := [c for c in self.attributes if c not in read]):
+        if read is not None and (unread := self._unread(frozenset(read))):
             raise ValueError(
                 f"columns {unread} of schema must be in source.columns; add them or drop them from schema"
+            )
+        return self
+
+    def _unread(self, read: frozenset[str]) -> list[str]:
+        return [column for column in self.attributes if column not in read]
+
+    @model_validator(mode="after")
+    def _person_fits(self) -> Self:
+        if self.person is None or self.person.column is None:
+            return self
+        known = self.attributes.get(self.person.column)
+        if known is None or known.role != "identifier":
+            raise ValueError("person must be a column of schema with the role identifier; correct it")
+        if self.budget is not None or self.release.random_answers:
+            raise ValueError(
+                "person must not stand beside a budget or random answers: their loss is for one row, and "
+                "somebody with m rows has m times as much; aggregate the source to one row a person"
+            )
+        if self.history is not None:
+            raise ValueError(
+                "person must not stand beside history, which is about one record a person; remove one of both"
             )
         return self
 
@@ -449,7 +500,10 @@ class ReleaseSpec(_Strict):
     @property
     def schema_fields(self) -> dict[str, dict[str, Any]]:
         """The schema as plain values that `load_schema` reads."""
-        return {name: a.model_dump(mode="json", exclude_none=True) for name, a in self.attributes.items()}
+        fields = {name: a.model_dump(mode="json", exclude_none=True) for name, a in self.attributes.items()}
+        if self.person is not None:  # a column of that name keeps its own fields beside
+            fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_none=True)
+        return fields
 
     def data_schema(self) -> "DataSchema":
         """The schema for the engine, with its hierarchies read.
@@ -484,10 +538,10 @@ def load_spec(path: str | Path) -> ReleaseSpec:
     try:
         spec = ReleaseSpec.model_validate(fields, context={"home": home})
     except ValidationError as error:
-        raise SpecError(f"{path}: {'; '.join(problems_of(error, ReleaseSpec))}") from None
+        raise wrong(path, "; ".join(problems_of(error, ReleaseSpec))) from None
     if spec.name != path.stem:
-        raise SpecError(
-            f"{path}: name must be {path.stem!r} like the file, so that no two are the same; rename one"
+        raise wrong(
+            path, f"name must be {path.stem!r} like the file, so that no two are the same; rename one"
         )
     if not re.match(r"[A-Za-z][\w+.-]*://|/", spec.source.uri):
         source = spec.source.model_copy(update={"uri": str(home / spec.source.uri)})

@@ -16,7 +16,6 @@ The order is what counts: reserve, read, measure, commit, sample.
 
 import hashlib
 import json
-import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -164,14 +163,12 @@ def measured_model(
 
     require_public_domains(schema)
     key = booking_key(budget.dataset, table["sha256"], method.key, method.measurement_parameters(), schema)
-    detail = {"run": budget.run, "method": method.key, "call": secrets.token_hex(8)}
+    detail = {"run": budget.run, "method": method.key}
     tell("booking the budget")
     booking = budget.ledger.reserve(budget.dataset, key, method.privacy_loss(schema), detail=detail)
     if booking.model is None:
-        # An earlier attempt, or another run, that reserved it may have drawn its noise: then it stands.
-        mine = booking.detail.get("call") == detail["call"]
-        measured = _measure(method, table, schema, budget, booking if mine else None, tell)
-        booking = budget.ledger.commit(budget.dataset, key, measured.to_json())
+        measured = _measure(method, table, schema, budget, booking, tell)
+        booking = budget.ledger.commit(budget.dataset, key, measured.to_json(), token=booking.token)
     return _of(booking, budget.connection)
 
 
@@ -180,7 +177,7 @@ def _measure(
     table: TableRef,
     schema: "DataSchema",
     budget: Budget,
-    reserved: "Booking | None",
+    booking: "Booking",
     tell: Callable[[str], None],
 ) -> "SynthesizerModel":
     """Draw the noise; the reservation is given back where it is this call's and no noise was drawn."""
@@ -192,9 +189,10 @@ def _measure(
     except PrivacyEngineError:
         # A method raises these before it draws noise, see `Synthesizer.measure`. After any other error the
         # reservation stands, as it does when the process dies: a retry goes on with it.
-        if reserved is not None:
+        # An earlier attempt, or another run, that reserved it may have drawn its noise: then it stands.
+        if booking.owned:
             with suppress(LedgerError):
-                budget.ledger.cancel(budget.dataset, reserved.key)
+                budget.ledger.cancel(budget.dataset, booking.key, token=booking.token)
         raise
 
 

@@ -15,7 +15,6 @@ stores what they were drawn by and, where nobody could draw them again, the hash
 
 import hashlib
 import json
-import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -91,14 +90,15 @@ def paid_answers(
     if not memoised:
         asked |= {"run": budget.run, "task": label}
     key = booking_key(budget.dataset, table["sha256"], method.key, asked, schema)
-    detail = {"run": budget.run, "method": method.key, "call": secrets.token_hex(8)}
+    detail = {"run": budget.run, "method": method.key}
     tell("booking the budget")
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail)
     if booking.model is None or memoised:
-        mine = booking.model is None and booking.detail.get("call") == detail["call"]
-        release = _drawn(method, table, schema, budget, booking if mine else None, tell)
+        release = _drawn(method, table, schema, budget, booking, tell)
         sha256 = write_private(work.path(f"{label}.parquet"), parquet_bytes(release.table))
-        booking = budget.ledger.commit(budget.dataset, key, _text(release, None if memoised else sha256))
+        booking = budget.ledger.commit(
+            budget.dataset, key, _text(release, None if memoised else sha256), token=booking.token
+        )
     if not memoised:
         release = method.release_of(_staged(work, label, booking), schema)
     return Answers(release=release, booking=reference_to(booking, budget.connection))
@@ -114,7 +114,7 @@ def _drawn(
     table: TableRef,
     schema: "DataSchema",
     budget: Budget,
-    reserved: "Booking | None",
+    booking: "Booking",
     tell: Callable[[str], None],
 ) -> "RandomizedRelease":
     """Draw; the reservation is given back where it is this call's and no answer came out."""
@@ -126,9 +126,9 @@ def _drawn(
         tell(f"running {method.key}")
         return method.release(frame, schema, np.random.default_rng())  # a claim takes no bits from it
     except PrivacyEngineError:
-        if reserved is not None:
+        if booking.owned:
             with suppress(LedgerError):
-                budget.ledger.cancel(budget.dataset, reserved.key)
+                budget.ledger.cancel(budget.dataset, booking.key, token=booking.token)
         raise
 
 

@@ -127,7 +127,7 @@ def _require(given: str | None, last: str | None, replaces: str | None) -> None:
 
 def last_fingerprint(lake: "Lake", name: str) -> str | None:
     """That of the secret of the last memoised publication of a table; None where there is none."""
-    from privacy_release.lake.read import releases
+    from privacy_release.lake.read import newest_releases
 
-    kept = [entry["figures"].get("secret") for entry in releases(lake, name)]
-    return next((found for found in reversed(kept) if found), None)
+    kept = (entry["figures"].get("secret") for entry in newest_releases(lake, name))
+    return next((found for found in kept if found), None)

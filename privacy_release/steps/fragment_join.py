@@ -5,6 +5,7 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,8 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import open_engine
 from privacy_release.work.fragment_files import Account, Cut, read_account, read_cut
 from privacy_release.work.parquet import opened_parquet, private_parquet, require_unchanged, write_private
-from privacy_release.work.references import FileRef, FragmentReleaseRef, StagedRef
+from privacy_release.work.people import counted_by_person, people_table
+from privacy_release.work.references import FileRef, FragmentReleaseRef, PeopleRef, StagedRef
 from privacy_release.work.staged import facts_of, finite, json_bytes, read_schema
 
 if TYPE_CHECKING:
@@ -85,9 +87,9 @@ def join(
     joined = _Joined.of(cut, in_order)
     path = job.records
     with LocalEngine(memory=cut.table["engine"]["memory"], spill=job.work.folder) as here:
-        sha256 = _write(in_order, path, here)
+        written = _write(in_order, path, here, joined.schema.by)
     try:
-        examined, measured = _measured(joined, engine, path)
+        examined, measured = _measured(joined, engine, path, written)
     except VerificationError:
         path.unlink()
         raise
@@ -99,7 +101,8 @@ def join(
         told=joined.told,
         schema=joined.schema,
         figures=utility | risk,
-        sha256=sha256,
+        sha256=written.sha256,
+        persons=written.people,
         report=_report(joined, measured, (utility, risk), examined.sizes, job.title),
         seconds=sum(ref["seconds"] for ref in in_order),
         seeded=cut.seeded,
@@ -207,24 +210,43 @@ def _each_once(released: Sequence[FragmentReleaseRef], plan: FileRef, cut: Cut) 
     return sorted(released, key=lambda ref: ref["fragment"])
 
 
-def _write(in_order: Sequence[FragmentReleaseRef], path: Path, engine: "LocalEngine") -> str:
-    """One file of all records in the order of their values; its sha256."""
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """The joined records as they were written; `people` tells of their persons."""
+
+    sha256: str
+    people: PeopleRef | None = None
+
+
+def _write(
+    in_order: Sequence[FragmentReleaseRef], path: Path, engine: "LocalEngine", person: str
+) -> _Written:
+    """One file of all records in the order of their values, and one of their persons where they are known."""
     from privacy_engine.engines.parquet import regrouped
 
     for ref in in_order:
         require_unchanged(ref["uri"], ref["sha256"])
     _require_alike(in_order)
-    with private_parquet(path) as file:  # no file stands there where a check fails
+    told = path.with_suffix(".people.parquet")
+    with ExitStack() as files:  # no file stands there where a check fails
+        file = files.enter_context(private_parquet(path))
+        people = files.enter_context(private_parquet(told)) if person else None
         for records in regrouped(engine.ordered([ref["uri"] for ref in in_order])):
+            if people is not None:
+                people.write(people_table(records.column(person)))
+                records = records.drop_columns(person)
             file.write(records)
-        for ref in in_order:  # what was checked is what was read
+        for ref in in_order:  # what was checked is what is read
             require_unchanged(ref["uri"], ref["sha256"])
         if file.rows != (expected := sum(ref["rows"] for ref in in_order)):
             raise IntegrityError(
                 f"the fragments must have {expected:,} released records, got {file.rows:,}; "
                 "release them again"
             )
-    return file.sha256
+    if people is None:
+        return _Written(sha256=file.sha256)
+    beside = PeopleRef(uri=str(told), sha256=people.sha256, of=file.sha256)
+    return _Written(sha256=file.sha256, people=beside)
 
 
 def _require_alike(in_order: Sequence[FragmentReleaseRef]) -> None:
@@ -247,7 +269,9 @@ def _require_alike(in_order: Sequence[FragmentReleaseRef]) -> None:
             )
 
 
-def _measured(joined: _Joined, engine: "Engine", path: Path) -> tuple["Examined", list[Measured]]:
+def _measured(
+    joined: _Joined, engine: "Engine", path: Path, written: _Written
+) -> tuple["Examined", list[Measured]]:
     """What the method claims, held against the joined records.
 
     Raises:
@@ -259,7 +283,9 @@ def _measured(joined: _Joined, engine: "Engine", path: Path) -> tuple["Examined"
 
     cut = joined.cut
     claims = build_method(cut.method, cut.parameters).guarantees(read_schema(cut.table["schema"]))
-    examined = examine_files(engine, [str(path)], joined.schema, ReleasePolicy(require=claims))
+    policy, schema = ReleasePolicy(require=claims), joined.schema
+    with counted_by_person(str(path), written.sha256, written.people, schema) as persons:
+        examined = examine_files(engine, [str(path)], schema, policy, by_person=persons)
     report = examined.report
     if broken := [f"{f.rule} ({f.failing_rows:,} records)" for f in report.findings if not f.passed]:
         raise VerificationError(

@@ -166,6 +166,8 @@ def release_records(plan: FileRef, fragment: int, records: "pa.Table") -> Fragme
         IntegrityError: if the plan changed, or the records are not those it counted.
         InfeasibleError: if the guarantees cannot be met.
     """
+    import pyarrow as pa
+
     from privacy_engine.engines.frames import to_arrow, to_frame
     from privacy_engine.fragments.plan import fragmentable
     from privacy_engine.fragments.work import release_fragment
@@ -178,8 +180,11 @@ def release_records(plan: FileRef, fragment: int, records: "pa.Table") -> Fragme
     made = release_fragment(cut.plan, fragment, to_frame(records), releaser)
     seconds = time.perf_counter() - began
     release = made.release
+    table = _typed(to_arrow(release.table), release.schema, records.schema)
+    if release.persons is not None:
+        table = table.append_column(release.schema.by, pa.array(release.persons, pa.int64()))
     with private_parquet(released) as file:
-        file.write(_typed(to_arrow(release.table), release.schema, records.schema))
+        file.write(table)
     account = Account(told=release.manifest(), schema=release.schema, figures=made.figures)
     return FragmentReleaseRef(
         uri=str(released),

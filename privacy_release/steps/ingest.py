@@ -7,9 +7,11 @@ from privacy_engine.errors import SpecError
 from privacy_release.sources.addresses import Source, find_source, without_secret
 from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.reading import Nulls, check_source, kept_schema
+from privacy_release.spec.floor import floor_policy
 from privacy_release.steps.history import Identification, Persons
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
+from privacy_release.work.parquet import MAX_EXPANSION
 from privacy_release.work.references import EngineRef, SourceRef, TableRef
 from privacy_release.work.staged import write_schema
 
@@ -32,12 +34,12 @@ def ingest(
     people: Identification | None = None,
     label: str = "ingest",
     engine: EngineRef | None = None,
+    max_expansion: int = MAX_EXPANSION,
 ) -> TableRef:
     """Read a table about people into the work area, without its identifiers.
 
     Args:
-        uri: Parquet file, folder or glob, as a path or address, or a sample, see
-            `privacy_release.sources.samples`.
+        uri: Parquet file, folder or glob, as a path or address.
         schema: what the columns must be.
         work: where the copy is kept until teardown.
         columns: to read; None reads all, and each must be in the schema then.
@@ -51,28 +53,38 @@ def ingest(
         label: begins the names of the files; tasks that share a work area need different ones.
         engine: that later steps work on the table with, where it may be larger than memory: it is copied in
             parts, and no step loads it. None, or one of kind `local`: it is held in memory.
+        max_expansion: most bytes of records in memory for each byte of their file: no Parquet bomb.
 
     Raises:
         SchemaError: if the files cannot be read or do not fit the schema, by column, rule and remedy.
-        SpecError: if its records are to be known by a person in two ways.
+        CapacityError: if the disk or the memory is too small.
+        SpecError: if its records are to be known by a person in two ways, or the floor policy of the
+            deployment cannot be read: nothing could be published then.
     """
+    floor_policy()
     large = engine is not None and engine["kind"] != LOCAL
     if people is not None and individual is not None:
         raise SpecError("history is about classes, which random answers have none of; leave history out")
     persons = Persons(people) if people is not None else None
-    note, address = None, uri
-    if uri.startswith("sample://"):
-        address, note = _sample(uri, work, label)
-    source = find_source(address, storage_options, filesystem)
-    check_source(source, schema, columns)
+    source = find_source(uri, storage_options, filesystem)
+    check_source(source, schema, columns, max_expansion)
     path = work.path(f"{label}.parquet")
-    read = copy_source(source, schema, path, columns, nulls, individual=individual, people=persons)
+    read = copy_source(
+        source,
+        schema,
+        path,
+        columns,
+        nulls,
+        individual=individual,
+        people=persons,
+        max_expansion=max_expansion,
+    )
     table = TableRef(
         uri=str(path),
         rows=read.rows - read.dropped,
         sha256=read.sha256,
         schema=write_schema(work, label, kept_schema(schema, individual)),
-        source=_origin(uri, source, read, schema, note),
+        source=_origin(uri, source, read, schema),
     )
     if engine is not None and large:
         table["engine"] = engine
@@ -81,8 +93,8 @@ def ingest(
     return table
 
 
-def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema", note: str | None) -> SourceRef:
-    origin = SourceRef(
+def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema") -> SourceRef:
+    return SourceRef(
         uri=without_secret(uri),
         files=len(source.files),
         fingerprint=read.fingerprint,
@@ -90,14 +102,3 @@ def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema", note: 
         dropped=read.dropped,
         identifiers=[a.name for a in schema.identifiers],
     )
-    if note is not None:
-        origin["note"] = note
-    return origin
-
-
-def _sample(uri: str, work: WorkArea, label: str) -> tuple[str, str]:
-    """A sample table as a file of the work area, and where it came from."""
-    from privacy_release.sources.samples import write_named_sample
-
-    path = work.path(f"{label}.sample.parquet")
-    return str(path), write_named_sample(uri, path)

@@ -33,12 +33,13 @@ def newest_release(lake: "Lake", table: str) -> str:
         PublishError: if there is none.
     """
     from privacy_release.lake.log import State
-    from privacy_release.lake.read import releases
+    from privacy_release.lake.read import newest_releases
 
-    found = [e["release_id"] for e in releases(lake, table) if e["state"] == State.CURRENT.value]
-    if not found:
+    current = (e for e in newest_releases(lake, table) if e["state"] == State.CURRENT.value)
+    found = next(current, None)
+    if found is None:
         raise PublishError(f"table {table} must have a release in the lake at {lake.root}; publish one first")
-    return str(found[-1])
+    return str(found["release_id"])
 
 
 def train(

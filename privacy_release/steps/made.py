@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 from privacy_release.steps.history import follow
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import write_private
-from privacy_release.work.references import BookingRef, StagedRef, TableRef
+from privacy_release.work.people import write_people
+from privacy_release.work.references import BookingRef, PeopleRef, StagedRef, TableRef
 from privacy_release.work.staged import json_bytes, public_source, software, write_schema
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from privacy_engine.tables.persons import Person
     from privacy_engine.tables.schema import DataSchema
 
 
@@ -64,6 +66,8 @@ class Made:
         seeded: whether the random choices can be repeated.
         private: whether exact counts and hashes of the source would tell what the release hides.
         positions: (m,) of the released records in the table, where they have one.
+        persons: (m,) whose record each released one is, in the order of the file, or a file of them, where
+            several may be of one person.
         booking: the ledger's entry that paid for it.
         model: text of the measured model, and `mechanisms` what each part of it spent.
     """
@@ -77,6 +81,7 @@ class Made:
     seeded: bool
     private: bool = False
     positions: "npt.NDArray[np.integer[Any]] | None" = None
+    persons: "npt.NDArray[np.integer[Any]] | PeopleRef | None" = None
     booking: BookingRef | None = None
     model: str | None = None
     mechanisms: list[dict[str, Any]] = field(default_factory=list)
@@ -91,8 +96,10 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
         job: who asked for it.
     """
     work, label = job.work, job.label
+    people = _people(made, work.path(f"{label}.people.parquet"))
     manifest = {
         **made.told,
+        **_told_of_person(made.schema.person, people),
         "figures": dict(made.figures),
         "source": public_source(table["source"], private=made.private),
         "sha256": made.sha256,
@@ -119,6 +126,8 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
         staged["engine"] = table["engine"]
     if "persons" in table and made.positions is not None:
         staged["persons"] = follow(table["persons"], made.positions, work.path(f"{label}.persons.parquet"))
+    if people is not None:
+        staged["people"] = people
     if made.booking is not None:
         staged["booking"] = made.booking
     if made.model is not None:
@@ -126,3 +135,17 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
         staged["model"] = str(work.path(f"{label}.model.json"))
         staged["mechanisms"] = made.mechanisms
     return staged
+
+
+def _people(made: Made, path: Path) -> PeopleRef | None:
+    """The file of the persons, written now unless it was while the records were."""
+    if made.persons is None or isinstance(made.persons, dict):
+        return made.persons
+    return write_people(made.persons, path, made.sha256)
+
+
+def _told_of_person(person: "Person | None", people: PeopleRef | None) -> dict[str, Any]:
+    """What a manifest says of whose records they are."""
+    if person is None:
+        return {}
+    return {"person": person.to_dict() | ({"sha256": people["sha256"]} if people else {})}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import IntegrityError
+from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.history import record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
@@ -41,7 +42,8 @@ def publish_staged(
 
     Raises:
         VerificationError: if the report does not pass, or another release of the table was published after
-            the release was verified together with the earlier ones.
+            the release was verified together with the earlier ones, or it was not verified under the floor
+            policy, or that asks for an approval and there is none.
         IntegrityError: if the report or the approval is about other bytes than the staged file's.
         SecretError: if its answers do not repeat those of the table's earlier releases.
         PublishError: if the lake cannot be reached or refuses.
@@ -50,6 +52,8 @@ def publish_staged(
     from privacy_release.spending.secrets import require_same_secret
 
     raise_if_failed(report)
+    approval = None if approved is None else public_approval(approved, report)
+    require_floor(report.get("floor_policy"), approved=approval is not None and not approval["automatic"])
     if report["sha256"] != staged["sha256"]:
         raise IntegrityError(
             f"the verified bytes (sha256 {report['sha256']}) must be the staged ones, got "
@@ -63,9 +67,11 @@ def publish_staged(
     require_one_claim(staged, manifest)
     require_same_secret(lake, name, manifest)
     manifest |= {"policy": report["policy"], "measured": report["findings"]}
+    if "floor_policy" in report:
+        manifest["floor_policy"] = report["floor_policy"]
     refuse_unseen(lake, name, release_id, report)
-    if approved is not None:
-        manifest["approval"] = public_approval(approved, report)
+    if approval is not None:
+        manifest["approval"] = approval
     done = store.publish(
         lake,
         name,

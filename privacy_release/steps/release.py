@@ -163,6 +163,7 @@ def _anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: TableRef
         seconds=seconds,
         seeded=job.seed is not None,
         positions=release.rows,
+        persons=release.persons,
     )
 
 
@@ -292,7 +293,7 @@ def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, f
     lost = dict(release.notes)
     if release.recoding is not None:
         lost |= utility.figures(release.recoding, rng)
-    at_risk = risk.figures(EquivalenceClasses.of_table(release.table, release.schema))
+    at_risk = risk.figures(EquivalenceClasses.of_table(release.table, release.schema, release.persons))
     return finite(lost), finite(at_risk)
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
+from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import RELEASE
 from privacy_release.spending.budget import Budget, require_budget, require_left
@@ -83,12 +84,14 @@ def run_release(
     Raises:
         PrivacyEngineError: as the steps do.
     """
-    if spec.approval is not None and spec.approval.required and not approved_by:
+    floor = floor_policy()
+    if _must_be_approved(spec, floor) and not approved_by:
         raise SpecError(
             f"{spec.name} must be approved before it is published; name who approves it (--approved-by), or "
             "run its DAG, which asks"
         )
     schema, policy = spec.data_schema(), spec.release_policy()
+    refuse_weaker(policy, spec.policy, floor)
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, schema, ledger, watch)
     table = _table(spec, release_id, schema, work, watch)
@@ -118,6 +121,11 @@ def run_release(
         path = report_to_curator(table, staged, spec.name, release_id)
         watch(Stage.CURATOR, f"a private report, not to be published: {path}")
     return Outcome(staged=staged, report=report, published=published)
+
+
+def _must_be_approved(spec: "ReleaseSpec", floor: Floor | None) -> bool:
+    """Whether the file of the release or the floor policy asks for it."""
+    return (spec.approval is not None and spec.approval.required) or (floor is not None and floor.approval)
 
 
 def _approval(spec: "ReleaseSpec", report: ReportRef, approved_by: str | None) -> ApprovalRef | None:
@@ -178,6 +186,7 @@ def _table(
         work,
         columns=spec.source.columns,
         nulls=spec.source.nulls,
+        max_expansion=spec.source.max_expansion,
         individual=spec.individual,
         people=people,
         engine=read_engine(spec.engine.settings),

@@ -30,3 +30,16 @@ def validate(table: TableRef, suite: Mapping[str, Any]) -> "SuiteResult":
         result = expectations.run_suite(read_private(table["uri"], table["sha256"]), suite)
     expectations.raise_if_failed(result)
     return result
+
+
+def check_suite(suite: Mapping[str, Any]) -> None:
+    """Refuse a suite of which an expectation is unknown or has a wrong argument.
+
+    Raises:
+        SpecError: naming all of them.
+    """
+    from privacy_release.expectations.gate import quiet
+    from privacy_release.expectations.suite import build_suite
+
+    with quiet():
+        build_suite(suite)

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
+from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.history import earlier_releases, read_persons
 from privacy_release.work.engines import open_engine
 from privacy_release.work.parquet import read_private, require_unchanged, unchanged_batches
+from privacy_release.work.people import counted_by_person
 from privacy_release.work.references import ReportRef, StagedRef
 from privacy_release.work.staged import read_manifest, read_schema
 
@@ -32,7 +34,7 @@ def verify_staged(
     lake: "Lake | None" = None,
     name: str | None = None,
 ) -> ReportRef:
-    """Hold the staged bytes against a policy; a rule that fails is in the report, not raised.
+    """Hold the staged bytes against a policy and the floor; a rule that fails is in the report, not raised.
 
     The file is not loaded: an engine counts its classes, and it is hashed before and after. A differentially
     private release is held against its budget ledger, too; and one that a policy demands models across
@@ -49,7 +51,8 @@ def verify_staged(
         IntegrityError: if the staged file is not the one that the method made, or the ledger was edited.
         VerificationError: if its columns are not those of the released schema.
         SpecError: if the release is differentially private and there is no ledger, or the policy is about
-            earlier releases and neither lake nor name tell where they are.
+            earlier releases and neither lake nor name tell where they are, or the floor policy cannot be
+            read.
         CapacityError: if the engine has too little memory or disk.
         LedgerError: if the ledger cannot be reached.
     """
@@ -59,13 +62,25 @@ def verify_staged(
 
     schema, manifest = read_schema(staged["schema"]), read_manifest(staged["manifest"])
     require_one_claim(staged, manifest)
+    floor = floor_policy()
+    policy = under_floor(policy, floor)
     loss = PrivacyLoss(**staged["loss"]) if staged["loss"] else None
     earlier = _earlier(staged, policy, lake, name)
     across = _across(staged, schema, policy, loss, earlier)
     require_unchanged(staged["uri"], staged["sha256"])
-    with open_engine(staged.get("engine"), Path(staged["uri"]).parent) as engine:
+    with (
+        open_engine(staged.get("engine"), Path(staged["uri"]).parent) as engine,
+        counted_by_person(staged["uri"], staged["sha256"], staged.get("people"), schema) as persons,
+    ):
         report = verify_files(
-            engine, [staged["uri"]], schema, policy, loss=loss, figures=staged["figures"], across=across
+            engine,
+            [staged["uri"]],
+            schema,
+            policy,
+            loss=loss,
+            figures=staged["figures"],
+            across=across,
+            by_person=persons,
         )
     require_unchanged(staged["uri"], staged["sha256"])
     books: tuple[Finding, ...] = ()
@@ -80,6 +95,10 @@ def verify_staged(
         findings=found["findings"],
         policy=policy.to_dict(),
     )
+    if floor is not None:
+        told["floor_policy"] = {"sha256": floor.sha256}
+    if "persons" in found:
+        told["persons"] = found["persons"]
     if policy.across:
         told["compared"] = list(earlier)
     return told

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from privacy_engine.errors import IntegrityError
+from privacy_release.work.presence import LOCK, Mark, Owner, Presence, enter, keep_mark
 from privacy_release.work.settings import folder_of
 
 _SLUG_LENGTH = 60
@@ -41,8 +42,9 @@ def sha256_file(path: Path) -> str:
 class WorkArea:
     """A folder of one run that only the service user can enter.
 
-    As a context manager it creates the folder and keeps new files of this process at mode 0600 inside the
-    block; it does not remove the folder, because tasks of one run share it: a teardown task calls `remove`.
+    As a context manager it creates the folder, shows sweepers that it is in use (see `work.presence`), and
+    keeps new files of this process at mode 0600 inside the block. It does not remove the folder, because
+    tasks of one run share it: a teardown task calls `remove`, or else a sweeper does, see `work.sweep`.
 
     Do not write to the lake inside the block: what is published is for more than the service user.
 
@@ -50,6 +52,7 @@ class WorkArea:
         root: absolute folder that holds all work areas, see `work_area_root`.
         key: names the run, e.g. its DAG id and run id; any text that is not blank. Two keys never share a
             folder.
+        owner: what the area lives as long as: after this process, or Airflow run, a sweeper may remove it.
 
     >>> area = WorkArea(Path("/srv/work"), "adult/scheduled 1")
     >>> area.folder.name
@@ -58,7 +61,8 @@ class WorkArea:
 
     root: Path
     key: str
-    _umask: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
+    owner: Owner = Owner.PROCESS
+    _entered: list[tuple[int, Presence]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.key.strip():
@@ -81,6 +85,11 @@ class WorkArea:
                 files.
             OSError: if it cannot be made.
         """
+        while True:
+            with suppress(FileNotFoundError):  # a sweeper may take an empty folder for one that nobody uses
+                return self._made()
+
+    def _made(self) -> Self:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
@@ -116,18 +125,52 @@ class WorkArea:
             raise IntegrityError(
                 f"the work area {self.folder} is a link; remove it by hand and look at its target"
             )
-        while self.folder.exists():  # another task of the run may remove at the same time
-            try:
-                shutil.rmtree(self.folder)
-            except FileNotFoundError:
-                continue
+        erase(self.folder)
+
+    def keep(self) -> None:
+        """Have sweepers leave the folder to whoever wants to look into it; only while it is in use."""
+        keep_mark(self.folder)
+
+    def enter(self) -> Presence:
+        """Make the folder and show sweepers that it is in use, until the presence ends."""
+        return enter(self.folder, Mark(key=self.key, owner=self.owner), self.create)
 
     def __enter__(self) -> Self:
-        self.create()
-        self._umask.append(os.umask(0o077))
+        presence = self.enter()
+        self._entered.append((os.umask(0o077), presence))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        os.umask(self._umask.pop())
+        umask, presence = self._entered.pop()
+        os.umask(umask)
+        presence.end()
+
+
+def erase(folder: Path) -> None:
+    """Remove the folder of a work area and all in it.
+
+    Raises:
+        OSError: if something could not be removed.
+    """
+    while folder.exists():  # another task of the run, or a sweeper, may remove at the same time
+        with suppress(FileNotFoundError):
+            empty(folder)
+            folder.rmdir()
+
+
+def empty(folder: Path) -> None:
+    """Remove all in a work area, its lock last: what is left after a kill still says whose it is.
+
+    Raises:
+        OSError: if something could not be removed.
+    """
+    while entries := [entry for entry in folder.iterdir() if entry.name != LOCK]:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # another one may remove at the same time
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+    (folder / LOCK).unlink(missing_ok=True)

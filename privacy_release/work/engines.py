@@ -3,10 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from privacy_engine.errors import SpecError
 from privacy_release.work.host import answer_of
+from privacy_release.work.problems import problems_of
 from privacy_release.work.references import EngineRef
 
 if TYPE_CHECKING:
@@ -16,13 +19,43 @@ if TYPE_CHECKING:
     from privacy_release.work.spark_session import SparkCluster
 
 LOCAL, FRAGMENTS, SPARK = "local", "fragments", "spark"
-KINDS = (LOCAL, FRAGMENTS, SPARK)
+Kind = Literal["local", "fragments", "spark"]
 DEFAULT_CONNECTION = "spark_default"
 DEFAULT_ROWS = 500_000  # a fragment of so many records is anonymized within about a gigabyte
 DEFAULT_MEMORY = "1GB"
 LEAST_ROWS = 1_000
 _LEAST_MEMORY = 200_000_000
 _UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+
+
+def _memory(value: str | int) -> str | int:
+    try:
+        read_memory(value)
+    except SpecError as error:
+        raise ValueError(str(error).removeprefix("engine.memory ")) from None
+    return value
+
+
+class EngineSettings(BaseModel):
+    """What works on a table, and what each engine may be told.
+
+    Attributes:
+        kind: `local`, the whole table in memory; `fragments`, DuckDB and a fragment in memory at a time; or
+            `spark`.
+        rows: most records of a fragment.
+        memory: that an aggregation may take, such as `1GB`.
+        processes: of kind `fragments`: that work on fragments at a time, where one task does them all; None:
+            one for each core, as far as memory goes.
+        connection: of kind `spark`: Airflow connection id of the session.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind
+    rows: int = Field(default=DEFAULT_ROWS, ge=LEAST_ROWS)
+    memory: Annotated[str | int, AfterValidator(_memory)] = DEFAULT_MEMORY
+    processes: int | None = Field(default=None, ge=1)
+    connection: str = Field(default=DEFAULT_CONNECTION, min_length=1)
 
 
 def read_engine(given: str | Mapping[str, Any] | None) -> EngineRef:
@@ -32,23 +65,20 @@ def read_engine(given: str | Mapping[str, Any] | None) -> EngineRef:
     500000
 
     Raises:
-        SpecError: naming the field, what it must be and what was given.
+        SpecError: naming the field and what it must be.
     """
     fields = {"kind": given} if isinstance(given, str) else dict(given or {"kind": LOCAL})
-    if unknown := sorted(set(map(str, fields)) - set(EngineRef.__annotations__)):
-        raise SpecError(f"engine: unknown fields {unknown}; known are {sorted(EngineRef.__annotations__)}")
-    kind, rows = fields.get("kind"), fields.get("rows", DEFAULT_ROWS)
-    processes, connection = fields.get("processes"), fields.get("connection", DEFAULT_CONNECTION)
-    if kind not in KINDS:
-        raise SpecError(f"engine.kind must be one of {list(KINDS)}, got {kind!r}")
-    if not _whole(rows) or rows < LEAST_ROWS:
-        raise SpecError(f"engine.rows must be a whole number >= {LEAST_ROWS}, got {rows!r}")
-    if processes is not None and (not _whole(processes) or processes < 1):
-        raise SpecError(f"engine.processes must be a whole number >= 1, or left out, got {processes!r}")
-    if not isinstance(connection, str) or not connection:
-        raise SpecError("engine.connection must be an Airflow connection id")
-    memory = read_memory(fields.get("memory", DEFAULT_MEMORY))
-    return EngineRef(kind=kind, rows=rows, memory=memory, processes=processes, connection=connection)
+    try:
+        found = EngineSettings.model_validate(fields, strict=True)
+    except ValidationError as error:
+        raise SpecError("; ".join(f"engine.{told}" for told in problems_of(error, EngineSettings))) from None
+    return EngineRef(
+        kind=found.kind,
+        rows=found.rows,
+        memory=read_memory(found.memory),
+        processes=found.processes,
+        connection=found.connection,
+    )
 
 
 def read_memory(given: str | int) -> int:
@@ -60,7 +90,9 @@ def read_memory(given: str | int) -> int:
     Raises:
         SpecError: if it is no amount of memory, or too little to work with.
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(MB|GB|MiB|GiB)", given) if isinstance(given, str) else None
+    match = (
+        re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?(MB|GB|MiB|GiB)", given) if isinstance(given, str) else None
+    )
     amount = int(float(match[1]) * _UNITS[match[2]]) if match else given
     if not _whole(amount) or amount < _LEAST_MEMORY:
         raise SpecError(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from privacy_engine.errors import IntegrityError
+from privacy_engine.foreign import translated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 ROWS = 131_072  # records that a large table is read and written by: one row group
+MAX_EXPANSION = 1_000  # bytes that the records of a source take for each byte of their file, at most
 _BUFFER = 1 << 20  # bytes of a column chunk that are read at a time
 
 
@@ -59,8 +61,8 @@ def read_private(path: str | Path, sha256: str) -> "pd.DataFrame":
     _require(path, sha256, hashlib.sha256(data).hexdigest())
     try:
         return to_frame(pq.ParquetFile(pa.BufferReader(data)).read())
-    except (pa.ArrowException, OSError):
-        raise _broken(path, len(data)) from None
+    except (pa.ArrowException, OSError) as error:
+        raise translated(error, f"reading {path.name}") or _broken(path, len(data)) from None
 
 
 def require_unchanged(path: str | Path, sha256: str) -> None:
@@ -107,17 +109,31 @@ def unchanged_batches(
         _require(path, sha256, _hash(stream))
         try:
             yield from batches_of(opened_parquet(stream), columns, rows)
-        except (pa.ArrowException, OSError):
+        except (pa.ArrowException, OSError) as error:
             _require(path, sha256, _hash(stream))
-            raise _broken(path, stream.seek(0, os.SEEK_END)) from None
+            size = stream.seek(0, os.SEEK_END)
+            raise translated(error, f"reading {path.name}") or _broken(path, size) from None
         _require(path, sha256, _hash(stream))
 
 
-def opened_parquet(stream: IO[bytes]) -> "pq.ParquetFile":
-    """A Parquet file whose column chunks are read piece by piece, not at once."""
+def opened_parquet(stream: IO[bytes], folded: Sequence[str] = ()) -> "pq.ParquetFile":
+    """A Parquet file whose column chunks are read piece by piece, not at once.
+
+    The checksums of its pages are held against them, where it has any.
+
+    Args:
+        stream: of the file.
+        folded: columns of text that are read as dictionaries, so that a long value is there once.
+    """
     import pyarrow.parquet as pq
 
-    return pq.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False)
+    return pq.ParquetFile(
+        stream,
+        buffer_size=_BUFFER,
+        pre_buffer=False,
+        page_checksum_verification=True,
+        read_dictionary=list(folded),
+    )
 
 
 def batches_of(
@@ -209,12 +225,20 @@ class _Hashed(io.RawIOBase):
 
 @contextmanager
 def _partial(path: Path) -> Iterator[IO[bytes]]:
-    """A new file under a name of its own, with mode 0600, that takes the path once it is whole."""
+    """A new file under a name of its own, with mode 0600, that takes the path once it is whole.
+
+    Raises:
+        CapacityError: if the disk or the memory is full; nothing is left of the file then.
+    """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
             yield stream
         partial.replace(path)
+    except Exception as error:
+        if ours := translated(error, f"writing {path.name}"):
+            raise ours from None
+        raise
     finally:
         partial.unlink(missing_ok=True)
 

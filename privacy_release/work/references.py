@@ -19,7 +19,6 @@ class SourceRef(TypedDict):
         rows: in the source, dropped ones included.
         dropped: left out because of nulls.
         identifiers: columns that stayed in the source.
-        note: what a sample table is; only for samples.
     """
 
     uri: str
@@ -28,7 +27,6 @@ class SourceRef(TypedDict):
     rows: int
     dropped: int
     identifiers: list[str]
-    note: NotRequired[str]
 
 
 class OutlierRef(TypedDict):
@@ -105,6 +103,12 @@ class FileRef(TypedDict):
     sha256: str
 
 
+class PeopleRef(FileRef):
+    """Whose record each released one is; `of` is the sha256 of these records."""
+
+    of: str
+
+
 class FragmentRef(TypedDict):
     """The records of one fragment in the work area, as they were ingested.
 
@@ -168,6 +172,8 @@ class StagedRef(TableRef):
     Attributes:
         seconds: of the method; of the sampling alone where the release is differentially private, for how
             long the rest took depends on the records.
+        people: whose record each released one is, where the schema names a person, see
+            `privacy_release.work.people`.
         booking, model, mechanisms: of a differentially private release: the ledger's entry, the path of the
             measured model, and what was spent on which attributes.
     """
@@ -179,6 +185,7 @@ class StagedRef(TableRef):
     loss: dict[str, Any] | None
     figures: dict[str, float]
     seconds: float
+    people: NotRequired[PeopleRef]
     booking: NotRequired[BookingRef]
     model: NotRequired[str]
     mechanisms: NotRequired[list[dict[str, Any]]]
@@ -188,6 +195,9 @@ class ReportRef(TypedDict):
     """What verification found; `sha256` is of the very bytes that were read.
 
     Attributes:
+        policy: what had to hold, that of the release and the floor policy together.
+        floor_policy: its sha256, where the deployment sets one.
+        persons: that the records are of, where several may be of one.
         compared: versions of the release table that it was verified together with, where the policy asks so.
     """
 
@@ -197,6 +207,8 @@ class ReportRef(TypedDict):
     classes: int
     findings: list[dict[str, Any]]
     policy: dict[str, Any]
+    floor_policy: NotRequired[dict[str, str]]
+    persons: NotRequired[int]
     compared: NotRequired[list[int]]
 
 

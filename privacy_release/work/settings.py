@@ -17,6 +17,8 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "work_area": "PRIVACY_WORK_AREA",
         "curator": "PRIVACY_CURATOR",
         "ledger": "PRIVACY_LEDGER",
+        "work_area_idle": "PRIVACY_WORK_AREA_IDLE",
+        "floor_policy": "PRIVACY_FLOOR_POLICY",
     }
 )
 

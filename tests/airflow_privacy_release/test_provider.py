@@ -45,7 +45,10 @@ def test_whatever_is_secret_in_a_connection_is_entered_blindly() -> None:
 
 def test_every_place_can_be_set_in_airflows_configuration() -> None:
     options = get_provider_info()["config"][SECTION]["options"]
-    assert options.keys() == VARIABLES.keys() | {"lakes"}
+    bounds = {f"query_{what}" for what in ("at_once", "waiting", "seconds", "rows", "bytes", "memory")}
+    assert options.keys() == VARIABLES.keys() | {"lakes", "query_log"} | bounds
+    for name in bounds:
+        assert float(options[name]["default"]) > 0
     for name, variable in VARIABLES.items():
         assert variable in options[name]["description"]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import obpa, tables
-from privacy_release.sources.synthetic_adult import synthetic_adult
+from deploy.local.samples.synthetic_adult import synthetic_adult
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from benchmarks import ppnb
 from benchmarks.bank_customers import CLASS, CLASSES, LISTED, NUMBERS, bank_customers, bank_schema
 from benchmarks.ppnb_peers import averaging
 from benchmarks.ppnb_tables import adult, bank, binned, booleans
-from privacy_release.sources.synthetic_adult import synthetic_adult
+from deploy.local.samples.synthetic_adult import synthetic_adult
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ import pytest
 
 from benchmarks import rfka
 from benchmarks.timing import Timing
+from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import EncodedTable
-from privacy_engine.anonymizers.features import value_features
-from privacy_release.sources.synthetic_adult import synthetic_adult
+from privacy_engine.features.features import value_features
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from benchmarks.scale_report import ILP, MONDRIAN, REFINED, Found
 from benchmarks.scale_run import Measured, Runner
 from benchmarks.scale_usage import Usage
 from benchmarks.tables import Table, of_frame
+from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine.engines.frames import to_frame
-from privacy_release.sources.synthetic_adult import synthetic_adult
 
 pytestmark = pytest.mark.slow
 

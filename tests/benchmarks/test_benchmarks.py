@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import cases, paper_ilp, peers, quality, releases, report, speed, tables
+from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import EncodedTable, load_method
 from privacy_engine.measures.utility import gcp
-from privacy_release.sources.synthetic_adult import synthetic_adult
 
 pytestmark = pytest.mark.slow
 

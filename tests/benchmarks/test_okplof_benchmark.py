@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import okplof
 from benchmarks.timing import Timing
-from privacy_release.sources.samples import sample_table
-from privacy_release.sources.synthetic_adult import synthetic_adult
+from deploy.local.samples.adult import sample_table
+from deploy.local.samples.synthetic_adult import synthetic_adult
 
 pytestmark = pytest.mark.slow
 

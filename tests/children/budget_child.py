@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lake_child import after, before, kill_me, rendezvous
+from fault_points import after, before, kill_me, rendezvous
 
 import privacy_release
 from privacy_engine.judge.policy import ReleasePolicy

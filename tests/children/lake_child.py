@@ -4,53 +4,22 @@ The steps are real; a fault point only ends the process (SIGKILL: no clean-up ru
 """
 
 import json
-import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pyarrow as pa
+from fault_points import after, before, kill_me, rendezvous
 
+from privacy_release.lake import commits as lake_commits
 from privacy_release.lake import publish as lake
 from privacy_release.lake import rows as lake_rows
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.work.parquet import unchanged_batches
-
-
-def kill_me() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def after(step: Callable[..., Any], act: Callable[[], None], *, on_call: int = 1) -> Callable[..., Any]:
-    """The step, then the act, on its n-th call."""
-    calls = 0
-
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        result = step(*args, **kwargs)
-        calls += 1
-        if calls == on_call:
-            act()
-        return result
-
-    return watched
-
-
-def before(step: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
-    """The act, then the step, on its first call."""
-    pending = [act]
-
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        if pending:
-            pending.pop()()
-        return step(*args, **kwargs)
-
-    return watched
 
 
 def die_with_data_on_disk(
@@ -78,13 +47,6 @@ def die_in_the_middle(*given: Any, **options: Any) -> Iterator[pa.RecordBatch]:
     kill_me()
 
 
-def rendezvous() -> None:
-    """Tell the parent that the step is reached, and wait until it says go."""
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    sys.stdin.readline()
-
-
 deltalake_write = deltalake.write_deltalake
 
 
@@ -101,6 +63,12 @@ def arm(point: str) -> None:
             lake.put = after(lake.put, kill_me, on_call=2)
         case "before_commit":
             lake._commit = before(lake._commit, kill_me)
+        case "before_index":
+            lake.next_mark = before(lake.next_mark, kill_me)
+        case "in_index":
+            lake_commits.put = before(lake_commits.put, lambda: arm("in_manifest"))
+        case "after_index":
+            lake.next_mark = after(lake.next_mark, kill_me)
         case "data_on_disk":
             deltalake.write_deltalake = die_with_data_on_disk
         case "in_stream":

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from deploy.local.samples.files import ADULT, SAMPLES, write_samples, write_table
+from deploy.local.samples.synthetic_adult import synthetic_adult
 from tests.dags.officers import Officers, offices
 from tests.dags.weeks import MONDAY, Week, key_of
 
@@ -63,16 +66,44 @@ def load(airflow_home: Path) -> Callable[[], Any]:
     return parse
 
 
+@contextmanager
+def runs_of(partition: str | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs that are made meanwhile are of this partition: `DAG.test` has no argument for it."""
+    from airflow.models import dagrun
+
+    make_run = dagrun.get_or_create_dagrun
+
+    def of_partition(**arguments: Any) -> Any:
+        made = make_run(**arguments)
+        made.partition_key = partition
+        arguments["session"].commit()
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dagrun, "get_or_create_dagrun", of_partition)
+        yield
+
+
+@pytest.fixture(scope="session")
+def samples(airflow_home: Path) -> None:
+    """What the shipped releases read, with 6,000 generated adults: nothing is downloaded."""
+    data = airflow_home.parent / SAMPLES
+    adult = synthetic_adult(6_000, rng=np.random.default_rng(1))
+    write_table(data / ADULT, adult, "6,000 generated records")
+    write_samples(data, [key_of(week) for week in range(3)])
+
+
 @pytest.fixture
 def run(
     load: Callable[[], Any], work_root: Path, airflow_lake: Any, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str], Run]:
-    """Run a DAG of the DAGs folder with real tasks in this process."""
+) -> Callable[..., Run]:
+    """Run a DAG of the DAGs folder, or a partition of it, with real tasks in this process."""
     # Airflow's test loop sleeps a second whenever it passes a failure on to the tasks behind it.
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
-    def test(dag_id: str) -> Run:
-        done = load().dags[dag_id].test()
+    def test(dag_id: str, partition: str | None = None) -> Run:
+        with runs_of(partition, monkeypatch):
+            done = load().dags[dag_id].test()
         instances = done.get_task_instances()
         by_id = {task.task_id: task for task in instances}
         return Run(
@@ -108,24 +139,12 @@ def run_week(
     load: Callable[[], Any], work_root: Path, airflow_lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Week]:
     """Run a partition of a DAG with real tasks in this process; running it again is the same run, cleared."""
-    from airflow.models import dagrun
-
-    make_run = dagrun.get_or_create_dagrun
     # Airflow's test loop sleeps a second whenever it passes a failure or skip on to the tasks behind it.
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
 
     def run(week: int, dag_id: str = "people", **conf: Any) -> Week:
         key, date = key_of(week), MONDAY + timedelta(weeks=week)
-
-        def of_partition(**arguments: Any) -> Any:
-            """`DAG.test` has no argument for the partition."""
-            made = make_run(**arguments)
-            made.partition_key = key
-            arguments["session"].commit()
-            return made
-
-        with monkeypatch.context() as patch:
-            patch.setattr(dagrun, "get_or_create_dagrun", of_partition)
+        with runs_of(key, monkeypatch):
             done = load().dags[dag_id].test(run_after=date, logical_date=date, run_conf=conf or None)
         tasks = {task.task_id.rpartition(".")[2]: str(task.state) for task in done.get_task_instances()}
         return Week(key=key, state=str(done.state), tasks=tasks)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -13,7 +12,6 @@ from privacy_engine.dp.limits import Limit, Period
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.sources.synthetic_adult import synthetic_adult
 from privacy_release.spec.model import load_spec
 from tests.dags.weeks import Week, key_of
 
@@ -180,18 +178,9 @@ def test_an_asset_event_tells_the_epsilon_and_nothing_of_the_source(
         assert event.partition_key == key_of(0)
 
 
-@pytest.fixture
-def adult(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of public data with 6,000 generated records, so that nothing is downloaded."""
-    folder = tmp_path / "data"
-    folder.mkdir()
-    synthetic_adult(6_000, rng=np.random.default_rng(1)).to_parquet(folder / "adult.parquet", index=False)
-    monkeypatch.setenv("PRIVACY_DATA", str(folder))
-
-
 @pytest.mark.slow
 def test_the_shipped_weekly_release_spends_per_partition_and_stops_cleanly(
-    adult: None,
+    samples: None,
     ledger: BudgetLedger,
     run_week: Callable[..., Week],
     airflow_lake: Lake,

@@ -1,9 +1,14 @@
 """A broken release shows as an import error and takes no other DAG down."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import select
+
+from airflow_privacy_release.plugin.connections import lakes, ledgers, specifications
+from tests.bad_files import ANY_FILE, ANY_YAML
 
 
 def shown() -> tuple[dict[str, str], dict[str, bool]]:
@@ -53,3 +58,75 @@ def test_the_import_error_goes_when_the_release_is_mended(home: Any, load: Calla
     errors, stale = shown()
     assert errors == {}
     assert not stale["mended"]
+
+
+CASES = {**ANY_FILE, **ANY_YAML}
+
+
+def goes_on(load: Callable[[], Any], lines: int) -> str:
+    """The import error, of so many releases, while the DAG and the pages of `people` go on."""
+    bag = load()
+    assert "people" in bag.dags
+    errors, stale = shown()
+    assert set(errors) == {"release_errors.py"}
+    assert not stale["people"]
+    assert "people" in {spec.name for spec in specifications()}
+    assert (lakes().problems, ledgers().problems) == ((), ())
+    told = errors["release_errors.py"].partition("these releases are not scheduled:\n")[2]
+    assert len(told.strip().splitlines()) == lines
+    return told
+
+
+@pytest.mark.slow
+def test_all_kinds_of_bad_release_files_are_one_error_each(home: Any, load: Callable[[], Any]) -> None:
+    for case, make in CASES.items():
+        home.write(name=case)
+        make(home.spec(case))
+    told = goes_on(load, min(len(CASES), 51))
+    assert len(told) < 1_000 * len(CASES)
+
+
+def test_a_bad_policy_or_suite_is_an_error_of_its_release(home: Any, load: Callable[[], Any]) -> None:
+    home.write(name="policy")
+    home.write(name="suite")
+    (home.folder / "policies" / "policy.yaml").write_text("zz: 2024-02-31\n")
+    (home.folder / "expectations" / "suite.json").write_text("[")
+    told = goes_on(load, 2)
+    assert str(home.spec("policy")) in told
+    assert str(home.spec("suite")) in told
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"schedule": "0 0 31 2 *"},
+        {"publish": {"table": "odd", "lake": "a b é"}},
+        {"tags": ["x" * 101]},
+        {"description": "a null \0"},
+    ],
+    ids=["no-such-day", "lake", "tag", "null"],
+)
+def test_what_airflow_cannot_take_is_an_error_of_its_release(
+    more: dict[str, Any], home: Any, load: Callable[[], Any]
+) -> None:
+    home.write(name="odd", **more)
+    assert str(home.spec("odd")) in goes_on(load, 1)
+
+
+def test_a_release_in_two_files_is_one_error(home: Any, load: Callable[[], Any]) -> None:
+    home.write(name="twice")
+    home.spec("twice").with_suffix(".yml").write_bytes(home.spec("twice").read_bytes())
+    assert "must be the only file of its name" in goes_on(load, 1)
+
+
+def test_what_is_built_to_find_errors_is_no_dag_of_that_file(home: Any, load: Callable[[], Any]) -> None:
+    bag = load()
+    assert {Path(dag.fileloc).name for dag in bag.dags.values() if "release" in dag.tags} == {"releases.py"}
+    assert shown()[0] == {}
+
+
+def test_a_floor_that_cannot_be_read_is_an_error_and_the_dags_stay(
+    home: Any, load: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_FLOOR_POLICY", "/nowhere/floor.yaml")
+    assert "the floor policy /nowhere/floor.yaml" in goes_on(load, 1)

@@ -176,6 +176,7 @@ def test_a_run_by_hand_cannot_choose_answers_that_do_not_repeat(
 
 @pytest.mark.slow
 def test_the_shipped_release_feeds_the_shipped_classifier(
+    samples: None,
     ledger: BudgetLedger,
     run_week: Callable[..., Week],
     airflow_lake: Lake,

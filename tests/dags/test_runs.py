@@ -6,7 +6,6 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-import numpy as np
 import pytest
 
 from airflow_privacy_release.task.run import release_id
@@ -17,19 +16,13 @@ from privacy_engine.registry import method_class, method_names
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.places import default_ledger
-from privacy_release.sources.synthetic_adult import synthetic_adult
-from privacy_release.spec.model import load_spec
+from privacy_release.spec.model import RELEASE, load_spec
 from tests.dags.officers import Officers
+from tests.dags.weeks import key_of
+
+pytestmark = pytest.mark.usefixtures("samples")
 
 FILES = sorted((checkout() / "include" / "releases").glob("*.yaml"))
-
-
-@pytest.fixture(autouse=True)
-def adult(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of public data with 6,000 generated records, so that nothing is downloaded."""
-    folder = tmp_path_factory.mktemp("data")
-    synthetic_adult(6_000, rng=np.random.default_rng(1)).to_parquet(folder / "adult.parquet", index=False)
-    monkeypatch.setenv("PRIVACY_DATA", str(folder))
 
 
 @pytest.fixture(autouse=True)
@@ -51,15 +44,16 @@ def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_dag_of_a_release_runs_green(
-    file: Path, run: Callable[[str], Any], officers: Officers, airflow_lake: Lake, work_root: Path
+    file: Path, run: Callable[..., Any], officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
     spec = load_spec(file)
-    done = run(spec.name)
+    partition = key_of(0) if RELEASE in spec.source.uri else None
+    done = run(spec.name, partition)
     assert done.state == "success", done.tasks
     assert len(officers.seen) == bool(spec.approval and spec.approval.required)
     assert set(done.tasks.values()) == {"success"}
     published = done.returned(f"{spec.name}.publish")
-    rows = read_release(airflow_lake, spec.publish.table, done.run_id)
+    rows = read_release(airflow_lake, spec.publish.table, partition or done.run_id)
     assert rows.num_rows == published["rows"] == done.returned(f"{spec.name}.verify")["rows"]
     assert not list(work_root.iterdir())
 
@@ -96,6 +90,7 @@ def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[[],
     assert set(bag.dags) == {file.stem for file in FILES} | {
         "compose_by_hand",
         "compare_anonymizers",
+        "sweep_work_areas",
         "train_on_randomized",
     }
     assert all(dag.doc_md and dag.tags for dag in bag.dags.values())

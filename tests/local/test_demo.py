@@ -1,5 +1,6 @@
 """The demonstration runs as one command in a folder of its own, and says what it did."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,18 +9,18 @@ import numpy as np
 import pytest
 
 from deploy.local.embedded import checkout, inherited_environment
-from privacy_release.sources.synthetic_adult import synthetic_adult
+from deploy.local.samples.synthetic_adult import synthetic_adult
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder like a checkout, with 6,000 generated records as the public data."""
     root = tmp_path_factory.mktemp("demo")
-    for name in ("dags", "include"):
-        (root / name).symlink_to(checkout() / name)
-    (root / "data").mkdir()
+    (root / "dags").symlink_to(checkout() / "dags")
+    shutil.copytree(checkout() / "include", root / "include")
+    (root / "public").mkdir()
     synthetic_adult(6_000, rng=np.random.default_rng(1)).to_parquet(
-        root / "data" / "adult.parquet", index=False
+        root / "public" / "adult.parquet", index=False
     )
     return root
 
@@ -27,7 +28,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def demo(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "deploy.local.demo", "--root", str(root), *arguments],
-        env=inherited_environment() | {"PRIVACY_DATA": str(root / "data")},
+        env=inherited_environment() | {"PRIVACY_DATA": str(root / "public")},
         cwd=checkout(),
         capture_output=True,
         text=True,
@@ -49,7 +50,7 @@ def test_the_demonstration_shows_where_the_release_is_and_its_figures(root: Path
     assert int(shown["k"].split()[-1]) >= 10
     assert int(shown["l"].split()[-1]) >= 3
     written = {path.name for path in root.iterdir()}
-    assert written == {"dags", "include", "data", ".airflow", ".lake"}
+    assert written == {"dags", "include", "public", "data", ".airflow", ".lake"}
 
 
 @pytest.mark.slow

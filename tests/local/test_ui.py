@@ -6,8 +6,12 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
+
+from deploy.local.samples.files import ADULT, SAMPLES, write_table
+from deploy.local.samples.synthetic_adult import synthetic_adult
 
 pytestmark = pytest.mark.slow
 
@@ -22,6 +26,7 @@ with DAG("only"):
 
 @pytest.fixture
 def ui(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    write_table(tmp_path / SAMPLES / ADULT, synthetic_adult(100, rng=np.random.default_rng(1)), "generated")
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "only.py").write_text(DAG)
     command = [sys.executable, "-m", "deploy.local.ui", "--root", str(tmp_path)]
@@ -75,5 +80,5 @@ def test_the_printed_login_works_and_sigterm_leaves_no_process_behind(
     assert not [process for process in started if is_alive(process)]
 
     written = {entry.name for entry in tmp_path.iterdir()}
-    assert written <= {".airflow", "dags"}
+    assert written <= {".airflow", "dags", "data"}
     assert (tmp_path / ".airflow" / "passwords.json").stat().st_mode & 0o077 == 0

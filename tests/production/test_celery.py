@@ -1,5 +1,6 @@
 """The services of the compose file for real, but for Docker: two releases, one booked in PostgreSQL."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,7 +49,7 @@ def topology(
     (root / "dags").mkdir()
     (root / "dags" / "releases.py").write_text((checkout() / "dags" / "releases.py").read_text())
     (root / "include" / "releases").mkdir(parents=True)
-    (root / "include" / "policies").symlink_to(checkout() / "include" / "policies")
+    shutil.copytree(checkout() / "include" / "policies", root / "include" / "policies")
     visits(600).to_parquet(root / "visits.parquet", index=False)
     for name, text in {"visits": ANONYMOUS, "visits_private": PRIVATE}.items():
         spec = text + SCHEMA.replace("SOURCE", str(root / "visits.parquet"))

@@ -13,7 +13,7 @@ from tests.production.compose import FILE, VARIABLE, environment, filled, secret
 
 MAKE_SECRETS = checkout() / "deploy" / "make_secrets.py"
 SECRET = re.compile(r"password|secret|key|token", re.IGNORECASE)
-ONE_SHOT = {"initialize", "privacy-release"}
+ONE_SHOT = {"initialize", "privacy-release", "samples"}
 DATABASE = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__FERNET_KEY")
 
 
@@ -147,6 +147,19 @@ def test_raw_and_staged_records_are_mounted_only_where_they_are_needed() -> None
         holders = {name for name, text in mounts.items() if f"{volume}:/data/{volume}" in text}
         assert holders == {"worker", "api-server", "privacy-release"}
     assert {name for name, text in mounts.items() if "/data/source" in text} == {"worker"}
+    assert {name for name, text in mounts.items() if "samples:" in text} == {"worker", "samples"}
+
+
+def test_the_example_releases_find_the_samples_where_they_look_for_them() -> None:
+    """Their addresses are relative to the folder `include`."""
+    (folder,) = (volume.split(":")[1] for volume in services()["samples"]["volumes"] if "samples:" in volume)
+    assert services()["samples"]["command"][-1] == folder
+    include = next(
+        volume.split(":")[1] for volume in services()["worker"]["volumes"] if "/include:" in volume
+    )
+    for file in (checkout() / "include" / "releases").glob("*.yaml"):
+        address = yaml.safe_load(file.read_text())["source"]["uri"]
+        assert os.path.normpath(f"{include}/{address}").startswith(f"{folder}/"), file.name
 
 
 def test_the_image_runs_as_a_service_user_with_locked_packages_and_no_build_tools() -> None:

@@ -217,7 +217,7 @@ schema:
   age: {{role: quasi_identifier, kind: numeric, bounds: [0, 120]}}
   diagnosis: {{role: sensitive, kind: categorical}}
 release: {{method: mondrian, k: 10}}
-policy: {tmp_path / "policy.yaml"}
+policy: policy.yaml
 publish: {{lake: lake_default, table: visits}}
 """
     )

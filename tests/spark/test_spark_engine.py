@@ -119,6 +119,36 @@ def test_classes_are_counted_whatever_the_types_of_their_columns(
     )
 
 
+@pytest.mark.parametrize("columns", [[], ["flag"], ["Age", "age"]], ids=str)
+def test_the_persons_of_the_classes_are_the_same(
+    local_spark: SparkEngine, local: LocalEngine, files: list[str], columns: list[str]
+) -> None:
+    values = sensitive_values(local, files, SCHEMA, person="city")
+    again = sensitive_values(local_spark, files, SCHEMA, person="city")
+    assert {name: v.weights.tolist() for name, v in again.items() if v.weights is not None} == {
+        name: v.weights.tolist() for name, v in values.items() if v.weights is not None
+    }
+    found, expected = (
+        Counter(
+            (
+                int(size),
+                int(people),
+                *(
+                    (tuple(counts.values[own]), tuple(counts.counts[own]), int(counts.distinct[i]))
+                    for counts in of_part
+                    for own in [counts.classes == i]
+                ),
+            )
+            for part in engine.person_counts(files, columns, values, "city")
+            for of_part in [[part.counts(name) for name in part.sensitive]]
+            for i, (size, people) in enumerate(zip(part.sizes, part.people, strict=True))
+        )
+        for engine in (local_spark, local)
+    )
+    assert found == expected
+    assert sum(found.values()) > (columns != [])
+
+
 def test_a_contingency_table_is_the_same_in_values_and_types(
     local_spark: SparkEngine, local: LocalEngine, files: list[str]
 ) -> None:

@@ -65,7 +65,9 @@ def picture() -> Callable[..., None]:
 
     def take(page: Any, name: str, *, whole: bool = False) -> None:
         if folder:
-            page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
+            page.screenshot(
+                path=Path(folder) / f"{name}.png", full_page=whole, animations="disabled", timeout=WAIT
+            )
 
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)

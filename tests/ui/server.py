@@ -15,10 +15,10 @@ import numpy as np
 import yaml
 
 from deploy.local.embedded import HOST, checkout, embedded_environment, free_port, inherited_environment
+from deploy.local.samples.synthetic_adult import synthetic_adult
 from deploy.local.ui import Components, wait_until_ready
 from privacy_engine.dp.limits import Limit, Period
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.sources.synthetic_adult import synthetic_adult
 
 PASSWORDS = {"officer": "of all the people", "visitor": "who only looks"}
 ROLES = "officer:admin,visitor:viewer"
@@ -76,10 +76,11 @@ def _environment(root: Path, port: int) -> dict[str, str]:
     (root / "dags").mkdir()
     shutil.copy(checkout() / "dags" / "releases.py", root / "dags")
     for name in ("hierarchies", "policies", "expectations"):
-        (include / name).symlink_to(checkout() / "include" / name)
+        shutil.copytree(checkout() / "include" / name, include / name)
     for name in RELEASES:
         spec = yaml.safe_load((checkout() / "include" / "releases" / f"{name}.yaml").read_text())
         del spec["schedule"]  # runs begin when a test says so
+        spec["source"]["uri"] = str(data / "adult.parquet")
         (include / "releases" / f"{name}.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     synthetic_adult(6_000, rng=np.random.default_rng(1)).to_parquet(data / "adult.parquet", index=False)
     (home / "passwords.json").write_text(json.dumps(PASSWORDS))
@@ -92,9 +93,9 @@ def _environment(root: Path, port: int) -> dict[str, str]:
         "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
         "AIRFLOW__API__SECRET_KEY": os.urandom(32).hex(),
         "PRIVACY_CURATOR": str(root / "curator"),
-        "PRIVACY_DATA": str(data),
         "PRIVACY_LEDGER": str(root / "ledger.db"),
-        "PYTHONPATH": str(checkout()),
+        # This checkout's code, whichever one is installed.
+        "PYTHONPATH": os.pathsep.join([str(checkout()), str(checkout() / "operators")]),
         # `standalone` starts its parts by the name of the command.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
     }

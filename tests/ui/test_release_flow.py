@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from tests.ui.conftest import DESKTOP, PHONE
+from tests.ui.conftest import DESKTOP, PHONE, WAIT
 from tests.ui.server import Server
 
 pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]
@@ -109,6 +109,17 @@ def open_in_menu(server: Server, page: Any, name: str) -> Any:
     view = in_airflow(page, name)
     view.locator("h1").wait_for()
     return view
+
+
+def coloured(element: Any, colour: str) -> None:
+    """Wait until an element has this background.
+
+    Not by `evaluate`, whose timeout ends when the element is found: in a frame that is just being replaced,
+    as the report's is when it is told the theme, the evaluation itself may wait for ever.
+    """
+    from playwright.sync_api import expect
+
+    expect(element).to_have_css("background-color", colour, timeout=WAIT)
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +293,7 @@ def test_every_page_fits_a_phone_in_light_and_dark_and_breaks_no_rule_of_its_pol
                 page.set_viewport_size({"width": width, "height": height})
                 assert page.goto(f"{server.address}{address}").ok, name
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, size)
-                assert page.evaluate("getComputedStyle(document.body).backgroundColor") == paper
+                coloured(page.locator("body"), paper)
                 picture(page, f"{name}-{size}-{scheme}", whole=name != "report")
         assert not [text for text in complaints if "Content Security Policy" in text]
         assert asked
@@ -306,16 +317,12 @@ def test_a_theme_chosen_in_airflow_rules_the_pages_and_the_report(
     server: Server, runs: dict[str, str], log_in: Callable[..., Any], picture: Callable[..., None]
 ) -> None:
     page = log_in("officer", "light")
-    page.evaluate("localStorage.setItem('theme', 'dark')")
+    page.wait_for_function("() => { localStorage.setItem('theme', 'dark'); return true }")
     tab = open_report_tab(server, page, place_of(runs[ANONYMIZED]))
     report = tab.frame_locator("iframe.report")
     report.get_by_role("heading", name=ANONYMIZED).wait_for()
-    shown = "element => getComputedStyle(element).backgroundColor"
-    assert tab.locator("body").evaluate(shown) == "rgb(16, 21, 28)"
-    until(
-        lambda: "dark" if report.locator("body").evaluate(shown) == "rgb(16, 21, 28)" else None,
-        "the report in the chosen theme",
-    )
+    for body in (tab.locator("body"), report.locator("body")):
+        coloured(body, "rgb(16, 21, 28)")
     picture(page, "run-report-dark")
 
 

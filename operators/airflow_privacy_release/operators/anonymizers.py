@@ -14,11 +14,11 @@ from airflow_privacy_release.operators.method import MethodOperator
 class AnonymizerOperator(MethodOperator):
     """Recode the quasi-identifiers of each class of records alike, and stage the release.
 
-    Every class has at least k records, at least l distinct values of each sensitive attribute where l is
-    given, and meets the models of `require`.
+    Every class has at least k persons, at least l distinct values of each sensitive attribute where l is
+    given, and meets the models of `require`. Each record counts as a person unless the schema names one.
 
     Args:
-        k: least number of records in a class, >= 2.
+        k: least number of persons in a class, >= 2.
         l: least number of distinct values of each sensitive attribute in a class; None = no such demand.
         require: further privacy models, as their dicts, that every class must satisfy.
         suppression_limit: largest share of records that may be suppressed to meet l and `require`, 0 .. 1.

@@ -13,7 +13,6 @@ from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import release_id
 from privacy_engine.errors import IntegrityError, SpecError
-from privacy_release.spec.durations import parse_duration
 from privacy_release.steps.approval import (
     APPROVE,
     COMMENT,
@@ -24,6 +23,7 @@ from privacy_release.steps.approval import (
     plain_comment,
     subject,
 )
+from privacy_release.work.durations import parse_duration
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg

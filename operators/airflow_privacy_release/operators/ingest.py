@@ -11,6 +11,7 @@ from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.run import file_label, run_work_area
 from privacy_release.steps.history import DEFAULT_KEY
 from privacy_release.work.engines import LOCAL, read_engine
+from privacy_release.work.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -25,7 +26,7 @@ class IngestParquetOperator(BaseOperator):
     reference to the table, not the table.
 
     Args:
-        uri: a path or address; `sample://adult` is the built-in sample.
+        uri: a path or address of a Parquet file, a folder of such files, or a glob.
         schema: role and kind of each column: a YAML or JSON file (absolute, or relative to the include
             folder), or the mapping itself.
         columns: to read; None reads all, and each must be in the schema then.
@@ -38,6 +39,8 @@ class IngestParquetOperator(BaseOperator):
         engine: `local`: all steps hold the table in memory. `fragments` or `spark`, or a mapping with that
             `kind` and its settings, see `privacy_release.work.engines`: the table may be larger than memory,
             is copied in parts, and no later step loads it.
+        max_expansion: most bytes that records may take in memory for each byte of their file: a small file
+            that unfolds further, beyond a GiB, is refused as a Parquet bomb.
     """
 
     template_fields = (
@@ -50,6 +53,7 @@ class IngestParquetOperator(BaseOperator):
         "person",
         "membership_key",
         "engine",
+        "max_expansion",
     )
     template_fields_renderers = {"schema": "json", "columns": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e8f1fa"
@@ -66,6 +70,7 @@ class IngestParquetOperator(BaseOperator):
         person: str | None = None,
         membership_key: str = DEFAULT_KEY,
         engine: str | Mapping[str, Any] = LOCAL,
+        max_expansion: int = MAX_EXPANSION,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -78,6 +83,7 @@ class IngestParquetOperator(BaseOperator):
         self.person = person
         self.membership_key = membership_key
         self.engine = engine
+        self.max_expansion = max_expansion
 
     @guarded
     @monitored("ingest")
@@ -99,6 +105,7 @@ class IngestParquetOperator(BaseOperator):
                 people=people,
                 label=file_label(context),
                 engine=engine,
+                max_expansion=int(self.max_expansion),
                 **source_access(self.uri, self.connection),
             )
         self.log.info(

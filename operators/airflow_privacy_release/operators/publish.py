@@ -1,6 +1,7 @@
-"""Operators that publish a verified release, take one back, and remove the work area of a run."""
+"""Operators that publish a verified release, take one back, and remove work areas."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -10,15 +11,25 @@ from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored
-from airflow_privacy_release.task.run import release_id, run_key, run_work_area
-from privacy_engine.errors import IntegrityError
+from airflow_privacy_release.task.rendering import read_field
+from airflow_privacy_release.task.run import release_id, remove_run_work_area, run_key
+from privacy_engine.errors import IntegrityError, SpecError
+from privacy_release.work.area import work_area_root
+from privacy_release.work.durations import parse_duration
 from privacy_release.work.references import measured_symbols
+from privacy_release.work.sweep import Rules, State, idle_limit, sweep
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from airflow.sdk import Context, XComArg
 
     from privacy_release.steps.approval import ApprovalRef
     from privacy_release.work.references import Published, ReportRef, StagedRef
+
+
+# Work areas that stay until a person looks at them.
+_ASKS_FOR_A_PERSON = (State.STUCK, State.UNMARKED, State.UNKNOWN_RUN)
 
 
 class PublishOperator(BaseOperator):
@@ -170,9 +181,74 @@ class CleanupOperator(BaseOperator):
     @guarded
     def execute(self, context: "Context") -> None:
         """Remove the work area of this run; doing it twice is fine."""
-        area = run_work_area(context)
-        area.remove()
+        area = remove_run_work_area(context)
         self.log.info("work area removed", folder=str(area.folder))
+
+
+class SweepWorkAreasOperator(BaseOperator):
+    """Remove work areas that outlived their run: of a killed process, or of a DAG paused before the teardown.
+
+    Airflow is asked about each run: an area stays as long as its run is not over, however long that waits for
+    a person's approval. `sweep_dag` puts it on a schedule.
+
+    Args:
+        idle: for how long an area must have shown no sign of life, such as `6 hours`; None: the option
+            `work_area_idle`.
+        unknown_runs: whether to remove also areas of runs that Airflow does not know (any more); not where
+            another Airflow shares the folder.
+        report_only: whether to remove nothing, and only say what would be.
+    """
+
+    template_fields = ("idle", "unknown_runs", "report_only")
+    ui_color = "#eeeeee"
+
+    def __init__(
+        self,
+        *,
+        idle: str | None = None,
+        unknown_runs: bool | str = False,
+        report_only: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.idle = idle
+        self.unknown_runs = unknown_runs
+        self.report_only = report_only
+
+    @guarded
+    def execute(self, context: "Context") -> dict[str, int]:
+        """Sweep; how many areas there were of each state."""
+        ti = context["ti"]
+        rules = Rules(
+            idle=self._idle(),
+            is_over=lambda key: is_over(ti.get_dr_count, key),
+            unknown_runs=read_field("unknown_runs", self.unknown_runs, bool),
+            dry=read_field("report_only", self.report_only, bool),
+        )
+        looked = sweep(work_area_root(), rules)
+        for found in looked:
+            say = self.log.warning if found.state in _ASKS_FOR_A_PERSON else self.log.info
+            say("work area", area=found.name, state=str(found.state), problem=found.problem)
+        return dict(Counter(str(found.state) for found in looked))
+
+    def _idle(self) -> "timedelta":
+        try:
+            return idle_limit() if self.idle is None else parse_duration(str(self.idle))
+        except ValueError as error:
+            raise SpecError(f"idle: {error}; correct it") from None
+
+
+def is_over(count: Callable[..., int], key: str) -> bool | None:
+    """Whether the run of a work area has ended; None if Airflow does not know it.
+
+    Args:
+        count: Airflow's count of the runs of a DAG, by `dag_id`, `run_ids` and `states`.
+        key: of the area.
+    """
+    dag_id, _, run_id = key.partition("/")
+    if count(dag_id=dag_id, run_ids=[run_id], states=["queued", "running"]):
+        return False
+    return True if count(dag_id=dag_id, run_ids=[run_id], states=["success", "failed"]) else None
 
 
 def clean_up_after(last: "BaseOperator | XComArg | Sequence[BaseOperator | XComArg]") -> CleanupOperator:

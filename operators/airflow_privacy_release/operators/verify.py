@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class VerifyOperator(BaseOperator):
-    """Fail, without retry, unless the staged bytes keep the policy; knows no method.
+    """Fail, without retry, unless the staged bytes keep the policy, and the floor policy where one is set.
 
     A differentially private release must also be what its budget ledger paid for; its reference names it.
 
@@ -54,12 +54,13 @@ class VerifyOperator(BaseOperator):
     def execute(self, context: "Context") -> "ReportRef":
         """Verify; the findings, bound to the sha256 of the bytes that were read."""
         from privacy_release.spec.files import load_policy
+        from privacy_release.spec.floor import floor_policy, under_floor
         from privacy_release.steps.verify import raise_if_failed, verify_staged
 
         booking = self.table.get("booking")
         ledger = ledger_of(booking["ledger"]) if booking else None
         policy = load_policy(self.policy)
-        lake = lake_of(self.lake) if policy.across else None
+        lake = lake_of(self.lake) if under_floor(policy, floor_policy()).across else None
         report = verify_staged(self.table, policy, ledger, lake=lake, name=self.name)
         for finding in report["findings"]:
             self.log.info(

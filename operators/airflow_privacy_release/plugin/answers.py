@@ -85,6 +85,12 @@ def report(html: bytes, theme: str = "") -> Response:
     return Response(html, media_type="text/html; charset=utf-8", headers=headers)
 
 
+def data(content: bytes, kind: str, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """What a program asked for, of a media type."""
+    policy = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
+    return Response(content, status, headers=_HEADERS | policy | dict(headers or {}), media_type=kind)
+
+
 def static(name: str, known: str | None) -> Response | None:
     """A file of the pages' look; None if there is none of that name.
 

@@ -6,7 +6,9 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from airflow_privacy_release.plugin.answers import page, static
+from airflow_privacy_release.plugin.queries import Desk
 from airflow_privacy_release.plugin.routes import budget as budget_pages
+from airflow_privacy_release.plugin.routes import query as query_address
 from airflow_privacy_release.plugin.routes import releases as release_pages
 from airflow_privacy_release.plugin.routes import reports as report_pages
 from airflow_privacy_release.plugin.routes import retract as retract_pages
@@ -29,7 +31,8 @@ def create_app() -> FastAPI:
         openapi_url=None,
         dependencies=[Depends(requires_authenticated())],
     )
-    for pages in (release_pages, report_pages, retract_pages, budget_pages):
+    app.state.queries = Desk()
+    for pages in (release_pages, report_pages, retract_pages, budget_pages, query_address):
         app.include_router(pages.router)
     app.get("/static/{name}")(_static)
     # The last route takes what no other did, so that the login is asked for before anything is told.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from privacy_engine.errors import CapacityError, EngineError, LedgerError, PrivacyEngineError, PublishError
+from privacy_engine.foreign import is_panic, translated
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -35,7 +36,7 @@ class _Frame(NamedTuple):
 
 
 class UnexpectedError(AirflowException):
-    """Something that this project did not foresee; a retry may help (memory, disk, network)."""
+    """Something that this project did not foresee; a retry may help (network, another worker)."""
 
 
 def guarded(
@@ -45,7 +46,8 @@ def guarded(
 
     - An error of the engine fails the task at once, with its own message: the same input would fail again.
     - A `PublishError`, `LedgerError`, `EngineError` or `CapacityError` is retried: the lake or the ledger may
-      be back by then, and another worker may have the memory.
+      be back by then, and another worker may have the memory. So is another library's error that means as
+      much: no memory, no disk, or a breakdown of native code.
     - Any other error is retried as `UnexpectedError`, which names type and place and drops the message.
     """
 
@@ -53,7 +55,9 @@ def guarded(
     def run(self: Operator, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return execute(self, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 -- that is the purpose
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
             safe = _safe(error, type(self).__name__)
         # Raised out here, it has no context: the original error would be logged along with it.
         raise safe
@@ -61,10 +65,12 @@ def guarded(
     return run
 
 
-def _safe(error: Exception, step: str) -> Exception:
+def _safe(error: BaseException, step: str) -> Exception:
     if isinstance(error, AirflowException):
         error.__cause__ = error.__context__ = None
         return error
+    if ours := translated(error, step):
+        return ours
     if isinstance(error, PublishError | LedgerError | EngineError | CapacityError):
         return type(error)(str(error))
     if isinstance(error, PrivacyEngineError):
@@ -75,11 +81,11 @@ def _safe(error: Exception, step: str) -> Exception:
     )
 
 
-def _told(error: Exception) -> str:
-    """What may be told: the words of the system, and messages that are about code or memory."""
+def _told(error: BaseException) -> str:
+    """What may be told: the words of the system, and messages that are about code."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
-    return str(error) if isinstance(error, ImportError | NameError | MemoryError) else ""
+    return str(error) if isinstance(error, ImportError | NameError) else ""
 
 
 def _place(error: BaseException) -> str:

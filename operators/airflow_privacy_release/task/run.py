@@ -1,10 +1,16 @@
 """What an operator takes from its run: the private folder and the names."""
 
 import re
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from privacy_release.work.area import WorkArea, work_area_root
+from privacy_release.work.presence import Owner, Presence
+
+# What `dag.test()` runs is of this process, from the first task to the last: the areas that it is present in.
+_PRESENT: dict[Path, Presence] = {}
 
 
 def run_key(context: Mapping[str, Any]) -> str:
@@ -13,8 +19,31 @@ def run_key(context: Mapping[str, Any]) -> str:
 
 
 def run_work_area(context: Mapping[str, Any]) -> WorkArea:
-    """The private folder that the tasks of this run share."""
-    return WorkArea(work_area_root(), run_key(context))
+    """The private folder that the tasks of this run share.
+
+    It lives as long as the run does for Airflow. Of a killed `dag.test()` Airflow believes for ever that it
+    goes on; there it lives as long as the process, which is present also between two tasks.
+    """
+    alone = _in_one_process()
+    area = WorkArea(work_area_root(), run_key(context), Owner.PROCESS if alone else Owner.RUN)
+    if alone and area.folder not in _PRESENT:
+        _PRESENT[area.folder] = area.enter()
+    return area
+
+
+def remove_run_work_area(context: Mapping[str, Any]) -> WorkArea:
+    """The private folder of this run, removed; doing it twice is fine."""
+    area = WorkArea(work_area_root(), run_key(context))
+    if (present := _PRESENT.pop(area.folder, None)) is not None:
+        present.end()
+    area.remove()
+    return area
+
+
+def _in_one_process() -> bool:
+    """Whether `dag.test()`, or `airflow dags test`, runs all tasks in this process."""
+    runner = sys.modules.get("airflow.sdk.execution_time.task_runner")
+    return type(getattr(runner, "SUPERVISOR_COMMS", None)).__name__ == "InProcessSupervisorComms"
 
 
 def file_label(context: Mapping[str, Any]) -> str:

@@ -18,7 +18,6 @@ from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
-from privacy_release.spec.durations import parse_duration
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.approval import LONGEST_COMMENT, body, escaped, plain_comment
@@ -28,6 +27,7 @@ from privacy_release.steps.release import make_release
 from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
+from privacy_release.work.durations import parse_duration
 
 SCHEMA = {
     "name": {"role": "identifier", "kind": "categorical"},
@@ -289,7 +289,7 @@ def test_a_run_without_airflow_needs_a_name_where_approval_is_required(
     spec = spec_with_approval(home, required=True)
     with pytest.raises(SpecError, match=r"people must be approved .*--approved-by"):
         run_release(spec, lake, "r1", work)
-    assert not list(work.folder.iterdir())
+    assert [path.name for path in work.folder.iterdir()] == [".lock"]
     run_release(spec, lake, "r1", work, approved_by="Olga Officer")
     told = manifest_of(lake, "people", "r1")["approval"]
     assert (told["by"], told["automatic"]) == ("Olga Officer", False)

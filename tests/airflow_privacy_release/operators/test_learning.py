@@ -12,6 +12,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_privacy_release import IngestParquetOperator, TrainNaiveBayesOperator
+from deploy.local.samples.customers import CLASS, bank_customers
 from privacy_engine import DataSchema, load_method
 from privacy_engine.errors import PublishError
 from privacy_engine.learning.ppnb import PrivateNaiveBayes
@@ -20,7 +21,6 @@ from privacy_release.lake.publish import publish
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
-from privacy_release.sources.synthetic_customers import CLASS, bank_customers
 from privacy_release.work.parquet import parquet_bytes
 
 FIELDS: dict[str, dict[str, Any]] = {

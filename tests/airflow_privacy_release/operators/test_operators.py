@@ -296,6 +296,26 @@ def test_a_policy_stricter_than_the_method_stops_the_run(source: Path, work_root
         verified(staged(source), require=[{"model": "k_anonymity", "k": 50}])
 
 
+def test_the_floor_policy_holds_for_operators_composed_by_hand(
+    source: Path, lake: Lake, work_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = staged(source)
+    report = verified(table)
+    floor = tmp_path / "floor.yaml"
+    monkeypatch.setenv("PRIVACY_FLOOR_POLICY", str(floor))
+    floor.write_text("require: [{model: k_anonymity, k: 3}]")
+    with pytest.raises(AirflowFailException, match="not verified under the floor policy"):
+        publish(table, report)
+    assert publish(table, verified(table))["rows"] == 120
+    floor.write_text("require: [{model: k_anonymity, k: 100}]")
+    with pytest.raises(AirflowFailException, match=r"k_anonymity\(k=100\) measured"):
+        verified(table)
+    floor.unlink()
+    for step in (lambda: ingested(source), lambda: verified(table), lambda: publish(table, report)):
+        with pytest.raises(AirflowFailException, match=r"the floor policy .* must be a readable UTF-8 file"):
+            step()
+
+
 def test_staged_bytes_that_changed_are_refused(source: Path, lake: Lake, work_root: Path) -> None:
     table = staged(source)
     report = verified(table)

@@ -40,7 +40,7 @@ def test_without_a_login_every_address_answers_401(
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-@pytest.mark.parametrize("address", ["/retract", "/releases", "/anything"])
+@pytest.mark.parametrize("address", ["/retract", "/releases", "/query", "/anything"])
 def test_without_a_login_no_method_is_answered(
     visit: Callable[..., Visit], method: str, address: str
 ) -> None:

@@ -44,8 +44,8 @@ def loss(epsilon: float) -> PrivacyLoss:
 
 
 def spend(ledger: BudgetLedger, key: str, epsilon: float, run: str = f"{OWN_DAG}/week") -> None:
-    ledger.reserve("people", key, loss(epsilon), detail={"run": run, "method": "privbayes"})
-    ledger.commit("people", key, "{}")
+    held = ledger.reserve("people", key, loss(epsilon), detail={"run": run, "method": "privbayes"})
+    ledger.commit("people", key, "{}", token=held.token)
 
 
 def grant(ledger: BudgetLedger, epsilon: float, period: str = "365d", **detail: str) -> None:
@@ -88,9 +88,9 @@ def test_a_reservation_that_is_not_committed_is_told_and_one_given_back_is_not_s
     visit: Callable[..., Visit], spender: str, moments: Callable[[int], BudgetLedger]
 ) -> None:
     grant(moments(9), 1.0)
-    for key in ("k1", "k2"):
-        moments(8).reserve("people", key, loss(0.25), detail={"run": f"{OWN_DAG}/r", "method": "privbayes"})
-    moments(7).cancel("people", "k1")
+    detail = {"run": f"{OWN_DAG}/r", "method": "privbayes"}
+    one, _ = (moments(8).reserve("people", key, loss(0.25), detail=detail) for key in ("k1", "k2"))
+    moments(7).cancel("people", "k1", token=one.token)
     assert "Epsilon 0.25 spent, 0.25 of it reserved by runs that have not ended" in text_of(visit("visitor"))
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -335,3 +336,37 @@ def test_a_browser_that_has_a_static_file_is_not_sent_it_again(visit: Callable[.
     headers: dict[str, Any] = {**visit("visitor").headers, "If-None-Match": first.headers["etag"]}
     again = first.request.url.path, visit("visitor").client.get("/privacy/static/pages.css", headers=headers)
     assert (again[1].status_code, again[1].content) == (304, b"")
+
+
+def commit_of(lake: Lake, table: str, version: int) -> Path:
+    assert lake.folder is not None
+    return lake.folder / table / "_delta_log" / f"{version:020d}.json"
+
+
+def test_a_damaged_note_is_shown_as_such_and_hides_no_other_release(
+    officer: Visit, some: None, airflow_lake: Lake
+) -> None:
+    commit = commit_of(airflow_lake, "people", 1)
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "commitInfo" in action:
+            del action["commitInfo"]["privacy_release"]["rows"]
+    commit.write_text("\n".join(map(json.dumps, actions)))
+    page = officer.get("/releases")
+    assert (page.status_code, rows_of(page.text)) == (200, ["c", "d", "a", "b"])
+    assert '<span class="status damaged">damaged</span>' in page.text
+    shown = officer.get("/release", one(1))
+    assert shown.status_code == 200
+    assert "The note in the commit of this release is damaged: rows is missing." in shown.text
+    assert "Open the report" not in shown.text
+    assert officer.get("/release", one(2)).status_code == 200
+
+
+def test_a_damaged_table_is_named_and_hides_no_other_one(
+    officer: Visit, some: None, airflow_lake: Lake
+) -> None:
+    commit_of(airflow_lake, "noisy", 0).unlink()
+    page = officer.get("/releases")
+    assert (page.status_code, rows_of(page.text)) == (200, ["c", "a", "b"])
+    assert "Not everything could be read." in page.text
+    assert "the log of table noisy" in page.text

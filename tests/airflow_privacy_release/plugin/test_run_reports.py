@@ -1,5 +1,6 @@
 """The report tab of a run: published, staged, gone; and only reports of that run's own work area."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from airflow_privacy_release.plugin.answers import REPORT_POLICY
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import WorkArea
-from tests.airflow_privacy_release.plugin.conftest import OWN_DAG, REPORT, Visit
+from privacy_release.work.presence import Owner
+from tests.airflow_privacy_release.plugin.conftest import FOREIGN_DAG, OWN_DAG, REPORT, Visit
 from tests.servers.pages import Page
 
 RUN = "run_of_2026-11-16"
@@ -278,3 +280,30 @@ def test_a_report_can_be_told_the_theme_that_was_chosen_in_airflow(
     assert "@media all {" in shown["dark"]
     assert "@media not all {" in shown["light"]
     assert "@media (prefers-color-scheme: dark) {" in shown["x"]
+
+
+def leftovers_told(visit: Visit) -> list[str]:
+    answer = visit.get("/releases")
+    assert answer.status_code == 200
+    return re.findall(r"<li>(.*?)</li>", answer.text)
+
+
+def test_the_list_of_releases_tells_of_areas_that_outlived_their_run(
+    visit: Callable[..., Visit], runs: Runs, work_root: Path
+) -> None:
+    for dag_id, run_id in [(OWN_DAG, RUN), (FOREIGN_DAG, "r"), (OWN_DAG, "going_on"), ("forgotten", "x")]:
+        with WorkArea(work_root, f"{dag_id}/{run_id}", Owner.RUN) as work:
+            work.path("raw.parquet").write_bytes(b"canary")
+    with WorkArea(work_root, "cli/people/r1/1"):
+        pass
+    runs.add("failed")
+    runs.add("running", "going_on")
+    told = leftovers_told(visit("visitor"))
+    assert len(told) == 1
+    assert re.sub(r"<wbr>", "", told[0]) == f"{OWN_DAG}, run {RUN}: unused for less than an hour"
+    officers = leftovers_told(visit("officer"))
+    assert len(officers) == 3
+    assert sum("Airflow does not know this run" in text for text in officers) == 2
+    assert not any("canary" in text for text in officers)
+    WorkArea(work_root, f"{OWN_DAG}/{RUN}").remove()
+    assert leftovers_told(visit("visitor")) == []

@@ -17,7 +17,9 @@ from privacy_engine.anonymizers.feature_selection import (
     privacy_test,
     refined,
 )
-from privacy_engine.anonymizers.features import (
+from privacy_engine.anonymizers.greedy_hamdist import GreedyHamdist
+from privacy_engine.errors import SchemaError
+from privacy_engine.features.features import (
     FeatureRecoding,
     attribute_features,
     attribute_levels,
@@ -25,8 +27,6 @@ from privacy_engine.anonymizers.features import (
     one_hot,
     value_features,
 )
-from privacy_engine.anonymizers.greedy_hamdist import GreedyHamdist
-from privacy_engine.errors import SchemaError
 from privacy_engine.judge.models import DistinctLDiversity, EntropyLDiversity, KAnonymity, TCloseness, holds
 from privacy_engine.measures.utility import gcp, ncp
 from privacy_engine.tables.classes import EquivalenceClasses

@@ -4,6 +4,7 @@ import itertools
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,7 @@ from privacy_engine.judge.verification import verify, verify_classes
 from privacy_engine.measures.risk import figures
 from privacy_engine.tables.classes import Classes, CountedClasses, EquivalenceClasses, SensitiveValues
 from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.persons import Person
 from privacy_engine.tables.schema import DataSchema
 from tests.privacy_engine.engines.tables import written
 from tests.servers.memory import needs_proc, run_alone
@@ -124,6 +126,45 @@ def test_the_report_of_the_files_is_the_report_of_the_records(
     assert examined.report == verify(frame, SCHEMA, POLICY)
     assert examined.risk == figures(classes)
     assert examined.sizes.tolist() == sorted(classes.sizes.tolist())
+
+
+@few
+@given(records, st.data(), st.integers(1, 3), st.booleans())
+def test_persons_in_files_are_counted_as_those_in_memory(
+    local: LocalEngine,
+    bit_by_bit: LocalEngine,
+    tmp_path: Path,
+    rows: list[tuple[object, ...]],
+    data: st.DataObject,
+    files: int,
+    parts: bool,
+) -> None:
+    persons = np.array(
+        data.draw(st.lists(st.integers(0, 5), min_size=len(rows), max_size=len(rows))), np.int64
+    )
+    table = table_of(rows)
+    (tmp_path / "counted").mkdir(exist_ok=True)
+    paths = written(table, tmp_path, files=files, rows=3)
+    counted = written(
+        table.append_column("who", pa.array(persons)), tmp_path / "counted", files=files, rows=2
+    )
+    schema, frame = replace(SCHEMA, person=Person(column="who")), to_frame(table)
+    engine = bit_by_bit if parts else local
+    report = verify(frame, schema, POLICY, persons=persons)
+    assert verify_files(engine, paths, schema, POLICY, by_person=counted) == report
+    examined = examine_files(engine, paths, schema, POLICY, by_person=counted)
+    classes = EquivalenceClasses.of_table(frame, schema, persons)
+    assert examined.report == report
+    assert examined.risk == pytest.approx(figures(classes))
+    assert examined.sizes.tolist() == sorted(classes.people.tolist())
+
+
+def test_files_are_not_counted_by_rows_where_persons_are_named(local: LocalEngine, tmp_path: Path) -> None:
+    schema = replace(SCHEMA, person=Person(column="who"))
+    paths = written(table_of([("a", 1.0, "flu", 1.0, "low", 1)]), tmp_path)
+    for judged in (verify_files, examine_files):
+        with pytest.raises(VerificationError, match="rows are not people"):
+            judged(local, paths, schema, POLICY)
 
 
 def split(classes: EquivalenceClasses, parts: int) -> list[CountedClasses]:

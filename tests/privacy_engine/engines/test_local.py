@@ -370,7 +370,7 @@ def test_a_full_disk_is_an_error_that_says_so(tmp_path: Path, spill: Path) -> No
     with (
         LocalEngine(memory=500_000_000, spill=spill) as engine,
         files_of_at_most(100_000),
-        pytest.raises(CapacityError, match="give it more space"),
+        pytest.raises(CapacityError, match="must fit on the disk, got: File too large; make space there"),
     ):
         list(engine.apply_by_fragment(paths, Modulo("n", 2), describe))
     assert not list(spill.iterdir())

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import DataSchema, Hierarchy, load_method
 from privacy_engine.engines.engine import Engine
 from privacy_engine.fragments.figures import FragmentFigures
 from privacy_engine.measures import utility
-from privacy_release.sources.synthetic_adult import synthetic_adult
 from tests.privacy_engine.fragments.tables import planned, released
 
 HIERARCHIES = Path(__file__).parents[3] / "include" / "hierarchies" / "adult"

@@ -8,7 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.errors import InfeasibleError
-from privacy_engine.grouping.agglomeration import MergePrice, agglomerate, merge_at_random
+from privacy_engine.grouping.agglomeration import (
+    MergePrice,
+    agglomerate,
+    merge_at_random,
+    prefix_people,
+)
 from privacy_engine.grouping.box_tree import Criterion, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, box_cost, tabulate
 from privacy_engine.tables.geometry import Geometry
@@ -158,3 +163,40 @@ def test_random_classes_have_k_to_two_k_minus_one_records(n: int, k: int) -> Non
     assert sizes.sum() == n
     assert sizes.min() >= k
     assert sizes.max() <= 2 * k - 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(records=RECORDS, k=st.integers(1, 4), data=st.data())
+def test_every_class_has_k_persons(records: list[tuple[int, int]], k: int, data: st.DataObject) -> None:
+    codes = np.array(records, np.int32)
+    geometry = geometry_of(POSITIONS, PARENTS, weight=0.5)
+    persons = np.array([data.draw(st.integers(0, 4)) for _ in records], np.int64)
+    k = min(k, len(set(persons)))
+    labels = agglomerate(codes, geometry, k, np.random.default_rng(0), persons=persons)
+    assert min(len(set(persons[labels == c])) for c in set(labels)) >= k
+
+
+def test_persons_of_one_record_each_are_merged_as_records(wide_geometry: Geometry) -> None:
+    codes, persons = random_codes(500, 3, wide=True), np.random.default_rng(1).permutation(500)
+    labels = agglomerate(codes, wide_geometry, 5, np.random.default_rng(2))
+    by_person = agglomerate(codes, wide_geometry, 5, np.random.default_rng(2), persons=persons)
+    assert (labels == by_person).all()
+
+
+def test_fewer_persons_than_k_are_refused(small_geometry: Geometry) -> None:
+    persons = np.array([0, 0, 1, 1])
+    with pytest.raises(InfeasibleError, match="2 persons"):
+        agglomerate(random_codes(4, 0), small_geometry, 3, np.random.default_rng(0), persons=persons)
+
+
+@settings(deadline=None)
+@given(had=st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=1, max_size=8), data=st.data())
+def test_persons_of_a_prefix_are_those_of_the_union(had: list[set[int]], data: st.DataObject) -> None:
+    members = np.array(data.draw(st.permutations(range(len(had)))))
+    start = np.cumsum([0, *(len(persons) for persons in had)])
+    person, met = np.array([p for persons in had for p in sorted(persons)]), np.zeros(6, np.bool_)
+    found = prefix_people(np.ones(len(had), np.int64), members, start, person, met)
+    assert found.tolist() == [
+        len(set().union(*(had[t] for t in members[: i + 1]))) for i in range(len(members))
+    ]
+    assert not met.any()

@@ -13,6 +13,9 @@ from privacy_engine.grouping.class_state import (
     may_swap,
     move,
     open_state,
+    people_without,
+    records_of_persons,
+    single_records,
     total_loss,
 )
 from privacy_engine.grouping.constraints import Rule, RuleKind, pack_rules
@@ -24,7 +27,9 @@ ROWS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=3, max
 
 def opened(codes: np.ndarray, labels: np.ndarray, room: int = 4) -> tuple[Space, ClassState]:
     space = tabulate(GEOMETRY)
-    return space, open_state(space, codes, np.zeros((0, len(codes)), np.int32), 0, labels, room)
+    return space, open_state(
+        space, single_records(codes, np.zeros((0, len(codes)), np.int32)), 0, labels, room
+    )
 
 
 def moved(space: Space, state: ClassState, r: int, target: int) -> float:
@@ -74,8 +79,46 @@ def test_prices_and_losses_stay_true_through_a_chain_of_moves(rows: list[tuple[i
 def test_asking_whether_a_swap_is_allowed_changes_no_count() -> None:
     codes, sensitive = np.zeros((4, 2), np.int32), np.array([[0, 0, 1, 2]], np.int32)
     rules = pack_rules([Rule(kind=RuleKind.DISTINCT, limit=2)], [np.array([2, 1, 1])], [None])
-    state = open_state(tabulate(GEOMETRY), codes, sensitive, 3, np.array([0, 0, 0, 1]), 2)
+    records = single_records(codes, sensitive)
+    state = open_state(tabulate(GEOMETRY), records, 3, np.array([0, 0, 0, 1]), 2)
     assert not may_swap(state, 0, 2, -1, rules)  # 0, 0
     assert may_swap(state, 0, 2, 3, rules)  # 0, 0, 2
     assert may_swap(state, 0, 0, -1, rules)  # 0, 1
     np.testing.assert_array_equal(state.counts, [[2, 1, 0], [0, 0, 1]])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 3)), min_size=3, max_size=20
+    ),
+    seed=st.integers(0, 9),
+)
+def test_joined_records_keep_loss_persons_and_counts_through_moves(
+    rows: list[tuple[int, int, int]], seed: int
+) -> None:
+    codes, persons = np.array(rows, np.int32)[:, :2].copy(), np.array(rows)[:, 2]
+    rng, secret = np.random.default_rng(seed), np.arange(len(rows), dtype=np.int32)[None] % 3
+    labels = rng.integers(0, 3, len(rows))
+    tuple_of = np.unique(codes, axis=0, return_inverse=True)[1].ravel()
+    records, joined = records_of_persons(codes, secret, labels, tuple_of, persons)
+    own = np.array([labels[joined == r][0] for r in range(len(records.codes))])
+    space = tabulate(GEOMETRY)
+    state = open_state(space, records, 3, own, 4)
+    for _ in range(12):
+        r = int(rng.integers(len(own)))
+        target = int((own[r] + rng.integers(1, 4)) % 4)
+        before = table_loss(codes, own[joined], GEOMETRY)
+        gain = before - table_loss(codes, np.where(joined == r, -1, own[joined]), GEOMETRY)
+        assert exit_gain(space, state, r) == pytest.approx(gain)
+        assert largest_gain(space, state, own[r]) >= gain - 1e-9
+        left = set(persons[(own[joined] == own[r]) & (joined != r)])
+        assert people_without(state, r) == len(left)
+        own[r] = target
+        after = table_loss(codes, own[joined], GEOMETRY)
+        assert moved(space, state, r, target) == pytest.approx(after - before, abs=1e-9)
+        for c in range(4):
+            inside = own[joined] == c
+            assert state.people[c] == len(set(persons[inside]))
+            assert state.boxes.size[c] == inside.sum()
+            assert state.counts[c].tolist() == np.bincount(secret[0, inside], minlength=3).tolist()

@@ -282,3 +282,39 @@ def test_loss_on_adult_stays_at_or_below_what_was_measured(rule, k, bar):
     labels = mondrian(codes, geometry, k, np.zeros((0, len(codes)), np.int32), no_constraints(), rule)
     lo, hi = class_spans(codes, labels, int(labels.max()) + 1, geometry)
     assert span_costs(lo, hi, geometry).sum(axis=1)[labels].mean() <= bar
+
+
+@settings(deadline=None, max_examples=200)
+@given(records=RECORDS, k=st.integers(1, 4), rule=st.sampled_from(CutRule), data=st.data())
+def test_every_class_has_k_persons_and_no_ordered_cut_is_left(records, k, rule, data):
+    codes, sensitive = unpack(records)
+    persons = np.array([data.draw(st.integers(0, 6)) for _ in records], np.int64)
+    k = min(k, len(set(persons)))
+
+    def stands(rows):
+        return len(set(persons[rows])) >= k
+
+    labels = mondrian(codes, GEOMETRY, k, sensitive, no_constraints(), rule, persons)
+    for rows in classes_of(labels):
+        assert stands(rows)
+        assert not list(allowed_cuts(codes, np.array(rows), stands))
+
+
+@settings(deadline=None, max_examples=100)
+@given(records=RECORDS, k=st.integers(1, 6), rule=st.sampled_from(CutRule), seed=st.integers(0, 9))
+def test_persons_of_one_record_each_change_nothing(records, k, rule, seed):
+    codes, sensitive = unpack(records)
+    k, persons = min(k, len(codes)), np.random.default_rng(seed).permutation(len(codes))
+    constraints = distinct(min(2, len(set(sensitive[0]))), sensitive)
+    labels = mondrian(codes, GEOMETRY, k, sensitive, constraints, rule)
+    assert (mondrian(codes, GEOMETRY, k, sensitive, constraints, rule, persons) == labels).all()
+
+
+@settings(deadline=None, max_examples=100)
+@given(records=RECORDS, data=st.data())
+def test_blocks_have_twice_k_persons(records, data):
+    codes, sensitive = unpack(records)
+    persons = np.array([data.draw(st.integers(0, 9)) for _ in records], np.int64)
+    labels = blocks(codes, GEOMETRY, 4, 2, sensitive, no_constraints(), persons)
+    whole = len(set(persons))
+    assert all(len(set(persons[rows])) >= min(4, whole) for rows in classes_of(labels))

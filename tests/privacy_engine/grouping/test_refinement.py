@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.grouping.agglomeration import agglomerate, merge_at_random
+from privacy_engine.grouping.boxes import tabulate
 from privacy_engine.grouping.constraints import Rule, RuleKind, no_constraints, pack_rules
-from privacy_engine.grouping.refinement import refine
+from privacy_engine.grouping.refinement import ROUNDS, look_up_serially, refine, refine_in
 from privacy_engine.tables.geometry import Geometry
 from tests.privacy_engine.grouping.conftest import geometry_of, table_loss
 
@@ -19,6 +20,15 @@ def unconstrained(
 ) -> np.ndarray:
     nothing = np.zeros((0, len(codes)), np.int32)
     return refine(codes, labels, geometry, k, np.random.default_rng(seed), nothing, no_constraints())
+
+
+def refined_by_person(
+    codes: np.ndarray, labels: np.ndarray, geometry: Geometry, k: int, persons: np.ndarray
+) -> np.ndarray:
+    nothing, rng, space = np.zeros((0, len(codes)), np.int32), np.random.default_rng(0), tabulate(geometry)
+    return refine_in(
+        space, codes, labels, k, rng, nothing, no_constraints(), ROUNDS, look_up_serially, persons
+    )
 
 
 def line(*codes: int) -> np.ndarray:
@@ -115,3 +125,34 @@ def test_permuted_rows_lose_as_much_within_five_percent(wide_geometry: Geometry)
         labels = agglomerate(rows, wide_geometry, 5, np.random.default_rng(0))
         losses.append(table_loss(rows, unconstrained(rows, labels, wide_geometry, 5), wide_geometry))
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 6)), min_size=4, max_size=40
+    ),
+    k=st.integers(1, 4),
+    seed=st.integers(0, 9),
+)
+def test_loss_never_rises_and_k_persons_are_kept(rows: list[tuple[int, int, int]], k: int, seed: int) -> None:
+    geometry = geometry_of([0.0, 0.1, 0.3, 0.6, 1.0], {0: 4, 1: 4, 2: 5, 3: 5, 4: 6, 5: 6}, weight=0.5)
+    codes, persons = np.array(rows, np.int32)[:, :2].copy(), np.array(rows)[:, 2]
+    k = min(k, len(set(persons)))
+    own = np.unique(persons, return_inverse=True)[1]
+    labels = merge_at_random(own.max() + 1, k, np.random.default_rng(seed))[own]
+    refined = refined_by_person(codes, labels, geometry, k, persons)
+    assert table_loss(codes, refined, geometry) <= table_loss(codes, labels, geometry) + 1e-9
+    assert min(len(set(persons[refined == c])) for c in range(refined.max() + 1)) >= k
+
+
+def test_records_of_one_person_that_are_equal_move_together(wide_geometry: Geometry) -> None:
+    codes, persons = np.repeat(wide_codes(60, 6), 5, axis=0), np.repeat(np.arange(60), 5)
+    labels = np.repeat(np.arange(60) // 6, 5)
+    refined = refined_by_person(codes, labels, wide_geometry, 4, persons)
+    assert table_loss(codes, refined, wide_geometry) < 0.9 * table_loss(codes, labels, wide_geometry)
+    assert (refined.reshape(60, 5) == refined[::5, None]).all()
+    alone = refined_by_person(codes[::5].copy(), labels[::5], wide_geometry, 4, persons[::5])
+    loss = table_loss(codes[::5], alone, wide_geometry)  # ties may be settled otherwise
+    assert table_loss(codes[::5], refined[::5], wide_geometry) == pytest.approx(loss, rel=0.1)
+    np.testing.assert_array_equal(alone, unconstrained(codes[::5].copy(), labels[::5], wide_geometry, 4))

@@ -14,8 +14,9 @@ from privacy_engine.errors import SchemaError, SpecError, VerificationError
 from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, History, Membership, MInvariance
 from privacy_engine.judge.models import KAnonymity
 from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify
+from privacy_engine.judge.verification import across_findings, verify
 from privacy_engine.registry import load_method, method_class, method_names
+from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
 SCHEMA = DataSchema(
@@ -245,3 +246,21 @@ def test_every_anonymizer_tells_which_record_of_the_source_each_released_one_is(
     assert release.rows is not None
     assert release.table["ticket"].tolist() == source["ticket"].to_numpy()[release.rows].tolist()
     assert release.table.index.equals(pd.RangeIndex(len(release.table)))
+
+
+@pytest.mark.parametrize("measure", [verify, across_findings])
+def test_the_classes_of_a_release_are_made_once_for_all_its_models(
+    measure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    of_table = EquivalenceClasses.of_table
+
+    def counted(*arguments: Any) -> EquivalenceClasses:
+        made.append(of_table(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(EquivalenceClasses, "of_table", counted)
+    rows = group("abcd", "young") + group("efgh", "old")
+    policy = ReleasePolicy(require=(KAnonymity(k=2),), across=(CrossReleaseKAnonymity(k=2), MInvariance(m=2)))
+    measure(table(rows), SCHEMA, policy, persons=persons(rows))
+    assert len(made) == 1

@@ -9,6 +9,7 @@ from sqlalchemy.pool import NullPool
 
 from deploy.local.embedded import free_port
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_release.cli import budget
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.ledger.ledger import BudgetLedger
 
@@ -40,9 +41,13 @@ def grant(capsys: pytest.CaptureFixture[str], *more: str, epsilon: str = "1") ->
     return out
 
 
-def book(file: Path, key: str, epsilon: float) -> str:
+def book(file: Path, key: str, epsilon: float, *, commit: bool = False) -> str:
     loss = PrivacyLoss(epsilon=epsilon, neighbours=Neighbours.REPLACE_ONE)
-    return BudgetLedger(str(file)).reserve("adult", key, loss, detail={"run": f"dag/{key}"}).entry_hash
+    ledger = BudgetLedger(str(file))
+    held = ledger.reserve("adult", key, loss, detail={"run": f"dag/{key}"})
+    if commit:
+        ledger.commit("adult", key, "model", token=held.token)
+    return held.entry_hash
 
 
 def cells(line: str) -> list[str]:
@@ -64,10 +69,8 @@ def test_grant_sets_limits_and_shows_them(capsys: pytest.CaptureFixture[str]) ->
 
 def test_show_tells_what_is_spent_reserved_and_left(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     grant(capsys)
-    book(file, "a", 0.1)
+    book(file, "a", 0.1, commit=True)
     book(file, "b", 0.2)
-    ledger = BudgetLedger(str(file))
-    ledger.commit("adult", "a", "model")
     for arguments in ((), ("adult",)):
         code, out, _ = run(capsys, "show", *arguments)
         assert code == DONE
@@ -82,14 +85,32 @@ def test_columns_stand_under_their_heads(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_history_lists_every_entry_with_its_reason(capsys: pytest.CaptureFixture[str], file: Path) -> None:
     grant(capsys)
-    booked = book(file, "a", 0.1)
-    BudgetLedger(str(file)).commit("adult", "a", "model")
+    booked = book(file, "a", 0.1, commit=True)
     code, out, _ = run(capsys, "history", "adult")
     assert code == DONE
     assert [cells(line)[2].strip() for line in out] == ["event", "grant", "reserve", "commit"]
     assert "reason=a year" in out[1]
     assert booked[:12] in out[2]
     assert "run=dag/a" in out[2]
+
+
+def test_history_shows_so_many_of_the_newest_entries(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    grant(capsys)
+    book(file, "a", 0.1, commit=True)
+    code, out, _ = run(capsys, "history", "adult", "--last", "2")
+    assert code == DONE
+    assert [cells(line)[2].strip() for line in out] == ["event", "reserve", "commit"]
+    assert run(capsys, "history", "adult", "--last", "0")[0] == WRONG
+
+
+def test_a_long_check_tells_how_far_it_is(
+    capsys: pytest.CaptureFixture[str], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "_TOLD", 3)
+    grant(capsys)
+    book(file, "a", 0.1, commit=True)
+    code, _, err = run(capsys, "check", "adult")
+    assert (code, err) == (DONE, "adult: 3 of 3 entries checked\n")
 
 
 def test_check_says_what_it_checked_and_what_it_cannot_tell(

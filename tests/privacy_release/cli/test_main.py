@@ -1,6 +1,7 @@
 """The command line: what each command prints and returns, and that a refusal leaves nothing behind."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from privacy_engine.registry import method_names
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
+from privacy_release.work.area import WorkArea
+from privacy_release.work.presence import Owner
 
 ROOT = Path(__file__).parents[3]
 COLUMNS = ["name", "age", "zip", "illness", "visits"]
@@ -31,6 +34,7 @@ COMMANDS = [
     ["schema"],
     ["schema", "infer"],
     ["schema", "json"],
+    ["clean"],
 ]
 
 
@@ -228,6 +232,7 @@ class Terminated(MemoryFileSystem):  # type: ignore[misc]  # fsspec ships no typ
 
     protocol = "terminated"
     opened = 0
+    number = signal.SIGTERM
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
@@ -235,24 +240,107 @@ class Terminated(MemoryFileSystem):  # type: ignore[misc]  # fsspec ships no typ
 
     def _open(self, path: str, *args: Any, **kwargs: Any) -> Any:
         if Terminated.opened:  # the footer was read before: these are the records
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(Terminated.number)
         Terminated.opened += 1
         return super()._open(path, *args, **kwargs)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
 def test_run_that_is_told_to_stop_removes_its_work_area(
-    spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    number: signal.Signals,
+    spec: str,
+    home: Path,
+    lake: Lake,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Terminated.opened = 0
+    Terminated.opened, Terminated.number = 0, number
     fsspec.register_implementation("terminated", Terminated, clobber=True)
     fsspec.filesystem("terminated").pipe_file("/people.parquet", (home / "people.parquet").read_bytes())
     edit(spec, source={"uri": "terminated://people.parquet", "columns": COLUMNS})
-    before = signal.getsignal(signal.SIGTERM)
-    assert main(["run", spec]) == WRONG
+    before = signal.getsignal(number)
+    assert main(["run", spec]) == 128 + number
     assert "interrupted" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
     assert privacy_release.releases(lake, "people") == []
     assert left_behind(tmp_path) == []
+
+
+def abandon(tmp_path: Path, key: str) -> WorkArea:
+    """The work area of a process that is gone."""
+    with WorkArea(tmp_path / "work", key) as work:
+        work.path("raw.parquet").write_bytes(b"person-001")
+    return work
+
+
+def test_every_command_first_removes_what_killed_ones_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    abandon(tmp_path, "cli/people/r1/1")
+    with WorkArea(tmp_path / "work", "alive") as alive:
+        assert main(["list-methods"]) == DONE
+        assert capsys.readouterr().err == "removed work areas that killed commands had left: 1\n"
+        assert main(["list-methods"]) == DONE
+        assert capsys.readouterr().err == ""
+        assert [path.name for path in (tmp_path / "work").iterdir()] == [alive.folder.name]
+
+
+def test_clean_says_what_it_removes_and_a_dry_run_removes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = abandon(tmp_path, "cli/people/r1/1")
+    assert main(["clean", "--dry-run"]) == DONE
+    out = capsys.readouterr().out
+    assert "abandoned          cli/people/r1/1 (last sign of life 0:00:00 ago)" in out
+    assert f"1 of 1 work areas in {tmp_path / 'work'} would be removed" in out
+    assert work.path("raw.parquet").exists()
+    assert main(["clean"]) == DONE
+    out = capsys.readouterr().out
+    assert "removed            cli/people/r1/1" in out
+    assert f"1 of 1 work areas in {tmp_path / 'work'} were removed" in out
+    assert left_behind(tmp_path) == []
+
+
+def test_clean_leaves_what_is_kept_and_what_belongs_to_a_run_and_says_who_removes_it(
+    spec: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with WorkArea(tmp_path / "work", "dag/run 1", Owner.RUN):
+        pass
+    WorkArea(tmp_path / "work", "old").path("raw.parquet").write_bytes(b"x")
+    assert main(["run", spec, "--release-id", "r1", "--keep-work"]) == DONE
+    capsys.readouterr()
+    assert main(["clean", "--idle", "1 minute"]) == DONE
+    out, _ = capsys.readouterr()
+    assert re.search(r"^kept +cli/people/r1/.*`clean --kept` removes it$", out, re.MULTILINE)
+    assert re.search(r"^of an Airflow run +dag/run 1 .*sweeper DAG", out, re.MULTILINE)
+    assert re.search(r"^no mark +old-\w+: .*earlier version", out, re.MULTILINE)
+    assert "0 of 3 work areas" in out
+    assert main(["clean", "--kept"]) == DONE
+    assert "1 of 3 work areas" in capsys.readouterr().out
+    assert main(["clean", "--idle", "soon"]) == WRONG
+    assert "--idle: must be a whole number of minutes" in capsys.readouterr().err
+
+
+def test_an_area_on_a_read_only_file_system_is_a_warning_and_a_run_there_says_what_to_do(
+    spec: str, tmp_path: Path
+) -> None:
+    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("mounting needs the right to unshare a name space")
+    work = abandon(tmp_path, "cli/people/r1/1")
+    root = tmp_path / "work"
+    code = f"{sys.executable} -m privacy_release.cli.main"
+    mounted = f"mount --bind {root} {root} && mount -o remount,ro,bind {root}"
+    script = f"{mounted} && ({code} clean; echo code $?; {code} run {spec}; echo code $?)"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    told = f"the work area {work.folder} must go, because nobody uses it and it holds records"
+    assert f"not removed        {told}" in done.stdout
+    assert re.findall(r"code (\d)", done.stdout) == ["2", "2"]
+    assert f"warning: {told}, and could not be removed (Read-only file system)" in done.stderr
+    assert f"privacy-release: the folder of work areas, {root}, must be writable" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert work.path("raw.parquet").exists()
 
 
 def test_verify_passes_and_fails_by_the_policy(

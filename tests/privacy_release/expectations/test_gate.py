@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.expectations.gate import _counted, _results, raise_if_failed, run_suite
 from privacy_release.expectations.suite import build_suite
-from privacy_release.sources.synthetic_adult import synthetic_adult
 
 ROOT = Path(__file__).parents[3]
 CANARIES = ("canary-text", "86421357")

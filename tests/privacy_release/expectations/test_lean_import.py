@@ -84,3 +84,58 @@ def test_the_import_leaves_the_import_system_as_it_was() -> None:
         "any('lean_import' in type(f).__module__ for f in sys.meta_path)]))"
     )
     assert printed(code) == [True, False]
+
+
+SLOW = """
+import time
+from shared import asked, begun
+begun.set()
+assert asked.wait(60)
+time.sleep(0.2)  # whoever does not wait for the whole module asks it now
+last = "whole"
+"""
+TWO_THREADS = """
+import json, sys, threading
+sys.path.insert(0, FOLDER)
+from privacy_release.expectations import lean_import
+lean_import.SELDOM_USED = {"slow"}
+with lean_import._put_off():
+    import slow
+from shared import asked, begun
+found = []
+first = threading.Thread(target=lambda: found.append(slow.last))
+first.start()
+assert begun.wait(60)
+asked.set()
+found.append(slow.last)
+first.join()
+print(json.dumps([found, type(slow).__name__]))
+"""
+
+
+def test_a_thread_that_uses_a_module_while_another_loads_it_waits_for_the_whole(tmp_path: Path) -> None:
+    (tmp_path / "shared.py").write_text(
+        "import threading\nbegun, asked = threading.Event(), threading.Event()"
+    )
+    (tmp_path / "slow.py").write_text(SLOW)
+    assert printed(TWO_THREADS.replace("FOLDER", repr(str(tmp_path)))) == [["whole", "whole"], "module"]
+
+
+def test_a_module_that_fails_to_load_fails_each_time(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("raise OSError")
+    code = f"""
+import json, sys
+sys.path.insert(0, {str(tmp_path)!r})
+from privacy_release.expectations import lean_import
+lean_import.SELDOM_USED = {{"slow"}}
+with lean_import._put_off():
+    import slow
+failed = 0
+for _ in range(2):
+    try:
+        slow.last
+    except OSError:
+        failed += 1
+print(json.dumps(failed))
+"""
+    assert printed(code) == 2

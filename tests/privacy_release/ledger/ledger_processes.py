@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-CHILD = Path(__file__).with_name("ledger_child.py")
-REPOSITORY = CHILD.parents[2]
+from deploy.local.embedded import checkout
+
+CHILD = checkout() / "tests/children/ledger_child.py"
 
 
 class Child:
@@ -20,7 +21,7 @@ class Child:
         file.write_text(json.dumps(task))
         self.process = subprocess.Popen(
             [sys.executable, str(CHILD), str(file)],
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            env={**os.environ, "PYTHONPATH": str(checkout())},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

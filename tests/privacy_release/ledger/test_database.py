@@ -259,7 +259,7 @@ def test_a_ledger_out_of_reach_fails_closed_and_shows_no_secret(
         unreachable.datasets,
         lambda: unreachable.reserve(DATASET, "key", LOSS),
         lambda: unreachable.require(DATASET, LOSS),
-        lambda: unreachable.commit(DATASET, "key", "model"),
+        lambda: unreachable.commit(DATASET, "key", "model", token="x"),
         lambda: unreachable.booking(DATASET, "key"),
         lambda: unreachable.check(DATASET),
     ):

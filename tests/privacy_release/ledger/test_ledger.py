@@ -12,6 +12,7 @@ from privacy_engine.dp.ledger import Booking, Event, State
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import BudgetExceededError, LedgerError
+from privacy_release.ledger.book import TOLERANCE
 from privacy_release.ledger.database import reading, time_of
 from privacy_release.ledger.ledger import BudgetLedger
 from tests.privacy_release.ledger.ledger_processes import Child
@@ -19,7 +20,7 @@ from tests.privacy_release.ledger.ledger_processes import Child
 pytestmark = pytest.mark.slow
 
 DATASET = "adult"
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 CALLERS = 50
 
@@ -90,11 +91,13 @@ def test_fifty_calls_with_one_key_are_one_booking(ledger: BudgetLedger, tmp_path
 
 def test_fifty_commits_of_one_booking_keep_one_model_that_all_get(ledger: BudgetLedger) -> None:
     grant(ledger)
-    ledger.reserve(DATASET, "key", loss(0.4))
+    token = ledger.reserve(DATASET, "key", loss(0.4)).token
+
+    def commit(i: int) -> str | None:
+        return ledger.commit(DATASET, "key", f"model {i}", token=token).model
+
     with ThreadPoolExecutor(CALLERS) as pool:
-        kept = {
-            b.model for b in pool.map(lambda i: ledger.commit(DATASET, "key", f"model {i}"), range(CALLERS))
-        }
+        kept = set(pool.map(commit, range(CALLERS)))
     booking = ledger.booking(DATASET, "key")
     assert booking is not None
     assert kept == {booking.model}
@@ -141,7 +144,7 @@ def test_the_same_key_gets_the_same_booking_and_spends_nothing(ledger: BudgetLed
     grant(ledger, 0.5)
     first = ledger.reserve(DATASET, "key", loss(0.5), detail={"run": "1"})
     assert ledger.reserve(DATASET, "key", loss(0.5), detail={"run": "2"}) == first
-    ledger.commit(DATASET, "key", "the model")
+    ledger.commit(DATASET, "key", "the model", token=first.token)
     again = ledger.reserve(DATASET, "key", loss(0.5))
     assert again == replace(first, state=State.COMMITTED, model="the model", model_sha256=again.model_sha256)
     assert spent(ledger) == 0.5
@@ -184,11 +187,11 @@ def test_require_refuses_what_reserve_would_and_books_nothing(ledger: BudgetLedg
 
 def test_a_run_is_known_by_its_booking_until_that_is_cancelled(ledger: BudgetLedger) -> None:
     grant(ledger)
-    ledger.reserve(DATASET, "key", loss(0.25), detail={"run": "dag/run 1"})
+    held = ledger.reserve(DATASET, "key", loss(0.25), detail={"run": "dag/run 1"})
     assert ledger.booked_by(DATASET, "dag/run 1")
     assert not ledger.booked_by(DATASET, "dag/run 2")
     assert not ledger.booked_by("another", "dag/run 1")
-    ledger.cancel(DATASET, "key")
+    ledger.cancel(DATASET, "key", token=held.token)
     assert not ledger.booked_by(DATASET, "dag/run 1")
 
 
@@ -197,9 +200,9 @@ def test_a_run_is_known_by_its_booking_until_that_is_cancelled(ledger: BudgetLed
 
 def test_the_first_commit_wins_and_later_ones_get_its_model(ledger: BudgetLedger) -> None:
     grant(ledger)
-    ledger.reserve(DATASET, "key", loss(0.25))
-    assert ledger.commit(DATASET, "key", "first").model == "first"
-    assert ledger.commit(DATASET, "key", "second").model == "first"
+    token = ledger.reserve(DATASET, "key", loss(0.25)).token
+    assert ledger.commit(DATASET, "key", "first", token=token).model == "first"
+    assert ledger.commit(DATASET, "key", "second", token=token).model == "first"
     assert events(ledger) == [Event.GRANT, Event.RESERVE, Event.COMMIT]
 
 
@@ -208,32 +211,33 @@ def test_the_first_commit_wins_and_later_ones_get_its_model(ledger: BudgetLedger
 )
 def test_a_model_is_kept_as_it_is(ledger: BudgetLedger, model: str) -> None:
     grant(ledger)
-    ledger.reserve(DATASET, "key", loss(0.25))
-    assert ledger.commit(DATASET, "key", model).model == model
+    token = ledger.reserve(DATASET, "key", loss(0.25)).token
+    assert ledger.commit(DATASET, "key", model, token=token).model == model
     assert len(ledger.check(DATASET)) == 3
 
 
 def test_a_cancelled_reservation_gives_its_loss_back_and_can_be_made_again(ledger: BudgetLedger) -> None:
     grant(ledger, 0.5)
     for attempt in (1, 2, 3):
-        assert ledger.reserve(DATASET, "key", loss(0.5)).attempt == attempt
+        held = ledger.reserve(DATASET, "key", loss(0.5))
+        assert held.attempt == attempt
         assert spent(ledger) == 0.5
-        ledger.cancel(DATASET, "key")
-        ledger.cancel(DATASET, "key")
+        ledger.cancel(DATASET, "key", token=held.token)
+        ledger.cancel(DATASET, "key", token=held.token)
         assert spent(ledger) == 0
     assert events(ledger) == [Event.GRANT] + [Event.RESERVE, Event.CANCEL] * 3
-    held = ledger.booking(DATASET, "key")
-    assert held is not None
-    assert held.state is State.CANCELLED
+    kept = ledger.booking(DATASET, "key")
+    assert kept is not None
+    assert kept.state is State.CANCELLED
     ledger.reserve(DATASET, "another key", loss(0.5))
 
 
 def test_a_committed_booking_cannot_be_cancelled(ledger: BudgetLedger) -> None:
     grant(ledger)
-    ledger.reserve(DATASET, "key", loss(0.25))
-    ledger.commit(DATASET, "key", "model")
+    token = ledger.reserve(DATASET, "key", loss(0.25)).token
+    ledger.commit(DATASET, "key", "model", token=token)
     with pytest.raises(ValueError, match=r"only a reservation can be cancelled.*committed"):
-        ledger.cancel(DATASET, "key")
+        ledger.cancel(DATASET, "key", token=token)
     assert spent(ledger) == 0.25
 
 
@@ -241,9 +245,9 @@ def test_nothing_is_committed_or_cancelled_that_was_not_reserved(ledger: BudgetL
     grant(ledger)
     for dataset in (DATASET, "another"):
         with pytest.raises(ValueError, match="must be reserved before it is committed"):
-            ledger.commit(dataset, "key", "model")
+            ledger.commit(dataset, "key", "model", token="x")
         with pytest.raises(ValueError, match="unknown"):
-            ledger.cancel(dataset, "key")
+            ledger.cancel(dataset, "key", token="x")
     assert events(ledger) == [Event.GRANT]
 
 
@@ -251,10 +255,10 @@ def test_what_was_measured_for_a_booking_that_another_task_cancelled_is_not_kept
     ledger: BudgetLedger,
 ) -> None:
     grant(ledger)
-    ledger.reserve(DATASET, "key", loss(0.25))
-    ledger.cancel(DATASET, "key")
+    token = ledger.reserve(DATASET, "key", loss(0.25)).token
+    ledger.cancel(DATASET, "key", token=token)
     with pytest.raises(LedgerError, match=r"cancelled by another task.*discarded"):
-        ledger.commit(DATASET, "key", "model")
+        ledger.commit(DATASET, "key", "model", token=token)
     assert events(ledger) == [Event.GRANT, Event.RESERVE, Event.CANCEL]
 
 
@@ -281,7 +285,7 @@ def test_a_rolling_limit_is_free_again_when_its_window_has_passed(ledger_url: st
     clock.now += 10 * DAY
     ledger.reserve(DATASET, "b", loss(0.3))
     clock.now = NOW + 30 * DAY - timedelta(microseconds=1)
-    with pytest.raises(BudgetExceededError, match="free again at 2026-03-31 12:00:00 UTC"):
+    with pytest.raises(BudgetExceededError, match="free again at 2024-03-31 12:00:00 UTC"):
         ledger.reserve(DATASET, "c", loss(0.7))
     clock.now = NOW + 30 * DAY
     ledger.reserve(DATASET, "c", loss(0.7))
@@ -300,16 +304,13 @@ def test_entries_are_dated_by_the_databases_clock(ledger: BudgetLedger) -> None:
     assert all(time.utcoffset() == timedelta(0) for time in times)
 
 
-def test_a_clock_that_goes_back_neither_frees_a_window_nor_unsorts_the_entries(ledger_url: str) -> None:
+def test_a_clock_that_is_a_little_behind_does_not_unsort_the_entries(ledger_url: str) -> None:
     clock = Clock()
     ledger = BudgetLedger(ledger_url, clock=clock)
     ledger.migrate()
     grant(ledger, 1.0, "30d")
-    clock.now = NOW - 400 * DAY
+    clock.now = NOW - TOLERANCE
     ledger.reserve(DATASET, "a", loss(1.0))
-    clock.now = NOW
-    with pytest.raises(BudgetExceededError):
-        ledger.reserve(DATASET, "b", loss(1.0))
     assert [entry.at for entry in ledger.history(DATASET)] == [NOW, NOW]
 
 

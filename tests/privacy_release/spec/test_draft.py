@@ -53,6 +53,21 @@ def test_kinds_and_domains_are_guessed_as_a_person_would_begin(tmp_path: Path) -
     }
 
 
+def test_a_column_that_may_name_persons_with_many_rows_is_pointed_out(tmp_path: Path) -> None:
+    n = 600
+    found = drafted(
+        tmp_path,
+        patient=[f"p{i % 120}" for i in range(n)],
+        number=[1_000 + i % 90 for i in range(n)],
+        floor=[i % 4 for i in range(n)],
+        weight=[i % 120 / 7 for i in range(n)],
+        once=[f"v{i}" for i in range(n)],
+    )
+    told = {name for name, said in found.items() if "`person: " in said}
+    assert told == {"patient", "number"}
+    assert "120 values in 600 records" in found["patient"]
+
+
 def test_nulls_nan_and_infinities_are_no_numbers(tmp_path: Path) -> None:
     found = drafted(
         tmp_path,
@@ -87,7 +102,9 @@ def test_only_categories_of_many_records_are_named(tmp_path: Path) -> None:
         "  # 2 rarer categories are not shown: add or merge them",
         "every": "{role: TODO, kind: categorical}"
         "  # most values are of one record: an identifier or free text?",
-        "many": "{role: TODO, kind: categorical}  # 51 categories, not shown: give a hierarchy",
+        "many": "{role: TODO, kind: categorical}  # 51 categories, not shown: give a hierarchy; 51 values in "
+        "200 records: if it tells whose record a row is, it is an identifier, and `person: many` must stand "
+        "below",
         "shy": "{role: TODO, kind: categorical}  # 45 categories, not shown: give a hierarchy",
     }
 

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 import yaml
 
+from deploy.local.samples.adult import COLUMNS
+from deploy.local.samples.customers import delivery
+from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import is_randomizer
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
-from privacy_release.sources.samples import COLUMNS
-from privacy_release.sources.synthetic_adult import synthetic_adult
-from privacy_release.sources.synthetic_customers import delivery
 
 INCLUDE = Path(__file__).parents[3] / "include"
 HIERARCHIES = sorted((INCLUDE / "hierarchies").rglob("*.csv"))
@@ -137,14 +137,17 @@ def test_release_is_named_after_its_file_and_points_to_files_that_exist(path: Pa
 @pytest.mark.parametrize("path", [p for p in RELEASES if p.stem.startswith("adult")], ids=lambda p: p.stem)
 def test_release_schema_accepts_the_sample_table(path: Path, source: Any) -> None:
     release = load(path)
-    assert release["source"]["uri"].startswith("sample://adult")
+    assert release["source"]["uri"] in (
+        "../data/samples/adult.parquet",
+        "../data/samples/adult_weeks/{release}.parquet",
+    )
     schema_of(release).check(ingested(source(), release))
 
 
 @pytest.mark.parametrize("path", [p for p in RELEASES if p.stem.startswith("bank")], ids=lambda p: p.stem)
 def test_release_schema_accepts_the_simulated_customers_of_every_delivery(path: Path) -> None:
     release = load(path)
-    assert release["source"]["uri"] == "sample://bank_customers/{release}"
+    assert release["source"]["uri"] == "../data/samples/bank_customers/{release}.parquet"
     for text in (None, "2026-01-05", "2026-01-12"):
         schema_of(release).check(ingested(delivery(2_000, text), release))
 

@@ -15,8 +15,6 @@ from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.sources.samples import write_named_sample
-from privacy_release.sources.synthetic_customers import HABITS, delivery
 from privacy_release.spec.model import load_spec
 
 SCHEMA = {
@@ -206,26 +204,3 @@ def test_a_manifest_tells_the_randomization_and_no_exact_figure_of_the_source(
     assert set(told["source"]) == {"files", "identifiers"}
     assert set(told["figures"]) == {"breach"}
     assert told["loss"]["epsilon"] == told["randomization"]["epsilon"]["person"]
-
-
-# The simulated customers
-
-
-def test_every_delivery_has_the_same_customers_and_a_twentieth_with_other_habits() -> None:
-    first, again, second = (delivery(2_000, text) for text in ("week 1", "week 1", "week 2"))
-    assert first.equals(again)
-    differing = (first[list(HABITS)] != second[list(HABITS)]).any(axis=1)
-    assert 0 < differing.sum() <= 200
-    same = first.columns.difference(HABITS)
-    assert first[same].equals(second[same])
-    assert set(delivery(50, seed=1)["customer"]).isdisjoint(first["customer"])
-
-
-@pytest.mark.parametrize(
-    ("uri", "rows"), [("sample://bank_customers/week 1", 50_000), ("sample://bank_customers_test", 5_000)]
-)
-def test_customers_are_a_sample_that_says_what_it_is(uri: str, rows: int, tmp_path: Path) -> None:
-    note = write_named_sample(uri, tmp_path / "sample.parquet")
-    assert note == f"{rows:,} simulated bank-card customers, not real people."
-    table = pd.read_parquet(tmp_path / "sample.parquet")
-    assert len(table) == table["customer"].nunique() == rows

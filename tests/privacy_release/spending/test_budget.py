@@ -454,7 +454,7 @@ def test_a_release_whose_entry_is_not_committed_fails(
     loss = PrivacyLoss(epsilon=0.4, neighbours=Neighbours.REPLACE_ONE)
     booking = ledger.reserve("people", "another key", loss)
     if state == "cancelled":
-        ledger.cancel("people", "another key")
+        ledger.cancel("people", "another key", token=booking.token)
     reference = {**staged["booking"], "key": "another key", "entry_hash": booking.entry_hash}
     without_entry(state, failed({**staged, "booking": reference}, ledger))  # type: ignore[typeddict-item]
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -74,6 +73,7 @@ def test_references_are_plain_and_hold_no_record(staged: StagedRef, people: pd.D
 def test_everything_in_the_work_area_is_for_the_service_user_alone(staged: StagedRef, work: WorkArea) -> None:
     files = list(work.folder.iterdir())
     assert {path.name for path in files} == {
+        ".lock",
         "ingest.parquet",
         "ingest.schema.json",
         "staged.parquet",
@@ -100,27 +100,6 @@ def test_labels_keep_the_files_of_two_tasks_apart(spec: ReleaseSpec, work: WorkA
     ]
     assert privacy_release.verify_staged(made[0], policy(K))["passed"]
     assert made[0]["uri"] != made[1]["uri"]
-
-
-def test_sample_says_which_table_it_is(
-    work: WorkArea, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    from privacy_engine.tables.schema import DataSchema
-    from privacy_release.sources.samples import COLUMNS
-    from privacy_release.sources.synthetic_adult import synthetic_adult
-
-    synthetic_adult(500, rng=np.random.default_rng(1)).to_parquet(tmp_path / "adult.parquet")
-    monkeypatch.setenv("PRIVACY_DATA", str(tmp_path))
-    schema = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric"}})
-    table = privacy_release.ingest("sample://adult", schema, work, columns=["age"])
-    assert "500 records" in table["source"]["note"]
-    assert table["source"]["uri"] == "sample://adult"
-    assert "age" in COLUMNS
-
-
-def test_other_samples_are_refused(spec: ReleaseSpec, work: WorkArea) -> None:
-    with pytest.raises(SpecError, match="sample://adult"):
-        privacy_release.ingest("sample://other", spec.data_schema(), work)
 
 
 def test_suite_that_holds_is_counted(table: TableRef, spec: ReleaseSpec) -> None:

@@ -13,6 +13,7 @@ from airflow_privacy_release.plugin.connections import lakes
 from airflow_privacy_release.plugin.views import releases as published
 from airflow_privacy_release.plugin.views import trends
 from airflow_privacy_release.plugin.views.comparison import compare
+from airflow_privacy_release.plugin.views.leftovers import leftovers
 from airflow_privacy_release.plugin.views.releases import Listed
 from airflow_privacy_release.plugin.views.selection import FILTERS, ORDERS, Selection
 from privacy_engine.errors import PublishError
@@ -44,7 +45,8 @@ _MISSING = "There is no such release."
 @router.get("/")
 def list_releases(request: Request, user: GetUserDep) -> Response:
     """All releases that the user may see, filtered, ordered and paged by the query."""
-    rows, problems = published.all_listed(lakes(), Rights(user))
+    rights = Rights(user)
+    rows, problems = published.all_listed(lakes(), rights)
     selection = Selection.of_query(request.query_params)
     chosen = selection.select(rows)
     return page(
@@ -55,6 +57,7 @@ def list_releases(request: Request, user: GetUserDep) -> Response:
             "count": len(chosen),
             "all": len(rows),
             "problems": problems,
+            "leftovers": leftovers(rights),
             "selection": selection,
             "pages": selection.pages(len(chosen)),
             "columns": _COLUMNS,
@@ -71,7 +74,7 @@ def one_release(request: Request, user: GetUserDep, lake: str, table: str, versi
     """One release: its figures, its proof, and what became of it."""
     rights = Rights(user)
     place, row = find(rights, lake, table, version)
-    manifest = published.manifest_of(place, row)
+    manifest = {} if row.entry.problem else published.manifest_of(place, row)
     loss = None if row.entry.tombstone else manifest.get("loss")
     figures: dict[str, float] = {} if row.entry.tombstone or loss else manifest.get("figures") or {}
     return page(

@@ -9,14 +9,15 @@ from airflow_privacy_release.plugin.auth import Rights
 from airflow_privacy_release.plugin.connections import Places, specifications
 from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
 from airflow_privacy_release.plugin.views.words import day, moment, number
-from privacy_engine.dp.ledger import Entry, Event, Standing, bookings_of, limits_of, standings
+from privacy_engine.dp.ledger import Entry, Event, Standing
 from privacy_engine.dp.limits import Period, exact
 from privacy_engine.errors import PrivacyEngineError
-from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.ledger.ledger import BudgetLedger, Moment
 from privacy_release.spec.model import ReleaseSpec
 
 LOW = Fraction(1, 5)  # of the limit
 _STEPS = 150  # moments in a chart
+_SHOWN = 200  # of the newest entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,7 @@ class Budget:
 
     Attributes:
         users: releases whose specifications spend it, with their epsilon where it is a plain number.
+        history: the newest entries, of `entries` in all.
         problem: why the ledger's entries cannot be trusted or read; empty where they can.
     """
 
@@ -66,6 +68,7 @@ class Budget:
     users: tuple[tuple[str, float | None], ...]
     limits: tuple[LimitShown, ...] = ()
     history: tuple[Line, ...] = ()
+    entries: int = 0
     problem: str = ""
 
     @property
@@ -97,17 +100,19 @@ def _budget(
 ) -> Budget:
     users = tuple((spec.name, _epsilon(spec)) for spec in specs)
     try:
-        standing, entries = ledger.standing(dataset), ledger.history(dataset)
+        moments = ledger.course(dataset, _STEPS)
+        entries = ledger.history(dataset, last=_SHOWN)
     except PrivacyEngineError as error:
         return Budget(ledger=name, dataset=dataset, users=users, problem=str(error))
     dearest = max((epsilon for _, epsilon in users if epsilon is not None), default=0.0)
-    left = _left_over_time(entries, datetime.now(UTC))
+    left = _left_over_time(moments)
     return Budget(
         ledger=name,
         dataset=dataset,
         users=users,
-        limits=tuple(_limit(s, left.get(s.limit.period.name, []), dearest) for s in standing),
+        limits=tuple(_limit(s, left.get(s.limit.period.name, []), dearest) for s in moments[-1].standings),
         history=_history(entries, rights),
+        entries=entries[-1].number if entries else 0,
     )
 
 
@@ -160,32 +165,21 @@ def _words(period: Period) -> str:
     return names.get(period.name, f"in any {period.name[:-1]} days")
 
 
-def _left_over_time(entries: Sequence[Entry], now: datetime) -> dict[str, list[Point]]:
-    """What was left of each limit whenever that changed: by bookings, grants, and bookings that ran out."""
-    windows = [limit.period.window for limit in limits_of(entries) if limit.period.window is not None]
-    booked = [entry.at for entry in entries if entry.event is Event.RESERVE]
-    moved = {entry.at for entry in entries if entry.event is not Event.COMMIT}
-    times = moved | {at + window for at in booked for window in windows} | {now}
-    end = max(moved | {now})  # the ledger's clock may be ahead of this one
+def _left_over_time(moments: Sequence[Moment]) -> dict[str, list[Point]]:
+    """What was left of each limit over time, by the limit's period."""
     found: dict[str, list[Point]] = {}
-    for time in _spread(sorted(time for time in times if time <= end)):
-        past = [entry for entry in entries if entry.at <= time]
-        for standing in standings(limits_of(past), bookings_of(past).values(), time):
+    for passed in moments:
+        for standing in passed.standings:
             left = float(standing.left)
-            point = Point(x=time.timestamp(), y=left, text=f"{moment(time)}: {number(left)} left")
+            point = Point(
+                x=passed.time.timestamp(), y=left, text=f"{moment(passed.time)}: {number(left)} left"
+            )
             found.setdefault(standing.limit.period.name, []).append(point)
     return found
 
 
-def _spread(times: Sequence[datetime]) -> list[datetime]:
-    """So many of the times that they can be drawn, the first and the last among them."""
-    if len(times) <= _STEPS:
-        return list(times)
-    return [times[round(i * (len(times) - 1) / (_STEPS - 1))] for i in range(_STEPS)]
-
-
 def _history(entries: Sequence[Entry], rights: Rights) -> tuple[Line, ...]:
-    """All entries, newest first; the runs of DAGs that the user may not read are not named."""
+    """The entries, newest first; the runs of DAGs that the user may not read are not named."""
     reserved = {entry.key: entry for entry in entries if entry.event is Event.RESERVE}
     lines = []
     for entry in entries:

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +13,8 @@ from privacy_engine.errors import IntegrityError, PrivacyEngineError
 from privacy_release.lake.log import (
     Publication,
     State,
-    existing_table,
-    open_table,
+    existing_version,
+    newest_such,
     proof_folder,
     publications,
 )
@@ -24,6 +25,7 @@ SHOWN_STATES: Mapping[State, str] = {
     State.CURRENT: "published",
     State.SUPERSEDED: "superseded",
     State.RETRACTED: "retracted",
+    State.DAMAGED: "damaged",
 }
 
 
@@ -106,19 +108,32 @@ def all_listed(places: Places, rights: Rights) -> tuple[list[Listed], list[str]]
     rows: list[Listed] = []
     problems = list(places.problems)
     for name, lake in places.lakes.items():
-        try:
-            for table in table_names(lake):
+        for table in _tables(lake, problems):
+            with _noting(problems):
                 rows += of_table(name, lake, table, rights)
-        except PrivacyEngineError as error:
-            problems.append(str(error))
     return sorted(rows, key=lambda row: row.entry.committed, reverse=True), problems
+
+
+def _tables(lake: Lake, problems: list[str]) -> list[str]:
+    """The tables of a lake; none where it cannot be read, which is noted."""
+    found: list[str] = []
+    with _noting(problems):
+        found += table_names(lake)
+    return found
+
+
+@contextmanager
+def _noting(problems: list[str]) -> Iterator[None]:
+    """Note why a table or lake could not be read, and go on: it must not hide the others."""
+    try:
+        yield
+    except PrivacyEngineError as error:
+        problems.append(str(error))
 
 
 def of_table(name: str, lake: Lake, table: str, rights: Rights) -> list[Listed]:
     """The publications of one table that the user may see, oldest first; none without such a table."""
-    opened = open_table(lake, table)
-    entries = [] if opened is None else publications(lake, opened)
-    rows = [Listed(lake=name, table=table, entry=entry) for entry in entries]
+    rows = [Listed(lake=name, table=table, entry=entry) for entry in publications(lake, table)]
     return [row for row in rows if rights.reads_release(row.dag_id, name)]
 
 
@@ -129,10 +144,8 @@ def one(name: str, lake: Lake, table: str, version: int) -> Listed | None:
         PublishError: if there is no such table.
         ValueError: if its name is not well-formed.
     """
-    entries = publications(lake, existing_table(lake, table))
-    return next(
-        (Listed(lake=name, table=table, entry=entry) for entry in entries if entry.version == version), None
-    )
+    entry = newest_such(lake, table, existing_version(lake, table), lambda entry: entry.version == version)
+    return None if entry is None else Listed(lake=name, table=table, entry=entry)
 
 
 def same_release(lake: Lake, row: Listed) -> list[Listed]:
@@ -141,7 +154,7 @@ def same_release(lake: Lake, row: Listed) -> list[Listed]:
     Raises:
         PublishError: if the lake cannot be reached.
     """
-    entries = publications(lake, existing_table(lake, row.table))
+    entries = publications(lake, row.table)
     return [replace(row, entry=e) for e in entries if e.release_id == row.entry.release_id]
 
 
@@ -153,6 +166,8 @@ def manifest_of(lake: Lake, row: Listed) -> dict[str, Any]:
         PublishError: if it cannot be read.
     """
     stone = row.entry.tombstone
+    if stone is None:
+        row.entry.require_readable(row.table)
     digest = row.entry.manifest_sha256 if stone is None else stone.sha256
     found: dict[str, Any] = json.loads(_proof(lake, row.table, digest, "json"))
     return found
@@ -183,6 +198,7 @@ def report_of(lake: Lake, row: Listed) -> bytes:
         IntegrityError: if the stored report is not the one that the commit names.
         PublishError: if it cannot be read.
     """
+    row.entry.require_readable(row.table)
     return _proof(lake, row.table, row.entry.report_sha256, "html")
 
 
@@ -201,15 +217,12 @@ def of_run(places: Places, dag_id: str, run_id: str) -> tuple[list[Listed], list
     found: list[Listed] = []
     problems = list(places.problems)
     for name, lake in places.lakes.items():
-        try:
-            for table in table_names(lake):
-                opened = open_table(lake, table)
-                entries = [] if opened is None else publications(lake, opened)
+        for table in _tables(lake, problems):
+            with _noting(problems):
+                entries = publications(lake, table)
                 found += [
                     Listed(lake=name, table=table, entry=entry) for entry in entries if entry.run_key == key
                 ]
-        except PrivacyEngineError as error:
-            problems.append(str(error))
     return sorted(found, key=lambda row: row.entry.committed, reverse=True), problems
 
 

@@ -2,11 +2,12 @@
 
 DuckDB's own parser reads the query, and what it made of it is held against lists of what is allowed: a kind
 of statement, table or function that these lists do not know is refused. The database that then runs the
-query is closed by its configuration, too (`privacy_release.lake.query`); these rules say beforehand, and
+query is closed by its configuration, too (`privacy_release.query.answer`); these rules say beforehand, and
 clearly, what is refused, and which tables are used.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,35 @@ _CLOSED_PREFIXES = ("__", "json_serialize_", "json_deserialize_")
 
 class QueryError(PrivacyEngineError, ValueError):
     """A query is wrong, or asks for more than published releases: mend the SQL, or what was asked for."""
+
+
+_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*")
+_BRACKET = re.compile(r"[(\[{]|[)\]}]")
+
+
+def check_size(sql: str, length: int, depth: int) -> None:
+    """Refuse a query that is too long or too deep to be given to a parser.
+
+    Args:
+        sql: of the user.
+        length: characters that it may have.
+        depth: of brackets within brackets outside of quotes.
+
+    Raises:
+        QueryError: see above.
+    """
+    if len(sql) > length:
+        raise QueryError(f"a query must have at most {length:,} characters, got {len(sql):,}; shorten it")
+    if not sql.isascii() and sql != sql.encode(errors="ignore").decode():
+        raise QueryError("a query must be text that UTF-8 can write; remove lone surrogates")
+    deepest = now = 0
+    for bracket in _BRACKET.findall(_TEXT.sub("", sql)):
+        now = now + 1 if bracket in "([{" else max(0, now - 1)
+        deepest = max(deepest, now)
+    if deepest > depth:
+        raise QueryError(
+            f"a query must have brackets within brackets {depth} deep at most, got {deepest}; split it"
+        )
 
 
 def tables_of(parser: "DuckDBPyConnection", sql: str) -> tuple[str, ...]:

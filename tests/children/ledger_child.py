@@ -4,47 +4,19 @@ The steps are real; a fault point only ends the process (SIGKILL: no clean-up ru
 """
 
 import json
-import os
 import secrets
-import signal
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from fault_points import after, kill_me, rendezvous, say
 from sqlalchemy import Connection, event
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import BudgetExceededError
 from privacy_release.ledger import book as ledger_book
 from privacy_release.ledger.ledger import BudgetLedger
-
-
-def kill_me() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
-def rendezvous() -> None:
-    """Tell the parent that the step is reached, and wait until it says go."""
-    say("ready")
-    sys.stdin.readline()
-
-
-def then(step: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
-    """The step, then the act."""
-
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        result = step(*args, **kwargs)
-        act()
-        return result
-
-    return watched
 
 
 def at_end_of_transaction(statement_start: str) -> None:
@@ -77,10 +49,10 @@ def spend_once() -> None:
         case "end_of_commit":
             at_end_of_transaction("INSERT INTO privacy_ledger_model")
         case "between_commit_and_its_model":
-            ledger_book.Book.store_model = then(lambda *_: None, kill_me)
+            ledger_book.Book.store_model = after(lambda *_: None, kill_me)
     ledger = LEDGERS[0] if LEDGERS else BudgetLedger(TASK["url"])
     loss = PrivacyLoss(epsilon=TASK["epsilon"], neighbours="replace_one")
-    ledger.reserve(TASK["dataset"], TASK["key"], loss, detail={"run": "r"})
+    held = ledger.reserve(TASK["dataset"], TASK["key"], loss, detail={"run": "r"})
     if point == "after_reserve":
         kill_me()
     model = secrets.token_hex(16)  # no two measurements are equal
@@ -89,7 +61,7 @@ def spend_once() -> None:
         kill_me()
     if point == "meet_before_commit":
         rendezvous()
-    kept = ledger.commit(TASK["dataset"], TASK["key"], model).model
+    kept = ledger.commit(TASK["dataset"], TASK["key"], model, token=held.token).model
     say(f"kept {kept}")
     if point == "after_commit":
         kill_me()

@@ -9,19 +9,21 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_release.cli.main import DONE, WRONG, main
-from privacy_release.lake import query
 from privacy_release.lake.publish import publish
-from privacy_release.lake.query import answer
-from privacy_release.lake.query_rules import QueryError, tables_of
-from privacy_release.lake.query_sources import take_snapshot
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake, table_names
+from privacy_release.query.answer import allowed, answer
+from privacy_release.query.child import open_database
+from privacy_release.query.process import Files, Limits, QueryProcess
+from privacy_release.query.rules import QueryError, tables_of
+from privacy_release.query.sources import Snapshot, take_snapshot
 from privacy_release.work.area import sha256_file
 
 FIGURES = {
@@ -247,6 +249,14 @@ ESCAPES = [
 ]  # fmt: skip
 
 
+def look_up(lake: Lake, sql: str) -> None:
+    """What `answer` does before it runs a query, without a process for it."""
+    with duckdb.connect() as parser:
+        names = allowed(tables_of(parser, sql), None)
+    for name in names:
+        take_snapshot(lake, name, None, every_release=False)
+
+
 @pytest.mark.parametrize(("sql", "message"), ESCAPES)
 def test_query_that_asks_for_more_than_releases_is_refused(
     lake: Lake, send: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sql: str, message: str
@@ -258,10 +268,16 @@ def test_query_that_asks_for_more_than_releases_is_refused(
     outside.mkdir()
     (outside / "secret.csv").write_text(SECRET)
     with pytest.raises(QueryError) as caught:
-        answer(lake, sql.format(file=outside / "secret.csv", folder=outside))
+        look_up(lake, sql.format(file=outside / "secret.csv", folder=outside))
     assert message in str(caught.value)
     assert SECRET not in str(caught.value)
     assert [path.name for path in outside.iterdir()] == ["secret.csv"]
+
+
+def run_unchecked(lake: Lake, seen: list[Snapshot], sql: str) -> Any:
+    """What the database of a query's process says to SQL that no rule has seen."""
+    with open_database(Files(lake, seen).tables, 1_000_000_000) as database:
+        return database.sql(sql).fetchall()
 
 
 @pytest.mark.parametrize(
@@ -287,8 +303,8 @@ def test_database_is_closed_even_to_what_the_rules_would_let_pass(
     secret = tmp_path / "secret.csv"
     secret.write_text(SECRET)
     seen = [take_snapshot(lake, "people", None, every_release=False)]
-    with pytest.raises(QueryError) as caught:
-        query._run(sql.format(file=secret), seen, 10, 60)
+    with pytest.raises(duckdb.Error) as caught:
+        run_unchecked(lake, seen, sql.format(file=secret))
     assert SECRET not in str(caught.value)
     assert secret.read_text() == SECRET
     assert not list(tmp_path.glob("secret.csv.*"))
@@ -320,9 +336,9 @@ def test_only_the_tables_that_a_caller_may_ask_are_answered(lake: Lake, send: An
 
 def test_answer_that_is_too_long_is_refused_and_not_cut(lake: Lake, send: Any) -> None:
     send("r1", 30, rows=3_000)
-    assert answer(lake, "FROM people", limit=3_000).rows.num_rows == 3_000
+    assert answer(lake, "FROM people", limits=Limits(rows=3_000)).rows.num_rows == 3_000
     with pytest.raises(QueryError, match="at most 2,999 rows"):
-        answer(lake, "FROM people", limit=2_999)
+        answer(lake, "FROM people", limits=Limits(rows=2_999))
 
 
 @pytest.mark.parametrize(
@@ -335,7 +351,7 @@ def test_answer_that_is_too_long_is_refused_and_not_cut(lake: Lake, send: Any) -
 def test_query_that_would_never_end_is_stopped(lake: Lake, send: Any, sql: str) -> None:
     send("r1", 30)
     with pytest.raises(QueryError, match=r"must end within 0\.5 seconds"):
-        answer(lake, sql, seconds=0.5)
+        answer(lake, sql, limits=Limits(seconds=0.5))
 
 
 def test_query_that_is_nested_without_end_is_refused(lake: Lake, send: Any) -> None:
@@ -344,11 +360,16 @@ def test_query_that_is_nested_without_end_is_refused(lake: Lake, send: Any) -> N
         answer(lake, f"SELECT {'(' * 3000}1{')' * 3000} FROM people")
 
 
-@pytest.mark.parametrize("asked", [{"limit": 0}, {"seconds": 0}, {"release": "r1", "every_release": True}])
-def test_contradictory_wishes_are_refused(lake: Lake, send: Any, asked: dict[str, Any]) -> None:
+def test_contradictory_wishes_are_refused(lake: Lake, send: Any) -> None:
     send("r1", 30)
-    with pytest.raises(QueryError):
-        answer(lake, "FROM people", **asked)
+    with pytest.raises(QueryError, match="leave one out"):
+        answer(lake, "FROM people", release="r1", every_release=True)
+
+
+@pytest.mark.parametrize("name", ["rows", "size", "seconds", "memory", "length", "depth"])
+def test_limit_that_lets_nothing_pass_is_refused(name: str) -> None:
+    with pytest.raises(QueryError, match=f"{name} must be positive, got 0"):
+        Limits(**{name: 0})
 
 
 def test_rows_that_another_tool_added_are_noticed(lake: Lake, send: Any) -> None:
@@ -408,7 +429,7 @@ def test_release_that_is_retracted_while_it_is_read_is_not_answered_from(
 ) -> None:
     send("w1", 30)
     send("w2", 40)
-    run = query._run
+    run = QueryProcess.answer
     turns = []
 
     def run_late(*arguments: Any) -> Any:
@@ -418,7 +439,7 @@ def test_release_that_is_retracted_while_it_is_read_is_not_answered_from(
             retract(lake, "people", "w2", "wrong source")
         return rows
 
-    monkeypatch.setattr(query, "_run", run_late)
+    monkeypatch.setattr(QueryProcess, "answer", run_late)
     assert ages(lake) == [30]
     assert turns
 
@@ -428,7 +449,7 @@ def test_files_that_are_erased_before_they_are_read_lead_to_the_new_answer(
 ) -> None:
     send("w1", 30)
     send("w2", 40)
-    run = query._run
+    run = QueryProcess.answer
     turns = []
 
     def run_late(*arguments: Any) -> Any:
@@ -437,7 +458,7 @@ def test_files_that_are_erased_before_they_are_read_lead_to_the_new_answer(
             retract(lake, "people", "w2", "wrong source")
         return run(*arguments)
 
-    monkeypatch.setattr(query, "_run", run_late)
+    monkeypatch.setattr(QueryProcess, "answer", run_late)
     assert ages(lake) == [30]
     assert turns
 
@@ -541,15 +562,13 @@ def test_tables_are_known_by_their_proofs(lake: Lake, send: Any) -> None:
 
 
 def test_rules_alone_read_no_lake() -> None:
-    import duckdb
-
     with duckdb.connect() as parser:
         assert tables_of(parser, 'SELECT * FROM a, "b-c", a') == ("a", "b-c")
 
 
 def test_library_is_importable_without_airflow() -> None:
     heavy = ["airflow", "duckdb", "pyarrow", "deltalake"]
-    code = f"import sys; import privacy_release.lake.query; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys; import privacy_release.query.answer; print([m for m in {heavy} if m in sys.modules])"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment

@@ -1,8 +1,4 @@
-"""The sample tables: ``sample://adult``, ``sample://bank_customers`` and ``sample://bank_customers_test``.
-
-Adult is UCI's, from a folder or the network, else generated records; the customers are simulated. With
-``/<text>`` behind a name, such as the key of a partition, it is a delivery of its own: half of Adult's
-records, or all customers, some with other habits.
+"""UCI Adult, from a folder or the network, else generated records in its form.
 
 Source: Becker and Kohavi (1996), Adult, UCI Machine Learning Repository, CC BY 4.0,
 https://doi.org/10.24432/C5XW20 (the training part, 32,561 records).
@@ -14,9 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privacy_engine.errors import SpecError
-from privacy_release.sources.synthetic_adult import synthetic_adult
-from privacy_release.sources.synthetic_customers import SEED, delivery
+from deploy.local.samples.synthetic_adult import synthetic_adult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,9 +38,6 @@ COLUMNS = {
 GENERATED_ROWS = 30_000
 GENERATOR_SEED = 1994  # the year of the census extract; fixed, so that a repeated run has equal bytes
 TIMEOUT_SECONDS = 10.0
-SCHEME = "sample://"
-# name -> number of customers, and the seed that makes them other people
-CUSTOMERS = {"bank_customers": (50_000, SEED), "bank_customers_test": (5_000, SEED + 1)}
 
 
 def sample_table(
@@ -55,7 +46,7 @@ def sample_table(
     url: str = ADULT_URL,
     timeout: float = TIMEOUT_SECONDS,
 ) -> tuple[pd.DataFrame, str]:
-    """The sample table and one sentence that says where it came from. Unknown values are null.
+    """The table and one sentence that says where it came from. Unknown values are null.
 
     Looks at ``$PRIVACY_DATA/adult.parquet``, then at UCI (kept in the cache folder, accepted only with the
     right SHA-256), then generates records.
@@ -82,63 +73,6 @@ def sample_table(
 
     table = synthetic_adult(GENERATED_ROWS, rng=np.random.default_rng(GENERATOR_SEED))
     return table, f"{len(table):,} generated records in the form of UCI Adult, not real people: {reason}."
-
-
-def write_sample(path: Path, cache: Path | None = None, *, part: str | None = None) -> str:
-    """Write the sample table to a Parquet file, whole or not at all, readable by the user alone.
-
-    Args:
-        path: of the file.
-        cache: folder that keeps the download; by default the user's cache folder.
-        part: write half of the records only, chosen by this text; None writes all.
-
-    Returns:
-        The sentence that says where the records came from.
-    """
-    table, source = sample_table(cache)
-    if part is not None:
-        table, source = (
-            half_of(table, part),
-            f"Half of the sample, chosen by the text in its address. {source}",
-        )
-    _write(path, table)
-    return source
-
-
-def write_named_sample(uri: str, path: Path) -> str:
-    """Write the sample of an address to a file, as `write_sample` does.
-
-    Raises:
-        SpecError: if there is no such sample.
-    """
-    name, _, part = uri.removeprefix(SCHEME).partition("/")
-    if name == "adult":
-        return write_sample(path, part=part or None)
-    if name not in CUSTOMERS:
-        known = [f"{SCHEME}{sample}" for sample in ("adult", *CUSTOMERS)]
-        raise SpecError(
-            f"source.uri must be one of {known} or the address of Parquet files, got another sample; mend it"
-        )
-    rows, seed = CUSTOMERS[name]
-    _write(path, delivery(rows, part or None, seed=seed))
-    return f"{rows:,} simulated bank-card customers, not real people."
-
-
-def _write(path: Path, table: pd.DataFrame) -> None:
-    """A Parquet file, whole or not at all, readable by the user alone."""
-    import tempfile
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            table.to_parquet(file, index=False)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def half_of(table: pd.DataFrame, part: str) -> pd.DataFrame:

@@ -1,14 +1,15 @@
 """The releases that a query reads: which of a table's, as of one version of it, and what they guarantee."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import IntegrityError, PublishError
-from privacy_release.lake.log import ATTEMPTS, Publication, State, open_table, publications
-from privacy_release.lake.query_rules import QueryError
+from privacy_engine.errors import IntegrityError
+from privacy_release.lake.log import Publication, State, newest, open_table, publications
 from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.store import Lake, reaching, table_names
+from privacy_release.query.rules import QueryError
 
 if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
@@ -57,7 +58,7 @@ class Snapshot:
         version: of the table.
         sources: the releases.
         columns: what the query sees, in order.
-        files: of the releases, with all columns; the release of a row is in `release`.
+        files: of these releases alone, with all columns; the release of a row is in `release`.
     """
 
     name: str
@@ -66,8 +67,28 @@ class Snapshot:
     columns: tuple[str, ...]
     files: "Dataset"
 
+    def paths(self) -> dict[str, str]:
+        """The release of each file, by its path below the table's folder."""
+        from pyarrow.dataset import get_partition_keys
 
-def take_snapshot(lake: Lake, name: str, release: str | None, *, every_release: bool) -> Snapshot:
+        return {
+            fragment.path: get_partition_keys(fragment.partition_expression)[PARTITION]
+            for fragment in self.files.get_fragments()
+        }
+
+
+# Whether who asks may see a publication of a table.
+Sees = Callable[[str, Publication], bool]
+
+
+def everything(table: str, entry: Publication) -> bool:
+    """Who may see every publication."""
+    return True
+
+
+def take_snapshot(
+    lake: Lake, name: str, release: str | None, *, every_release: bool, sees: Sees = everything
+) -> Snapshot:
     """The releases of a table that a query sees now.
 
     Args:
@@ -76,15 +97,19 @@ def take_snapshot(lake: Lake, name: str, release: str | None, *, every_release: 
         release: only this one; None takes the one that was published last. A release that was published
             again, such as an old partition with late data, keeps its place.
         every_release: all of them, with the column `release`.
+        sees: publications that it says no of are not there.
 
     Raises:
         QueryError: if there is no such table, or no such release in it that is not retracted.
         PublishError: if the lake cannot be reached.
     """
-    table, version, entries = _consistent(lake, name)
+    table, version, entries = _consistent(lake, name, sees)
+    entries = [entry for entry in entries if sees(name, entry)]
+    if not entries:
+        raise _missing(lake, name, sees)
     live = [entry for entry in entries if entry.tombstone is None]
     chosen = _chosen(name, entries, live, release, every_release=every_release)
-    wanted = None if every_release else [(PARTITION, "=", chosen[0].release_id)]
+    wanted = [(PARTITION, "in", [entry.release_id for entry in chosen])]
     with reaching(lake, f"read table {name}"):
         files = table.to_pyarrow_dataset(file_pruning_predicate=wanted)
     columns = list(dict.fromkeys(column for entry in chosen for column in entry.columns))
@@ -124,36 +149,35 @@ def is_retracted(lake: Lake, seen: Snapshot) -> bool:
     """Whether a release of a snapshot was taken back since."""
     if not has_moved(lake, seen):
         return False
-    entries = _consistent(lake, seen.name)[2]
+    entries = _consistent(lake, seen.name, everything)[2]
     gone = {(entry.release_id, entry.version) for entry in entries if entry.tombstone is not None}
     return any((source.release, source.version) in gone for source in seen.sources)
 
 
-def _consistent(lake: Lake, name: str) -> tuple[Any, int, list[Publication]]:
-    """A table, its version, and its publications up to that very version.
-
-    The Delta library lists the history as of now, also for an older snapshot: it is read between two looks at
-    the version.
-    """
-    table = _existing(lake, name)
-    for _ in range(ATTEMPTS):
-        entries = publications(lake, table)
-        again = _existing(lake, name)
-        if again.version() == table.version():
-            return table, int(table.version()), entries
-        table = again
-    raise PublishError(f"table {name} changed under each of {ATTEMPTS} attempts to read it; ask again")
+def _consistent(lake: Lake, name: str, sees: Sees) -> tuple[Any, int, list[Publication]]:
+    """A table, its version, and its publications up to that very version."""
+    table = _existing(lake, name, sees)
+    return table, int(table.version()), list(newest(lake, name, table.version()))[::-1]
 
 
-def _existing(lake: Lake, name: str) -> Any:
-    try:
+def _existing(lake: Lake, name: str, sees: Sees) -> Any:
+    table = None
+    with suppress(ValueError):  # no name that a table could have
         table = open_table(lake, name)
-    except ValueError:
-        table = None  # no name that a table could have
     if table is None:
-        known = ", ".join(table_names(lake)) or "none yet"
-        raise QueryError(f"the lake at {lake.root} has no table {name!r}; its tables are: {known}")
+        raise _missing(lake, name, sees)
     return table
+
+
+def _missing(lake: Lake, name: str, sees: Sees) -> QueryError:
+    """That there is no such table, and which there are for who asks."""
+    known = [table for table in table_names(lake) if _shows(lake, table, sees)]
+    return QueryError(f"the lake has no table {name!r}; its tables are: {', '.join(known) or 'none yet'}")
+
+
+def _shows(lake: Lake, name: str, sees: Sees) -> bool:
+    """Whether a table has a publication that may be seen."""
+    return sees is everything or any(sees(name, entry) for entry in publications(lake, name))
 
 
 def _chosen(
@@ -169,6 +193,13 @@ def _chosen(
     current = sorted(
         (entry for entry in live if entry.state is State.CURRENT), key=lambda entry: places[entry.release_id]
     )
+    damaged = [entry for entry in entries if entry.state is State.DAMAGED]
+    if damaged and release in (None, damaged[-1].release_id):
+        found = damaged[-1]
+        raise QueryError(
+            f"release {found.release_id} of table {name}, version {found.version}, has a damaged note "
+            f"({found.problem}), so that nothing is proven of it; ask another release by its name"
+        )
     if release is not None:
         current = [entry for entry in current if entry.release_id == release]
         if not current and any(entry.release_id == release for entry in entries):

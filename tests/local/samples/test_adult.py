@@ -1,4 +1,4 @@
-"""The sample table: the same columns from every source, an honest sentence, and no download unchecked."""
+"""Adult: the same columns from every source, an honest sentence, and no download unchecked."""
 
 import http.server
 import os
@@ -9,19 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
-from privacy_release.sources.samples import (
+from deploy.local.samples.adult import (
     COLUMNS,
     GENERATED_ROWS,
     download_adult,
     half_of,
     parse_adult,
     sample_table,
-    write_sample,
 )
-from privacy_release.sources.synthetic_adult import EDUCATION, synthetic_adult
+from deploy.local.samples.synthetic_adult import EDUCATION, synthetic_adult
 
 HIERARCHIES = Path(__file__).parents[3] / "include" / "hierarchies" / "adult"
 BOUNDS = {
@@ -165,16 +163,6 @@ def test_a_part_is_half_of_the_records_and_another_half_for_another_text(generat
     assert not one.equals(other)
 
 
-def test_a_part_of_the_sample_says_so(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, generated: pd.DataFrame
-) -> None:
-    generated.to_parquet(tmp_path / "adult.parquet")
-    monkeypatch.setenv("PRIVACY_DATA", str(tmp_path))
-    note = write_sample(tmp_path / "part.parquet", part="2026-01-05T00:00:00")
-    assert note.startswith("Half of the sample")
-    assert len(pd.read_parquet(tmp_path / "part.parquet")) == (len(generated) + 1) // 2
-
-
 def test_local_file_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, closed_port: str) -> None:
     local = synthetic_adult(50, rng=np.random.default_rng(5))
     local.to_parquet(tmp_path / "adult.parquet", index=False)
@@ -247,29 +235,3 @@ def test_the_real_download_passes_the_checksum_gives_the_reference_table_and_is_
     pd.testing.assert_frame_equal(table, reference)
     assert source.startswith("UCI Adult, 32,561 records")
     assert download_adult(tmp_path / "cache", url=closed_port).is_file()
-
-
-def test_sample_is_written_whole_private_and_the_same_each_time(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    synthetic_adult(50, rng=np.random.default_rng(5)).to_parquet(tmp_path / "adult.parquet", index=False)
-    monkeypatch.setenv("PRIVACY_DATA", str(tmp_path))
-    first, second = tmp_path / "out" / "a.parquet", tmp_path / "out" / "b.parquet"
-    sources = {write_sample(first), write_sample(second)}
-    assert first.read_bytes() == second.read_bytes()
-    assert len(sources) == 1
-    assert pq.read_table(first).num_rows == 50
-    assert first.stat().st_mode & 0o077 == 0
-    assert sorted(path.name for path in first.parent.iterdir()) == ["a.parquet", "b.parquet"]
-
-
-def test_a_failed_write_leaves_the_old_sample_and_nothing_else(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    synthetic_adult(50, rng=np.random.default_rng(5)).to_parquet(tmp_path / "adult.parquet", index=False)
-    monkeypatch.setenv("PRIVACY_DATA", str(tmp_path))
-    target = tmp_path / "out" / "sample.parquet"
-    target.mkdir(parents=True)  # a folder cannot be replaced by a file
-    with pytest.raises(OSError, match="directory"):
-        write_sample(target)
-    assert [path.name for path in target.parent.iterdir()] == ["sample.parquet"]

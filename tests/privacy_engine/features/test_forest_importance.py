@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 
-from privacy_engine.anonymizers.forest_importance import flattened, forest_importance, lost_votes, permuted
+from privacy_engine.features.forest_importance import flattened, forest_importance, lost_votes, permuted
 
 
 def table(n: int = 90, seed: int = 4) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

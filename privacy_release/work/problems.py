@@ -1,29 +1,56 @@
 """Pydantic's findings in the words of a person who edits the file: field, what must hold, what to do."""
 
 import difflib
+import re
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from privacy_engine.errors import SpecError
+
+LONGEST = 2_000  # characters of what is wrong with a file
+_LONGEST_NAME = 100
+_MOST_PROBLEMS = 10
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+
 # Names that pydantic puts into a location and no file has.
 _TAGS = {"cron", "event"}
 
 
+def wrong(path: Path | str, problem: str, between: str = ": ") -> SpecError:
+    """What is wrong with a file, short enough for a log and a page whatever the file holds."""
+    return SpecError(f"{shortened(str(path), LONGEST)}{between}{shortened(problem, LONGEST)}")
+
+
+def shortened(text: str, longest: int) -> str:
+    """Text in one line of printable characters, cut after so many; a file may name a field by a megabyte.
+
+    >>> shortened("a long name", 6)
+    'a long...'
+    """
+    cut = f"{text[:longest]}..." if len(text) > longest else text
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
+
+
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[str]:
     """One sentence a problem. What was given is left out: it may be long, and the field is named."""
-    return [_sentence(details, model) for details in error.errors(include_url=False, include_input=False)]
+    found = error.errors(include_url=False, include_input=False)
+    told = [_sentence(details, model) for details in found[:_MOST_PROBLEMS]]
+    more = len(found) - len(told)
+    return [*told, f"and {more:,} more"] if more else told
 
 
 def _sentence(details: ErrorDetails, model: type[BaseModel]) -> str:
     path = [part for part in details["loc"] if part not in _TAGS]
-    field = ".".join(str(part) for part in path)
+    field = ".".join(shortened(str(part), _LONGEST_NAME) for part in path)
     match details["type"]:
         case "missing":
             return f"{field}: is missing; add it"
         case "extra_forbidden":
             known = _known(model, path[:-1])
-            hint = _guess(str(path[-1]), known)
+            hint = _guess(shortened(str(path[-1]), _LONGEST_NAME), known)
             return f"{field}: is not a known field; remove it or take one of {known}{hint}"
         case "value_error":
             return f"{field}: {_text(details)}" if field else _text(details)

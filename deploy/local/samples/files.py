@@ -1,0 +1,119 @@
+"""The sample tables as files: each is written once, whole or not at all, and readable by the user alone.
+
+Beside each table stands a text of the same name that says where its records come from.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy.local.samples.adult import COLUMNS, half_of, sample_table
+from deploy.local.samples.customers import SEED, delivery
+from deploy.local.samples.synthea import encounters, patients
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Made = tuple[pd.DataFrame, str]  # a table, and where its records come from
+
+SAMPLES = Path("data/samples")  # in the folder that holds `include/`
+ADULT, PATIENTS = "adult.parquet", "patients.parquet"
+PERSONS = 150
+CUSTOMERS = 50_000
+TEST_CUSTOMERS = 5_000  # other people: they ask a classifier that was trained on the rest
+
+
+def write_samples(folder: Path, keys: Sequence[str]) -> list[Path]:
+    """Write the tables that are not there yet; the files that were written.
+
+    Args:
+        folder: of the tables.
+        keys: of the partitions for which there shall be a delivery.
+    """
+    written = []
+    for name, make in _tables(folder, keys):
+        if not (file := folder / name).exists():
+            write_table(file, *make())
+            written.append(file)
+    return written
+
+
+def weeks_around(now: datetime) -> list[str]:
+    """Partition keys of the week that `now` is in, of the one before, and of the three that follow."""
+    today = now.astimezone(UTC).date()
+    monday = today - timedelta(days=today.weekday())
+    return [f"{monday + timedelta(weeks=week)}T00:00:00" for week in range(-1, 4)]
+
+
+def origin_of(file: Path) -> str | None:
+    """Where the records of a sample table come from; None for a file that is no sample."""
+    told = file.with_suffix(".txt")
+    return told.read_text(encoding="utf-8").strip() if file.suffix == ".parquet" and told.is_file() else None
+
+
+def write_table(file: Path, table: pd.DataFrame, origin: str) -> None:
+    """Write a table, and before it what it is: a table that is there has its text beside it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _whole(file.with_suffix(".txt")) as told:
+        told.write_text(f"{origin}\n", encoding="utf-8")
+    with _whole(file) as part:
+        table.to_parquet(part, index=False)
+
+
+def _tables(folder: Path, keys: Sequence[str]) -> Iterator[tuple[str, Callable[[], Made]]]:
+    """Name of each file and what makes it."""
+    yield ADULT, sample_table
+    yield "bank_customers_test.parquet", partial(_customers, TEST_CUSTOMERS, None, SEED + 1)
+    yield PATIENTS, _patients
+    yield "encounters.parquet", _encounters
+    for key in keys:
+        yield f"adult_weeks/{key}.parquet", partial(_half, folder / ADULT, key)
+        yield f"bank_customers/{key}.parquet", partial(_customers, CUSTOMERS, key, SEED)
+
+
+def _half(adult: Path, key: str) -> Made:
+    import pandas as pd
+
+    table = pd.read_parquet(adult, columns=list(COLUMNS)).astype(COLUMNS)
+    return half_of(table, key), f"Half of {ADULT}, chosen by the week. {origin_of(adult) or ''}".strip()
+
+
+def _patients() -> Made:
+    import numpy as np
+
+    table = patients(PERSONS, np.random.default_rng(PERSONS))
+    return table, f"{PERSONS} generated patients in the form of Synthea's, not real people."
+
+
+def _encounters() -> Made:
+    import numpy as np
+
+    table = encounters(_patients()[0], np.random.default_rng(PERSONS + 1))
+    return table, f"{len(table):,} generated encounters of the people in {PATIENTS}."
+
+
+def _customers(rows: int, key: str | None, seed: int) -> Made:
+    return delivery(rows, key, seed=seed), f"{rows:,} simulated bank-card customers, not real people."
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[Path]:
+    """A new file that takes the place of the old one when the block ends without an error."""
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        part.replace(file)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

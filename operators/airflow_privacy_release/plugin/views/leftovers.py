@@ -1,0 +1,65 @@
+"""Work areas that outlived their run: records of people that no clean-up removed."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+
+from airflow.models.dagrun import DagRun
+from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
+from sqlalchemy import select
+
+from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
+from airflow_privacy_release.plugin.auth import Rights
+from privacy_release.work.area import work_area_root
+from privacy_release.work.presence import Owner
+from privacy_release.work.sweep import Rules, State, sweep
+
+_OVER = (DagRunState.SUCCESS, DagRunState.FAILED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leftover:
+    """A work area whose run is over.
+
+    Attributes:
+        known: whether Airflow knows the run.
+        idle: since the last sign of life.
+    """
+
+    dag_id: str
+    run_id: str
+    known: bool
+    idle: timedelta
+
+    @property
+    def since(self) -> str:
+        """For how long nobody has used it."""
+        hours = int(self.idle.total_seconds() // 3600)
+        return f"{hours // 24} days" if hours >= 48 else f"{hours} hours" if hours else "less than an hour"
+
+
+def leftovers(rights: Rights) -> list[Leftover]:
+    """Those of runs that the user may read; none where this process cannot look into the folder."""
+    found = []
+    # The web server may be another user or machine, and the option may be wrong: the tasks will say so.
+    with suppress(OSError, ValueError):
+        looked = sweep(work_area_root(), Rules(idle=timedelta(0), is_over=is_over, dry=True))
+        for area in looked:
+            if area.mark is None or area.mark.owner is not Owner.RUN:
+                continue
+            if area.state not in (State.ABANDONED, State.UNKNOWN_RUN):
+                continue
+            dag_id, _, run_id = area.mark.key.partition("/")
+            if rights.reads_release(dag_id, DEFAULT_LAKE):
+                known = area.state is State.ABANDONED
+                found.append(Leftover(dag_id=dag_id, run_id=run_id, known=known, idle=area.idle))
+    return found
+
+
+def is_over(key: str) -> bool | None:
+    """Whether the run of a work area has ended; None if Airflow does not know it."""
+    dag_id, _, run_id = key.partition("/")
+    with create_session() as session:
+        state = session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+    return None if state is None else state in _OVER

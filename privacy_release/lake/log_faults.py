@@ -1,0 +1,118 @@
+"""What is wrong with the commit log of a table, where it is: a damaged log is refused, never begun anew."""
+
+import io
+import json
+import re
+from collections.abc import Iterable
+
+from privacy_engine.errors import IntegrityError
+from privacy_release.lake.rows import PARTITION
+from privacy_release.lake.store import Lake, get, listing
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.(?:(\d{10})\.(\d{10})\.)?parquet")
+_HINT = "_last_checkpoint"
+
+
+def log_entry(name: str, version: int) -> str:
+    """Path of a commit, below the lake's root."""
+    return f"{name}/_delta_log/{version:020d}.json"
+
+
+def refuse_lost_log(lake: Lake, name: str) -> None:
+    """Refuse a folder with data of a table whose log has no commit.
+
+    Raises:
+        IntegrityError: if there is such data; a new table would bury it, and forget what was retracted.
+    """
+    data = sum(f"/{PARTITION}=" in file.path for file in listing(lake, name))
+    if data:
+        raise _damaged(lake, name, f"has no commit, but the table has {data} data files")
+
+
+def refuse_damaged_log(lake: Lake, name: str) -> None:
+    """Refuse a log that misses or cannot read a part of itself.
+
+    Raises:
+        IntegrityError: naming what is wrong, where it is found.
+    """
+    if problem := _problem(lake, name):
+        raise _damaged(lake, name, problem)
+
+
+def touched_release(lake: Lake, name: str, version: int) -> str | None:
+    """The release whose data a commit added or removed; None unless it is exactly one."""
+    try:
+        actions = [json.loads(line) for line in get(lake, log_entry(name, version)).splitlines()]
+        files = [action.get("add") or action.get("remove") or {} for action in actions]
+        found = {file["partitionValues"][PARTITION] for file in files if file}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return str(found.pop()) if len(found) == 1 else None
+
+
+def _problem(lake: Lake, name: str) -> str | None:
+    files = _log_files(lake, name)
+    versions, checkpoints = _versions(files), _whole_checkpoints(files)
+    if not versions:
+        return "has no commit" if files else None
+    if missing := sorted(set(range(versions[0], versions[-1])) - set(versions)):
+        return f"misses {len(missing)} commits, the first of them version {missing[0]}"
+    if versions[0] > 0 and not any(version + 1 >= versions[0] for version in checkpoints):
+        return f"begins at version {versions[0]}, without a checkpoint of what was before"
+    if _HINT in files and not checkpoints:
+        return (
+            f"names a checkpoint in {_HINT} that is not there, or not in all its parts (if the commits from "
+            f"version 0 on are all there, removing {_HINT} is enough)"
+        )
+    for version in versions:
+        if not _is_commit(get(lake, log_entry(name, version))):
+            return f"has a commit that cannot be read, version {version}"
+    for version, path in checkpoints.items():
+        if not _is_parquet(get(lake, f"{name}/_delta_log/{path}")):
+            return f"has a checkpoint that cannot be read, of version {version}"
+    return None
+
+
+def _log_files(lake: Lake, name: str) -> set[str]:
+    return {file.path.rpartition("/")[2] for file in listing(lake, f"{name}/_delta_log")}
+
+
+def _versions(files: Iterable[str]) -> list[int]:
+    return sorted(int(match[1]) for match in map(_COMMIT.fullmatch, files) if match)
+
+
+def _whole_checkpoints(files: Iterable[str]) -> dict[int, str]:
+    """Version and first file of each checkpoint that has all its parts."""
+    parts: dict[tuple[int, int], list[str]] = {}
+    for match in filter(None, map(_CHECKPOINT.fullmatch, sorted(files))):
+        parts.setdefault((int(match[1]), int(match[3] or 1)), []).append(match[0])
+    return {version: found[0] for (version, count), found in parts.items() if len(found) == count}
+
+
+def _is_commit(data: bytes) -> bool:
+    """Whether a commit is JSON by the line, and says what it was: the history is counted by that."""
+    try:
+        actions = [json.loads(line) for line in data.splitlines()]
+    except ValueError:
+        return False
+    return any(isinstance(action, dict) and "commitInfo" in action for action in actions)
+
+
+def _is_parquet(data: bytes) -> bool:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        pq.read_table(io.BytesIO(data))
+    except (pa.ArrowException, OSError):
+        return False
+    return True
+
+
+def _damaged(lake: Lake, name: str, problem: str) -> IntegrityError:
+    return IntegrityError(
+        f"the log of table {name} in the lake at {lake.root} must be whole, and {problem}: restore "
+        f"{name}/_delta_log from a backup, or move the whole table away and publish under a new name; "
+        "nothing was changed"
+    )

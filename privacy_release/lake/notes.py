@@ -1,0 +1,87 @@
+"""The note of a publication or retraction in its commit: how it is read, and what is wrong with it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+_Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+class _Loss(_Strict):
+    epsilon: float
+    delta: float
+    neighbours: str
+
+
+class _Finding(_Strict):
+    rule: str
+    measured: float | None
+    passed: bool
+
+
+class _Figures(_Strict):
+    """What the pages and answers tell of the figures; there may be more."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow")
+
+    measured: list[_Finding] | None = None
+    loss: _Loss | None = None
+    approval: dict[str, Any] | None = None
+
+
+class PublishNote(_Strict):
+    """What a publication says of itself, see `privacy_release.lake.log.Publication`."""
+
+    action: Literal["publish"]
+    release: str
+    run_key: str
+    rows: int = Field(ge=0)
+    columns: list[str]
+    sha256: _Sha256
+    manifest: _Sha256
+    report: _Sha256
+    figures: _Figures
+
+
+class RetractNote(_Strict):
+    """What a retraction says of itself, see `privacy_release.lake.log.Tombstone`."""
+
+    action: Literal["retract"]
+    release: str
+    reason: str
+    tombstone: _Sha256
+
+
+_RULES = {
+    "model_attributes_type": "a mapping",
+    "union_tag_not_found": "with an action",
+    "union_tag_invalid": "with the action publish or retract",
+    "string_type": "text",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "a mapping",
+    "string_pattern_mismatch": "a sha256",
+}
+_NOTE: TypeAdapter[PublishNote | RetractNote] = TypeAdapter(
+    Annotated[PublishNote | RetractNote, Field(discriminator="action")]
+)
+
+
+def read_note(note: object) -> PublishNote | RetractNote | str:
+    """A note as it was written, or what is wrong with it: fields and rules, no values."""
+    try:
+        return _NOTE.validate_python(note)
+    except ValidationError as error:
+        return "; ".join(_words(found) for found in error.errors(include_input=False, include_url=False))
+
+
+def _words(found: Any) -> str:
+    """A field and the rule that it breaks."""
+    place = ".".join(str(part) for part in found["loc"][1:]) or "the note"
+    if found["type"] == "missing":
+        return f"{place} is missing"
+    return f"{place} must be {_RULES.get(found['type'], found['type'].replace('_', ' '))}"

@@ -1,0 +1,128 @@
+"""Identifiers of a source: who a record is about stays known in the work area, by a number that says no more.
+
+And an identifier that repeats, although the schema says nothing of persons: rows are then no people.
+"""
+
+import hashlib
+import secrets
+import tempfile
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from privacy_engine.errors import SchemaError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    from privacy_engine.tables.schema import DataSchema
+
+_HELD = 4_000_000  # hashes in memory, 32 MB; more wait in a file without a name
+_SHARES = 64  # in which a file of hashes is looked through, so that one fits into memory
+
+
+class Disguise:
+    """Numbers in the place of persons: equal for equal persons of one run, and made with a key that is lost.
+
+    Two persons of one number, of which there is a chance of one in ten thousand among fifty millions, would
+    count as one: never more persons than there are.
+    """
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def of(self, persons: "pd.Series") -> "npt.NDArray[np.int64]":
+        """(n,) the number of each; no value is null. Whole numbers count as equal in either number type."""
+        import numpy as np
+
+        from privacy_engine.tables.columns import factorize
+
+        coded = factorize(persons)
+        digests = b"".join(self._digest(text) for text in coded.texts)
+        return np.frombuffer(digests, dtype=np.int64)[coded.codes]
+
+    def _digest(self, text: str) -> bytes:
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8).digest()
+
+
+class Repeats:
+    """Whether an identifier repeats, over all parts of a source; nulls count as no value.
+
+    Args:
+        schema: of the source.
+        folder: for what does not fit into memory; nothing of it stays.
+        without: identifiers that are not looked at.
+    """
+
+    def __init__(self, schema: "DataSchema", folder: Path, without: Collection[str | None] = ()) -> None:
+        silent = schema.person is None
+        names = [a.name for a in schema.identifiers if silent and a.name not in without]
+        self._seen = {name: _Seen(folder) for name in names}
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The identifiers that are looked at."""
+        return tuple(self._seen)
+
+    def add(self, frame: "pd.DataFrame") -> None:
+        """Take the next records."""
+        for name, seen in self._seen.items():
+            seen.add(frame[name])
+
+    def require_none(self) -> None:
+        """Refuse identifiers that repeat.
+
+        Raises:
+            SchemaError: naming each, how many records repeat another's, and both remedies.
+        """
+        if found := {name: n for name, seen in self._seen.items() if (n := seen.repeated())}:
+            told = "; ".join(f"{name}: {n} records repeat another's value" for name, n in found.items())
+            name = next(iter(found))
+            raise SchemaError(
+                f"{told}. Rows are then not people, and k rows may be one person: name the column that tells "
+                f"whose record a row is, `person: {name}`, or say that each row is of another person, "
+                "`person: {none: <reason>}`, which goes into the manifest"
+            )
+
+
+class _Seen:
+    """The hashes of the values of one column."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._held: list[npt.NDArray[np.uint64]] = []
+        self._file: IO[bytes] | None = None
+
+    def add(self, column: "pd.Series") -> None:
+        import pandas as pd
+
+        known = column.dropna()
+        # as text, so that a number is the same in every file
+        self._held.append(pd.util.hash_array(known.astype("str").to_numpy(dtype=object)))
+        if sum(map(len, self._held)) > _HELD:
+            self._file = self._file or tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  over all parts
+            for hashes in self._held:
+                hashes.tofile(self._file)
+            self._held = []
+
+    def repeated(self) -> int:
+        """Records whose value another record before them has."""
+        import numpy as np
+
+        if self._file is None:
+            return _repeated(np.concatenate(self._held)) if self._held else 0
+        with self._file:
+            for hashes in self._held:
+                hashes.tofile(self._file)
+            self._file.flush()
+            whole = np.memmap(self._file, dtype=np.uint64, mode="r")
+            share = np.uint64(2**64 // _SHARES)
+            return sum(_repeated(whole[whole // share == np.uint64(i)]) for i in range(_SHARES))
+
+
+def _repeated(hashes: "npt.NDArray[np.uint64]") -> int:
+    import numpy as np
+
+    return len(hashes) - len(np.unique(hashes))

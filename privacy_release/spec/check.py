@@ -1,0 +1,43 @@
+"""A release's specification with all that it names: policy, suite, hierarchies, and the floor policy."""
+
+from pathlib import Path
+
+from privacy_release.spec.files import read_hierarchy
+from privacy_release.spec.floor import Floor, refuse_weaker
+from privacy_release.spec.model import ReleaseSpec
+from privacy_release.spec.reading import LARGEST_HIERARCHY
+from privacy_release.work.problems import wrong
+
+LARGEST_AT_PARSE = 1 << 20  # bytes of a hierarchy; a larger one is first read by the task that needs it
+
+
+def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
+    """Read what a specification names, as far as that takes no more than a moment.
+
+    What needs the engine (the parameters of the method), the libraries of the gate (the arguments of an
+    expectation) or records is found by the tasks, and by `privacy-release check`.
+
+    Raises:
+        SpecError: naming the file, the field and what to do.
+    """
+    spec.expectation_suite()
+    policy = spec.release_policy()
+    refuse_weaker(policy, spec.policy, floor)
+    require_approval(spec, floor)
+    for name in dict.fromkeys(a.hierarchy for a in spec.attributes.values() if a.hierarchy):
+        if not LARGEST_AT_PARSE < Path(name).stat().st_size <= LARGEST_HIERARCHY:
+            read_hierarchy(Path(name))
+
+
+def require_approval(spec: ReleaseSpec, floor: Floor | None) -> None:
+    """Refuse a release that nobody need approve, where the floor asks for it.
+
+    Raises:
+        SpecError: naming the field and the floor.
+    """
+    if floor is not None and floor.approval and not (spec.approval and spec.approval.required):
+        raise wrong(
+            spec.name,
+            f"approval.required must be true, for the floor policy {floor.path} asks that somebody approves "
+            "every release; add it",
+        )

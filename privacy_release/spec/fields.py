@@ -1,0 +1,58 @@
+"""Fields of a specification that take some texts and numbers alone."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+PRESETS = frozenset(
+    {"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"}
+)
+_CRON_FIELDS, _LONGEST_CRON = 5, 200
+_SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _cron(value: str) -> str:
+    if value not in PRESETS and not _has_times(value):
+        raise ValueError(
+            f"must be five cron fields that some day meets, one of {sorted(PRESETS)}, "
+            "or a mapping with asset, assets or partitions"
+        )
+    return value
+
+
+def _has_times(cron: str) -> bool:
+    """Whether there is a next time: a scheduler that looks for a 31st of February fails for all DAGs."""
+    from croniter import croniter  # type: ignore[import-untyped]  # it ships no types
+
+    if len(cron) > _LONGEST_CRON or len(cron.split()) != _CRON_FIELDS:
+        return False
+    try:
+        croniter(cron, _SOME_DAY).get_next(datetime)
+    except (ValueError, LookupError, ArithmeticError, TypeError, AttributeError):  # it promises none of them
+        return False
+    return True
+
+
+def _connection(value: str) -> str:
+    """Part of an asset's address: one that Airflow refuses would fail for the DAGs of all releases."""
+    if not re.fullmatch(r"[A-Za-z0-9_.#!():/\\-]{1,200}", value):
+        raise ValueError(
+            "must be a connection id: 1 to 200 letters and digits without accents, and the marks _-.:/#!(); "
+            "correct it"
+        )
+    return value
+
+
+def _no_truth_value(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, and not true or false; correct it")
+    return value
+
+
+Cron = Annotated[str, AfterValidator(_cron)]
+Whole = Annotated[int, BeforeValidator(_no_truth_value, json_schema_input_type=int)]
+Number = Annotated[float, BeforeValidator(_no_truth_value, json_schema_input_type=float)]
+Label = Annotated[str, Field(min_length=1, max_length=100)]  # as long as Airflow's database takes them
+Connection = Annotated[str, AfterValidator(_connection)]

@@ -1,0 +1,114 @@
+"""The floor policy: what every release of a deployment must keep, whatever policy its own file names.
+
+It is set beside the lake and the ledger, not in the include folder, so who writes release files cannot lower
+it. In the file of the floor stands what stands in any policy, and `approval: true` where nothing may be
+published that nobody approved.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import PrivacyEngineError, VerificationError
+from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_file
+from privacy_release.work.problems import wrong
+from privacy_release.work.settings import SECTION, VARIABLES, setting
+
+if TYPE_CHECKING:
+    from privacy_engine.judge.policy import ReleasePolicy
+
+OPTION = "floor_policy"
+_TAKE_CARE = (
+    f"it is the {OPTION} of section [{SECTION}] or {VARIABLES[OPTION]}; nothing is released without it"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """What must hold for every release.
+
+    Attributes:
+        path: of its file.
+        sha256: of the bytes of the file, as manifests record it.
+        policy: the least that every policy asks for.
+        approval: whether somebody must approve every release.
+    """
+
+    path: Path
+    sha256: str
+    policy: "ReleasePolicy"
+    approval: bool = False
+
+
+def floor_policy() -> Floor | None:
+    """The floor of this deployment; None where none is set.
+
+    Raises:
+        SpecError: if one is set and cannot be read, so that no release goes on without it.
+    """
+    chosen = setting(OPTION)
+    return None if chosen is None else _read(Path(chosen).expanduser())
+
+
+def under_floor(policy: "ReleasePolicy", floor: Floor | None) -> "ReleasePolicy":
+    """What a release must keep: its own policy and the floor, both."""
+    return policy if floor is None else policy.with_floor(floor.policy)
+
+
+def require_floor(floored: Mapping[str, str] | None, *, approved: bool) -> None:
+    """Refuse a release that was not verified and approved under the floor of today.
+
+    Args:
+        floored: what the verification says of the floor that it was done under; None: there was none.
+        approved: whether somebody approved the release.
+
+    Raises:
+        VerificationError: if there is a floor, and it is another one, or asks for an approval.
+        SpecError: if the floor cannot be read.
+    """
+    floor = floor_policy()
+    if floor is None:
+        return
+    if (floored or {}).get("sha256") != floor.sha256:
+        raise VerificationError(
+            f"the release was not verified under the floor policy {floor.path}, which was set or changed "
+            "since; verify it again"
+        )
+    if floor.approval and not approved:
+        raise VerificationError(
+            f"the floor policy {floor.path} asks that somebody approves every release, and nobody did; "
+            "require an approval and run the release again"
+        )
+
+
+def refuse_weaker(policy: "ReleasePolicy", place: str, floor: Floor | None) -> None:
+    """Refuse a policy that says less than the floor: whoever reads it would be misled.
+
+    Raises:
+        SpecError: naming the rule, the floor and the policy.
+    """
+    if floor is not None and (found := policy.weaker_than(floor.policy)):
+        raise wrong(
+            place,
+            f"{'; '.join(found)} of the floor policy {floor.path}; ask for at least as much, or leave the "
+            "rule out, for the floor holds anyway",
+        )
+
+
+def _read(path: Path) -> Floor:
+    from privacy_engine.judge.policy import ReleasePolicy
+
+    if not path.is_absolute():
+        raise wrong(path, f"must be an absolute path: {_TAKE_CARE}", " ")
+    try:
+        data = read_file(path, LARGEST_YAML)
+        fields = mapping_of(data, path)
+        approval = fields.pop("approval", False)
+        if not isinstance(approval, bool):
+            raise wrong(path, "approval must be true or false; correct it")
+        policy = ReleasePolicy.from_dict(fields)
+    except PrivacyEngineError as error:
+        raise wrong(f"the floor policy {path}", f"{error}; {_TAKE_CARE}") from None
+    return Floor(path=path, sha256=hashlib.sha256(data).hexdigest(), policy=policy, approval=approval)

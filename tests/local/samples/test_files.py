@@ -1,0 +1,100 @@
+"""The sample tables as files: written once, whole and private, and each says what it is."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deploy.local.samples.adult import half_of
+from deploy.local.samples.customers import delivery
+from deploy.local.samples.files import ADULT, origin_of, weeks_around, write_samples, write_table
+from deploy.local.samples.synthetic_adult import synthetic_adult
+
+WEEK = "2026-01-05T00:00:00"
+
+
+@pytest.fixture(autouse=True)
+def public(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pd.DataFrame:
+    """50 records as the public data, so that nothing is downloaded."""
+    adult = synthetic_adult(50, rng=np.random.default_rng(5))
+    (tmp_path / "public").mkdir()
+    adult.to_parquet(tmp_path / "public" / "adult.parquet", index=False)
+    monkeypatch.setenv("PRIVACY_DATA", str(tmp_path / "public"))
+    return adult
+
+
+def contents(folder: Path) -> Mapping[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_samples_are_the_same_bytes_in_every_folder_and_readable_by_the_user_alone(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        write_samples(tmp_path / name, [WEEK])
+    written = contents(tmp_path / "one")
+    assert written == contents(tmp_path / "other")
+    tables = {name for name in written if name.endswith(".parquet")}
+    assert tables > {
+        ADULT,
+        "encounters.parquet",
+        f"adult_weeks/{WEEK}.parquet",
+        f"bank_customers/{WEEK}.parquet",
+    }
+    assert written.keys() == tables | {name.replace(".parquet", ".txt") for name in tables}
+    assert not [path for path in (tmp_path / "one").rglob("*.*") if path.stat().st_mode & 0o077]
+
+
+def test_a_delivery_is_half_of_adult_or_all_customers(tmp_path: Path, public: pd.DataFrame) -> None:
+    write_samples(tmp_path / "data", [WEEK])
+    half = pd.read_parquet(tmp_path / "data" / "adult_weeks" / f"{WEEK}.parquet")
+    pd.testing.assert_frame_equal(half, half_of(public, WEEK))
+    customers = pd.read_parquet(tmp_path / "data" / "bank_customers" / f"{WEEK}.parquet")
+    pd.testing.assert_frame_equal(customers, delivery(50_000, WEEK))
+
+
+def test_the_encounters_are_of_the_patients_beside_them(tmp_path: Path) -> None:
+    write_samples(tmp_path, [])
+    patients, encounters = (
+        pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("patients", "encounters")
+    )
+    assert set(encounters["PATIENT"]) == set(patients["Id"])
+
+
+def test_each_table_says_where_its_records_come_from_and_no_other_file_does(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for file in write_samples(data, [WEEK]):
+        assert origin_of(file)
+    assert "50 records" in str(origin_of(data / ADULT))
+    assert str(origin_of(data / "adult_weeks" / f"{WEEK}.parquet")).startswith("Half of adult.parquet")
+    assert origin_of(tmp_path / "public" / "adult.parquet") is None
+
+
+def test_a_table_that_is_there_is_kept_and_only_new_weeks_are_added(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    write_table(data / ADULT, synthetic_adult(10, rng=np.random.default_rng(1)), "my own")
+    write_samples(data, [WEEK])
+    before = contents(data)
+    assert len(pd.read_parquet(data / ADULT)) == 10
+    assert write_samples(data, [WEEK]) == []
+    added = write_samples(data, [WEEK, "2026-01-12T00:00:00"])
+    assert {file.name for file in added} == {"2026-01-12T00:00:00.parquet"}
+    assert {name: contents(data)[name] for name in before} == before
+
+
+def test_a_failed_write_leaves_the_old_sample_and_nothing_else(tmp_path: Path, public: pd.DataFrame) -> None:
+    target = tmp_path / "out" / "sample.parquet"
+    target.mkdir(parents=True)  # a folder cannot be replaced by a file
+    with pytest.raises(OSError, match="directory"):
+        write_table(target, public, "public")
+    assert {path.name for path in target.parent.iterdir()} == {"sample.parquet", "sample.txt"}
+    assert not list(target.iterdir())
+
+
+@pytest.mark.parametrize("day", [5, 7, 11])
+def test_weeks_begin_on_mondays_around_the_day(day: int) -> None:
+    weeks = weeks_around(datetime(2026, 1, day, 23, 59, tzinfo=UTC))
+    assert weeks[1] == WEEK
+    assert weeks == sorted(weeks)
+    assert all(datetime.fromisoformat(week).weekday() == 0 for week in weeks)

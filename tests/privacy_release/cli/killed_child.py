@@ -1,0 +1,96 @@
+"""Child process of `test_killed`: a warm interpreter that runs commands in processes of their own.
+
+Reads one JSON object a line: the arguments of a command, and how it is to end, and writes another one: the
+exit code (negative: the signal) and how many functions it called. A command is killed when it calls its n-th
+function, or n milliseconds after it has made its work area.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+# Started from here, a command does not spend its life on imports. None of these starts a thread.
+import deltalake
+import duckdb
+import great_expectations
+import pyarrow.parquet
+
+import privacy_release.expectations.table_expectations
+import privacy_release.lake.publish
+import privacy_release.reports.release
+import privacy_release.steps.release
+import privacy_release.steps.run
+from privacy_engine.anonymizers import mondrian
+from privacy_release.cli.main import main
+from privacy_release.work.area import WorkArea
+
+WARM = (deltalake, duckdb, great_expectations, pyarrow.parquet, mondrian, privacy_release)
+
+
+class Counter:
+    """Counts the calls of functions, and sends this process a signal at a call."""
+
+    def __init__(self, number: int, at: int | None) -> None:
+        self.number, self.at, self.count = number, at, 0
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            self.count += 1
+            if self.count == self.at:
+                os.kill(os.getpid(), self.number)
+
+
+def run(order: dict[str, Any], told: Path) -> int:
+    """The command, in this process."""
+    number, enter = order.get("signal", 0), WorkArea.__enter__
+    counter = Counter(number, order.get("call"))
+
+    def entered(work: WorkArea) -> WorkArea:
+        """The work area is there: count from now on, or start the clock."""
+        made = enter(work)
+        if "milliseconds" in order:
+            timer = threading.Timer(order["milliseconds"] / 1000, os.kill, (os.getpid(), number))
+            timer.daemon = True
+            timer.start()
+        else:
+            sys.setprofile(counter)
+        return made
+
+    WorkArea.__enter__ = entered  # type: ignore[method-assign]
+    code = main(order["argv"])
+    sys.setprofile(None)
+    told.write_text(str(counter.count))
+    return code
+
+
+def serve(told: Path) -> None:
+    """Run one command after the other."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        told.write_text("0")
+        child = os.fork()
+        if not child:
+            output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            os.environ |= order["environment"]
+            code = 70
+            try:
+                code = run(order, told)
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        ended = {"code": os.waitstatus_to_exitcode(status), "calls": int(told.read_text())}
+        sys.stdout.write(f"{json.dumps(ended)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    serve(Path(sys.argv[1]))
