@@ -114,8 +114,7 @@ def open_in_menu(server: Server, page: Any, name: str) -> Any:
 def coloured(element: Any, colour: str) -> None:
     """Wait until an element has this background.
 
-    Not by `evaluate`, whose timeout ends when the element is found: in a frame that is just being replaced,
-    as the report's is when it is told the theme, the evaluation itself may wait for ever.
+    Not by `evaluate`, whose timeout ends when the element is found.
     """
     from playwright.sync_api import expect
 
@@ -317,12 +316,16 @@ def test_a_theme_chosen_in_airflow_rules_the_pages_and_the_report(
     server: Server, runs: dict[str, str], log_in: Callable[..., Any], picture: Callable[..., None]
 ) -> None:
     page = log_in("officer", "light")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     page.wait_for_function("() => { localStorage.setItem('theme', 'dark'); return true }")
     tab = open_report_tab(server, page, place_of(runs[ANONYMIZED]))
     report = tab.frame_locator("iframe.report")
     report.get_by_role("heading", name=ANONYMIZED).wait_for()
     for body in (tab.locator("body"), report.locator("body")):
         coloured(body, "rgb(16, 21, 28)")
+    (one,) = (url for url in asked if "/privacy/report/published?" in url)
+    assert one.endswith("&theme=dark")  # and was not read once more for it
     picture(page, "run-report-dark")
 
 

@@ -89,9 +89,13 @@ def staged(area: WorkArea, name: str = "release.report.html", text: str = REPORT
 
 
 def frames(visit: Visit, query: Mapping[str, Any]) -> list[str]:
+    """What is framed, with the page's script and without it."""
     answer = visit.get("/report", query)
     assert answer.status_code == 200
-    return [str(a["src"]) for tag, a in Page(answer.text).tags if tag == "iframe"]
+    found = [a for tag, a in Page(answer.text).tags if tag == "iframe"]
+    scripted, plain = ([str(a[source]) for a in found if source in a] for source in ("data-source", "src"))
+    assert scripted == plain
+    return plain
 
 
 def framed(visit: Visit, query: Mapping[str, Any]) -> Any:

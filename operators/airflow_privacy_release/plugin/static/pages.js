@@ -20,9 +20,12 @@
   }
 
   // A report follows the system's theme by itself; Airflow's it has to be told.
-  const theme = document.documentElement.dataset.theme;
-  const frame = document.querySelector("iframe[data-themed]");
-  if (theme && frame) frame.src += (frame.src.includes("?") ? "&" : "?") + "theme=" + theme;
+  const frame = document.querySelector("iframe[data-source]");
+  if (frame) {
+    const theme = document.documentElement.dataset.theme;
+    const address = frame.dataset.source;
+    frame.src = theme ? address + (address.includes("?") ? "&" : "?") + "theme=" + theme : address;
+  }
 
   const form = document.querySelector("form[data-picks]");
   if (form) {
