@@ -11,17 +11,19 @@ from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.engines.class_sql import changed_values
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
+from privacy_engine.judge import known_rows
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import (
     Finding,
     Report,
+    attributes_of,
     check_columns,
     require_persons,
     verify_classes,
 )
 from privacy_engine.measures.risk import PartFigures
 from privacy_engine.tables.classes import Classes, CountedClasses, SensitiveValues
-from privacy_engine.tables.persons import shares_of_persons
+from privacy_engine.tables.persons import ValuesLeft, shares_of_persons
 from privacy_engine.tables.schema import DataSchema
 
 
@@ -54,7 +56,15 @@ def verify_files(
     require_persons(schema, by_person is not None, loss)
     parts, persons = _counted(engine, files, schema, by_person)
     return verify_classes(
-        parts, columns, schema, policy, loss=loss, figures=figures, across=across, persons=persons
+        parts,
+        columns,
+        schema,
+        policy,
+        loss=loss,
+        figures=figures,
+        across=across,
+        persons=persons,
+        known=_known(engine, by_person, schema, attributes_of(policy.known_rows, schema)),
     )
 
 
@@ -64,7 +74,7 @@ class Examined:
 
     Attributes:
         report: of `verify_files`.
-        risk: the figures of `risk.figures`.
+        risk: the figures of `risk.figures`, and of `known_rows.figures` where persons were counted.
         sizes: (c,) int64 persons in each class, ascending; the records, where each counts as a person.
     """
 
@@ -100,8 +110,11 @@ def examine_files(
     check_columns(columns, schema)
     require_persons(schema, by_person is not None)
     parts, persons = _counted(engine, files, schema, by_person)
-    report = verify_classes(seen(parts), columns, schema, policy, persons=persons)
-    return Examined(report=report, risk=risk.figures(), sizes=np.sort(np.concatenate(sizes)))
+    every = [a.name for a in schema.sensitive]
+    known = _known(engine, by_person, schema, every)
+    report = verify_classes(seen(parts), columns, schema, policy, persons=persons, known=known)
+    figures = risk.figures() | known_rows.figures(known, policy.require)
+    return Examined(report=report, risk=figures, sizes=np.sort(np.concatenate(sizes)))
 
 
 def sensitive_values(
@@ -148,6 +161,17 @@ def _counted(
     if by_person is None:
         return _parts(engine, files, schema, None), None
     return _parts(engine, by_person, schema, schema.by), len(engine.class_sizes(by_person, [schema.by]))
+
+
+def _known(
+    engine: Engine, by_person: Files | None, schema: DataSchema, attributes: Sequence[str]
+) -> dict[str, ValuesLeft]:
+    """What whoever knows all rows of a person is left with; empty where each record counts as a person."""
+    if by_person is None:
+        return {}
+    quasi = [a.name for a in schema.quasi_identifiers]
+    found = {name: engine.values_left(by_person, quasi, name, schema.by) for name in attributes}
+    return {name: ValuesLeft(*(column.to_numpy() for column in told.columns)) for name, told in found.items()}
 
 
 def _parts(engine: Engine, files: Files, schema: DataSchema, person: str | None) -> Iterator[Classes]:

@@ -62,6 +62,19 @@ class Engine(Protocol):
         So many ``persons`` have the value, and all in all ``parts`` distinct ones; in no particular order.
         """
 
+    def values_left(self, files: Files, columns: Sequence[str], attribute: str, person: str) -> pa.Table:
+        """What whoever knows all rows of a person is left with, see `tables.persons.values_left`.
+
+        Args:
+            files: of the table.
+            columns: the quasi-identifiers.
+            attribute: the sensitive attribute.
+            person: the column that tells whose record each is.
+
+        Returns:
+            Columns ``left``, ``persons`` and ``records``, all int64, ascending by the first.
+        """
+
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
         """The distinct combinations of values of some columns, and in column ``count`` how often each occurs.
 

@@ -32,6 +32,7 @@ from privacy_engine.engines.class_sql import (
     named,
     people_sql,
     sizes_sql,
+    values_left_sql,
     weights_sql,
 )
 from privacy_engine.engines.coded_counts import counted_codes
@@ -180,6 +181,10 @@ class LocalEngine:
         """How persons share the values of a column: columns ``value``, ``parts`` and ``persons``."""
         source = self._source(files)
         return self._table(files, weights_sql(source, column, person))
+
+    def values_left(self, files: Files, columns: Sequence[str], attribute: str, person: str) -> pa.Table:
+        """What whoever knows all rows of a person is left with: ``left``, ``persons`` and ``records``."""
+        return self._table(files, values_left_sql(self._source(files), columns, attribute, person))
 
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
         """The distinct combinations of values of some columns, and in column ``count`` how often each occurs.

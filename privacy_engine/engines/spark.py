@@ -177,6 +177,33 @@ class SparkEngine:
         return pa.table({"value": values, "parts": found["parts"], "persons": found["count"]})
 
     @in_our_words
+    def values_left(self, files: Files, columns: Sequence[str], attribute: str, person: str) -> pa.Table:
+        """See `Engine`."""
+        keyed, (*keys, who, value) = self._keyed(files, [*columns, person, attribute])
+        said = self._expression
+        alike = keyed.groupBy(who).agg(
+            said("count(*) as n"),
+            said(f"count(distinct {value}) + max(if({value} is null, 1, 0)) as several"),
+        )
+        alike = alike.where("several = 1").select(said(f"{who} as person"), "n")
+        # a struct, since a set of values leaves nulls out
+        joined = keyed.join(alike, keyed[who] == alike["person"], "left")
+        classes = joined.groupBy(*keys).agg(
+            said("collect_set(person) as people"), said(f"collect_set(struct({value} as v)) as had")
+        )
+        met = classes.selectExpr("explode(people) as person", "had").selectExpr("person", "explode(had) as v")
+        times = met.groupBy("person", "v").count()
+        most = times.groupBy("person").agg(said("max(count) as most")).toDF("one", "most")
+        known = times.join(most, times["person"] == most["one"]).where("count = most")
+        left = known.groupBy("person").agg(said("count(*) as left"))
+        found = (
+            left.join(alike, "person")
+            .groupBy("left")
+            .agg(said("count(*) as persons"), said("sum(n) as records"))
+        )
+        return found.toArrow().sort_by("left")
+
+    @in_our_words
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
         """See `Engine`."""
         keyed, keys = self._keyed(files, columns)

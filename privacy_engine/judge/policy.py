@@ -10,6 +10,7 @@ import yaml
 
 from privacy_engine.errors import SpecError
 from privacy_engine.judge.cross_release import CROSS_RELEASE_MODELS, CrossReleaseModel
+from privacy_engine.judge.known_rows import ROW_MODELS, RowIntersection
 from privacy_engine.judge.models import (
     MODELS,
     Named,
@@ -31,6 +32,8 @@ class ReleasePolicy:
 
     Attributes:
         require: models that the released bytes must satisfy.
+        known_rows: models of what several known rows of a person give away; in a file they stand in
+            `require`, too.
         across: models that they must satisfy together with the earlier releases of the same people; in a file
             they stand in `require`, too.
         max_suppressed: largest share of suppressed records, 0 .. 1.
@@ -45,6 +48,7 @@ class ReleasePolicy:
     """
 
     require: tuple[PrivacyModel, ...] = ()
+    known_rows: tuple[RowIntersection, ...] = ()
     across: tuple[CrossReleaseModel, ...] = ()
     max_suppressed: float | None = None
     max_gcp: float | None = None
@@ -54,7 +58,7 @@ class ReleasePolicy:
     max_delta: float | None = None
 
     def __post_init__(self) -> None:
-        rules = self.require or self.across
+        rules = self.rules
         if not rules and self.max_epsilon is None and self.max_breach is None:
             raise SpecError(
                 "a policy must require at least one model, an epsilon or a breach coefficient: it would let "
@@ -66,11 +70,15 @@ class ReleasePolicy:
             if limit is not None and not (number and math.isfinite(limit) and limit >= 0):
                 raise SpecError(f"policy {name} must be a finite number >= 0, or left out")
 
+    @property
+    def rules(self) -> tuple[Named, ...]:
+        """All models, of classes, of known rows and across releases."""
+        return (*self.require, *self.known_rows, *self.across)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back."""
         limits = {name: getattr(self, name) for name in _LIMITS if getattr(self, name) is not None}
-        rules: tuple[Named, ...] = (*self.require, *self.across)
-        return {"require": [model_to_dict(m) for m in rules], **limits}
+        return {"require": [model_to_dict(m) for m in self.rules], **limits}
 
     def with_floor(self, floor: "ReleasePolicy") -> "ReleasePolicy":
         """What holds where both policies do: the models of both, and of two limits the smaller.
@@ -85,6 +93,7 @@ class ReleasePolicy:
         }
         return ReleasePolicy(
             require=tuple(dict.fromkeys((*self.require, *floor.require))),
+            known_rows=tuple(dict.fromkeys((*self.known_rows, *floor.known_rows))),
             across=tuple(dict.fromkeys((*self.across, *floor.across))),
             **{name: min(both) for name, both in limits.items() if both},
         )
@@ -98,11 +107,10 @@ class ReleasePolicy:
         >>> ReleasePolicy.from_dict(weak).weaker_than(ReleasePolicy.from_dict(floor))
         ['k_anonymity(k=2) is weaker than k_anonymity(k=5)']
         """
-        own: tuple[Named, ...] = (*self.require, *self.across)
-        least: tuple[Named, ...] = (*floor.require, *floor.across)
+        own = self.rules
         found = [
             f"{rule_of(rule)} is weaker than {rule_of(model)}"
-            for rule, model in product(own, least)
+            for rule, model in product(own, floor.rules)
             if _comparable(rule, model)
             and not any(_covers(o, rule) and _comparable(o, model) and _at_least(o, model) for o in own)
         ]
@@ -129,11 +137,12 @@ class ReleasePolicy:
         models = []
         for i, entry in enumerate(required):
             try:
-                models.append(model_from_dict(entry, {**MODELS, **CROSS_RELEASE_MODELS}))
+                models.append(model_from_dict(entry, {**MODELS, **ROW_MODELS, **CROSS_RELEASE_MODELS}))
             except ValueError as error:
                 raise SpecError(f"policy require[{i}]: {error}") from None
         return cls(
             require=tuple(m for m in models if m.name in MODELS),
+            known_rows=tuple(m for m in models if m.name in ROW_MODELS),
             across=tuple(m for m in models if m.name in CROSS_RELEASE_MODELS),
             **{name: fields[name] for name in _LIMITS if name in fields},
         )

@@ -10,11 +10,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.errors import VerificationError
+from privacy_engine.errors import SchemaError, VerificationError
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
+from privacy_engine.judge.known_rows import RowIntersection, persons_below
 from privacy_engine.judge.models import PrivacyModel, rule_of
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.classes import Classes, EquivalenceClasses
+from privacy_engine.tables.persons import ValuesLeft
 from privacy_engine.tables.schema import DataSchema
 
 
@@ -27,6 +29,7 @@ class Finding:
         threshold, measured: in the same unit; None where nothing could be measured.
         passed: whether the rule holds.
         failing_classes, failing_rows: how many miss it, where the rule is about classes.
+        failing_persons: how many miss it, where it is about all rows of a person.
     """
 
     rule: str
@@ -35,6 +38,11 @@ class Finding:
     passed: bool
     failing_classes: int = 0
     failing_rows: int = 0
+    failing_persons: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; persons only where the rule is about them."""
+        return {name: value for name, value in asdict(self).items() if value or name != "failing_persons"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +73,7 @@ class Report:
             "rows": self.rows,
             "classes": self.classes,
             **({} if self.persons is None else {"persons": self.persons}),
-            "findings": [asdict(finding) for finding in self.findings],
+            "findings": [finding.to_dict() for finding in self.findings],
         }
 
     def raise_if_failed(self) -> None:
@@ -115,10 +123,13 @@ def verify(
     check_columns(list(table.columns), schema)
     require_persons(schema, persons is not None, loss)
     classes = EquivalenceClasses.of_table(table, schema, persons if schema.by else None)
-    judged = [_Judged(model) for model in policy.require]
+    judged = _judged(policy, by_person=classes.persons is not None)
     for model in judged:
         model.add(classes)
     found = [model.finding() for model in judged]
+    if classes.persons is not None:
+        left = {name: classes.values_left(name) for name in attributes_of(policy.known_rows, schema)}
+        found += known_rows_findings(policy, left, len(table))
     if policy.across:
         known = _known_persons(policy, loss, persons)
         people = Membership.of_classes(known, classes, table, schema)
@@ -175,6 +186,7 @@ def verify_classes(
     figures: Mapping[str, float] | None = None,
     across: Sequence[Finding] | None = None,
     persons: int | None = None,
+    known: Mapping[str, ValuesLeft] | None = None,
 ) -> Report:
     """Measure every rule of a policy on the classes of released records, part by part.
 
@@ -190,6 +202,7 @@ def verify_classes(
         across: what ``across_findings`` gave, where the policy demands models across releases: these ask
             about people, whom no count of classes names.
         persons: that the records are of, where the classes were counted by persons.
+        known: what is left of each sensitive attribute of ``attributes_of``, likewise.
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
@@ -203,7 +216,7 @@ def verify_classes(
             f"the policy demands {demanded}, which follows people through releases; give what was found of "
             "them, or take it out of the policy"
         )
-    judged = [_Judged(model) for model in policy.require]
+    judged = _judged(policy, by_person=persons is not None)
     for model in judged:  # nothing fails yet; a model that cannot be measured at all says so
         model.add(EquivalenceClasses.of_table(pd.DataFrame(columns=list(columns)), schema))
     rows = classes = 0
@@ -212,15 +225,59 @@ def verify_classes(
         for model in judged:
             model.add(part)
     found = [model.finding() for model in judged]
+    if persons is not None:
+        found += known_rows_findings(policy, known or {}, rows)
     findings = (*found, *(across or ()), *_limit_findings(policy, loss, figures))
     return Report(rows=rows, classes=classes, persons=persons, findings=findings)
+
+
+def attributes_of(models: Sequence[RowIntersection], schema: DataSchema) -> tuple[str, ...]:
+    """The sensitive attributes that models of known rows ask for.
+
+    Raises:
+        SchemaError: if there is none to ask for, or one is not sensitive.
+    """
+    every = tuple(a.name for a in schema.sensitive)
+    asked = [name for model in models for name in ([model.attribute] if model.attribute else every)]
+    if models and (not every or not set(asked) <= set(every)):
+        raise SchemaError(
+            f"row_intersection needs a sensitive attribute, the table has {sorted(every)}: name one of them, "
+            "or give one attribute that role"
+        )
+    return tuple(dict.fromkeys(asked))
+
+
+def known_rows_findings(policy: ReleasePolicy, known: Mapping[str, ValuesLeft], rows: int) -> list[Finding]:
+    """What the models of known rows say of the persons of a table; none where the policy has none."""
+    return [_known_rows_finding(model, known, rows) for model in policy.known_rows]
+
+
+def _known_rows_finding(model: RowIntersection, known: Mapping[str, ValuesLeft], rows: int) -> Finding:
+    found = [known[model.attribute]] if model.attribute else list(known.values())
+    least = min((int(left.left[0]) for left in found if len(left.left)), default=None)
+    return Finding(
+        rule=rule_of(model),
+        threshold=model.threshold,
+        measured=None if least is None else float(least),
+        passed=rows > 0 and (least is None or least >= model.l),
+        failing_rows=max(int(left.records[left.left < model.l].sum()) for left in found),
+        failing_persons=max(persons_below(left, model.l) for left in found),
+    )
+
+
+def _judged(policy: ReleasePolicy, *, by_person: bool) -> list["_Judged"]:
+    """The models of classes; those of known rows, too, where each row counts as a person."""
+    judged = [_Judged(model, rule_of(model)) for model in policy.require]
+    if not by_person:
+        judged += [_Judged(model.of_class(), rule_of(model)) for model in policy.known_rows]
+    return judged
 
 
 class _Judged:
     """A model held against the classes of a table, some at a time."""
 
-    def __init__(self, model: PrivacyModel) -> None:
-        self.model = model
+    def __init__(self, model: PrivacyModel, rule: str) -> None:
+        self.model, self.rule = model, rule
         self.measured = math.nan
         self.classes = self.failing_classes = self.failing_rows = 0
 
@@ -236,7 +293,7 @@ class _Judged:
 
     def finding(self) -> Finding:
         return Finding(
-            rule=rule_of(self.model),
+            rule=self.rule,
             threshold=self.model.threshold,
             measured=self.measured if math.isfinite(self.measured) else None,
             passed=self.classes > 0 and not self.failing_classes,
@@ -326,6 +383,8 @@ def _limit_finding(rule: str, limit: float, measured: float | None) -> Finding:
 def _sentence(finding: Finding) -> str:
     measured = "nothing measurable" if finding.measured is None else f"{finding.measured:.6g}"
     text = f"{finding.rule} measured {measured}"
+    if finding.failing_persons:
+        text += f", missed by {finding.failing_persons} persons with together {finding.failing_rows} rows"
     if finding.failing_classes:
         text += f", missed by {finding.failing_classes} classes of together {finding.failing_rows} rows"
     return text

@@ -12,7 +12,14 @@ import pandas as pd
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import NULL, factorize
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.persons import count_persons, count_values, people_of_classes, person_codes
+from privacy_engine.tables.persons import (
+    ValuesLeft,
+    count_persons,
+    count_values,
+    people_of_classes,
+    person_codes,
+    values_left,
+)
 from privacy_engine.tables.schema import Attribute, DataSchema
 
 
@@ -249,6 +256,16 @@ class EquivalenceClasses:
             persons=found.persons,
             fingerprints=found.fingerprints,
         )
+
+    def values_left(self, attribute: str) -> ValuesLeft:
+        """What whoever knows all rows of a person is left with, see `persons.values_left`.
+
+        Raises:
+            SchemaError: if the attribute is not a sensitive one of the table.
+        """
+        _require_sensitive(attribute, self.sensitive)
+        persons = np.arange(self.records) if self.persons is None else self.persons
+        return values_left(self.labels, persons, self.sensitive[attribute].codes)
 
     @classmethod
     def of_table(

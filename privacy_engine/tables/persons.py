@@ -97,6 +97,21 @@ class PersonCounts(NamedTuple):
     fingerprints: Ints
 
 
+class ValuesLeft(NamedTuple):
+    """What whoever knows all rows of a person is left with, of persons with one sensitive value in all rows.
+
+    The value is then in each class that the person has a row in: so many values are in all of these classes.
+
+    left: (h,) distinct numbers of values, ascending.
+    persons: (h,) persons of whom so many are left.
+    records: (h,) their rows.
+    """
+
+    left: Ints
+    persons: Ints
+    records: Ints
+
+
 def person_codes(persons: npt.NDArray[Any]) -> Ints:
     """(n,) a number 0 .. P - 1 for each distinct value, none of them null."""
     return pd.factorize(persons)[0].astype(np.int64)
@@ -147,6 +162,39 @@ def count_values(class_of: Ints, pair: Ints, value: Ints, size: int) -> PersonCo
         weights=_weighed(entry_of, np.bincount(pair, minlength=len(class_of))[pair], len(entries)),
         persons=np.bincount(entry_of, minlength=len(entries)),
         fingerprints=_fingerprints(class_of, pair, value),
+    )
+
+
+def values_left(labels: Ints, persons: Ints, codes: npt.NDArray[np.int32]) -> ValuesLeft:
+    """How many values are left of each person whose rows all have the same one.
+
+    Args:
+        labels: (n,) class of each record, >= 0.
+        persons: (n,) person of each record, >= 0.
+        codes: (n,) sensitive value of each record, >= 0.
+
+    >>> values_left(np.array([0, 0, 1, 1]), np.array([5, 6, 5, 7]), np.array([2, 3, 2, 4], np.int32))
+    ValuesLeft(left=array([1, 2]), persons=array([1, 2]), records=array([2, 2]))
+    """
+    who, size = person_codes(persons), int(codes.max(initial=-1)) + 1
+    people = int(who.max(initial=-1)) + 1
+    of_pair = _ascending(labels * max(people, 1) + who)
+    class_of, person = np.divmod(of_pair, max(people, 1))
+    had_in, had = np.divmod(_ascending(labels * max(size, 1) + codes), max(size, 1))
+    several = np.bincount(_ascending(who * max(size, 1) + codes) // max(size, 1), minlength=people) > 1
+    class_of, person = class_of[~several[person]], person[~several[person]]
+    first = np.searchsorted(had_in, np.arange(int(labels.max(initial=-1)) + 2))
+    many = np.diff(first)[class_of]
+    entry = np.repeat(first[class_of] - np.cumsum(many) + many, many) + np.arange(int(many.sum()))
+    seen, times = np.unique(np.repeat(person, many) * max(size, 1) + had[entry], return_counts=True)
+    in_all = times == np.bincount(person, minlength=people)[seen // max(size, 1)]
+    left_of = np.bincount(seen[in_all] // max(size, 1), minlength=people)[~several]
+    rows_of = np.bincount(who, minlength=people)[~several]
+    left, place = np.unique(left_of, return_inverse=True)
+    return ValuesLeft(
+        left=left.astype(np.int64),
+        persons=np.bincount(place, minlength=len(left)),
+        records=np.bincount(place, weights=rows_of, minlength=len(left)).astype(np.int64),
     )
 
 

@@ -297,6 +297,17 @@ RISKS: Mapping[str, tuple[str, str, str]] = {
         "share",
         "In them the sensitive value of everybody is disclosed without picking a record.",
     ),
+    "values_left": (
+        "Values left, all rows known",
+        "count",
+        "Of a person with one sensitive value in all rows, to whoever knows which rows these are: the values "
+        "that all their classes have in common; of the worst person.",
+    ),
+    "persons_below_l": (
+        "Persons with fewer than l left",
+        "count",
+        "Persons of whom fewer than l values are left then. The policy model row_intersection bounds it.",
+    ),
 }
 
 NOTES: Mapping[str, str] = {

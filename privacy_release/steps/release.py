@@ -287,13 +287,18 @@ def draw_parts(
 
 def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, float], dict[str, float]]:
     """Loss of information, and risk of the released records, by name; what is not finite is left out."""
+    from privacy_engine.judge import known_rows
     from privacy_engine.measures import risk, utility
     from privacy_engine.tables.classes import EquivalenceClasses
 
     lost = dict(release.notes)
     if release.recoding is not None:
         lost |= utility.figures(release.recoding, rng)
-    at_risk = risk.figures(EquivalenceClasses.of_table(release.table, release.schema, release.persons))
+    classes = EquivalenceClasses.of_table(release.table, release.schema, release.persons)
+    at_risk = risk.figures(classes)
+    if classes.persons is not None:
+        known = {name: classes.values_left(name) for name in classes.sensitive}
+        at_risk |= known_rows.figures(known, release.guarantees)
     return finite(lost), finite(at_risk)
 
 

@@ -149,6 +149,30 @@ def test_the_persons_of_the_classes_are_the_same(
     assert sum(found.values()) > (columns != [])
 
 
+@pytest.mark.parametrize("columns", [[], ["district"], ["district", "age"]], ids=str)
+def test_who_knows_all_rows_of_a_person_is_left_with_as_many_values(
+    local_spark: SparkEngine, local: LocalEngine, tmp_path: Path, columns: list[str]
+) -> None:
+    rng = np.random.default_rng(5)
+    person = rng.integers(0, 40, 200)
+    names = np.array(["flu", "cold", None], dtype=object)
+    constant = rng.integers(0, 3, 40)[person]
+    table = {
+        "person": person,
+        "district": np.array(["a", "b", "c", None], dtype=object)[rng.integers(0, 4, 200)],
+        "age": np.where(rng.random(200) < 0.2, np.nan, rng.integers(0, 3, 200)),
+        "illness": names[np.where(rng.random(200) < 0.05, rng.integers(0, 3, 200), constant)],
+    }
+    path = str(tmp_path / "visits.parquet")
+    pq.write_table(pa.table(table), path)
+    found, expected = (
+        engine.values_left([path], columns, "illness", "person") for engine in (local_spark, local)
+    )
+    assert found.to_pydict() == expected.to_pydict()
+    assert found.schema.types == expected.schema.types
+    assert len(expected)
+
+
 def test_a_contingency_table_is_the_same_in_values_and_types(
     local_spark: SparkEngine, local: LocalEngine, files: list[str]
 ) -> None:
