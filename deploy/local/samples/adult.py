@@ -58,7 +58,7 @@ def sample_table(
     """
     import pandas as pd
 
-    if (file := _local_file()) is not None:
+    if (file := provided("adult.parquet")) is not None:
         table = pd.read_parquet(file, columns=list(COLUMNS)).astype(COLUMNS)
         return table, f"UCI Adult, {len(table):,} records, from the folder that PRIVACY_DATA names."
     try:
@@ -127,7 +127,8 @@ def parse_adult(file: Path) -> pd.DataFrame:
     )
 
 
-def _local_file() -> Path | None:
+def provided(name: str) -> Path | None:
+    """A file of the folder that `PRIVACY_DATA` names; None if there is none."""
     folder = os.environ.get("PRIVACY_DATA")
-    file = Path(folder) / "adult.parquet" if folder else None
+    file = Path(folder) / name if folder else None
     return file if file is not None and file.is_file() else None

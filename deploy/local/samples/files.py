@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy.local.samples.adult import COLUMNS, half_of, sample_table
+from deploy.local.samples.adult import COLUMNS, half_of, provided, sample_table
 from deploy.local.samples.customers import SEED, delivery
 from deploy.local.samples.synthea import encounters, patients
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Made = tuple[pd.DataFrame, str]  # a table, and where its records come from
 
 SAMPLES = Path("data/samples")  # in the folder that holds `include/`
-ADULT, PATIENTS = "adult.parquet", "patients.parquet"
+ADULT, PATIENTS, ENCOUNTERS = "adult.parquet", "patients.parquet", "encounters.parquet"
 PERSONS = 150
 CUSTOMERS = 50_000
 TEST_CUSTOMERS = 5_000  # other people: they ask a classifier that was trained on the rest
@@ -72,7 +72,8 @@ def _tables(folder: Path, keys: Sequence[str]) -> Iterator[tuple[str, Callable[[
     yield ADULT, sample_table
     yield "bank_customers_test.parquet", partial(_customers, TEST_CUSTOMERS, None, SEED + 1)
     yield PATIENTS, _patients
-    yield "encounters.parquet", _encounters
+    yield ENCOUNTERS, partial(_encounters, folder / PATIENTS)
+    yield "visits.parquet", partial(_visits, folder)
     for key in keys:
         yield f"adult_weeks/{key}.parquet", partial(_half, folder / ADULT, key)
         yield f"bank_customers/{key}.parquet", partial(_customers, CUSTOMERS, key, SEED)
@@ -88,15 +89,42 @@ def _half(adult: Path, key: str) -> Made:
 def _patients() -> Made:
     import numpy as np
 
-    table = patients(PERSONS, np.random.default_rng(PERSONS))
-    return table, f"{PERSONS} generated patients in the form of Synthea's, not real people."
+    return _synthea(PATIENTS) or (
+        patients(PERSONS, np.random.default_rng(PERSONS)),
+        f"{PERSONS} generated patients in the form of Synthea's, not real people.",
+    )
 
 
-def _encounters() -> Made:
+def _encounters(people: Path) -> Made:
     import numpy as np
+    import pandas as pd
 
-    table = encounters(_patients()[0], np.random.default_rng(PERSONS + 1))
+    if (given := _synthea(ENCOUNTERS)) is not None:
+        return given
+    table = encounters(pd.read_parquet(people), np.random.default_rng(PERSONS + 1))
     return table, f"{len(table):,} generated encounters of the people in {PATIENTS}."
+
+
+def _synthea(name: str) -> Made | None:
+    """Synthea's own table, where it is provided."""
+    import pandas as pd
+
+    file = provided(f"synthea_{name}")
+    if file is None:
+        return None
+    table = pd.read_parquet(file)
+    return table, f"Synthea, {len(table):,} records of {name}, from the folder that PRIVACY_DATA names."
+
+
+def _visits(folder: Path) -> Made:
+    """The encounters, each with what is known of its patient."""
+    import pandas as pd
+
+    people, had = (pd.read_parquet(folder / name) for name in (PATIENTS, ENCOUNTERS))
+    told = had.merge(
+        people, left_on="PATIENT", right_on="Id", suffixes=("", "_PATIENT"), validate="many_to_one"
+    )
+    return told.drop(columns="Id_PATIENT"), f"{ENCOUNTERS} with {PATIENTS}. {origin_of(folder / ENCOUNTERS)}"
 
 
 def _customers(rows: int, key: str | None, seed: int) -> Made:

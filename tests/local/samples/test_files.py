@@ -60,6 +60,24 @@ def test_the_encounters_are_of_the_patients_beside_them(tmp_path: Path) -> None:
         pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("patients", "encounters")
     )
     assert set(encounters["PATIENT"]) == set(patients["Id"])
+    visits = pd.read_parquet(tmp_path / "visits.parquet")
+    assert visits["Id"].tolist() == encounters["Id"].tolist()
+    births = patients.set_index("Id")["BIRTHDATE"]
+    assert visits["BIRTHDATE"].tolist() == births.loc[visits["PATIENT"]].tolist()
+
+
+def test_syntheas_own_tables_are_taken_where_they_are_provided(tmp_path: Path, public: pd.DataFrame) -> None:
+    write_samples(tmp_path / "made", [])
+    for name in ("patients", "encounters"):
+        some = pd.read_parquet(tmp_path / "made" / f"{name}.parquet").assign(
+            Id=lambda table: "x" + table["Id"]
+        )
+        some.assign(**{"PATIENT": "x" + some["PATIENT"]} if name == "encounters" else {}).to_parquet(
+            tmp_path / "public" / f"synthea_{name}.parquet", index=False
+        )
+    write_samples(tmp_path / "data", [])
+    assert pd.read_parquet(tmp_path / "data" / "visits.parquet")["Id"].str.startswith("x").all()
+    assert str(origin_of(tmp_path / "data" / "visits.parquet")).startswith("encounters.parquet with patients")
 
 
 def test_each_table_says_where_its_records_come_from_and_no_other_file_does(tmp_path: Path) -> None:
