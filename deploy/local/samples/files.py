@@ -121,10 +121,9 @@ def _visits(folder: Path) -> Made:
     import pandas as pd
 
     people, had = (pd.read_parquet(folder / name) for name in (PATIENTS, ENCOUNTERS))
-    told = had.merge(
-        people, left_on="PATIENT", right_on="Id", suffixes=("", "_PATIENT"), validate="many_to_one"
-    )
-    return told.drop(columns="Id_PATIENT"), f"{ENCOUNTERS} with {PATIENTS}. {origin_of(folder / ENCOUNTERS)}"
+    people = people.rename(columns={"Id": "PATIENT"})
+    table = had.merge(people, on="PATIENT", validate="many_to_one")
+    return table, f"{ENCOUNTERS} with {PATIENTS}. {origin_of(folder / ENCOUNTERS)}"
 
 
 def _customers(rows: int, key: str | None, seed: int) -> Made:

@@ -69,12 +69,10 @@ def test_the_encounters_are_of_the_patients_beside_them(tmp_path: Path) -> None:
 def test_syntheas_own_tables_are_taken_where_they_are_provided(tmp_path: Path, public: pd.DataFrame) -> None:
     write_samples(tmp_path / "made", [])
     for name in ("patients", "encounters"):
-        some = pd.read_parquet(tmp_path / "made" / f"{name}.parquet").assign(
-            Id=lambda table: "x" + table["Id"]
-        )
-        some.assign(**{"PATIENT": "x" + some["PATIENT"]} if name == "encounters" else {}).to_parquet(
-            tmp_path / "public" / f"synthea_{name}.parquet", index=False
-        )
+        some = pd.read_parquet(tmp_path / "made" / f"{name}.parquet")
+        for column in {"Id", "PATIENT"} & set(some):
+            some[column] = "x" + some[column]
+        some.to_parquet(tmp_path / "public" / f"synthea_{name}.parquet", index=False)
     write_samples(tmp_path / "data", [])
     assert pd.read_parquet(tmp_path / "data" / "visits.parquet")["Id"].str.startswith("x").all()
     assert str(origin_of(tmp_path / "data" / "visits.parquet")).startswith("encounters.parquet with patients")
