@@ -253,13 +253,26 @@ def test_the_manifest_says_how_each_column_tells_of_nulls() -> None:
 
 
 def test_nullable_columns_without_nulls_lose_as_much_as_before() -> None:
-    table = people(share=0.0)
+    table = people(share=0.0)[["age", "grade"]]
     strict = DataSchema.from_dict({n: f | {"nullable": False} for n, f in FIELDS.items()}, {"cities": CITIES})
     method = load_method("mondrian", k=4)
     kept = method.release(table, SCHEMA.select(["age", "grade"]), np.random.default_rng(7))
     before = method.release(table, strict.select(["age", "grade"]), np.random.default_rng(7))
     assert utility.gcp(kept.recoding) == utility.gcp(before.recoding)
     assert len(kept.table) == len(before.table)
+
+
+@pytest.mark.parametrize("name", ["mondrian", "bottom_up", "obpa", "kacluk"])
+def test_persons_are_counted_in_classes_with_nulls(name: str) -> None:
+    fields = {"who": {"role": "identifier"}, **FIELDS, "person": "who"}
+    table = people(200).assign(who=np.random.default_rng(1).integers(0, 60, 200))
+    method = load_method(name, k=4)
+    release = method.release(
+        table, DataSchema.from_dict(fields, {"cities": CITIES}), np.random.default_rng(7)
+    )
+    assert_truthful(release, table)
+    told = release.table.assign(who=table["who"].iloc[release.rows].to_numpy())
+    assert told.groupby(QUASI, dropna=False)["who"].nunique().min() >= 4
 
 
 def test_fewer_records_than_k_are_infeasible() -> None:
