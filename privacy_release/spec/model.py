@@ -502,6 +502,9 @@ class ReleaseSpec(_Strict):
     def schema_fields(self) -> dict[str, dict[str, Any]]:
         """The schema as plain values that `load_schema` reads."""
         fields = {name: a.model_dump(mode="json", exclude_none=True) for name, a in self.attributes.items()}
+        if self.source.nulls == "keep":  # as `DataSchema.keeping_nulls`: a null more can make a loss larger
+            for name, attribute in self.attributes.items():
+                fields[name]["nullable"] |= attribute.role != "identifier"
         if self.person is not None:  # a column of that name keeps its own fields beside
             fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_none=True)
         return fields
@@ -512,8 +515,7 @@ class ReleaseSpec(_Strict):
         Raises:
             SpecError: if the engine finds that its parts contradict each other.
         """
-        schema = load_schema(self.schema_fields)
-        return schema.keeping_nulls() if self.source.nulls == "keep" else schema
+        return load_schema(self.schema_fields)
 
     def release_policy(self) -> "ReleasePolicy":
         """The policy for the engine.

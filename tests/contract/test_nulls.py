@@ -29,8 +29,10 @@ from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.frames import to_arrow
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.measures import utility
+from privacy_engine.measures.distributions import tallies
 from privacy_engine.measures.recoding import Recoding
-from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.tables.columns import NULL
+from privacy_engine.tables.encoding import EncodedTable, OrderedDomain
 from tests.contract.released_cells import a_set, interval, is_null, node
 from tests.contract.tables import CITIES, family
 
@@ -157,6 +159,43 @@ def test_the_loss_is_that_of_the_released_cells(name: str) -> None:
 
 
 @methods
+def test_what_measures_take_a_cell_to_cover_is_what_it_says(name: str) -> None:
+    """Entropy, the error of queries and the distributions all ask `Cover`; each class, each code."""
+    recoding = released(name, people(seed=6)).recoding
+    rows = recoding.render_by_row()[0]
+    label_of = dict(zip(recoding.encoded.rows, recoding.labels, strict=True))
+    first = rows.assign(label=[label_of[row] for row in rows.index]).drop_duplicates("label")
+    for j, cover in enumerate(utility.covers(recoding)):
+        domain, column = recoding.encoded.domains[j], QUASI[j]
+        if column not in rows:
+            continue
+        labels = domain.labels if isinstance(domain, OrderedDomain) else domain.values
+        for code, text in enumerate(labels):
+            value = None if text == NULL else float(text) if column == "age" else text
+            told = cover.total(np.eye(len(labels))[code])
+            for cell, label in zip(first[column], first["label"], strict=True):
+                assert told[label] == covers(column, cell, value)
+
+
+def test_distributions_count_nulls_beside_the_values() -> None:
+    table = people(300)
+    recoding = released("mondrian", table).recoding
+    for tally in tallies(recoding, SCHEMA.quasi_identifiers):
+        assert tally.groups[-1] == "null"
+        assert tally.before[-1] == table[tally.attribute].isna().sum()
+        assert sum(tally.before) == 300
+        assert sum(tally.after) == pytest.approx(300)
+        assert 0 < tally.after[-1] < 300
+
+
+def test_queries_about_nulls_alone_are_answered_where_nothing_is_lost() -> None:
+    table = pd.concat([people(20, share=0.3)] * 6, ignore_index=True)
+    release = load_method("mondrian", k=5).release(table, SCHEMA, np.random.default_rng(0))
+    assert utility.gcp(release.recoding) == 0
+    assert utility.query_error(release.recoding, np.random.default_rng(1)) == 0
+
+
+@methods
 @pytest.mark.parametrize("nothing", [QUASI, ["age"], ["colour", "city"]], ids=len)
 def test_columns_of_nulls_alone_stay_null_and_cost_nothing(name: str, nothing: list[str]) -> None:
     table = people(40)
@@ -262,6 +301,21 @@ def test_nullable_columns_without_nulls_lose_as_much_as_before() -> None:
     assert len(kept.table) == len(before.table)
 
 
+@pytest.mark.parametrize("name", ["obpa", "dsaed"])
+def test_cells_that_are_suppressed_are_a_null_a_value_or_an_asterisk(name: str) -> None:
+    table = people(seed=9)
+    release = released(name, table, model="suppression")
+    assert verify(release.table, release.schema, POLICY).passed
+    release.schema.check(release.table)
+    for position, row in enumerate(release.rows):
+        for column in QUASI:
+            cell, value = release.table[column].iloc[position], table[column].iloc[row]
+            number = column == "age" and cell != "*" and not is_null(cell)
+            same = is_null(cell) if is_null(value) else (float(cell) if number else cell) == value
+            assert cell == "*" or same
+    assert "the label * covers null" in release.manifest()["columns"]["age"]["nulls"]
+
+
 @pytest.mark.parametrize("name", ["mondrian", "bottom_up", "obpa", "kacluk"])
 def test_persons_are_counted_in_classes_with_nulls(name: str) -> None:
     fields = {"who": {"role": "identifier"}, **FIELDS, "person": "who"}
@@ -271,6 +325,7 @@ def test_persons_are_counted_in_classes_with_nulls(name: str) -> None:
         table, DataSchema.from_dict(fields, {"cities": CITIES}), np.random.default_rng(7)
     )
     assert_truthful(release, table)
+    release.schema.without_identifiers().check(release.table)
     told = release.table.assign(who=table["who"].iloc[release.rows].to_numpy())
     assert told.groupby(QUASI, dropna=False)["who"].nunique().min() >= 4
 
