@@ -11,7 +11,7 @@ import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.judge.models import PrivacyModel, model_to_dict
-from privacy_engine.measures.recoding import Recoding
+from privacy_engine.measures.recoding import Recoding, null_forms
 from privacy_engine.tables.schema import DataSchema
 
 if TYPE_CHECKING:  # a judge of releases compiles no synthesizer
@@ -52,6 +52,7 @@ class Release:
     def manifest(self) -> dict[str, Any]:
         """What may be told to everybody: no record and no cell value."""
         recoding = self.recoding
+        nulls = null_forms(recoding.encoded.schema, self.schema) if recoding else {}
         told: dict[str, Any] = {
             "method": self.method,
             "parameters": self.parameters,
@@ -60,7 +61,11 @@ class Release:
             "rows": len(self.table),
             "suppressed": recoding.suppressed if recoding else 0,
             "classes": recoding.classes if recoding else None,
-            "columns": {a.name: {"role": a.role.value, "kind": a.kind.value} for a in self.schema.attributes},
+            "columns": {
+                a.name: {"role": a.role.value, "kind": a.kind.value}
+                | ({"nulls": nulls[a.name]} if a.name in nulls else {})
+                for a in self.schema.attributes
+            },
             "notes": dict(self.notes),
         }
         if self.model is not None:

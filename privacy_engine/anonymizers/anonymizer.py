@@ -14,7 +14,7 @@ from privacy_engine.errors import InfeasibleError
 from privacy_engine.grouping.model_rules import compile_constraints, least_size, require_feasible
 from privacy_engine.grouping.people import hold_by_person
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds, model_from_dict
-from privacy_engine.measures.recoding import Intervals, Recoding
+from privacy_engine.measures.recoding import Intervals, Recoding, require_truthful
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.classes import SensitiveValues
 from privacy_engine.tables.encoding import EncodedTable
@@ -101,6 +101,7 @@ class Anonymizer(ABC):
             SchemaError: if the table does not fit the schema.
             InfeasibleError: if the guarantees cannot be met.
         """
+        require_truthful(schema, self.intervals)
         encoded = EncodedTable.encode(table, schema, whole)
         constraints = compile_constraints(self.sensitive_models, encoded)
         require_feasible(len(encoded), self.least, encoded.sensitive, constraints, encoded.sensitive_names)

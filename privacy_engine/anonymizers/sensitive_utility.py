@@ -46,7 +46,8 @@ def sensitive_row(encoded: EncodedTable, attribute: str | None) -> int:
 def utility_matrix(encoded: EncodedTable, row: int) -> FloatMatrix:
     """u_ij (m, q): share of the spread of attribute j that the records with sensitive value i have.
 
-    Ordered: range among them / range in the table. Categorical: distinct values among them / in the
+    Ordered: range among them / range in the table; a null is at the domain's whole length from every value.
+    Categorical: distinct values among them / in the
     table. A LOW number means that the attribute says MUCH about the value. 1 for an absent value.
     """
     values, m = encoded.sensitive[row], encoded.sensitive_sizes[row]
@@ -55,11 +56,12 @@ def utility_matrix(encoded: EncodedTable, row: int) -> FloatMatrix:
     for j, domain in enumerate(encoded.domains):
         codes = encoded.codes[:, j]
         if isinstance(domain, OrderedDomain):
+            place, most = (domain.places, 1.0) if domain.has_null else (domain.values, np.inf)
             low, high = np.full(m, np.inf), np.full(m, -np.inf)
-            np.minimum.at(low, values, domain.values[codes])
-            np.maximum.at(high, values, domain.values[codes])
-            whole = domain.values[codes.max()] - domain.values[codes.min()]
-            matrix[present, j] = (high - low)[present] / (whole or 1.0)
+            np.minimum.at(low, values, place[codes])
+            np.maximum.at(high, values, place[codes])
+            whole = min(place[codes.max()] - place[codes.min()], most)
+            matrix[present, j] = np.minimum(high - low, most)[present] / (whole or 1.0)
         else:
             size = len(domain.values)
             pairs = np.unique(values.astype(np.int64) * size + codes)

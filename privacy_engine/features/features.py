@@ -66,7 +66,8 @@ def attribute_features(encoded: EncodedTable, bins: int, *, generalize: bool) ->
 def attribute_levels(encoded: EncodedTable, j: int, bins: int) -> list[Ints]:
     """(v,) int64 groups of the codes of quasi-identifier j, from fine to coarse, each nested in the next.
 
-    A tree's levels below its root; an ordered attribute's bins, then pairs of bins, and so on. The last
+    A tree's levels below its root; an ordered attribute's bins, then pairs of bins, and so on, with a null
+    always a group of its own. The last
     level that tells nothing is left out, unless it is the only one.
     """
     domain = encoded.domains[j]
@@ -75,10 +76,13 @@ def attribute_levels(encoded: EncodedTable, j: int, bins: int) -> list[Ints]:
     else:
         own = encoded.schema.quasi_identifiers[j]
         if own.categories is not None:
-            base = np.arange(len(domain.values))
+            base = np.arange(domain.known)
         else:
-            base = equal_width_bins(domain.values, domain.low, domain.high, own.bins or bins)
-        levels = [base >> step for step in range(max(int(base.max()).bit_length(), 1))]
+            known = domain.values[: domain.known]
+            base = equal_width_bins(known, domain.low, domain.high, own.bins or bins)
+        levels = [base >> step for step in range(max(int(base.max(initial=0)).bit_length(), 1))]
+        if domain.has_null:
+            levels = [np.append(level, level.max(initial=-1) + 1) for level in levels]
     dense = [np.unique(level, return_inverse=True)[1].astype(np.int64) for level in levels]
     return [dense[0], *(level for level in dense[1:] if level.max() > 0)]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.tables.columns import factorize, floats
+from privacy_engine.tables.columns import NULL, factorize, floats
 
 Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.intp]
@@ -24,7 +24,7 @@ class Cut:
     Attributes:
         column: the attribute that is looked at.
         below: numbers less than this go to the first side; None where the attribute holds no numbers.
-        among: else, values whose text is one of these.
+        among: else, values whose text is one of these; that of a null is `columns.NULL`.
         sides: what stands behind each side: a later cut by its number, or leaf x as ``-1 - x``.
     """
 
@@ -126,7 +126,7 @@ class _Tests:
         self._texts: dict[str, tuple[npt.NDArray[np.int64], list[str]]] = {}
 
     def first(self, cut: Cut, rows: Rows) -> Flags:
-        """Which of the records go to the first side; a null never does."""
+        """Which of the records go to the first side; a null only if it is listed."""
         name = cut.column
         if cut.below is not None:
             if name not in self._numbers:
@@ -136,5 +136,5 @@ class _Tests:
             coded = factorize(self._frame[name])
             self._texts[name] = coded.codes, coded.texts
         codes, texts = self._texts[name]
-        asked = np.array([*(text in cut.among for text in texts), False])  # code -1, a null, reads the last
+        asked = np.array([text in cut.among for text in (*texts, NULL)])  # code -1, a null, reads the last
         return np.asarray(asked[codes[rows]], dtype=np.bool_)

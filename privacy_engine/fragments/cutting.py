@@ -162,6 +162,8 @@ def _cut_of(division: _Division, attribute: Attribute, domain: Domain, codes: Co
         second = int(codes[~division.first].min())
         if attribute.categories is not None:
             return Cut(column=attribute.name, among=frozenset(domain.labels[:second]))
+        if second == domain.known:  # numbers on the first side, nulls on the second
+            return Cut(column=attribute.name, below=float(np.finfo(np.float64).max))
         return Cut(column=attribute.name, below=float(domain.values[second]))
     level = int(np.flatnonzero((domain.nodes == division.ancestor).any(axis=0))[0]) - 1
     children = domain.at_level(level)

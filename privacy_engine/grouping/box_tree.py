@@ -13,7 +13,7 @@ import numpy as np
 
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, join_node, union_cost_up_to
-from privacy_engine.tables.geometry import common_ancestor
+from privacy_engine.tables.geometry import apart, common_ancestor
 
 LEAF = 8  # boxes in a leaf of the tree: below this a scan is quicker than more bounds
 
@@ -138,13 +138,13 @@ def _union_bound(space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes) -> 
     """The least that the union of box lo, hi with any box under node t can cost."""
     # The fields are read once: in the loop they would count references, at many times the cost.
     tree, start, value, parent = space.tree, space.start, space.value, space.parent
-    width, offset, node = space.width, space.offset, space.node
+    most, width, offset, node = space.most, space.width, space.offset, space.node
     low, high = grown.low, grown.high
     total = 0.0
     for j in range(len(lo)):
         v = start[j]
         if not tree[j]:
-            total += value[v + max(hi[j], high[t, j])] - value[v + min(lo[j], low[t, j])]
+            total += apart(value, v + min(lo[j], low[t, j]), v + max(hi[j], high[t, j]), most[j])
             continue
         if width[j] > 0:
             u = node[offset[j] + lo[j] * width[j] + low[t, j]]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
-from privacy_engine.tables.geometry import Geometry, class_spans, common_ancestor, span_costs
+from privacy_engine.tables.geometry import Geometry, apart, class_spans, common_ancestor, span_costs
 
 WIDEST_TABLE = 512  # nodes of a hierarchy up to which all pairs are tabulated (2 MB each)
 
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 class Space(NamedTuple):
     """A `Geometry` with lowest common ancestors and their costs tabulated where that is small.
 
-    tree, start, value, parent: as in `Geometry`.
+    tree, start, value, parent, most: as in `Geometry`.
     width: (q,) int64, nodes of a tabulated hierarchy; 0 where ancestors are found by climbing.
     offset: (q,) int64, first entry of attribute j's ``width x width`` tables.
     cost: float64, cost of the lowest common ancestor of a pair of nodes.
@@ -34,6 +34,7 @@ class Space(NamedTuple):
     start: Ints
     value: Floats
     parent: Codes
+    most: Floats
     width: Ints
     offset: Ints
     cost: Floats
@@ -120,7 +121,7 @@ def join_cost(space: Space, j: int, alo: int, ahi: int, blo: int, bhi: int) -> f
         if w > 0:
             return float(space.cost[space.offset[j] + alo * w + blo])
         return float(space.value[start + common_ancestor(space.parent, start, alo, blo)])
-    return float(space.value[start + max(ahi, bhi)] - space.value[start + min(alo, blo)])
+    return float(apart(space.value, start + min(alo, blo), start + max(ahi, bhi), space.most[j]))
 
 
 @kernel(inline="always")
@@ -134,11 +135,11 @@ def union_cost_up_to(space: Space, alo: Codes, ahi: Codes, blo: Codes, bhi: Code
     """Cost of the union of two boxes; infinity once it exceeds the limit."""
     # Neither inlined nor with a field of `space` in the loop: numba would count references, 50 times slower.
     tree, start, value, parent = space.tree, space.start, space.value, space.parent
-    width, offset, cost = space.width, space.offset, space.cost
+    most, width, offset, cost = space.most, space.width, space.offset, space.cost
     total = 0.0
     for j in range(len(alo)):
         if not tree[j]:
-            total += value[start[j] + max(ahi[j], bhi[j])] - value[start[j] + min(alo[j], blo[j])]
+            total += apart(value, start[j] + min(alo[j], blo[j]), start[j] + max(ahi[j], bhi[j]), most[j])
         elif width[j] > 0:
             total += cost[offset[j] + alo[j] * width[j] + blo[j]]
         else:

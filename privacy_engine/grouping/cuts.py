@@ -15,7 +15,7 @@ import numpy.typing as npt
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Codes, Floats, Ints, Space, join_cost
 from privacy_engine.grouping.constraints import Constraints, admits
-from privacy_engine.tables.geometry import common_ancestor
+from privacy_engine.tables.geometry import apart, common_ancestor
 
 Flags = npt.NDArray[np.bool_]
 NOBODY = np.zeros(0, np.int64)  # persons where each record counts as one
@@ -219,12 +219,12 @@ def join(
 
 
 @kernel()
-def loss_of(lo: Codes, hi: Codes, a: int, tree: Flags, start: Ints, value: Floats) -> float:
+def loss_of(lo: Codes, hi: Codes, a: int, tree: Flags, start: Ints, value: Floats, most: Floats) -> float:
     """Loss of a record that is published with box a."""
     loss = 0.0
     for j in range(lo.shape[1]):
-        high = value[start[j] + hi[a, j]]
-        loss += high if tree[j] else high - value[start[j] + lo[a, j]]
+        low, high = start[j] + lo[a, j], start[j] + hi[a, j]
+        loss += value[high] if tree[j] else apart(value, low, high, most[j])
     return loss
 
 
@@ -298,7 +298,9 @@ def cheapest_grouping(task: Task, who: Ints, bucket: Ints, buckets: Buckets, one
     who: (m,) the person of each record; (0,) where each counts as a person. bucket: (m,) of each record.
     """
     space, n = task.space, buckets.size.sum()
-    near, far = _losses(buckets.lo, buckets.hi, one, space.tree, space.start, space.value, space.parent)
+    near, far = _losses(
+        buckets.lo, buckets.hi, one, space.tree, space.start, space.value, space.parent, space.most
+    )
     size = buckets.size if one else np.cumsum(buckets.size)
     loss = size * near + (n - size) * far
     people, others = size, n - size
@@ -326,7 +328,14 @@ def cheapest_grouping(task: Task, who: Ints, bucket: Ints, buckets: Buckets, one
 
 @kernel()
 def _losses(
-    lo: Codes, hi: Codes, one: bool, tree: Flags, start: Ints, value: Floats, parent: Codes
+    lo: Codes,
+    hi: Codes,
+    one: bool,
+    tree: Flags,
+    start: Ints,
+    value: Floats,
+    parent: Codes,
+    most: Floats,
 ) -> tuple[Floats, Floats]:
     """Loss of a record on either side of each cut: with the bucket (`one`) or those up to it, and without."""
     m = len(lo)
@@ -337,16 +346,16 @@ def _losses(
         join(above_lo, above_hi, m - 1 - b, above_lo, above_hi, m - b, tree, start, parent)
     near, far = np.empty(m), np.zeros(m)
     for b in range(m):
-        near[b] = loss_of(lo if one else below_lo, hi if one else below_hi, b, tree, start, value)
+        near[b] = loss_of(lo if one else below_lo, hi if one else below_hi, b, tree, start, value, most)
         if b < m - 1:
-            far[b] = loss_of(above_lo, above_hi, b + 1, tree, start, value)
+            far[b] = loss_of(above_lo, above_hi, b + 1, tree, start, value, most)
     if one:
         for b in range(
             m - 1, 0, -1
         ):  # downwards: what lies below b is not yet joined with what lies above it
             if b < m - 1:
                 join(below_lo, below_hi, b - 1, above_lo, above_hi, b + 1, tree, start, parent)
-            far[b] = loss_of(below_lo, below_hi, b - 1, tree, start, value)
+            far[b] = loss_of(below_lo, below_hi, b - 1, tree, start, value, most)
     return near, far
 
 

@@ -32,7 +32,8 @@ class MixedDistance(NamedTuple):
     start: (q + 1,) int64.
     tree: (q,) bool.
     position: float64; ordered: weighted and scaled value of a code. Unused (0) for hierarchies.
-    step: (q, levels) float64; hierarchy: weighted distance of two leaves that first meet at a level.
+    step: (q, levels) float64; hierarchy: weighted distance of two leaves that first meet at a level. Ordered:
+        the largest distance, which is that of a null from any value, where there is one; else infinity.
     node: (values, levels) int32; hierarchy: node of each leaf at each level, the root repeated at the end.
     """
 
@@ -59,8 +60,9 @@ class Reachability(NamedTuple):
 def mixed_distance(domains: Sequence[Domain], weights: Floats) -> MixedDistance:
     """Yang (2018), equation 1: ``d(X, Y) = sum_i w_i d_i``.
 
-    Ordered: ``|x - y| / (max - min)``. Hierarchy of h levels, leaves at level 1: ``sum_{i < f} i /
-    sum_{j < h} j`` for a lowest common ancestor at level f, which is 0 or 1 for a flat one.
+    Ordered: ``|x - y| / (max - min)``, and 1 between a null and a value. Hierarchy of h levels, leaves at
+    level 1: ``sum_{i < f} i / sum_{j < h} j`` for a lowest common ancestor at level f, which is 0 or 1 for a
+    flat one.
 
     Args:
         domains: (q,) of the attributes.
@@ -78,7 +80,10 @@ def mixed_distance(domains: Sequence[Domain], weights: Floats) -> MixedDistance:
             positions.append(np.zeros(size))
         else:
             nodes.append(np.zeros((size, levels), np.int32))
-            positions.append(weights[j] * (domain.values - domain.low) / domain.extent)
+            position = weights[j] * (domain.values - domain.low) / domain.extent
+            position[domain.known :] = 2.0 * weights[j]  # of a null, as `OrderedDomain.places` has it
+            positions.append(position)
+            step[j] = weights[j] if domain.has_null else np.inf
     sizes = [len(p) for p in positions]
     return MixedDistance(
         start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
@@ -169,7 +174,7 @@ def _to_values(columns: Codes, i: int, distance: MixedDistance, row: Floats) -> 
                     level += 1
                 row[v] = step[j, level]
             else:
-                row[v] = abs(position[v] - position[here])
+                row[v] = min(abs(position[v] - position[here]), step[j, 0])
 
 
 @kernel(nogil=True)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.measures.utility import Cover, covers
+from privacy_engine.tables.columns import NULL, NULL_WORD
 from privacy_engine.tables.encoding import OrderedDomain
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute
@@ -162,10 +163,21 @@ def _tally(recoding: Recoding, j: int, attribute: Attribute, cover: Cover) -> Ta
         )
     if isinstance(domain, OrderedDomain):
         groups, edges = _bins(domain, attribute, cover)
-        before = np.bincount(_bin_of(domain.values, edges)[codes], minlength=len(groups))
+        bin_of = _bin_of(domain.values, edges)
+        bin_of[domain.known :] = len(groups)
+        before = np.bincount(bin_of[codes], minlength=len(groups) + attribute.nullable)
+        null, known = _null_shares(domain, cover), cover.lo < domain.known
         after = _spread(
-            recoding.sizes, domain.values[cover.lo], domain.values[cover.hi], edges, _whole(domain, cover)
+            (recoding.sizes * (1.0 - null))[known],
+            domain.values[cover.lo[known]],
+            domain.values[cover.hi[known]],
+            edges,
+            _whole(domain, cover),
         )
+        if (
+            attribute.nullable
+        ):  # whether or not a null occurs, so that the parts of a table have the same groups
+            groups, after = (*groups, NULL_WORD), np.append(after, recoding.sizes @ null)
     else:
         group_of, groups = _tree_groups(domain)
         if not groups:
@@ -187,7 +199,8 @@ def _tree_groups(tree: Hierarchy) -> tuple[IntArray, tuple[str, ...]]:
     for level in range(tree.height):
         nodes, group_of = np.unique(tree.at_level(level), return_inverse=True)
         if 2 <= len(nodes) <= MOST_GROUPS:
-            return group_of.astype(np.int64), tuple(tree.label(int(node)) for node in nodes)
+            labels = (tree.label(int(node)) for node in nodes)
+            return group_of.astype(np.int64), tuple(NULL_WORD if label == NULL else label for label in labels)
     return np.zeros(0, dtype=np.int64), ()
 
 
@@ -198,9 +211,18 @@ def _share_out(sizes: IntArray, cover: Cover, group_of: IntArray, groups: int) -
     return np.array(parts, dtype=np.float64)
 
 
+def _null_shares(domain: OrderedDomain, cover: Cover) -> FloatArray:
+    """(c,) the null's share in the records of each class, all that its cell covers being equally likely."""
+    null = np.zeros(len(domain.values))
+    null[domain.known :] = 1.0
+    return cover.total(null) / cover.total(np.ones(len(null)))
+
+
 def _whole(domain: OrderedDomain, cover: Cover) -> bool:
     """Whether public bounds and released ends are all whole numbers: then a value v stands for v +- 1/2."""
-    ends = np.concatenate([[domain.low, domain.high], domain.values[cover.lo], domain.values[cover.hi]])
+    known = cover.lo < domain.known
+    released = domain.values[cover.lo[known]], domain.values[cover.hi[known]]
+    ends = np.concatenate([[domain.low, domain.high], *released])
     return bool((ends == np.rint(ends)).all())
 
 
@@ -227,7 +249,7 @@ def _bin_of(values: FloatArray, edges: FloatArray) -> IntArray:
     return np.clip(found, 0, len(edges) - 2).astype(np.int64)
 
 
-def _spread(sizes: IntArray, lo: FloatArray, hi: FloatArray, edges: FloatArray, whole: bool) -> FloatArray:
+def _spread(sizes: FloatArray, lo: FloatArray, hi: FloatArray, edges: FloatArray, whole: bool) -> FloatArray:
     """Expected records in each bin when those of a class lie evenly in ``[lo, hi]``."""
     margin = 0.5 if whole else 0.0
     low, width = lo - margin, hi - lo + 2 * margin

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.tables.columns import NULL_WORD
 from privacy_engine.tables.domains import BinnedDomain, CodedTable, LabelledDomain, PublicDomain
 from privacy_engine.tables.schema import DataSchema, Kind
 
@@ -73,7 +74,7 @@ def _groups(domain: PublicDomain, ordered: bool, counts: IntArray) -> tuple[IntA
         group_of[own] = np.arange(len(own))
         labels = [*(spans[i][0] for i in own), f"{values - len(own)} others"]
     if domain.size > values:  # the null
-        group_of, labels = np.append(group_of, len(labels)), [*labels, "null"]
+        group_of, labels = np.append(group_of, len(labels)), [*labels, NULL_WORD]
     return group_of, tuple(labels)
 
 

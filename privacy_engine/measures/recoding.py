@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.tables.encoding import EncodedTable, domain_labels
+from privacy_engine.errors import SchemaError
+from privacy_engine.tables.columns import NULL, NULL_WORD
+from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.geometry import class_spans
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
@@ -18,9 +20,25 @@ from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 class Intervals(StrEnum):
     """How the interval of an ordered attribute is written."""
 
-    TEXT = "text"  # one column: "[17, 25]", or "17" where both ends are equal
-    BOUNDS = "bounds"  # two number columns: age_min, age_max
+    TEXT = "text"  # one column: "[17, 25]", or "17" where both ends are equal; with nulls "[17, 25] or null"
+    BOUNDS = "bounds"  # two number columns: age_min, age_max; where it may be null, a truth value: age_null
     MIDPOINT = "midpoint"  # one number column; the only form whose cells do not cover the values
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What the classes span in an ordered attribute.
+
+    Attributes:
+        lo, hi: (c,) int32, codes of the least and the largest value; the null's twice where all are null.
+        or_null: (c,) whether a class holds nulls beside values.
+        only_null: (c,) whether it holds nothing but nulls.
+    """
+
+    lo: npt.NDArray[np.int32]
+    hi: npt.NDArray[np.int32]
+    or_null: npt.NDArray[np.bool_]
+    only_null: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -73,6 +91,20 @@ class Recoding:
         lo, hi = class_spans(self.encoded.codes, self.labels, self.classes, self.encoded.geometry())
         return lo, hi
 
+    def interval(self, j: int) -> Interval:
+        """What the classes span in quasi-identifier j, an ordered one, most tightly."""
+        lo, hi = self.spans[0][:, j], self.spans[1][:, j]
+        domain = self.encoded.domains[j]
+        if not (isinstance(domain, OrderedDomain) and domain.has_null):
+            never = np.zeros(len(lo), dtype=np.bool_)
+            return Interval(lo, hi, never, never)
+        or_null, only_null = (lo < domain.known) & (hi == domain.known), lo == domain.known
+        highest = np.where(or_null, lo, hi)
+        classes, codes = self.members(j)
+        value = codes < domain.known
+        np.maximum.at(highest, classes[value], codes[value])
+        return Interval(lo, highest, or_null, only_null)
+
     def members(self, j: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Sorted distinct pairs (class, code) of quasi-identifier j."""
         kept = self.labels >= 0
@@ -87,12 +119,19 @@ class Recoding:
         Suppressed records are left out. Rows are sorted by their released values, so their order says
         nothing about the source's. Ordered attributes become intervals, trees the label of their node,
         categorical attributes without a hierarchy the set ``{a, b}`` of the class's values.
+
+        Nulls alone stay a null. Beside values they are told: ``[17, 25] or null``, ``{a, b, null}``, and the
+        root of a hierarchy, which covers them. A value that could be mistaken for that stands in quotes.
+
+        Raises:
+            SchemaError: if midpoints are asked for of an attribute that may be null.
         """
         table, schema = self.render_by_row(intervals)
         return table.reset_index(drop=True), schema
 
     def render_by_row(self, intervals: Intervals = Intervals.TEXT) -> tuple[pd.DataFrame, DataSchema]:
         """The same; the index of a released record tells which row of the source it is."""
+        require_truthful(self.encoded.schema, intervals)
         kept = np.flatnonzero(self.labels >= 0)
         labels = self.labels[kept]
         columns: dict[str, pd.Series] = {}
@@ -119,34 +158,94 @@ class Recoding:
     ) -> list[tuple[Attribute, pd.Series]]:
         """Released columns of quasi-identifier j, one value a class."""
         domain = self.encoded.domains[j]
-        lo, hi = self.spans[0][:, j], self.spans[1][:, j]
-        text = Attribute(name=attribute.name, role=Role.QUASI_IDENTIFIER)
+        lo = self.spans[0][:, j]
+        nullable = attribute.nullable
+        text = Attribute(name=attribute.name, role=Role.QUASI_IDENTIFIER, nullable=nullable)
         if isinstance(domain, Hierarchy):
             if attribute.hierarchy is None:
-                return [(text, self._sets(j))]
-            return [(text, pd.Series(np.array(domain.labels, dtype=object)[lo], dtype="str"))]
+                return [(text, self._sets(j, nullable=nullable))]
+            labels = [None if label == NULL else label for label in domain.labels]
+            return [(text, pd.Series(np.array(labels, dtype=object)[lo], dtype="str"))]
+        cells = self.interval(j)
         if attribute.categories is not None:
-            return [(text, _interval_texts([_quoted(label, '[],"') for label in domain.labels], lo, hi))]
+            quoted = [_quoted(label, '[],"', nullable=nullable) for label in domain.labels]
+            return [(text, _interval_texts(quoted, cells))]
         if intervals is Intervals.TEXT:
-            return [(text, _interval_texts(domain.labels, lo, hi))]
-        low, high = pd.Series(domain.values[lo]), pd.Series(domain.values[hi])
+            return [(text, _interval_texts(domain.labels, cells))]
+        low, high = pd.Series(domain.values[cells.lo]), pd.Series(domain.values[cells.hi])
         if intervals is Intervals.MIDPOINT:
             return [(_number(attribute.name), (low + high) / 2)]
-        return [(_number(f"{attribute.name}_min"), low), (_number(f"{attribute.name}_max"), high)]
-
-    def _sets(self, j: int) -> pd.Series:
-        classes, codes = self.members(j)
-        labels = [_quoted(label, '{},"') for label in domain_labels(self.encoded.domains[j])]
-        parts = np.split(codes, np.flatnonzero(np.diff(classes)) + 1)
-        texts = [
-            labels[p[0]] if len(p) == 1 else "{" + ", ".join(sorted(labels[x] for x in p)) + "}"
-            for p in parts
+        ends = [
+            (replace(_number(f"{attribute.name}_{end}"), nullable=nullable), values)
+            for end, values in (("min", low), ("max", high))
         ]
-        return pd.Series(texts, dtype="str")
+        told = Attribute(name=f"{attribute.name}_null", role=Role.QUASI_IDENTIFIER)
+        return [*ends, (told, pd.Series(cells.or_null | cells.only_null))] if nullable else ends
+
+    def _sets(self, j: int, *, nullable: bool) -> pd.Series:
+        classes, codes = self.members(j)
+        values = domain_labels(self.encoded.domains[j])
+        labels = [_quoted(label, '{},"', nullable=nullable) for label in values]
+        null = values.index(NULL) if NULL in values else -1
+        parts = np.split(codes, np.flatnonzero(np.diff(classes)) + 1)
+        return pd.Series([_set_text(labels, p, null) for p in parts], dtype="str")
 
 
-def _interval_texts(labels: Sequence[str], lo: npt.NDArray[np.int32], hi: npt.NDArray[np.int32]) -> pd.Series:
-    texts = [labels[a] if a == b else f"[{labels[a]}, {labels[b]}]" for a, b in zip(lo, hi, strict=True)]
+def require_truthful(schema: DataSchema, intervals: Intervals) -> None:
+    """Refuse a form of intervals that cannot tell of the nulls of a class.
+
+    Raises:
+        SchemaError: naming the columns and the remedy.
+    """
+    numbers = [a.name for a in schema.quasi_identifiers if a.ordered and a.categories is None and a.nullable]
+    if intervals is Intervals.MIDPOINT and numbers:
+        raise SchemaError(
+            f"{numbers} may be null, and a midpoint does not say whether it stands for nulls, too: release "
+            "intervals as text or bounds, or drop the nulls at ingest"
+        )
+
+
+def null_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
+    """How the columns of a release tell of nulls: those of quasi-identifiers that may be null, in a sentence.
+
+    Args:
+        source: of the recoded table.
+        released: of what it renders to.
+    """
+    found: dict[str, str] = {}
+    for attribute in source.quasi_identifiers:
+        name = attribute.name
+        if not attribute.nullable:
+            continue
+        if attribute.hierarchy is not None:
+            beside = f"the label {attribute.hierarchy.rows[0][-1]} covers null, too"
+        elif attribute.kind is Kind.CATEGORICAL:
+            beside = f"a set covers null where it ends in {NULL_WORD}"
+        elif name in released.names:
+            beside = f"a cell covers null where it ends in 'or {NULL_WORD}'"
+        else:
+            beside = f"it covers null, too, where {name}_null is true"
+        told = f"null: all records of the class are null; else {beside}"
+        found |= {n: told for n in (name, f"{name}_min", f"{name}_max") if n in released.names}
+    return found
+
+
+def _set_text(labels: Sequence[str], codes: npt.NDArray[np.int64], null: int) -> str | None:
+    if len(codes) == 1:
+        return None if codes[0] == null else labels[codes[0]]
+    texts = sorted(labels[x] for x in codes if x != null)
+    return "{" + ", ".join([*texts, NULL_WORD] if null in codes else texts) + "}"
+
+
+def _interval_texts(labels: Sequence[str], cells: Interval) -> pd.Series:
+    texts: list[str | None] = [
+        labels[a] if a == b else f"[{labels[a]}, {labels[b]}]"
+        for a, b in zip(cells.lo, cells.hi, strict=True)
+    ]
+    for c in np.flatnonzero(cells.or_null):
+        texts[c] = f"{texts[c]} or {NULL_WORD}"
+    for c in np.flatnonzero(cells.only_null):
+        texts[c] = None
     return pd.Series(texts, dtype="str")
 
 
@@ -162,9 +261,13 @@ def _records(column: pd.Series, rows: npt.NDArray[np.intp]) -> pd.Series:
     return cells
 
 
-def _quoted(label: str, marks: str) -> str:
-    """A value that would be mistaken for the punctuation of a set or interval stands in quotes."""
-    return '"' + label.replace('"', '""') + '"' if any(mark in label for mark in marks) else label
+def _quoted(label: str, marks: str, *, nullable: bool) -> str:
+    """A value that would be mistaken for the punctuation of a set or interval stands in quotes.
+
+    So does one that ends in the word for a null, where there may be nulls.
+    """
+    mistaken = any(mark in label for mark in marks) or (nullable and label.endswith(NULL_WORD))
+    return '"' + label.replace('"', '""') + '"' if mistaken else label
 
 
 def _released_order(table: pd.DataFrame) -> npt.NDArray[np.intp]:

@@ -29,7 +29,8 @@ def class_losses(recoding: Recoding, charge: Charge | str = Charge.LCA) -> Float
 
     Xu et al. (2006), section 3: an ordered attribute loses ``(z - y) / |A|`` for the interval ``[y, z]``,
     a tree attribute ``size(u) / |A|``, 0 for a single value. ``|A|`` is the public domain where the
-    schema gives one, else the domain of the table.
+    schema gives one, else the domain of the table. A class of nulls and values of an ordered attribute lost
+    all of it: 1.
     """
     q = len(recoding.encoded.domains)
     losses = span_costs(*recoding.spans, recoding.encoded.geometry(np.ones(q)))
@@ -144,7 +145,8 @@ def query_error(
 
     A query asks how many records lie in a region over some quasi-identifiers. It is drawn around a
     random record, so its true answer is at least 1: on an ordered attribute the interval from the
-    record's value to another record's, on a tree a random ancestor below the root. The answer from
+    record's value to another record's, the value alone where one of both is null; on a tree a random
+    ancestor below the root. The answer from
     the release takes the records of a class as uniform over the values that its cell covers, and
     cannot see suppressed records. Zhang, Koudas, Srivastava and Yu (2007), section 6.
 
@@ -175,6 +177,8 @@ def query_error(
                 asked |= domain.at_level(level) == domain.nodes[codes[centre, j], level]
             else:
                 low, high = sorted((codes[centre, j], codes[other, j]))
+                if high >= domain.known:  # a null is in no interval
+                    low = high = codes[centre, j]
                 asked[low : high + 1] = True
             inside &= asked[codes[:, j]]
             share *= cells[j].total(asked.astype(np.float64)) / covered[j]
@@ -191,12 +195,14 @@ class Cover:
         lo, hi: (c,) int32, codes of an interval's ends, or a tree's node twice.
         hierarchy: the tree, where the cell is a node of it.
         pairs: (class, code) of each value of a released set, where it is one.
+        or_null: (c,) whether an interval covers the null, which is the last code, beside its values.
     """
 
     lo: npt.NDArray[np.int32]
     hi: npt.NDArray[np.int32]
     hierarchy: Hierarchy | None = None
     pairs: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+    or_null: npt.NDArray[np.bool_] | None = None
 
     def total(self, mass: FloatArray) -> FloatArray:
         """(c,) sum of ``mass`` (v,) over the values that each class's cell covers."""
@@ -207,7 +213,8 @@ class Cover:
             nodes = self.hierarchy.nodes
             return _sums(nodes.ravel(), np.repeat(mass, nodes.shape[1]), int(nodes.max()) + 1)[self.lo]
         sums = np.concatenate([[0.0], np.cumsum(mass)])
-        return np.asarray(sums[self.hi + 1] - sums[self.lo], dtype=np.float64)
+        found = np.asarray(sums[self.hi + 1] - sums[self.lo], dtype=np.float64)
+        return found if self.or_null is None else found + np.where(self.or_null, mass[-1], 0.0)
 
 
 def _sums(groups: npt.NDArray[np.int64 | np.int32], mass: FloatArray, size: int) -> FloatArray:
@@ -220,13 +227,16 @@ def covers(recoding: Recoding) -> list[Cover]:
     for j, (attribute, domain) in enumerate(
         zip(recoding.encoded.schema.quasi_identifiers, recoding.encoded.domains, strict=True)
     ):
-        tree = isinstance(domain, Hierarchy)
-        as_set = tree and attribute.hierarchy is None  # released as the set of its values
+        if not isinstance(domain, Hierarchy):
+            cells = recoding.interval(j)
+            found.append(Cover(lo=cells.lo, hi=cells.hi, or_null=cells.or_null))
+            continue
+        as_set = attribute.hierarchy is None  # released as the set of its values
         found.append(
             Cover(
                 lo=recoding.spans[0][:, j],
                 hi=recoding.spans[1][:, j],
-                hierarchy=domain if isinstance(domain, Hierarchy) and not as_set else None,
+                hierarchy=None if as_set else domain,
                 pairs=recoding.members(j) if as_set else None,
             )
         )

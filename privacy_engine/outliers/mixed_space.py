@@ -4,8 +4,9 @@ Yang: privacy protection key algorithms for the Internet (2018), definition 1. T
 d(X, Y) = sum_numeric (x_i - y_i)^2 + lambda sum_categorical [x_i != y_i] is the square of a Euclidean
 distance (categories one-hot, times sqrt(lambda / 2)), so its root obeys the triangle inequality.
 
-Deviation: numbers are scaled to [0, 1] by the bounds of the schema, or by the table's own least and largest
-value where it gives none. The paper does not say; without it one attribute rules.
+Deviations: numbers are scaled to [0, 1] by the bounds of the schema, or by the table's own least and largest
+value where it gives none. The paper does not say; without it one attribute rules. A number that may be null
+is a number and a category, known or not: a null stands in the middle of the numbers, lambda apart from each.
 """
 
 from collections.abc import Sequence
@@ -52,19 +53,23 @@ class MixedSpace:
         """Check the chosen columns and place their records.
 
         Raises:
-            SchemaError: if an attribute is unknown, an identifier or holds null numbers, the schema has no
-                quasi-identifier where none are chosen, or the columns do not fit the schema.
+            SchemaError: if an attribute is unknown, an identifier, or holds null numbers and is not nullable,
+                the schema has no quasi-identifier where none are chosen, or the columns do not fit it.
         """
         chosen = _chosen(table, schema, attributes)
         scaled, codes = [], []
         for attribute in chosen:
             column = table[attribute.name]
             if attribute.kind is Kind.ORDINAL and attribute.categories is not None:
-                scaled.append(_scaled(_ranks(column, attribute.categories), attribute))
+                values = _ranks(column, attribute.categories)
             elif attribute.kind is not Kind.CATEGORICAL and is_number(column):
-                scaled.append(_scaled(floats(column), attribute))
+                values = floats(column)
             else:
                 codes.append(_codes(column))
+                continue
+            if attribute.nullable:
+                codes.append(np.isnan(values).astype(np.int32))
+            scaled.append(_scaled(values, attribute))
         ranks = [np.unique(x, return_inverse=True)[1].astype(np.int32) for x in scaled]
         _, point_of, counts = distinct_tuples(np.stack([*ranks, *codes], axis=1))
         first = np.empty(len(counts), dtype=np.int64)
@@ -95,17 +100,21 @@ def _chosen(
 
 
 def _scaled(values: FloatArray, attribute: Attribute) -> FloatArray:
-    """(n,) in [0, 1] over the bounds or categories of the schema, else over the values."""
-    if unknown := int((~np.isfinite(values)).sum()):
+    """(n,) in [0, 1] over the bounds or categories of the schema, else over the values; 1/2 for a null."""
+    null = np.isnan(values) if attribute.nullable else np.zeros(len(values), dtype=np.bool_)
+    known = values[~null]
+    if unknown := int((~np.isfinite(known)).sum()):
         raise SchemaError(
             f"{attribute.name}: {unknown} values are null or infinite and have no distance: drop them at "
-            "ingest, or make the attribute categorical"
+            "ingest, make the attribute categorical, or say that it may be null (nullable: true)"
         )
     if attribute.categories is not None:
         low, high = 0.0, len(attribute.categories) - 1.0
     else:
-        low, high = attribute.bounds or (float(values.min()), float(values.max()))
-    return (values - low) / ((high - low) or 1.0)
+        low, high = attribute.bounds or (float(known.min(initial=np.inf)), float(known.max(initial=-np.inf)))
+    found = np.full(len(values), 0.5)
+    found[~null] = (known - low) / ((high - low) or 1.0)
+    return found
 
 
 def _ranks(column: pd.Series, categories: tuple[str, ...]) -> FloatArray:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 NULL = "\0"  # the text of a null where a null is a value; no column of text holds it
+NULL_WORD = "null"  # what people read for it
 
 
 @dataclass(frozen=True)

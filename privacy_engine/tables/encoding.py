@@ -24,8 +24,8 @@ class OrderedDomain:
 
     Attributes:
         values: (v,) float64 ascending; what a code stands for (its rank if there are labels).
-        labels: the text of each value.
-        low, high: ends of the public domain, or of the values where none is given.
+        labels: the text of each value; that of a null, which is the last, is `columns.NULL`.
+        low, high: ends of the public domain, or of the values where none is given; no null is among them.
     """
 
     values: npt.NDArray[np.float64]
@@ -37,6 +37,27 @@ class OrderedDomain:
     def extent(self) -> float:
         """Length of the domain; 1 where all values are equal, so that nothing divides by 0."""
         return (self.high - self.low) or 1.0
+
+    @property
+    def has_null(self) -> bool:
+        """Whether the last code stands for a null."""
+        return self.labels[-1:] == (NULL,)
+
+    @property
+    def known(self) -> int:
+        """Number of values that are no null; their codes are the first."""
+        return len(self.values) - self.has_null
+
+    @property
+    def places(self) -> npt.NDArray[np.float64]:
+        """(v,) 0 .. 1, where the values lie in the domain; 2 for a null.
+
+        A null is as far from every value as the ends of the domain are from each other: 1. So the distance of
+        two values is that of their places, and at most 1.
+        """
+        found = (self.values - self.low) / self.extent
+        found[self.known :] = 2.0
+        return np.asarray(found, dtype=np.float64)
 
 
 Domain = OrderedDomain | Hierarchy
@@ -174,6 +195,7 @@ class EncodedTable:
             start=np.concatenate([[0], np.cumsum([len(c) for c in costs])]).astype(np.int64),
             value=np.concatenate([wj * c for wj, c in zip(w, costs, strict=True)]),
             parent=np.concatenate(parents).astype(np.int32),
+            most=np.where([isinstance(d, OrderedDomain) and d.has_null for d in self.domains], w, np.inf),
         )
 
     def released(self, labels: npt.NDArray[np.int64]) -> "EncodedTable":
@@ -239,7 +261,7 @@ def domain_labels(domain: Domain) -> tuple[str, ...]:
 def _costs(domain: Domain) -> npt.NDArray[np.float64]:
     """ILP of Zhu et al. (2010) without weights: scaled position, or share of the leaves, 0 for a leaf."""
     if isinstance(domain, OrderedDomain):
-        return (domain.values - domain.low) / domain.extent
+        return domain.places
     leaves = domain.leaf_counts.astype(np.float64)
     cost = leaves / len(domain.values)
     cost[: len(domain.values)] = 0.0
@@ -323,7 +345,8 @@ def _domain_of_texts(attribute: Attribute, texts: Iterable[str]) -> Domain:
     """The domain of an attribute that is no number; the texts (ascending) count where it is not public."""
     if attribute.kind is Kind.ORDINAL and attribute.hierarchy is None and attribute.categories is not None:
         labels = attribute.categories + ((NULL,) if attribute.nullable else ())
-        return OrderedDomain(np.arange(len(labels), dtype=np.float64), labels, 0.0, float(len(labels) - 1))
+        high = float(len(attribute.categories) - 1)
+        return OrderedDomain(np.arange(len(labels), dtype=np.float64), labels, 0.0, high)
     distinct = tuple(dict.fromkeys(texts)) or (NULL,)
     domain = attribute.hierarchy or Hierarchy.flat(attribute.categories or distinct)
     if attribute.nullable and NULL not in domain.values:

@@ -24,7 +24,7 @@ class Rule(StrEnum):
 Faults = dict[Rule, Counter[str]]
 
 _WORDS: Mapping[Rule, str] = {
-    Rule.NULL: "{rows} values are null: drop them at ingest, or give them a category of their own",
+    Rule.NULL: "{rows} values are null: drop them at ingest, or keep them (nulls: keep)",
     Rule.INFINITE: "{rows} values are infinite: mend the source",
     Rule.OUTSIDE: "{rows} values are out of the bounds: widen the bounds or mend the source",
     Rule.CATEGORIES: "the categories miss {distinct} distinct values in {rows} rows: "

@@ -3,7 +3,8 @@
 A class of records is a pair of integer rows ``lo, hi`` (q,):
 
 * an ordered attribute (numeric, ordinal) spans the codes ``lo[j] .. hi[j]`` and costs the distance
-  of their positions;
+  of their positions; a null, where it is a value, is the last code and as far from every value as the
+  ends of the domain are from each other;
 * a tree attribute (categorical) is at node ``lo[j] == hi[j]``, the lowest common ancestor of its
   values, and costs that node's share of the leaves; a leaf costs 0.
 
@@ -28,12 +29,15 @@ class Geometry(NamedTuple):
     parent: int32; tree: parent of a node, as a node of the same attribute. A parent's number is
         larger than its children's, the leaves come first, the root is last and its own parent.
         Unused (0) for ordered attributes.
+    most: (q,) float64; ordered: its weight where a null is a value, which stands at twice the weight: no two
+        values are farther apart. Infinity where none is, and for trees.
     """
 
     tree: npt.NDArray[np.bool_]
     start: npt.NDArray[np.int64]
     value: npt.NDArray[np.float64]
     parent: npt.NDArray[np.int32]
+    most: npt.NDArray[np.float64]
 
 
 @kernel(inline="always")
@@ -45,6 +49,12 @@ def common_ancestor(parent: npt.NDArray[np.int32], start: int, a: int, b: int) -
         else:
             b = parent[start + b]
     return a
+
+
+@kernel(inline="always")
+def apart(value: npt.NDArray[np.float64], low: int, high: int, most: float) -> float:
+    """Cost of an ordered attribute between two places of `Geometry.value`, the lower first."""
+    return float(min(value[high] - value[low], most))
 
 
 @kernel()
@@ -77,4 +87,5 @@ def span_costs(
 ) -> npt.NDArray[np.float64]:
     """(classes, q) weighted ILP of one record of each class, per attribute."""
     at_lo, at_hi = geometry.value[geometry.start[:-1] + lo], geometry.value[geometry.start[:-1] + hi]
-    return np.asarray(np.where(geometry.tree, at_lo, at_hi - at_lo), dtype=np.float64)
+    between = np.minimum(at_hi - at_lo, geometry.most)
+    return np.asarray(np.where(geometry.tree, at_lo, between), dtype=np.float64)

@@ -156,12 +156,12 @@ class Hierarchy:
         )
 
     def with_leaf(self, value: str) -> "Hierarchy":
-        """The same tree with one more value, directly under the root.
+        """The same tree with one more value, directly under the root: it shares no other label.
 
         >>> Hierarchy.flat(["a"]).with_leaf("b").rows
         (('a', '*'), ('b', '*'))
         """
-        return Hierarchy((*self.rows, (value,) + self.rows[0][-1:] * self.height))
+        return Hierarchy((*self.rows, (value,) * self.height + self.rows[0][-1:]))
 
     @classmethod
     def flat(cls, values: Sequence[str]) -> "Hierarchy":

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -48,7 +48,8 @@ class Attribute:
         bounds: the public domain of a numeric (or integer ordinal) attribute, both ends inside.
         bins: number of equal-width public bins between the bounds, for methods that need bins.
         hierarchy: generalization tree over the values.
-        nullable: whether the sensitive or insensitive attribute may be null; a null is a value then.
+        nullable: whether the attribute may be null; a null is a value of its own then, which no interval and
+            no node of a hierarchy but its root covers.
 
     Raises:
         SchemaError: if the parts contradict each other.
@@ -87,8 +88,6 @@ class Attribute:
             return "give bounds or categories, not both"
         if self.bins is not None and (type(self.bins) is not int or self.bins < 1 or self.bounds is None):
             return "bins must be a positive whole number and need bounds"
-        if self.nullable and self.role is Role.QUASI_IDENTIFIER:
-            return "a quasi-identifier cannot be nullable: drop its nulls at ingest or give them a category"
         if self.hierarchy is not None and (
             missing := set(self.categories or ()) - set(self.hierarchy.values)
         ):
@@ -235,6 +234,11 @@ class DataSchema:
     def select(self, names: Iterable[str]) -> "DataSchema":
         """The schema of some of the columns, in the given order."""
         return DataSchema(tuple(self[name] for name in names), self.person)
+
+    def keeping_nulls(self) -> "DataSchema":
+        """The same schema; every attribute that may be released may be null."""
+        kept = (a if a.role is Role.IDENTIFIER else replace(a, nullable=True) for a in self.attributes)
+        return replace(self, attributes=tuple(kept))
 
     def without_identifiers(self) -> "DataSchema":
         """The schema of what may be released."""

@@ -14,7 +14,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from privacy_release.reports.data import SMALLEST_COUNT, Measured, ReportData, claimed_k, data_of_release
 from privacy_release.reports.synthetic import BudgetLine, budget_lines
-from privacy_release.reports.text import FIGURES, FRAGMENT_EFFECTS, NEIGHBOURS, NOTES, RISKS, claim, shown
+from privacy_release.reports.text import (
+    FIGURES,
+    FRAGMENT_EFFECTS,
+    NEIGHBOURS,
+    NOTES,
+    NULLS,
+    RISKS,
+    claim,
+    shown,
+)
 
 if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
     import numpy as np
@@ -143,7 +152,7 @@ def render(
         marginals=data.marginals,
         neighbours=NEIGHBOURS.get(loss.neighbours.value, "") if loss else "",
         notes=[Line(label=n, text=f"{v:.4g}", meaning=NOTES.get(n, "")) for n, v in data.notes.items() if v],
-        limits=data.limits,
+        limits=[*data.limits, *([NULLS] if linkable and _may_be_null(data) else [])],
         fragments=data.fragments,
         effects=FRAGMENT_EFFECTS,
         utility=_lines(FIGURES, told),
@@ -165,6 +174,10 @@ def page_template(name: str) -> Template:
         lstrip_blocks=True,
     )
     return environment.get_template(name)
+
+
+def _may_be_null(data: ReportData) -> bool:
+    return any(attribute.nullable for attribute in data.schema.quasi_identifiers)
 
 
 def _plain(value: object) -> str:

@@ -114,6 +114,15 @@ LIMITS: tuple[tuple[str, str], ...] = (
     ),
 )
 
+# Where a quasi-identifier may be null.
+NULLS = (
+    "Missing values",
+    "That a value is missing can be known to others, so a null is a value of its own: records are equal only "
+    "if both have one. A class of nulls alone shows them as null. A class of nulls and values says so: by "
+    "'or null' behind an interval, by null in a set, by the root of a hierarchy, which covers null too, or "
+    "in the column of the same name that ends in _null. Its records are charged as if all were lost.",
+)
+
 # Of a table that was anonymized in parts: what differs from one piece.
 FRAGMENT_EFFECTS: tuple[tuple[str, str], ...] = (
     (

@@ -88,7 +88,8 @@ def copy_source(
         schema: what the columns must be; its identifiers are not copied.
         target: the copy: row groups of at most `ROWS` records, zstd, no metadata of the source.
         columns: to read; None: all, and each must be in the schema.
-        nulls: `fail` on a null in a quasi-identifier or sensitive attribute, or `drop` its record.
+        nulls: `fail` on a null in a quasi-identifier or sensitive attribute that is not nullable, `drop` its
+            record, or `keep` it: a null is a value of its own then, as if each attribute were nullable.
         individual: the one identifier that is copied, too.
         people: is told the identifiers of the records that are kept, of one column, which is not copied.
         max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
@@ -100,6 +101,7 @@ def copy_source(
     """
     from privacy_engine.engines.parquet import regrouped
 
+    schema = schema.keeping_nulls() if nulls == "keep" else schema
     read = _Reading(source, schema, columns, nulls, individual, people, max_expansion)
     with private_parquet(target) as copy:
         for part in regrouped(read.parts(target.parent)):

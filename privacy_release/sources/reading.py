@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from privacy_engine.tables.schema import Attribute, DataSchema
 
-Nulls = Literal["fail", "drop"]
+Nulls = Literal["fail", "drop", "keep"]
 _SHOWN = 100  # characters of a type
 _INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps a row index: no column of the table
 

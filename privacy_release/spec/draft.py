@@ -19,6 +19,8 @@ _IDENTIFYING_SHARE = 0.5
 _PERSONS_SHARE = 0.01  # values a record, from which on there may be as many persons
 _ROWS_EACH = 1.5  # records a value, from which on a column may name persons with several records
 
+_NULLS = "  # or keep: a null is a value of its own; or drop: records with one are left out"
+
 _HEADER = """\
 # DRAFT of a release specification. It cannot run before a person has decided on every TODO:
 #   role:   identifier (never released), quasi_identifier (known to others), sensitive (must not be learned),
@@ -46,18 +48,17 @@ def draft_spec(engine: "LocalEngine", files: Sequence[str], uri: str, name: str,
     """
     check_least(least)
     columns = engine.columns(files).names
+    profiles = [engine.profile(files, column, least=least, most=_MOST_CATEGORIES) for column in columns]
     lines = [
         f"name: {_yaml(name)}",
         "schedule: null",
         "source:",
         f"  uri: {_yaml(uri)}",
         f"  columns: {_yaml(columns)}",
-        "  nulls: fail",
+        f"  nulls: fail{_NULLS if any(profile.nulls for profile in profiles) else ''}",
         "schema:",
     ]
-    for column in columns:
-        profile = engine.profile(files, column, least=least, most=_MOST_CATEGORIES)
-        lines.append(_attribute(profile, least))
+    lines += [_attribute(profile, least) for profile in profiles]
     lines += [
         "release: {method: mondrian, k: 10}",
         "policy: TODO.yaml",

@@ -128,7 +128,8 @@ class SourceSpec(_Strict):
             that holds `releases/`. `{release}` in it stands for the release's id: the partition key of the
             run, else its run id.
         columns: to read; None reads all, and each must be in the schema then.
-        nulls: `fail`, or `drop` the records with a null in a quasi-identifier or a sensitive attribute.
+        nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
+            these records, or `keep` them: a null is a value then, as if each attribute were `nullable`.
         connection: Airflow connection id of the object store.
         max_expansion: most bytes that records may take in memory for each byte of their file: a small file
             that unfolds further, beyond a GiB, is refused as a Parquet bomb.
@@ -136,7 +137,7 @@ class SourceSpec(_Strict):
 
     uri: str = Field(min_length=1)
     columns: tuple[str, ...] | None = Field(default=None, min_length=1)
-    nulls: Literal["fail", "drop"] = "fail"
+    nulls: Literal["fail", "drop", "keep"] = "fail"
     connection: Connection | None = None
     max_expansion: Whole = Field(default=MAX_EXPANSION, ge=1)
 
@@ -436,8 +437,8 @@ class ReleaseSpec(_Strict):
         # counts as public, would depend on it.
         if self.source.nulls == "drop":
             raise ValueError(
-                "source.nulls must be fail beside a budget: a loss for a public number of records does not "
-                "cover which records have a null; make the columns nullable, or leave them out"
+                "source.nulls must be fail or keep beside a budget: a loss for a public number of "
+                "records does not cover which records have a null; keep them, or leave the columns out"
             )
         if self.outliers is not None and self.outliers.action in REMOVING:
             raise ValueError(
@@ -501,6 +502,9 @@ class ReleaseSpec(_Strict):
     def schema_fields(self) -> dict[str, dict[str, Any]]:
         """The schema as plain values that `load_schema` reads."""
         fields = {name: a.model_dump(mode="json", exclude_none=True) for name, a in self.attributes.items()}
+        if self.source.nulls == "keep":  # as `DataSchema.keeping_nulls`: a null more can make a loss larger
+            for name, attribute in self.attributes.items():
+                fields[name]["nullable"] |= attribute.role != "identifier"
         if self.person is not None:  # a column of that name keeps its own fields beside
             fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_none=True)
         return fields

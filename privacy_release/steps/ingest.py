@@ -43,7 +43,8 @@ def ingest(
         schema: what the columns must be.
         work: where the copy is kept until teardown.
         columns: to read; None reads all, and each must be in the schema then.
-        nulls: `fail` on a null in a quasi-identifier or sensitive attribute, or `drop` its record.
+        nulls: `fail` on a null in a quasi-identifier or sensitive attribute that is not nullable, `drop` its
+            record, or `keep` it: a null is a value of its own then, as if each attribute were nullable.
         storage_options: for fsspec, where the address is of an object store.
         filesystem: an fsspec file system to use instead, such as that of an `ObjectStoragePath`.
         people: by which identifier the records are known as a person's, for models across releases: keyed
@@ -66,6 +67,7 @@ def ingest(
     if people is not None and individual is not None:
         raise SpecError("history is about classes, which random answers have none of; leave history out")
     persons = Persons(people) if people is not None else None
+    schema = schema.keeping_nulls() if nulls == "keep" else schema
     source = find_source(uri, storage_options, filesystem)
     check_source(source, schema, columns, max_expansion)
     path = work.path(f"{label}.parquet")

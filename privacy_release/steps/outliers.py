@@ -142,7 +142,7 @@ def require_whole_table(method: "ReleaseMethod", schema: "DataSchema", table: Ta
     if table["source"]["dropped"]:
         raise SpecError(
             "source: records with nulls must not be dropped before a differentially private method: its loss "
-            "is for a public number of records; declare the columns nullable, or leave them out"
+            "is for a public number of records; keep them (nulls: keep), or leave the columns out"
         )
 
 

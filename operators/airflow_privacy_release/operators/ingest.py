@@ -30,7 +30,8 @@ class IngestParquetOperator(BaseOperator):
         schema: role and kind of each column: a YAML or JSON file (absolute, or relative to the include
             folder), or the mapping itself.
         columns: to read; None reads all, and each must be in the schema then.
-        nulls: `fail`, or `drop` records with a null in a quasi-identifier or a sensitive attribute.
+        nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
+            these records, or `keep` them: a null is a value of its own then.
         connection: Airflow connection of the object store, see `context.source_access`.
         individual: the identifier that is kept, in the work area alone, for a method that memoises by it.
         person: the identifier by which a record is known as a person's, for models across releases; a keyed
@@ -64,7 +65,7 @@ class IngestParquetOperator(BaseOperator):
         uri: "str | XComArg",
         schema: str | Mapping[str, Any],
         columns: Sequence[str] | None = None,
-        nulls: Literal["fail", "drop"] = "fail",
+        nulls: Literal["fail", "drop", "keep"] = "fail",
         connection: str | None = None,
         individual: str | None = None,
         person: str | None = None,

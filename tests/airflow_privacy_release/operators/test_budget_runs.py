@@ -70,7 +70,10 @@ def test_a_budget_is_read_with_its_defaults(write: Write) -> None:
         ),
         ({"budget": {"dataset": "people", "legder": "x"}}, "budget.legder: is not a known field"),
         ({"release": {"method": "privbayes"}}, "release.epsilon must stand beside a budget"),
-        ({"source": {"uri": "people.parquet", "nulls": "drop"}}, "source.nulls must be fail beside a budget"),
+        (
+            {"source": {"uri": "people.parquet", "nulls": "drop"}},
+            "source.nulls must be fail or keep beside a budget",
+        ),
         ({"outliers": {"action": "suppress"}}, "must not precede a differentially private method"),
         ({"outliers": {"action": "set_aside"}}, "must not precede a differentially private method"),
     ],
@@ -109,6 +112,21 @@ def ledger(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Budge
 
 def events(ledger: BudgetLedger) -> list[str]:
     return [entry.event.value for entry in ledger.check("people")]
+
+
+def test_a_private_release_keeps_nulls_as_one_more_value_and_every_record(
+    write: Write, ledger: BudgetLedger, lake: Lake
+) -> None:
+    path = write(source={"uri": "people.parquet", "nulls": "keep"}, expectations=None)
+    table = pd.read_parquet(path.parents[1] / "people.parquet")
+    for column in ("age", "zip", "illness", "visits"):
+        table[column] = table[column].mask(table.index % 4 == 0)
+    table.to_parquet(path.parents[1] / "people.parquet", index=False)
+    assert main(["run", str(path), "--release-id", "week 1"]) == DONE
+    assert manifest_of(lake, "people", "week 1")["rows"] == len(table)
+    domains = load_spec(path).data_schema()
+    assert all(domains[name].nullable for name in ("age", "zip", "illness", "visits"))
+    assert not domains["name"].nullable
 
 
 def test_a_run_books_verifies_publishes_and_tells_the_curator_alone(

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.fragments.cut_tree import Cut, CutTree
+from privacy_engine.tables.columns import NULL
 
 TREE = CutTree(
     (
@@ -36,6 +37,13 @@ def test_values_that_nobody_saw_have_a_side() -> None:
 
 def test_nulls_have_a_side() -> None:
     assert assigned([None, 1], [None, None]) == [0, 1]
+
+
+def test_a_null_goes_with_the_values_that_it_is_listed_with() -> None:
+    tree = CutTree((Cut(column="city", among=frozenset({"Bern", NULL})),), (0, 1))
+    assert tree.assign(pd.DataFrame({"city": ["Bern", "Zug", None]})).tolist() == [0, 1, 0]
+    again = CutTree.from_dict(json.loads(json.dumps(tree.to_dict())))
+    assert again == tree
 
 
 @pytest.mark.parametrize("types", [{"age": "Int64"}, {"city": "category"}, {"city": "object"}], ids=str)

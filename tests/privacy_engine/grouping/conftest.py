@@ -25,7 +25,13 @@ def geometry_of(*attributes: Sequence[float] | dict[int, int], weight: float = 1
             value += [weight * position for position in attribute]
             parent += [0] * len(attribute)
         start.append(len(value))
-    return Geometry(np.array(tree), np.array(start, np.int64), np.array(value), np.array(parent, np.int32))
+    return Geometry(
+        np.array(tree),
+        np.array(start, np.int64),
+        np.array(value),
+        np.array(parent, np.int32),
+        np.full(len(tree), np.inf),
+    )
 
 
 def ancestors(parents: dict[int, int], node: int) -> list[int]:
@@ -43,7 +49,7 @@ def class_cost(codes: np.ndarray, geometry: Geometry) -> float:
         part = slice(geometry.start[j], geometry.start[j + 1])
         value, parent = geometry.value[part], geometry.parent[part]
         if not geometry.tree[j]:
-            total += value[codes[:, j].max()] - value[codes[:, j].min()]
+            total += min(value[codes[:, j].max()] - value[codes[:, j].min()], geometry.most[j])
             continue
         parents = {node: int(up) for node, up in enumerate(parent) if up != node}
         common = set.intersection(*(set(ancestors(parents, int(leaf))) for leaf in codes[:, j]))

@@ -22,6 +22,7 @@ GEOMETRY = Geometry(
     start=np.array([0, 8, 17], np.int64),
     value=np.concatenate([np.arange(8) * 3.0, [0.0, 0.0, 0.0, 0.0, 0.0, 14.0, 0.0, 14.0, 21.0]]),
     parent=np.concatenate([np.zeros(8, np.int32), PARENT]),
+    most=np.full(2, np.inf),
 )
 TABLE = np.array([(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 0), (7, 2)], np.int32)
 NOTHING = np.zeros((0, 8), np.int32)
@@ -132,6 +133,7 @@ def test_children_too_small_to_stand_are_one_part_that_others_join(k, y, expecte
         start=np.array([0, 5], np.int64),
         value=np.array([0.0, 0, 0, 0, 1]),
         parent=np.full(5, 4, np.int32),
+        most=np.full(1, np.inf),
     )
     codes = np.array(y, np.int32)[:, None].copy()
     assert classes_of(mondrian(codes, flat, k, NOTHING, no_constraints(), CutRule.WIDEST)) == expected
@@ -214,10 +216,18 @@ def test_wide_and_sparse_codes_are_cut_like_dense_ones():
     rng = np.random.default_rng(3)
     x = np.unique(rng.integers(0, 1_000_000, 300)).astype(np.int32)
     wide = Geometry(
-        np.array([False]), np.array([0, 1_000_000], np.int64), np.arange(1e6), np.zeros(0, np.int32)
+        np.array([False]),
+        np.array([0, 1_000_000], np.int64),
+        np.arange(1e6),
+        np.zeros(0, np.int32),
+        np.full(1, np.inf),
     )
     dense = Geometry(
-        np.array([False]), np.array([0, len(x)], np.int64), x.astype(float), np.zeros(0, np.int32)
+        np.array([False]),
+        np.array([0, len(x)], np.int64),
+        x.astype(float),
+        np.zeros(0, np.int32),
+        np.full(1, np.inf),
     )
     ranks = np.arange(len(x), dtype=np.int32)[:, None]
     for rule in CutRule:
@@ -261,6 +271,7 @@ def adult(folder):
         start=np.cumsum([0, *map(len, values)], dtype=np.int64),
         value=np.concatenate(values) / 8,
         parent=np.concatenate([np.zeros(90, np.int32), *(tree.parent for tree in trees)]).astype(np.int32),
+        most=np.full(8, np.inf),
     )
     return np.stack([np.asarray(c, dtype=np.int32) for c in columns], axis=1), geometry
 

@@ -58,6 +58,21 @@ def test_a_null_is_a_category_but_no_number() -> None:
         MixedSpace.of_table(table, schema, ("x", "y"), 1.0)
 
 
+def test_a_null_that_is_a_value_stands_amid_the_numbers_and_apart_from_each() -> None:
+    fields = {"kind": "numeric", "bounds": [0, 10], "nullable": True}
+    schema = DataSchema.from_dict({"y": {"role": "quasi_identifier", **fields}})
+    table = pd.DataFrame({"y": [0.0, 5.0, np.nan, 10.0, np.nan]})
+    space = MixedSpace.of_table(table, schema, None, 2.0)
+    points = np.column_stack([space.numbers, space.categories])[space.point_of]
+    assert points.tolist() == [[0, 0], [0.5, 0], [0.5, 1], [1, 0], [0.5, 1]]
+
+
+def test_a_column_of_nulls_alone_has_one_point() -> None:
+    schema = DataSchema.from_dict({"y": {"role": "quasi_identifier", "kind": "numeric", "nullable": True}})
+    table = pd.DataFrame({"y": [np.nan] * 4})
+    assert len(MixedSpace.of_table(table, schema, None, 1.0)) == 1
+
+
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [(("height", "shoe"), "no attribute 'shoe'"), (("name",), "identifiers .'name'.")],

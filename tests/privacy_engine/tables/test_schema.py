@@ -62,7 +62,7 @@ def attributes(draw: st.DrawFn) -> Attribute:
         categories=values if domain == "categories" and kind is not Kind.NUMERIC else None,
         bounds=(low / 4, high / 4) if domain == "bounds" and kind is not Kind.CATEGORICAL else None,
         hierarchy=Hierarchy.flat(values) if domain == "hierarchy" else None,
-        nullable=role is not Role.QUASI_IDENTIFIER and draw(st.booleans()),
+        nullable=draw(st.booleans()),
     )
 
 
@@ -134,7 +134,6 @@ def test_the_json_schema_is_one() -> None:
         ({"categories": ("a", "a")}, "distinct"),
         ({"kind": Kind.ORDINAL, "categories": ("a",), "bounds": (0, 1)}, "not both"),
         ({"bins": 3}, "need bounds"),
-        ({"role": Role.QUASI_IDENTIFIER, "nullable": True}, "cannot be nullable"),
         ({"hierarchy": CITIES, "categories": ("Bern", CANARY)}, "misses 1 of the categories"),
         ({"hierarchy": Hierarchy((("20", "0-19", "*"), ("19", "0-19", "*")))}, "1 rows of the hierarchy"),
     ],

@@ -84,6 +84,18 @@ def test_nulls_nan_and_infinities_are_no_numbers(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("some", [True, False])
+def test_what_to_do_with_nulls_is_asked_where_there_are_some(tmp_path: Path, some: bool) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": [1, 2, None if some else 3] * 9}), path)
+    (tmp_path / "spill").mkdir()
+    with LocalEngine(memory=500_000_000, spill=tmp_path / "spill") as engine:
+        text = draft_spec(engine, [str(path)], "uri", "name", least=2)
+    (line,) = [line for line in text.splitlines() if line.startswith("  nulls:")]
+    assert line.startswith("  nulls: fail")
+    assert ("or keep" in line) == some
+
+
 def test_large_numbers_that_are_one_as_floats_have_no_bounds(tmp_path: Path) -> None:
     assert drafted(tmp_path, big=pa.array([2**63, 2**63 + 1] * 20, pa.uint64()))["big"].count("bounds") == 0
 

@@ -188,7 +188,9 @@ MISTAKES = [
     pytest.param(remover("release", "method"), r"release\.method: is missing", id="no-method"),
     pytest.param(setter("release", "seed", value=-1), r"release\.seed: must be greater", id="seed"),
     pytest.param(
-        setter("source", "nulls", value="keep"), r"source\.nulls: must be 'fail' or 'drop'", id="nulls"
+        setter("source", "nulls", value="omit"),
+        r"source\.nulls: must be 'fail', 'drop' or 'keep'",
+        id="nulls",
     ),
     pytest.param(
         setter("source", "columns", value=["age", "zip", "illness", "name"]),
@@ -240,10 +242,18 @@ def test_each_mistake_is_named_by_file_field_and_remedy(home: Path, edit: Edit, 
     assert "\n" not in str(caught.value)
 
 
+def test_kept_nulls_are_in_the_schema_that_a_loss_is_worked_out_for(home: Path) -> None:
+    failing = load_spec(edited(home, setter("source", "nulls", value="fail"))).data_schema()
+    keeping = load_spec(edited(home, setter("source", "nulls", value="keep")))
+    assert keeping.data_schema() == failing.keeping_nulls() != failing
+    nullable = [name for name, told in keeping.schema_fields.items() if told["nullable"]]
+    assert nullable == ["age", "zip", "illness", "visits"]
+
+
 def test_all_mistakes_of_a_file_are_named_at_once(home: Path) -> None:
     def edit(fields: dict[str, Any]) -> None:
         del fields["policy"]
-        fields["source"]["nulls"] = "keep"
+        fields["source"]["nulls"] = "omit"
 
     with pytest.raises(SpecError, match=r"source\.nulls.*; policy: is missing"):
         load_spec(edited(home, edit))
