@@ -149,8 +149,9 @@ def test_k_l_and_t_hold_by_a_recount_of_the_released_rows(name: str, share: floa
 
 
 @methods
-def test_the_loss_is_that_of_the_released_cells(name: str) -> None:
-    release = released(name, people(seed=5))
+@pytest.mark.parametrize("share", [0.02, 0.3])  # with two nulls in a hundred, some must be among values
+def test_the_loss_is_that_of_the_released_cells(name: str, share: float) -> None:
+    release = released(name, people(seed=5, share=share))
     expected = [
         release.table[a].map(lambda cell, a=a: loss(a, cell)).mean() if a in release.table else 1.0
         for a in QUASI
@@ -256,8 +257,9 @@ def test_one_class_tells_of_nulls_in_every_form() -> None:
     assert row["colour"] == '{"null", red, null}'
 
 
-def test_two_number_columns_tell_of_nulls_beside_them() -> None:
-    table = people(200)
+@pytest.mark.parametrize("share", [0.015, 0.3])
+def test_two_number_columns_tell_of_nulls_beside_them(share: float) -> None:
+    table = people(200, share=share)
     release = released("mondrian", table, intervals="bounds")
     bounds = release.table
     assert list(bounds.columns)[:3] == ["age_min", "age_max", "age_null"]
@@ -266,7 +268,8 @@ def test_two_number_columns_tell_of_nulls_beside_them() -> None:
         age, cell = table["age"].iloc[row], bounds.iloc[position]
         assert cell["age_null"] if is_null(age) else cell["age_min"] <= age <= cell["age_max"]
     only = bounds["age_min"].isna()
-    assert only.any()
+    assert only.any() == (share == 0.3)  # three nulls are fewer than k: they are beside values
+    assert bounds.loc[~only, "age_null"].any() == (share != 0.3)
     assert bounds.loc[only, "age_null"].all()
     known = table["age"].iloc[release.rows].to_numpy()
     told = pd.DataFrame({"null": bounds["age_null"], "own": np.isnan(known), **bounds[QUASI[1:]]})
