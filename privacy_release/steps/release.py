@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
-from privacy_engine.registry import is_randomizer
+from privacy_engine.registry import is_anonymizer, is_randomizer
 from privacy_release.reports.release import render_report
 from privacy_release.spec.engine import problem_of_engine
 from privacy_release.spec.methods import build_method
@@ -96,6 +96,11 @@ def make_release(
         raise SpecError(
             f"history is about who is in which class, and {method} makes no classes; leave history out: "
             "its losses add up over releases, and the budget limits their sum"
+        )
+    if not is_anonymizer(method) and (named := [a.name for a in schema.attributes if a.pseudonym]):
+        raise SpecError(
+            f"pseudonyms of {', '.join(named)} would tell of each person what {method} claims to hide; give "
+            "these columns the role identifier alone, or take an anonymizer"
         )
     require_whole_table(releaser, schema, table)
     if is_randomizer(method):

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
+from privacy_release.sources.pseudonyms import Naming
 from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import RELEASE
@@ -189,6 +190,7 @@ def _table(
         max_expansion=spec.source.max_expansion,
         individual=spec.individual,
         people=people,
+        naming=Naming(series=spec.name, release=release_id),
         engine=read_engine(spec.engine.settings),
     )
     watch(Stage.INGEST, f"{table['rows']:,} records, {table['source']['dropped']:,} dropped for nulls")

@@ -1,0 +1,216 @@
+"""Direct identifiers in the text that will be released: found while it is copied, told by kind and count.
+
+Each distinct value of a part is looked at once: RE2 finds those that one of the forms of
+`privacy_release.sources.text_patterns` may be in, and the checks there decide. Memory: a part. What is found
+is told by column, kind and number of records, never by value.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import SchemaError
+from privacy_release.sources.text_patterns import any_form, found_in, numbers, redacted
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from privacy_engine.tables.schema import Attribute, DataSchema
+
+_SHARE = 0.5  # of the cells that a column's name, or a check digit, says something of
+_FEW = 5  # cells of digits, among which one in ten passes a check by chance
+_CAPITALIZED = r"^[A-ZÀ-ÖØ-Þ][A-Za-zÀ-ÖØ-öø-ÿ'’. -]*\d{0,4}$"
+_OF_PERSON = "name patient person customer client employee contact user de la of full"
+# Words of a column's name, and what most values then look like. All words must be of the first two.
+_NAMED: Mapping[str, tuple[str, str, str]] = {
+    "name": (
+        "first last middle maiden given family surname forename firstname lastname fullname vorname nachname "
+        "nom prenom prénom apellido apellidos nombre cognome nome imie imię nazwisko voornaam achternaam",
+        _OF_PERSON,
+        _CAPITALIZED,
+    ),
+    "address": (
+        "address addr street adresse strasse straße direccion dirección indirizzo adres",
+        f"{_OF_PERSON} home postal mailing line email mail",
+        r"^[^@]*\d[^@]* [^@]*[A-Za-z]|[A-Za-z][^@]* [^@]*\d",
+    ),
+    "phone": (
+        "phone tel telephone mobile cell fax telefon handy telefono teléfono",
+        f"{_OF_PERSON} number no nr home work",
+        r"^\+?[0-9 ()./-]{7,20}$",
+    ),
+    "national_id": (
+        "ssn sin nino nhs pesel bsn nir dni nie cpf curp passport passports driver drivers license licence",
+        f"{_OF_PERSON} number no nr id",
+        r"^[A-Z0-9 ./-]*[0-9][A-Z0-9 ./-]*[0-9][A-Z0-9 ./-]*$",
+    ),
+}
+
+
+class TextScan:
+    """What the released text of a table holds, part by part."""
+
+    def __init__(self, schema: "DataSchema") -> None:
+        self._columns = {a.name: _Column(a) for a in schema.attributes if _is_scanned(a)}
+
+    def cleaned(self, table: "pa.Table") -> "pa.Table":
+        """Look through the next records; the same, with what is to be redacted in brackets."""
+        import pyarrow.types as t
+
+        for name, column in self._columns.items():
+            if name in table.column_names and t.is_string(table.schema.field(name).type):
+                at = table.schema.get_field_index(name)
+                if (changed := column.cleaned(table.column(name).combine_chunks())) is not None:
+                    table = table.set_column(at, table.schema.field(at), changed)
+        return table
+
+    def found(self) -> dict[str, dict[str, int]]:
+        """The number of records of each kind, by column; of the columns that have some."""
+        return {name: found for name, column in self._columns.items() if (found := column.found())}
+
+    def require_clean(self) -> None:
+        """Refuse text that would tell who a record is about.
+
+        Raises:
+            SchemaError: naming each column, what is in it, in how many records, and the remedies.
+        """
+        told = []
+        for name, found in self.found().items():
+            column = self._columns[name]
+            if column.attribute.text == "redact":
+                found = column.of_name()
+            if found and (column.attribute.text is None or column.attribute.text == "redact"):
+                kinds = ", ".join(f"{_shown(kind)} in {n:,} records" for kind, n in sorted(found.items()))
+                told.append(f"{name}: {kinds}")
+        if told:
+            raise SchemaError(
+                f"text that will be released looks like direct identifiers: {'; '.join(told)}. Give such a "
+                "column the role identifier; or write `text: redact` to put the kind in its place, which "
+                "cannot help where the whole column is of names or numbers; or `text: {allow: <reason>}`, "
+                "which goes into the manifest"
+            )
+
+
+def _is_scanned(attribute: "Attribute") -> bool:
+    """Whether values of an attribute are released that no schema names."""
+    from privacy_engine.tables.schema import Kind, Role
+
+    released = attribute.role is not Role.IDENTIFIER and attribute.pseudonym is None
+    return released and attribute.kind is not Kind.NUMERIC and not attribute.has_public_domain
+
+
+def _shown(kind: str) -> str:
+    return kind.replace("_", " ")
+
+
+class _Column:
+    """What one column holds."""
+
+    def __init__(self, attribute: "Attribute") -> None:
+        self.attribute = attribute
+        self._kinds: Counter[str] = Counter()
+        self._numbers: Counter[str] = Counter()  # of cells of digits alone
+        self._known = self._digits = self._fits = 0
+        self._hint = _hint(attribute.name)
+
+    def cleaned(self, cells: "pa.Array") -> "pa.Array | None":
+        """Count what is found; the cells without it, where they are to be redacted and there is something."""
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        coded = cells.dictionary_encode()
+        values, codes = coded.dictionary, coded.indices
+        known = codes.drop_null().to_numpy(zero_copy_only=False)
+        records = np.bincount(known, minlength=len(values))
+        self._known += len(known)
+        self._count_whole(values, records)
+        changed: dict[int, str] = {}
+        maybe = np.flatnonzero(pc.match_substring_regex(values, any_form()).to_numpy(zero_copy_only=False))
+        for code, text in zip(maybe.tolist(), values.take(pa.array(maybe)).to_pylist(), strict=True):
+            if found := found_in(text):
+                self._kinds.update({kind: int(records[code]) for kind in {kind for _, kind in found}})
+                changed[code] = redacted(text, found)
+        if self.attribute.text != "redact":
+            return None
+        changed |= self._numbers_in(values)
+        if not changed:
+            return None
+        texts = values.to_pylist()
+        for code, text in changed.items():
+            texts[code] = text
+        return pa.DictionaryArray.from_arrays(codes, pa.array(texts, pa.string())).cast(pa.string())
+
+    def _count_whole(self, values: "pa.Array", records: "npt.NDArray[np.int64]") -> None:
+        """Cells that are digits alone, and such as the name of the column says."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self._hint:
+            fits = pc.match_substring_regex(values, self._hint[1]).to_numpy(zero_copy_only=False)
+            self._fits += int(records[fits].sum())
+        digits = _digits(values)
+        self._digits += int(records[digits].sum())
+        long = [code for code in digits if len(values[int(code)].as_py()) >= 9] if len(digits) else []
+        for code, text in zip(long, values.take(pa.array(long, pa.int64())).to_pylist(), strict=True):
+            self._numbers.update(
+                {name: int(records[code]) for name, check in numbers().items() if check(text)}
+            )
+
+    def _numbers_in(self, values: "pa.Array") -> dict[int, str]:
+        """What stands in the place of cells of digits that pass a check, by code."""
+        found = {}
+        for code in _digits(values).tolist():
+            text = values[code].as_py()
+            if name := next((name for name, check in numbers().items() if check(text)), None):
+                found[code] = f"[{name.partition(' ')[0]}]"
+        return found
+
+    def found(self) -> dict[str, int]:
+        """Records by kind."""
+        return dict(self._kinds + Counter(self.of_name()) + Counter(self._of_numbers()))
+
+    def _of_numbers(self) -> dict[str, int]:
+        """Kinds of which there are too many for chance among the cells of digits."""
+        told: dict[str, int] = {}
+        for name, count in self._numbers.items():
+            strong = name in ("card", "national_id of France")
+            if count >= _SHARE * self._digits and (strong or count >= _FEW):
+                kind = name.partition(" ")[0]
+                told[kind] = max(count, told.get(kind, 0))
+        return told
+
+    def of_name(self) -> dict[str, int]:
+        """What the name of the column says, where most values agree and no form says so of each."""
+        if self._hint is None or not self._fits or self._fits < _SHARE * self._known:
+            return {}
+        kind = self._hint[0]
+        return {kind: self._fits - self._kinds[kind]} if self._fits > self._kinds[kind] else {}
+
+
+def _digits(values: "pa.Array") -> "npt.NDArray[np.intp]":
+    """The codes of the values that are digits alone."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    return np.flatnonzero(pc.match_substring_regex(values, r"^[0-9]+$").to_numpy(zero_copy_only=False))
+
+
+def _hint(name: str) -> tuple[str, str] | None:
+    """Kind and form of the values of a column of that name, where it says what they are.
+
+    >>> _hint("patient_last_name")[0], _hint("last_visit")
+    ('name', None)
+    """
+    words = re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower()
+    parts = [part for part in re.split(r"[\W\d_]+", words) if part]
+    for kind, (telling, allowed, form) in _NAMED.items():
+        known = set(telling.split())
+        if known.intersection(parts) and set(parts) <= known | set(allowed.split()):
+            return kind, form
+    if "name" in parts and set(parts) <= set(_OF_PERSON.split()) and len(parts) > 1:
+        return "name", _CAPITALIZED
+    return None
