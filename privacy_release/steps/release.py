@@ -90,17 +90,17 @@ def make_release(
     table = worked_on_by(engine, table)
     require_fitting_engine(method, table)
     releaser, schema = build_method(method, parameters or {}), read_schema(table["schema"])
+    if not is_anonymizer(method) and (named := [a.name for a in schema.attributes if a.pseudonym]):
+        raise SpecError(
+            f"pseudonyms of {', '.join(named)} would tell of each person what {method} claims to hide; give "
+            "these columns the role identifier alone, or take an anonymizer"
+        )
     releaser = keyed(releaser, memory, seed)
     loss = require_budget(releaser, schema, budget)
     if "persons" in table and (loss is not None or is_randomizer(method)):
         raise SpecError(
             f"history is about who is in which class, and {method} makes no classes; leave history out: "
             "its losses add up over releases, and the budget limits their sum"
-        )
-    if not is_anonymizer(method) and (named := [a.name for a in schema.attributes if a.pseudonym]):
-        raise SpecError(
-            f"pseudonyms of {', '.join(named)} would tell of each person what {method} claims to hide; give "
-            "these columns the role identifier alone, or take an anonymizer"
         )
     require_whole_table(releaser, schema, table)
     if is_randomizer(method):
