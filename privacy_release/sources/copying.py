@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
-from privacy_engine.errors import SchemaError
+from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.sources.addresses import Source, reading, without_values
 from privacy_release.sources.footers import opened_source, records_of, source_schema
 from privacy_release.sources.identifiers import Disguise, Repeats
@@ -108,12 +108,15 @@ def copy_source(
             schema, by file, records, column, rule and count; or what is released of them looks like direct
             identifiers. No copy is left then.
         SecretError: if a key of pseudonyms is missing or too short.
+        SpecError: if pseudonyms are asked for and not for which release, or of the individual.
         CapacityError: if the disk or the memory is too small. No copy is left then, either.
     """
     from privacy_engine.engines.parquet import regrouped
 
     schema = schema.keeping_nulls() if nulls == "keep" else schema
     pseudonyms = Pseudonyms(schema, naming)
+    if individual in pseudonyms.columns:
+        raise SpecError(f"answers go by the identifier {individual} itself; remove its pseudonym")
     read = _Reading(source, schema, columns, nulls, individual, people, max_expansion, pseudonyms)
     with private_parquet(target) as copy:
         for part in regrouped(read.parts(target.parent)):

@@ -7,7 +7,7 @@ is told by column, kind and number of records, never by value.
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SchemaError
@@ -92,6 +92,27 @@ class TextScan:
                 "cannot help where the whole column is of names or numbers; or `text: {allow: <reason>}`, "
                 "which goes into the manifest"
             )
+
+
+def found_in_files(files: Sequence[str]) -> dict[str, dict[str, int]]:
+    """What the text of a table in Parquet files holds: the number of records of each kind, by column."""
+    from privacy_engine.engines.parquet import batches, common_schema
+    from privacy_engine.tables.schema import Attribute, DataSchema
+
+    names = [field.name for field in common_schema(files) if not _is_plain(field.type)]
+    if not names:
+        return {}
+    scan = TextScan(DataSchema(tuple(Attribute(name=name) for name in names)))
+    for table in batches(files, names):
+        scan.cleaned(table)
+    return scan.found()
+
+
+def _is_plain(kind: "pa.DataType") -> bool:
+    """Whether values of a type are no text, so that they need not be read."""
+    import pyarrow.types as t
+
+    return bool(t.is_primitive(kind) or t.is_nested(kind))
 
 
 def _is_scanned(attribute: "Attribute") -> bool:
