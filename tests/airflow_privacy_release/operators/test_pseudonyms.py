@@ -23,7 +23,7 @@ def set_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("PRIVACY_RELEASE_WORK", str(tmp_path / "work"))
+    monkeypatch.setenv("PRIVACY_WORK_AREA", str(tmp_path / "work"))
     set_key(monkeypatch, KEY)
     pd.DataFrame({"id": ["canary-1", "canary-2"], "age": [3, 4]}).to_parquet(tmp_path / "t.parquet")
     return str(tmp_path / "t.parquet")

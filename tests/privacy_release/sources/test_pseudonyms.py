@@ -10,12 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from jsonschema import Draft202012Validator
 
 from privacy_engine.errors import SchemaError, SecretError, SpecError
 from privacy_engine.tables.schema import DataSchema, Role
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey, key_of_environment
+from privacy_release.steps.history import Identification, Persons
 
 AGE = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}
 KEYS = {name: PseudonymKey(name.encode() * 32) for name in ("a", "b")}
@@ -167,3 +169,52 @@ def test_a_short_or_missing_key_is_refused_and_not_shown(monkeypatch: pytest.Mon
     with pytest.raises(SecretError, match="at least 32 random bytes, got 7") as caught:
         key_of_environment("any")
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_person_followed_over_releases_may_have_one_too(tmp_path: Path) -> None:
+    """The hash by which a person is followed is of the identifier, not of the pseudonym."""
+    identifier = {"role": "identifier", "pseudonym": {"connection": "a", "scope": "release"}}
+    schema = DataSchema.from_dict({"age": AGE, "id": identifier})
+    pq.write_table(pa.table({"age": [30, 31], "id": ["x", "y"]}), tmp_path / "source.parquet")
+    followed = []
+    for release in ("1", "2"):
+        people = Persons(Identification(column="id", key="m" * 32))
+        naming = Naming(series="s", release=release, key_of=KEYS.__getitem__)
+        target, source = tmp_path / f"copy{release}.parquet", find_source(str(tmp_path / "source.parquet"))
+        made = copy_source(source, schema, target, people=people, naming=naming)
+        followed.append(people.hashes().tolist())
+        assert pq.read_table(target).column_names == list(made.schema.names) == ["age", "id"]
+    assert followed[0] == followed[1]
+    assert pq.read_table(tmp_path / "copy1.parquet") != pq.read_table(tmp_path / "copy2.parquet")
+
+
+def test_answers_go_by_the_identifier_itself(tmp_path: Path) -> None:
+    identifier = {"role": "identifier", "pseudonym": {"connection": "a", "scope": "release"}}
+    schema = DataSchema.from_dict({"age": AGE, "id": identifier})
+    pq.write_table(pa.table({"age": [30], "id": ["x"]}), tmp_path / "source.parquet")
+    naming = Naming(series="s", release="1", key_of=KEYS.__getitem__)
+    with pytest.raises(SpecError, match="remove its pseudonym"):
+        copy_source(
+            find_source(str(tmp_path / "source.parquet")),
+            schema,
+            tmp_path / "copy.parquet",
+            individual="id",
+            naming=naming,
+        )
+
+
+def test_the_json_schema_knows_the_fields_of_a_schema() -> None:
+    fields = {
+        "id": {"role": "identifier", "pseudonym": {"connection": "a", "scope": "series", "series": "s"}},
+        "note": {"role": "insensitive", "text": "redact", "unique": {"allow": "r"}},
+        "more": {"role": "sensitive", "text": {"allow": "r"}},
+    }
+    check = Draft202012Validator(DataSchema.json_schema())
+    assert not list(check.iter_errors(fields))
+    for name, wrong in (("note", {"text": "allow"}), ("note", {"unique": {}}), ("id", {"pseudonym": {}})):
+        assert list(check.iter_errors({name: wrong}))
+    assert DataSchema.from_json(DataSchema.from_dict(fields).to_json()) == DataSchema.from_dict(fields)
+
+
+def test_a_column_without_values_has_no_pseudonyms(tmp_path: Path) -> None:
+    assert pseudonyms(tmp_path, pa.array([None, None], pa.string())) == [None, None]
