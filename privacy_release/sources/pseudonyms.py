@@ -142,8 +142,10 @@ class Pseudonyms:
             hmac.digest(key, domain + text.encode("utf-8", "surrogatepass"), "sha256")[:_LENGTH]
             for text in coded.texts
         )
-        made = np.append(_base32(np.frombuffer(digests, np.uint8).reshape(-1, _LENGTH)), None)
-        return made[coded.codes]  # the code of a null is -1
+        made = np.empty(len(coded.texts) + 1, dtype=object)
+        made[:-1] = _base32(np.frombuffer(digests, np.uint8).reshape(-1, _LENGTH))
+        of_each: npt.NDArray[np.object_] = made[coded.codes]  # the code of a null is -1
+        return of_each
 
 
 def _domain(pseudonym: "Pseudonym", release: str) -> bytes:
@@ -155,7 +157,7 @@ def _domain(pseudonym: "Pseudonym", release: str) -> bytes:
     return b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in parts)
 
 
-def _base32(digests: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.object_]":
+def _base32(digests: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.str_]":
     """(n,) text: the digests (n, b) as in RFC 4648, without the marks that fill up the end."""
     import numpy as np
 
@@ -165,4 +167,4 @@ def _base32(digests: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.object_]":
     whole[:, : bits.shape[1]] = bits
     fives = whole.reshape(len(bits), length, 5) @ np.array([16, 8, 4, 2, 1], np.uint8)
     alphabet = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", np.uint8)
-    return alphabet[fives].view(f"S{length}").reshape(-1).astype(str).astype(object)
+    return np.ascontiguousarray(alphabet[fives]).view(f"S{length}").reshape(-1).astype(np.str_)

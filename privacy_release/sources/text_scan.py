@@ -6,7 +6,7 @@ is told by column, kind and number of records, never by value.
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import Attribute, DataSchema
 
 _SHARE = 0.5  # of the cells that a column's name, or a check digit, says something of
+_DIGITS, _NUMBER = "^[0-9]+$", "^[0-9]{9,19}$"
+_LOOKED_AT = 5_000  # numbers of a part; their share is that of all
 _FEW = 5  # cells of digits, among which one in ten passes a check by chance
 _CAPITALIZED = r"^[A-ZÀ-ÖØ-Þ][A-Za-zÀ-ÖØ-öø-ÿ'’. -]*\d{0,4}$"
 _OF_PERSON = "name patient person customer client employee contact user de la of full"
@@ -133,7 +135,7 @@ class _Column:
     def __init__(self, attribute: "Attribute") -> None:
         self.attribute = attribute
         self._kinds: Counter[str] = Counter()
-        self._numbers: Counter[str] = Counter()  # of cells of digits alone
+        self._numbers: dict[str, float] = defaultdict(float)  # of cells of digits alone
         self._known = self._digits = self._fits = 0
         self._hint = _hint(attribute.name)
 
@@ -141,7 +143,6 @@ class _Column:
         """Count what is found; the cells without it, where they are to be redacted and there is something."""
         import numpy as np
         import pyarrow as pa
-        import pyarrow.compute as pc
 
         coded = cells.dictionary_encode()
         values, codes = coded.dictionary, coded.indices
@@ -150,14 +151,17 @@ class _Column:
         self._known += len(known)
         self._count_whole(values, records)
         changed: dict[int, str] = {}
-        maybe = np.flatnonzero(pc.match_substring_regex(values, any_form()).to_numpy(zero_copy_only=False))
-        for code, text in zip(maybe.tolist(), values.take(pa.array(maybe)).to_pylist(), strict=True):
+        maybe = np.setdiff1d(_matching(values, any_form()), _matching(values, _DIGITS), assume_unique=True)
+        for code, text in zip(maybe.tolist(), _texts(values, maybe), strict=True):
             if found := found_in(text):
                 self._kinds.update({kind: int(records[code]) for kind in {kind for _, kind in found}})
                 changed[code] = redacted(text, found)
         if self.attribute.text != "redact":
             return None
-        changed |= self._numbers_in(values)
+        codes_of_numbers = _matching(values, _NUMBER)
+        for code, text in zip(codes_of_numbers.tolist(), _texts(values, codes_of_numbers), strict=True):
+            if names := _names_of(text):
+                changed[code] = f"[{names[0].partition(' ')[0]}]"
         if not changed:
             return None
         texts = values.to_pylist()
@@ -167,28 +171,14 @@ class _Column:
 
     def _count_whole(self, values: "pa.Array", records: "npt.NDArray[np.int64]") -> None:
         """Cells that are digits alone, and such as the name of the column says."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         if self._hint:
-            fits = pc.match_substring_regex(values, self._hint[1]).to_numpy(zero_copy_only=False)
-            self._fits += int(records[fits].sum())
-        digits = _digits(values)
-        self._digits += int(records[digits].sum())
-        long = [code for code in digits if len(values[int(code)].as_py()) >= 9] if len(digits) else []
-        for code, text in zip(long, values.take(pa.array(long, pa.int64())).to_pylist(), strict=True):
-            self._numbers.update(
-                {name: int(records[code]) for name, check in numbers().items() if check(text)}
-            )
-
-    def _numbers_in(self, values: "pa.Array") -> dict[int, str]:
-        """What stands in the place of cells of digits that pass a check, by code."""
-        found = {}
-        for code in _digits(values).tolist():
-            text = values[code].as_py()
-            if name := next((name for name, check in numbers().items() if check(text)), None):
-                found[code] = f"[{name.partition(' ')[0]}]"
-        return found
+            self._fits += int(records[_matching(values, self._hint[1])].sum())
+        self._digits += int(records[_matching(values, _DIGITS)].sum())
+        codes = _matching(values, _NUMBER)
+        looked_at = codes[:_LOOKED_AT]
+        for code, text in zip(looked_at.tolist(), _texts(values, looked_at), strict=True):
+            for name in _names_of(text):
+                self._numbers[name] += records[code] * records[codes].sum() / records[looked_at].sum()
 
     def found(self) -> dict[str, int]:
         """Records by kind."""
@@ -201,7 +191,7 @@ class _Column:
             strong = name in ("card", "national_id of France")
             if count >= _SHARE * self._digits and (strong or count >= _FEW):
                 kind = name.partition(" ")[0]
-                told[kind] = max(count, told.get(kind, 0))
+                told[kind] = max(round(count), told.get(kind, 0))
         return told
 
     def of_name(self) -> dict[str, int]:
@@ -212,12 +202,25 @@ class _Column:
         return {kind: self._fits - self._kinds[kind]} if self._fits > self._kinds[kind] else {}
 
 
-def _digits(values: "pa.Array") -> "npt.NDArray[np.intp]":
-    """The codes of the values that are digits alone."""
+def _texts(values: "pa.Array", codes: "npt.NDArray[np.intp]") -> list[str]:
+    """Some of the values."""
+    import pyarrow as pa
+
+    texts: list[str] = values.take(pa.array(codes, pa.int64())).to_pylist()
+    return texts
+
+
+def _names_of(digits: str) -> list[str]:
+    """What a number passes the check of."""
+    return [name for name, check in numbers().items() if check(digits)]
+
+
+def _matching(values: "pa.Array", form: str) -> "npt.NDArray[np.intp]":
+    """The codes of the values that a regular expression matches."""
     import numpy as np
     import pyarrow.compute as pc
 
-    return np.flatnonzero(pc.match_substring_regex(values, r"^[0-9]+$").to_numpy(zero_copy_only=False))
+    return np.flatnonzero(pc.match_substring_regex(values, form).to_numpy(zero_copy_only=False))
 
 
 def _hint(name: str) -> tuple[str, str] | None:
