@@ -24,17 +24,17 @@ Check = Callable[[str, Span], Span | None]
 _LETTER = "[A-Za-zÀ-ÖØ-öø-ÿĀ-ž]"
 _UPPER = "[A-ZÀ-ÖØ-ÞĀŁŚŻŽČŠŐŰ]"
 _WORD = f"{_UPPER}{_LETTER}+"
+# Not what else stands in descriptions after a number and a capital: "2 View", "6 Minute Walk".
 _STREETS = (
-    "Alley|Avenue|Ave|Bluff|Boulevard|Blvd|Branch|Bridge|Brook|Bypass|Byway|Camp|Canyon|Cape|Causeway|Center|"
-    "Centre|Circle|Cir|Cliff|Close|Club|Common|Corner|Course|Court|Ct|Cove|Creek|Crescent|Crest|Crossing|"
-    "Crossroad|Dale|Dam|Drive|Dr|Estate|Expressway|Extension|Fall|Ferry|Field|Flat|Ford|Forest|Forge|Fork|"
-    "Fort|Freeway|Garden|Gateway|Glen|Green|Grove|Harbor|Haven|Heights|Highway|Hwy|Hill|Hollow|Inlet|Island|"
-    "Isle|Junction|Key|Knoll|Lake|Landing|Lane|Ln|Light|Loaf|Lock|Locks|Lodge|Loop|Mall|Manor|Meadow|Mews|"
-    "Mill|Mission|Motorway|Mount|Mountain|Neck|Orchard|Oval|Overpass|Park|Parkway|Pkwy|Pass|Passage|Path|"
-    "Pike|Pine|Place|Pl|Plain|Plaza|Point|Port|Prairie|Promenade|Quay|Radial|Ramp|Ranch|Rapid|Rest|Ridge|"
-    "River|Road|Rd|Route|Row|Rue|Run|Shoal|Shore|Skyway|Spring|Spur|Square|Sq|Station|Stravenue|Stream|"
-    "Street|St|Summit|Terrace|Throughway|Trace|Track|Trafficway|Trail|Tunnel|Turnpike|Underpass|Union|"
-    "Valley|Via|Viaduct|View|Village|Ville|Vista|Walk|Wall|Way|Well"
+    "Alley|Avenue|Ave|Bluff|Boulevard|Blvd|Branch|Bridge|Brook|Bypass|Byway|Camp|Canyon|Cape|Causeway|"
+    "Center|Centre|Circle|Cir|Cliff|Close|Corner|Court|Ct|Cove|Creek|Crescent|Crest|Crossing|Crossroad|"
+    "Dale|Dam|Drive|Dr|Estate|Expressway|Extension|Ferry|Field|Ford|Forest|Forge|Fork|Fort|Freeway|"
+    "Garden|Gateway|Glen|Green|Grove|Harbor|Haven|Heights|Highway|Hwy|Hill|Hollow|Inlet|Island|Isle|"
+    "Junction|Knoll|Lake|Landing|Lane|Ln|Lodge|Loop|Mall|Manor|Meadow|Mews|Mill|Motorway|Mount|Mountain|"
+    "Orchard|Oval|Overpass|Park|Parkway|Pkwy|Passage|Path|Pike|Pine|Place|Pl|Plaza|Point|Port|Prairie|"
+    "Promenade|Quay|Ranch|Ridge|River|Road|Rd|Route|Row|Rue|Shoal|Shore|Skyway|Spring|Spur|Square|Sq|"
+    "Station|Stravenue|Street|St|Summit|Terrace|Throughway|Trace|Trafficway|Trail|Tunnel|Turnpike|"
+    "Underpass|Valley|Viaduct|Village|Ville|Vista|Way"
 )
 _GIVEN = (
     "Adam|Agnieszka|Ahmed|Alan|Albert|Alejandro|Alessandro|Alexander|Alice|Amanda|Amy|Ana|Andrea|Andreas|"
@@ -45,7 +45,7 @@ _GIVEN = (
     "Heather|Helen|Helga|Henry|Isabella|Jack|Jacob|James|Jan|Janet|Jason|Javier|Jean|Jeffrey|Jennifer|"
     "Jerry|Jessica|Joan|Joanna|Johann|John|Jonathan|Jose|José|Joseph|Joshua|Juan|Judith|Judy|Julia|Julie|"
     "Justin|Karen|Katarzyna|Katherine|Kathleen|Kenneth|Kevin|Kimberly|Klaus|Krzysztof|Larry|Laura|Lauren|"
-    "Linda|Lisa|Louis|Lucia|Luis|Magdalena|Manuel|Marco|Margaret|Maria|María|Marie|Mark|Martha|Mary|"
+    "Linda|Lisa|Louis|Lucia|Luis|Magdalena|Manuel|Marco|Margaret|Maria|María|Marie|Martha|Mary|"
     "Matthew|Megan|Melissa|Michael|Michelle|Miguel|Mohammed|Monika|Muhammad|Nancy|Nicholas|Nicole|Olivia|"
     "Pamela|Patricia|Patrick|Paul|Paula|Pedro|Peter|Philip|Pierre|Piotr|Rachel|Raymond|Rebecca|Renate|"
     "Richard|Robert|Roger|Ronald|Ruth|Ryan|Samantha|Samuel|Sandra|Sara|Sarah|Scott|Sharon|Shirley|Sofia|"
@@ -63,12 +63,15 @@ _NO_SURNAME = frozenset(_STREETS.split("|")) | {
     "Community",
     "County",
     "Disease",
+    "Fellowship",
     "Foundation",
     "General",
     "Health",
     "Hospital",
     "House",
     "Institute",
+    "Klinik",
+    "Krankenhaus",
     "Medical",
     "Memorial",
     "School",
@@ -160,7 +163,7 @@ def numbers() -> dict[str, Callable[[str], bool]]:
 
 
 def _built_in() -> tuple[Pattern, ...]:
-    title = "(?:Mrs?|Ms|Miss|Dr|Prof|Herr|Frau|Mme|Mlle|Monsieur|Madame|Signora?|Señora?|Sra|Pan|Pani)"
+    title = "(?:Mrs?|Ms|Miss|Dr|Prof|Herr|Frau|Mme|Mlle|Monsieur|Madame|Signora?|Señora?|Sra|Pani)"
     words = f"{_WORD}(?:[ -]{_WORD}){{0,2}}"
     call = "(?i:tel|telephone|phone|mobile|fax|call|telefon|handy|whatsapp|telefono)"
     number = r"(?i:[ .:#-]*(?:no|nr|number)?[ .:#-]*)"

@@ -76,6 +76,14 @@ CLEAN = [
     "1-800",
     "50-59",
     "between 100 and 2000 euros",
+    "6 Minute Walk",
+    "2 View Chest Wall",
+    "Mark II",
+    "Amoxicillin 250 MG / Clavulanate 125 MG Oral Tablet",
+    "NDC 00093-7180-56",
+    "ISBN 978-3-16-148410-0",
+    "01.02.2020 - 03.04.2021",
+    "1 000 000 000 000",
     "Prof-specialty",
     "Never-married",
 ]
@@ -215,7 +223,7 @@ def test_the_identifying_columns_of_synthea_are_found() -> None:
     for table in tables:
         scan.cleaned(table)
     found = {name: set(kinds) for name, kinds in scan.found().items()}
-    assert found == {
+    wanted = {
         "SSN": {"national_id"},
         "DRIVERS": {"national_id"},
         "PASSPORT": {"national_id"},
@@ -225,6 +233,8 @@ def test_the_identifying_columns_of_synthea_are_found() -> None:
         "MAIDEN": {"name"},
         "ADDRESS": {"address"},
     }
+    assert found.keys() == wanted.keys()
+    assert all(kinds <= found[name] for name, kinds in wanted.items())
 
 
 @pytest.mark.needs_data
