@@ -64,6 +64,7 @@ class Release:
             "columns": {
                 a.name: {"role": a.role.value, "kind": a.kind.value}
                 | ({"nulls": nulls[a.name]} if a.name in nulls else {})
+                | a.direct_identifiers()
                 for a in self.schema.attributes
             },
             "notes": dict(self.notes),

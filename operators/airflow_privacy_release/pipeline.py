@@ -77,6 +77,7 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             max_expansion=spec.source.max_expansion,
             connection=spec.source.connection,
             individual=spec.individual,
+            series=spec.name,
             engine=spec.engine.settings if spec.scaled else LOCAL,
             **(
                 {"person": spec.history.identifier, "membership_key": spec.history.key}

@@ -23,7 +23,9 @@ from privacy_engine.judge.models import (
 # Parameters of models of which more, or less, asks for more.
 _MORE_IS_STRICTER = frozenset({"k", "l", "m"})
 _LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t"})
+_PSEUDONYMS = ("forbid", "release", "any")  # the strictest first
 _LIMITS = ("max_suppressed", "max_gcp", "max_distorted", "max_breach", "max_epsilon", "max_delta")
+_KNOWN = ("require", *_LIMITS, "pseudonyms")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,8 @@ class ReleasePolicy:
         max_breach: largest breach coefficient of a randomized attribute, 0 .. 1, see
             ``privacy_engine.randomizers.breach``; it says nothing of an attribute that has none.
         max_epsilon, max_delta: largest differential privacy loss; a release without a DP claim fails them.
+        pseudonyms: `forbid` them, allow those that are the same within one `release`, or `any`, also such as
+            link the releases of a series; None: any.
 
     >>> ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]}).require
     (KAnonymity(k=5),)
@@ -56,6 +60,7 @@ class ReleasePolicy:
     max_breach: float | None = None
     max_epsilon: float | None = None
     max_delta: float | None = None
+    pseudonyms: str | None = None
 
     def __post_init__(self) -> None:
         rules = self.rules
@@ -69,6 +74,8 @@ class ReleasePolicy:
             number = isinstance(limit, int | float) and not isinstance(limit, bool)
             if limit is not None and not (number and math.isfinite(limit) and limit >= 0):
                 raise SpecError(f"policy {name} must be a finite number >= 0, or left out")
+        if self.pseudonyms is not None and self.pseudonyms not in _PSEUDONYMS:
+            raise SpecError(f"policy pseudonyms must be one of {', '.join(_PSEUDONYMS)}, or left out")
 
     @property
     def rules(self) -> tuple[Named, ...]:
@@ -78,7 +85,8 @@ class ReleasePolicy:
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back."""
         limits = {name: getattr(self, name) for name in _LIMITS if getattr(self, name) is not None}
-        return {"require": [model_to_dict(m) for m in self.rules], **limits}
+        told = {"require": [model_to_dict(m) for m in self.rules], **limits}
+        return told if self.pseudonyms is None else told | {"pseudonyms": self.pseudonyms}
 
     def with_floor(self, floor: "ReleasePolicy") -> "ReleasePolicy":
         """What holds where both policies do: the models of both, and of two limits the smaller.
@@ -96,6 +104,9 @@ class ReleasePolicy:
             known_rows=tuple(dict.fromkeys((*self.known_rows, *floor.known_rows))),
             across=tuple(dict.fromkeys((*self.across, *floor.across))),
             **{name: min(both) for name, both in limits.items() if both},
+            pseudonyms=min(
+                (x for x in (self.pseudonyms, floor.pseudonyms) if x), key=_PSEUDONYMS.index, default=None
+            ),
         )
 
     def weaker_than(self, floor: "ReleasePolicy") -> list[str]:
@@ -118,7 +129,19 @@ class ReleasePolicy:
             limit, most = getattr(self, name), getattr(floor, name)
             if limit is not None and most is not None and limit > most:
                 found.append(f"{name} {limit} is weaker than {name} {most}")
+        own_p, least_p = self.pseudonyms, floor.pseudonyms
+        if own_p and least_p and _PSEUDONYMS.index(own_p) > _PSEUDONYMS.index(least_p):
+            found.append(f"pseudonyms: {own_p} is weaker than pseudonyms: {least_p}")
         return found
+
+    def refuses_pseudonyms(self, scope: str) -> bool:
+        """Whether pseudonyms of a scope, `release` or `series`, must not be released.
+
+        >>> policy = ReleasePolicy.from_dict({"max_epsilon": 1, "pseudonyms": "release"})
+        >>> policy.refuses_pseudonyms("release"), policy.refuses_pseudonyms("series")
+        (False, True)
+        """
+        return self.pseudonyms == "forbid" or (self.pseudonyms == "release" and scope != "release")
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "ReleasePolicy":
@@ -129,8 +152,8 @@ class ReleasePolicy:
         """
         if not isinstance(fields, Mapping):
             raise SpecError("a policy must be a mapping with `require`")
-        if unknown := sorted(set(map(str, fields)) - {"require", *_LIMITS}):
-            raise SpecError(f"policy: unknown fields {unknown}; known are {['require', *_LIMITS]}")
+        if unknown := sorted(set(map(str, fields)) - set(_KNOWN)):
+            raise SpecError(f"policy: unknown fields {unknown}; known are {list(_KNOWN)}")
         required = fields.get("require") or ()
         if not isinstance(required, list | tuple):
             raise SpecError("policy require must be a list of models, each a mapping with `model`")
@@ -144,7 +167,7 @@ class ReleasePolicy:
             require=tuple(m for m in models if m.name in MODELS),
             known_rows=tuple(m for m in models if m.name in ROW_MODELS),
             across=tuple(m for m in models if m.name in CROSS_RELEASE_MODELS),
-            **{name: fields[name] for name in _LIMITS if name in fields},
+            **{name: fields[name] for name in (*_LIMITS, "pseudonyms") if name in fields},
         )
 
     @classmethod

@@ -134,7 +134,7 @@ def verify(
         known = _known_persons(policy, loss, persons)
         people = Membership.of_classes(known, classes, table, schema)
         found += _across_findings(policy, classes, people, earlier)
-    found += _limit_findings(policy, loss, figures)
+    found += [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
     counted = None if classes.persons is None else len(np.unique(classes.persons))
     return Report(rows=len(table), classes=len(classes), persons=counted, findings=tuple(found))
 
@@ -227,7 +227,8 @@ def verify_classes(
     found = [model.finding() for model in judged]
     if persons is not None:
         found += known_rows_findings(policy, known or {}, rows)
-    findings = (*found, *(across or ()), *_limit_findings(policy, loss, figures))
+    limits = [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
+    findings = (*found, *(across or ()), *limits)
     return Report(rows=rows, classes=classes, persons=persons, findings=findings)
 
 
@@ -372,6 +373,15 @@ def _limit_findings(
     if policy.max_delta is not None:
         found.append(_limit_finding("max_delta", policy.max_delta, loss.delta if loss else None))
     return found
+
+
+def _pseudonym_findings(policy: ReleasePolicy, schema: DataSchema) -> list[Finding]:
+    """How many columns of pseudonyms the policy refuses, where it says anything of them."""
+    if policy.pseudonyms is None:
+        return []
+    scopes = [a.pseudonym.scope.value for a in schema.attributes if a.pseudonym]
+    refused = sum(map(policy.refuses_pseudonyms, scopes))
+    return [_limit_finding(f"pseudonyms: {policy.pseudonyms}", 0, refused)]
 
 
 def _limit_finding(rule: str, limit: float, measured: float | None) -> Finding:

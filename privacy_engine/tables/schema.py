@@ -14,6 +14,16 @@ import yaml
 from privacy_engine.choice import E, choice
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import is_number, value_text
+from privacy_engine.tables.direct_identifiers import (
+    ALLOWED_SCHEMA,
+    FIELDS,
+    JSON_SCHEMA,
+    Allowed,
+    Pseudonym,
+    TextRule,
+    read_fields,
+    written_fields,
+)
 from privacy_engine.tables.faults import Faults, faults_of_labels, faults_of_numbers, problems_of
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.persons import PERSON_FIELDS, Person
@@ -50,6 +60,10 @@ class Attribute:
         hierarchy: generalization tree over the values.
         nullable: whether the attribute may be null; a null is a value of its own then, which no interval and
             no node of a hierarchy but its root covers.
+        pseudonym: what is released in the place of an identifier. Once it is, the attribute is insensitive.
+        text: what is done where released text holds addresses, numbers or names of persons: `redact`, or
+            leave with a reason; None: the source is refused.
+        unique: leave for an insensitive column with nearly one value a record, or a person.
 
     Raises:
         SchemaError: if the parts contradict each other.
@@ -63,9 +77,12 @@ class Attribute:
     bins: int | None = None
     hierarchy: Hierarchy | None = None
     nullable: bool = False
+    pseudonym: Pseudonym | None = None
+    text: TextRule | None = None
+    unique: Allowed | None = None
 
     def __post_init__(self) -> None:
-        problem = self._contradiction()
+        problem = self._contradiction() or self._misplaced()
         if problem:
             raise SchemaError(f"attribute {self.name!r}: {problem}")
 
@@ -94,6 +111,18 @@ class Attribute:
             return f"the hierarchy misses {len(missing)} of the categories: add a row for each"
         if self.hierarchy is not None and (untrue := self.hierarchy.untruthful_rows()):
             return f"{untrue} rows of the hierarchy carry an interval label that does not cover the value"
+        return None
+
+    def _misplaced(self) -> str | None:
+        """Which field about direct identifiers the role has no use for."""
+        if self.pseudonym is not None:
+            role = Role.INSENSITIVE if self.pseudonym.key else Role.IDENTIFIER
+            if self.role is not role:
+                return f"a pseudonym stands in the place of an identifier; the role must be {role.value}"
+        if self.text is not None and (self.role is Role.IDENTIFIER or self.kind is Kind.NUMERIC):
+            return "text must stand on a column of text that is released; remove it"
+        if self.unique is not None and self.role is not Role.INSENSITIVE:
+            return "unique must stand on an insensitive attribute; remove it"
         return None
 
     @property
@@ -146,7 +175,11 @@ class Attribute:
             out["hierarchy"] = [list(row) for row in self.hierarchy.rows]
         if self.nullable:
             out["nullable"] = True
-        return out
+        return out | self.direct_identifiers()
+
+    def direct_identifiers(self) -> dict[str, Any]:
+        """Pseudonym, text and unique as plain values, as far as they are given."""
+        return written_fields(self.pseudonym, self.text, self.unique)
 
     @classmethod
     def from_dict(
@@ -166,6 +199,7 @@ class Attribute:
             bins=fields.get("bins"),
             hierarchy=_hierarchy(fields.get("hierarchy"), name, hierarchies or {}),
             nullable=_flag(fields.get("nullable", False), name),
+            **read_fields(fields, name),
         )
 
 
@@ -195,6 +229,12 @@ class DataSchema:
             raise SchemaError(
                 f"attribute {self.by!r} names the person, so its role must be identifier, got "
                 f"{self[self.by].role.value}: what tells persons apart is never released"
+            )
+        if self.by in self.names and self[self.by].pseudonym:
+            raise SchemaError(
+                f"attribute {self.by!r} names the person and must have no pseudonym: it would link the rows "
+                "of a person, and each class would have to be of whole persons. Remove it; or aggregate the "
+                "source to one row a person, and remove `person`"
             )
 
     @property
@@ -347,6 +387,7 @@ class DataSchema:
                 "bins": {"type": "integer", "minimum": 1},
                 "hierarchy": {"oneOf": [text, {"type": "array", "items": {"type": "array", "items": text}}]},
                 "nullable": {"type": "boolean"},
+                **JSON_SCHEMA,
             },
         }
         person = {"column": text, "none": text}
@@ -354,6 +395,7 @@ class DataSchema:
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",
             "minProperties": 1,
+            "$defs": {"allowed": ALLOWED_SCHEMA},
             "properties": {
                 _PERSON: {"oneOf": [text, {**attribute, "properties": {**attribute["properties"], **person}}]}
             },
@@ -362,7 +404,7 @@ class DataSchema:
 
 
 _PERSON = "person"
-_FIELDS = {"role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable"}
+_FIELDS = {"role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable", *FIELDS}
 
 
 def _member(enum: type[E], value: object, name: str, field: str) -> E:

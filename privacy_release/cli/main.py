@@ -270,6 +270,7 @@ def _retract(arguments: argparse.Namespace) -> int:
 def _infer(arguments: argparse.Namespace) -> int:
     from privacy_release.sources.addresses import find_source
     from privacy_release.sources.files import local_files
+    from privacy_release.sources.text_scan import found_in_files
     from privacy_release.spec.draft import check_least, draft_name, draft_spec
 
     with usage("--min-count"):
@@ -278,7 +279,8 @@ def _infer(arguments: argparse.Namespace) -> int:
     uri = arguments.table if "://" in arguments.table else str(Path(arguments.table).absolute())
     with _engine("infer") as (engine, folder):
         files = local_files(source, folder)
-        text = draft_spec(engine, files, uri, draft_name(arguments.table), least=arguments.min_count)
+        name, found = draft_name(arguments.table), found_in_files(files)
+        text = draft_spec(engine, files, uri, name, least=arguments.min_count, found=found)
     print(text, end="")
     return DONE
 

@@ -20,6 +20,7 @@ from privacy_release.reports.text import (
     NEIGHBOURS,
     NOTES,
     NULLS,
+    PSEUDONYM_LIMITS,
     RISKS,
     claim,
     shown,
@@ -152,7 +153,11 @@ def render(
         marginals=data.marginals,
         neighbours=NEIGHBOURS.get(loss.neighbours.value, "") if loss else "",
         notes=[Line(label=n, text=f"{v:.4g}", meaning=NOTES.get(n, "")) for n, v in data.notes.items() if v],
-        limits=[*data.limits, *([NULLS] if linkable and _may_be_null(data) else [])],
+        limits=[
+            *data.limits,
+            *([NULLS] if linkable and _may_be_null(data) else []),
+            *_pseudonym_limits(data),
+        ],
         fragments=data.fragments,
         effects=FRAGMENT_EFFECTS,
         utility=_lines(FIGURES, told),
@@ -162,6 +167,12 @@ def render(
         distributions=[_bars(distribution) for distribution in data.distributions],
         smallest_count=smallest_count,
     )
+
+
+def _pseudonym_limits(data: ReportData) -> list[tuple[str, str]]:
+    """What pseudonyms among the columns do not promise."""
+    scopes = {a.pseudonym.scope.value for a in data.schema.attributes if a.pseudonym is not None}
+    return [PSEUDONYM_LIMITS[scope] for scope in sorted(scopes)]
 
 
 def page_template(name: str) -> Template:

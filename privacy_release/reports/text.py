@@ -144,6 +144,21 @@ FRAGMENT_EFFECTS: tuple[tuple[str, str], ...] = (
 )
 
 # Of every differentially private release.
+# Of a table with pseudonyms, by their scope.
+PSEUDONYM_LIMITS: Mapping[str, tuple[str, str]] = {
+    "release": (
+        "Pseudonyms of this release",
+        "A pseudonym is a disguise, not a guarantee. It is the same in the tables of this release, so the "
+        "records that it stands on are linked, and who has the key can tell whose it is.",
+    ),
+    "series": (
+        "Pseudonyms of a series",
+        "A pseudonym is a disguise, not a guarantee. It is the same in all releases of the series, so the "
+        "records of a person are linked over time: what is known of them adds up, and no class of one "
+        "release covers that. Who has the key can tell whose it is.",
+    ),
+}
+
 PRIVATE_LIMITS: tuple[tuple[str, str], ...] = (
     (
         "Several records of one person, and groups",

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
-from privacy_engine.errors import SchemaError
+from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.sources.addresses import Source, reading, without_values
 from privacy_release.sources.footers import opened_source, records_of, source_schema
 from privacy_release.sources.identifiers import Disguise, Repeats
+from privacy_release.sources.pseudonyms import Naming, Pseudonyms
 from privacy_release.sources.reading import (
     Nulls,
     check_arrow,
@@ -28,6 +29,8 @@ from privacy_release.sources.reading import (
     require_left,
     wanted_columns,
 )
+from privacy_release.sources.text_scan import TextScan
+from privacy_release.sources.uniqueness import NearlyUnique
 from privacy_release.work.parquet import MAX_EXPANSION, private_parquet
 
 if TYPE_CHECKING:
@@ -62,12 +65,16 @@ class Copied:
         fingerprint: sha256 over name, size and sha256 of every file of the source.
         rows: records in the source.
         dropped: records left out because of nulls.
+        schema: of the copy.
+        text: in how many records what was found in text that is allowed or redacted, by column and kind.
     """
 
     sha256: str
     fingerprint: str
     rows: int
     dropped: int
+    schema: "DataSchema"
+    text: dict[str, dict[str, int]]
 
 
 def copy_source(
@@ -79,6 +86,7 @@ def copy_source(
     *,
     individual: str | None = None,
     people: People | None = None,
+    naming: Naming | None = None,
     max_expansion: int = MAX_EXPANSION,
 ) -> Copied:
     """Copy the records of all files, in the order of the file names, into one private Parquet file.
@@ -92,23 +100,35 @@ def copy_source(
             record, or `keep` it: a null is a value of its own then, as if each attribute were nullable.
         individual: the one identifier that is copied, too.
         people: is told the identifiers of the records that are kept, of one column, which is not copied.
+        naming: which release identifiers get pseudonyms for, where the schema asks for some.
         max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
 
     Raises:
         SchemaError: if a file is no whole Parquet file, its records unfold too far, or they do not fit the
-            schema: by file, records, column, rule and count. No copy is left then.
+            schema, by file, records, column, rule and count; or what is released of them looks like direct
+            identifiers. No copy is left then.
+        SecretError: if a key of pseudonyms is missing or too short.
+        SpecError: if pseudonyms are asked for and not for which release, or of the individual.
         CapacityError: if the disk or the memory is too small. No copy is left then, either.
     """
     from privacy_engine.engines.parquet import regrouped
 
     schema = schema.keeping_nulls() if nulls == "keep" else schema
-    read = _Reading(source, schema, columns, nulls, individual, people, max_expansion)
+    pseudonyms = Pseudonyms(schema, naming)
+    if individual in pseudonyms.columns:
+        raise SpecError(f"answers go by the identifier {individual} itself; remove its pseudonym")
+    read = _Reading(source, schema, columns, nulls, individual, people, max_expansion, pseudonyms)
     with private_parquet(target) as copy:
         for part in regrouped(read.parts(target.parent)):
             copy.write(part)
         read.require_fit()
     return Copied(
-        sha256=copy.sha256, fingerprint=read.digest.hexdigest(), rows=read.rows, dropped=read.dropped
+        sha256=copy.sha256,
+        fingerprint=read.digest.hexdigest(),
+        rows=read.rows,
+        dropped=read.dropped,
+        schema=kept_schema(pseudonyms.released(schema), individual),
+        text=read.scan.found(),
     )
 
 
@@ -124,9 +144,10 @@ class _Reading:
     schema: "DataSchema"
     columns: Sequence[str] | None
     nulls: Nulls
-    individual: str | None = None
-    people: People | None = None
-    max_expansion: int = MAX_EXPANSION
+    individual: str | None
+    people: People | None
+    max_expansion: int
+    pseudonyms: Pseudonyms
     digest: "_Hash" = field(default_factory=hashlib.sha256)
     rows: int = 0
     dropped: int = 0
@@ -135,10 +156,13 @@ class _Reading:
 
     def parts(self, folder: Path) -> Iterator["pa.Table"]:
         """The records that are kept; none any more once some do not fit."""
-        kept = kept_schema(self.schema, self.people.column if self.people else self.individual)
+        released = self.pseudonyms.released(self.schema)
+        known_by = self.people.column if self.people else self.individual
+        kept = kept_schema(released, None if known_by in self.pseudonyms.columns else known_by)
         # who is followed or answered by an identifier must be unique anyhow, which is said there
         followed = {self.individual, self.people.column if self.people else None}
-        self.repeats = Repeats(self.schema, folder, without=followed)
+        self.repeats = Repeats(self.schema, folder, without=followed, pseudonyms=self.pseudonyms.columns)
+        self.scan, self.unique = TextScan(kept), NearlyUnique(kept)
         looked_at = [*kept.names, *(name for name in self.repeats.columns if name not in kept.names)]
         first = None
         for file, name in zip(self.source.files, self.source.names, strict=True):
@@ -187,8 +211,14 @@ class _Reading:
             table = table.set_column(table.schema.get_field_index(schema.by), schema.by, who)
         if self.people is not None:
             self.people.add(frame[self.people.column])
-            table = table.drop_columns(self.people.column)
-        yield _without_nan(table)
+            if self.people.column not in self.pseudonyms.columns:
+                table = table.drop_columns(self.people.column)
+        for name in self.pseudonyms.columns:
+            made = pa.array(self.pseudonyms.of(name, frame[name]), pa.string())
+            table = table.set_column(table.schema.get_field_index(name), name, made)
+        table = self.scan.cleaned(_without_nan(table))
+        self.unique.add(table)
+        yield table
 
     def require_fit(self) -> None:
         """Refuse records that do not fit, and a table without records."""
@@ -196,6 +226,8 @@ class _Reading:
             more = " (later records were not looked at)" if len(self.problems) >= _TOLD else ""
             raise SchemaError(f"{'; '.join(self.problems)}{more}")
         self.repeats.require_none()
+        self.scan.require_clean()
+        self.unique.require_none()
         require_left(self.rows, self.rows - self.dropped)
         if not self.rows:
             raise SchemaError("the table is empty: nothing can be released")

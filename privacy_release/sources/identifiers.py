@@ -54,11 +54,20 @@ class Repeats:
         schema: of the source.
         folder: for what does not fit into memory; nothing of it stays.
         without: identifiers that are not looked at.
+        pseudonyms: columns whose identifiers are released as pseudonyms.
     """
 
-    def __init__(self, schema: "DataSchema", folder: Path, without: Collection[str | None] = ()) -> None:
+    def __init__(
+        self,
+        schema: "DataSchema",
+        folder: Path,
+        without: Collection[str | None] = (),
+        pseudonyms: Sequence[str] = (),
+    ) -> None:
         silent = schema.person is None
         names = [a.name for a in schema.identifiers if silent and a.name not in without]
+        self._pseudonyms = pseudonyms
+        names += [name for name in pseudonyms if name not in names]
         self._seen = {name: _Seen(folder) for name in names}
 
     @property
@@ -75,10 +84,16 @@ class Repeats:
         """Refuse identifiers that repeat.
 
         Raises:
-            SchemaError: naming each, how many records repeat another's, and both remedies.
+            SchemaError: naming each, how many records repeat another's, and the remedies.
         """
         if found := {name: n for name, seen in self._seen.items() if (n := seen.repeated())}:
             told = "; ".join(f"{name}: {n} records repeat another's value" for name, n in found.items())
+            if linking := [name for name in found if name in self._pseudonyms]:
+                raise SchemaError(
+                    f"{told}. Pseudonyms of {', '.join(linking)} would link these records, and each class "
+                    "would have to be of whole persons: aggregate the source to one record each, or remove "
+                    "`pseudonym` and name the column that tells whose record a row is, as `person`"
+                )
             name = next(iter(found))
             raise SchemaError(
                 f"{told}. Rows are then not people, and k rows may be one person: name the column that tells "

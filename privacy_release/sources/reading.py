@@ -139,17 +139,20 @@ def require_left(rows: int, left: int) -> None:
 def problem_of_type(kind: "pa.DataType", attribute: "Attribute") -> str | None:
     """What is wrong with the type of a column, and the remedy; None if it fits.
 
-    Identifiers may have any type: they are not read.
+    Identifiers may have any type: they are not read, but for those that have pseudonyms.
     """
     import pyarrow.types as t
 
     from privacy_engine.tables.schema import Role
 
-    if attribute.role is Role.IDENTIFIER:
+    if attribute.role is Role.IDENTIFIER and attribute.pseudonym is None:
         return None
     if t.is_dictionary(kind):
         kind = kind.value_type
     number = t.is_integer(kind) or t.is_floating(kind)
+    if attribute.role is Role.IDENTIFIER:
+        rule = f"must be text or a whole number to have a pseudonym, got {_shown(kind)}"
+        return None if number or _is_text(kind) else f"{rule}: cast it in the source"
     if attribute.ordered and attribute.categories is None:
         if number:
             return None

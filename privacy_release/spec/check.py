@@ -1,12 +1,16 @@
 """A release's specification with all that it names: policy, suite, hierarchies, and the floor policy."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from privacy_release.spec.files import read_hierarchy
-from privacy_release.spec.floor import Floor, refuse_weaker
+from privacy_release.spec.floor import Floor, refuse_weaker, under_floor
 from privacy_release.spec.model import ReleaseSpec
 from privacy_release.spec.reading import LARGEST_HIERARCHY
 from privacy_release.work.problems import wrong
+
+if TYPE_CHECKING:
+    from privacy_engine.judge.policy import ReleasePolicy
 
 LARGEST_AT_PARSE = 1 << 20  # bytes of a hierarchy; a larger one is first read by the task that needs it
 
@@ -24,9 +28,25 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
     policy = spec.release_policy()
     refuse_weaker(policy, spec.policy, floor)
     require_approval(spec, floor)
+    refuse_pseudonyms(spec, under_floor(policy, floor))
     for name in dict.fromkeys(a.hierarchy for a in spec.attributes.values() if a.hierarchy):
         if not LARGEST_AT_PARSE < Path(name).stat().st_size <= LARGEST_HIERARCHY:
             read_hierarchy(Path(name))
+
+
+def refuse_pseudonyms(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
+    """Refuse pseudonyms that verification would refuse in the end.
+
+    Raises:
+        SpecError: naming the columns, and what the policy or the floor allows.
+    """
+    scopes = {name: a.pseudonym.scope for name, a in spec.attributes.items() if a.pseudonym is not None}
+    if refused := [name for name, scope in scopes.items() if policy.refuses_pseudonyms(scope)]:
+        raise wrong(
+            spec.name,
+            f"the pseudonyms of {refused} must keep `pseudonyms: {policy.pseudonyms}` of the policy or the "
+            "floor policy; remove them, or narrow their scope",
+        )
 
 
 def require_approval(spec: ReleaseSpec, floor: Floor | None) -> None:

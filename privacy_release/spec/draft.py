@@ -1,11 +1,12 @@
 """A first draft of a release specification from a table, for a person to finish.
 
 The draft shows as little of the data as can be: only categories that many records share, and bounds rounded
-outward. It decides on no role: a role that nobody thought about is how a name gets published.
+outward. It decides on no role but that of a likely identifier, which is not released: a role that nobody
+thought about is how a name gets published.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 _MOST_CATEGORIES = 50
 _FEW_NUMBERS = 20
 _IDENTIFYING_SHARE = 0.5
+_NEARLY_UNIQUE = 0.9  # values a record, from which on ingest asks for the reason of an insensitive column
+_FEW_RECORDS = 50  # among which it asks for none
 _PERSONS_SHARE = 0.01  # values a record, from which on there may be as many persons
 _ROWS_EACH = 1.5  # records a value, from which on a column may name persons with several records
 
@@ -32,7 +35,15 @@ _HEADER = """\
 """
 
 
-def draft_spec(engine: "LocalEngine", files: Sequence[str], uri: str, name: str, *, least: int = 10) -> str:
+def draft_spec(
+    engine: "LocalEngine",
+    files: Sequence[str],
+    uri: str,
+    name: str,
+    *,
+    least: int = 10,
+    found: Mapping[str, Mapping[str, int]] | None = None,
+) -> str:
     """YAML text of a draft.
 
     Args:
@@ -41,13 +52,17 @@ def draft_spec(engine: "LocalEngine", files: Sequence[str], uri: str, name: str,
         uri: where they are.
         name: of the release.
         least: a category is named only if at least so many records have it.
+        found: direct identifiers in text, by column and kind, see `privacy_release.sources.text_scan`.
 
     Raises:
         ValueError: as `check_least`.
         SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
     """
+    import pyarrow.types as t
+
     check_least(least)
-    columns = engine.columns(files).names
+    types = engine.columns(files)
+    columns = types.names
     profiles = [engine.profile(files, column, least=least, most=_MOST_CATEGORIES) for column in columns]
     lines = [
         f"name: {_yaml(name)}",
@@ -58,7 +73,10 @@ def draft_spec(engine: "LocalEngine", files: Sequence[str], uri: str, name: str,
         f"  nulls: fail{_NULLS if any(profile.nulls for profile in profiles) else ''}",
         "schema:",
     ]
-    lines += [_attribute(profile, least) for profile in profiles]
+    for profile in profiles:
+        told = dict((found or {}).get(profile.name, {}))
+        dated = t.is_temporal(types.field(profile.name).type)
+        lines.append((None if dated else _identifier(profile, told)) or _attribute(profile, least))
     lines += [
         "release: {method: mondrian, k: 10}",
         "policy: TODO.yaml",
@@ -88,6 +106,22 @@ def draft_name(path: str) -> str:
     stem = Path(path.rstrip("/")).name.removesuffix(".parquet")
     name = "_".join(part for part in "".join(c if c.isascii() and c.isalnum() else " " for c in stem).split())
     return name[:100] or "draft"
+
+
+def _identifier(column: "ColumnProfile", found: Mapping[str, int]) -> str | None:
+    """The line of a column that looks like an identifier, of which nothing is shown; None for any other."""
+    kinds = [f"{kind.replace('_', ' ')} in {n:,} records" for kind, n in sorted(found.items())]
+    known, names = column.rows - column.nulls, column.whole or not column.number
+    if names and known >= _FEW_RECORDS and column.distinct >= _NEARLY_UNIQUE * known:
+        kinds.append(f"{column.distinct:,} values in {known:,} records")
+    if not kinds:
+        return None
+    kind = "numeric" if column.number else "categorical"
+    released = "redact or allow its text, see docs/identifiers.md" if found else "give it another role"
+    return (
+        f"  {_yaml(column.name)}: {{role: identifier, kind: {kind}}}  # {'; '.join(kinds)}: not released as "
+        f"it is; to release it, {released}"
+    )
 
 
 def _attribute(column: "ColumnProfile", least: int) -> str:

@@ -142,8 +142,37 @@ class SourceSpec(_Strict):
     max_expansion: Whole = Field(default=MAX_EXPANSION, ge=1)
 
 
+class PseudonymSpec(_Strict):
+    """What is released in the place of an identifier, see `privacy_release.sources.pseudonyms`.
+
+    Attributes:
+        connection: Airflow connection id whose password is the key; without Airflow it is
+            $PRIVACY_PSEUDONYM_KEY.
+        scope: equal identifiers have equal pseudonyms within one `release`, or in a `series` of them.
+        series: names the series, where it is not that of this release: tables that name the same one and have
+            the same key share pseudonyms.
+    """
+
+    connection: Connection
+    scope: Literal["release", "series"]
+    series: Name | None = None
+
+
+class AllowSpec(_Strict):
+    """Leave, with the reason that goes into the manifest."""
+
+    allow: Annotated[str, Field(pattern=r"\S")]
+
+
 class AttributeSpec(_Strict):
-    """One column, see `privacy_engine.tables.schema.Attribute`; somebody must have decided on its role."""
+    """One column, see `privacy_engine.tables.schema.Attribute`; somebody must have decided on its role.
+
+    Attributes:
+        pseudonym: what is released in the place of an identifier.
+        text: what is done where released text holds addresses, numbers or names of persons: `redact`, or
+            leave with a reason. Otherwise the source is refused.
+        unique: leave for an insensitive column with nearly one value a record, or a person.
+    """
 
     role: Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
     kind: Literal["categorical", "ordinal", "numeric"]
@@ -152,6 +181,15 @@ class AttributeSpec(_Strict):
     bins: Whole | None = Field(default=None, ge=1)
     hierarchy: IncludeFile | None = None
     nullable: bool = False
+    pseudonym: PseudonymSpec | None = None
+    text: Literal["redact"] | AllowSpec | None = None
+    unique: AllowSpec | None = None
+
+    @model_validator(mode="after")
+    def _pseudonym_fits(self) -> Self:
+        if self.pseudonym is not None and self.role != "identifier":
+            raise ValueError("pseudonym must stand on a column with the role identifier; correct the role")
+        return self
 
 
 class ScheduleSpec(_Strict):
@@ -404,6 +442,21 @@ class ReleaseSpec(_Strict):
         if self.history is not None:
             raise ValueError(
                 "person must not stand beside history, which is about one record a person; remove one of both"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _pseudonyms_fit(self) -> Self:
+        named = [name for name, a in self.attributes.items() if a.pseudonym is not None]
+        if named and (self.budget is not None or not is_anonymizer(self.release.method)):
+            raise ValueError(
+                f"pseudonyms of {named} must not stand beside a budget, a synthesizer or random answers: "
+                "they would tell of each person what these hide; remove `pseudonym`, or take an anonymizer"
+            )
+        if self.person is not None and self.person.column in named:
+            raise ValueError(
+                "person must have no pseudonym: it would link the rows of a person; remove `pseudonym`, or "
+                "aggregate the source to one row a person and remove `person`"
             )
         return self
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import SpecError
 from privacy_release.sources.addresses import Source, find_source, without_secret
 from privacy_release.sources.copying import Copied, copy_source
-from privacy_release.sources.reading import Nulls, check_source, kept_schema
+from privacy_release.sources.pseudonyms import Naming
+from privacy_release.sources.reading import Nulls, check_source
 from privacy_release.spec.floor import floor_policy
 from privacy_release.steps.history import Identification, Persons
 from privacy_release.work.area import WorkArea
@@ -35,8 +36,12 @@ def ingest(
     label: str = "ingest",
     engine: EngineRef | None = None,
     max_expansion: int = MAX_EXPANSION,
+    naming: Naming | None = None,
 ) -> TableRef:
-    """Read a table about people into the work area, without its identifiers.
+    """Read a table about people into the work area, without its identifiers, or with pseudonyms for them.
+
+    Text that will be released is looked through for addresses, numbers and names of persons, and insensitive
+    columns for values that are nearly unique: both stop it unless the schema allows them.
 
     Args:
         uri: Parquet file, folder or glob, as a path or address.
@@ -55,6 +60,7 @@ def ingest(
         engine: that later steps work on the table with, where it may be larger than memory: it is copied in
             parts, and no step loads it. None, or one of kind `local`: it is held in memory.
         max_expansion: most bytes of records in memory for each byte of their file: no Parquet bomb.
+        naming: which release identifiers get pseudonyms for, where the schema asks for some.
 
     Raises:
         SchemaError: if the files cannot be read or do not fit the schema, by column, rule and remedy.
@@ -79,13 +85,14 @@ def ingest(
         nulls,
         individual=individual,
         people=persons,
+        naming=naming,
         max_expansion=max_expansion,
     )
     table = TableRef(
         uri=str(path),
         rows=read.rows - read.dropped,
         sha256=read.sha256,
-        schema=write_schema(work, label, kept_schema(schema, individual)),
+        schema=write_schema(work, label, read.schema),
         source=_origin(uri, source, read, schema),
     )
     if engine is not None and large:
@@ -96,7 +103,7 @@ def ingest(
 
 
 def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema") -> SourceRef:
-    return SourceRef(
+    told = SourceRef(
         uri=without_secret(uri),
         files=len(source.files),
         fingerprint=read.fingerprint,
@@ -104,3 +111,6 @@ def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema") -> Sou
         dropped=read.dropped,
         identifiers=[a.name for a in schema.identifiers],
     )
+    if read.text:
+        told["text"] = read.text
+    return told

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
-from privacy_engine.registry import is_randomizer
+from privacy_engine.registry import is_anonymizer, is_randomizer
 from privacy_release.reports.release import render_report
 from privacy_release.spec.engine import problem_of_engine
 from privacy_release.spec.methods import build_method
@@ -90,6 +90,11 @@ def make_release(
     table = worked_on_by(engine, table)
     require_fitting_engine(method, table)
     releaser, schema = build_method(method, parameters or {}), read_schema(table["schema"])
+    if not is_anonymizer(method) and (named := [a.name for a in schema.attributes if a.pseudonym]):
+        raise SpecError(
+            f"pseudonyms of {', '.join(named)} would tell of each person what {method} claims to hide; give "
+            "these columns the role identifier alone, or take an anonymizer"
+        )
     releaser = keyed(releaser, memory, seed)
     loss = require_budget(releaser, schema, budget)
     if "persons" in table and (loss is not None or is_randomizer(method)):

@@ -7,7 +7,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
-from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker
+from privacy_release.sources.pseudonyms import Naming
+from privacy_release.spec.check import refuse_pseudonyms
+from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker, under_floor
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import RELEASE
 from privacy_release.spending.budget import Budget, require_budget, require_left
@@ -92,6 +94,7 @@ def run_release(
         )
     schema, policy = spec.data_schema(), spec.release_policy()
     refuse_weaker(policy, spec.policy, floor)
+    refuse_pseudonyms(spec, under_floor(policy, floor))
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, schema, ledger, watch)
     table = _table(spec, release_id, schema, work, watch)
@@ -189,6 +192,7 @@ def _table(
         max_expansion=spec.source.max_expansion,
         individual=spec.individual,
         people=people,
+        naming=Naming(series=spec.name, release=release_id),
         engine=read_engine(spec.engine.settings),
     )
     watch(Stage.INGEST, f"{table['rows']:,} records, {table['source']['dropped']:,} dropped for nulls")

@@ -19,6 +19,8 @@ class SourceRef(TypedDict):
         rows: in the source, dropped ones included.
         dropped: left out because of nulls.
         identifiers: columns that stayed in the source.
+        text: in how many records what was found in text that the schema allows or redacts, by column and
+            kind.
     """
 
     uri: str
@@ -27,6 +29,7 @@ class SourceRef(TypedDict):
     rows: int
     dropped: int
     identifiers: list[str]
+    text: NotRequired[dict[str, dict[str, int]]]
 
 
 class OutlierRef(TypedDict):

@@ -25,7 +25,7 @@ SCHEMA = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
     "town": {"role": "quasi_identifier", "kind": "categorical"},
     "disease": {"role": "sensitive", "kind": "categorical"},
-    "remark": {"role": "insensitive", "kind": "categorical"},
+    "remark": {"role": "insensitive", "kind": "categorical", "unique": {"allow": "invented remarks"}},
 }
 POLICY = {
     "require": [

@@ -1,5 +1,6 @@
 """Unique invented values are planted in the input, and looked for in all that runs leave behind."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,9 @@ from tests.dags.scanner import CANARIES, MARK, Left, left_by, new_root, planted_
 
 pytestmark = pytest.mark.slow
 
-GREEN = "people"
+GREEN, PSEUDONYMOUS = "people", "pseudonymous"
+KEY = "the key of pseudonyms of these runs alone"
+PSEUDONYM = {"pseudonym": {"connection": "pseudonyms", "scope": "series"}}
 IN_SET = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "town", "value_set": ["north"]}}
 NO_NUMBER = {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "town", "min_value": 1}}
 
@@ -33,6 +36,15 @@ FAULTS = {
     "unknown_column": Fault(step="ingest", spoil=lambda t: t.assign(extra=t["name"]), changes={}),
     "unseen_category": Fault(step="ingest", changes={}, column={"town": {"categories": ["north", "south"]}}),
     "out_of_bounds": Fault(step="ingest", changes={}, column={"age": {"bounds": [0, 61]}}),
+    "text_with_addresses": Fault(
+        step="ingest",
+        spoil=lambda t: t.assign(remark=[f"{MARK}{i}@example.org" for i in range(len(t))]),
+        changes={},
+    ),
+    "nearly_unique": Fault(step="ingest", changes={}, column={"remark": {"unique": None}}),
+    "repeated_pseudonym": Fault(
+        step="ingest", spoil=lambda t: t.assign(name=f"{MARK}-twice"), changes={}, column={"name": PSEUDONYM}
+    ),
     "failed_expectation": Fault(
         step="validate", changes={"suite": {"name": "people", "expectations": [IN_SET]}}
     ),
@@ -55,9 +67,11 @@ def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any, invented: pd.
     root = new_root(tmp_path_factory.mktemp("canaries"))
     home, table = make_home(root), planted_everywhere(invented)
     home.write(table, outliers={"method": "lof", "action": "set_aside", "top": 3})
+    home.write(table, name=PSEUDONYMOUS, columns={"name": PSEUDONYM})
     for name, fault in FAULTS.items():
         home.write(fault.spoil(table), name=name, columns=fault.column, **fault.changes)
-    return left_by(root, [GREEN, *FAULTS])
+    login = {"AIRFLOW_CONN_PSEUDONYMS": json.dumps({"conn_type": "generic", "password": KEY})}
+    return left_by(root, [GREEN, PSEUDONYMOUS, *FAULTS], login)
 
 
 def test_a_green_run_publishes_the_planted_values(left: Left) -> None:
@@ -67,13 +81,19 @@ def test_a_green_run_publishes_the_planted_values(left: Left) -> None:
     assert "name" not in rows
 
 
+def test_a_release_with_pseudonyms_publishes_one_a_record(left: Left) -> None:
+    rows = left.rows(PSEUDONYMOUS)
+    assert rows["name"].str.fullmatch("[A-Z2-7]{26}").all()
+    assert rows["name"].is_unique
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_faulty_run_fails_where_it_should(name: str, left: Left) -> None:
     left.require_failed_at(name, FAULTS[name].step)
 
 
 def test_no_planted_value_is_left_behind(left: Left) -> None:
-    assert left.leaks(*CANARIES) == []
+    assert left.leaks(*CANARIES, KEY.encode()) == []
 
 
 def test_the_work_area_is_empty(left: Left) -> None:

@@ -16,6 +16,7 @@ from privacy_release.work.settings import SECTION
 
 if TYPE_CHECKING:
     from privacy_engine.randomizers.randomness import Secret
+    from privacy_release.sources.pseudonyms import PseudonymKey
     from privacy_release.steps.history import Identification
 
 _FSSPEC = frozenset({"key", "secret", "client_kwargs", "config_kwargs", "connection_string"})
@@ -53,19 +54,34 @@ def secret_of(connection_id: str) -> "Secret":
     Raises:
         SecretError: if there is no such connection, or its password has fewer than 32 bytes.
     """
+    from privacy_engine.randomizers.randomness import Secret
+
+    return Secret(_password_of(connection_id, "the secret of memoised answers"))
+
+
+def pseudonym_key_of(connection_id: str) -> "PseudonymKey":
+    """The password of an Airflow connection; neither it nor anything made from it is logged.
+
+    Raises:
+        SecretError: if there is no such connection, or its password has fewer than 32 bytes.
+    """
+    from privacy_release.sources.pseudonyms import PseudonymKey
+
+    return PseudonymKey(_password_of(connection_id, "the key of pseudonyms"))
+
+
+def _password_of(connection_id: str, what: str) -> bytes:
     from airflow.sdk import Connection
     from airflow.sdk.exceptions import AirflowNotFoundException
-
-    from privacy_engine.randomizers.randomness import Secret
 
     try:
         password = Connection.get(connection_id).password
     except AirflowNotFoundException:
         raise SecretError(
-            f"the Airflow connection {connection_id} of the secret of memoised answers must exist; add it: "
+            f"the Airflow connection {connection_id} of {what} must exist; add it: "
             f'airflow connections add {connection_id} --conn-type generic --conn-password "$({NEW_SECRET})"'
         ) from None
-    return Secret((password or "").encode())
+    return (password or "").encode()
 
 
 def identification_of(connection_id: str, column: str) -> "Identification":

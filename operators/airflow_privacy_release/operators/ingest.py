@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
-from airflow_privacy_release.hooks.connections import identification_of, source_access
+from airflow_privacy_release.hooks.connections import identification_of, pseudonym_key_of, source_access
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.metrics import monitored
-from airflow_privacy_release.task.run import file_label, run_work_area
+from airflow_privacy_release.task.run import file_label, release_id, run_work_area
 from privacy_release.steps.history import DEFAULT_KEY
 from privacy_release.work.engines import LOCAL, read_engine
 from privacy_release.work.parquet import MAX_EXPANSION
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 class IngestParquetOperator(BaseOperator):
     """Read a Parquet file, folder or glob, check it against the schema and keep it in the run's work area.
 
-    Identifiers stay behind: they are not copied, but for the one that memoised answers go by. Returns a
-    reference to the table, not the table.
+    Identifiers stay behind: they are not copied, but for the one that memoised answers go by, or a keyed
+    pseudonym stands in their place. Text that will be released is looked through for addresses, numbers and
+    names of persons, and insensitive columns for values that are nearly unique: both stop the task unless the
+    schema allows them. Returns a reference to the table, not the table.
 
     Args:
         uri: a path or address of a Parquet file, a folder of such files, or a glob.
@@ -42,6 +44,8 @@ class IngestParquetOperator(BaseOperator):
             is copied in parts, and no later step loads it.
         max_expansion: most bytes that records may take in memory for each byte of their file: a small file
             that unfolds further, beyond a GiB, is refused as a Parquet bomb.
+        series: name of the releases that pseudonyms of the scope `series` are the same in, where the schema
+            names none; None: the DAG's id.
     """
 
     template_fields = (
@@ -55,6 +59,7 @@ class IngestParquetOperator(BaseOperator):
         "membership_key",
         "engine",
         "max_expansion",
+        "series",
     )
     template_fields_renderers = {"schema": "json", "columns": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e8f1fa"
@@ -72,6 +77,7 @@ class IngestParquetOperator(BaseOperator):
         membership_key: str = DEFAULT_KEY,
         engine: str | Mapping[str, Any] = LOCAL,
         max_expansion: int = MAX_EXPANSION,
+        series: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -85,16 +91,23 @@ class IngestParquetOperator(BaseOperator):
         self.membership_key = membership_key
         self.engine = engine
         self.max_expansion = max_expansion
+        self.series = series
 
     @guarded
     @monitored("ingest")
     def execute(self, context: "Context") -> "TableRef":
         """Copy the table into the work area; a reference to it."""
+        from privacy_release.sources.pseudonyms import Naming
         from privacy_release.spec.files import load_schema
         from privacy_release.steps.ingest import ingest
 
         engine = read_engine(self.engine)
         people = identification_of(self.membership_key, self.person) if self.person else None
+        naming = Naming(
+            series=self.series or context["ti"].dag_id,
+            release=release_id(context),
+            key_of=pseudonym_key_of,
+        )
         with run_work_area(context) as work:
             table = ingest(
                 self.uri,
@@ -104,6 +117,7 @@ class IngestParquetOperator(BaseOperator):
                 nulls=self.nulls,
                 individual=self.individual,
                 people=people,
+                naming=naming,
                 label=file_label(context),
                 engine=engine,
                 max_expansion=int(self.max_expansion),

@@ -43,7 +43,8 @@ def test_kinds_and_domains_are_guessed_as_a_person_would_begin(tmp_path: Path) -
         same=[5] * n,
     )
     assert found == {
-        "id": "{role: TODO, kind: numeric}  # every record has its own value: an identifier?",
+        "id": "{role: identifier, kind: numeric}  # 60 values in 60 records: not released as it is; "
+        "to release it, give it another role",
         "age": "{role: TODO, kind: numeric, bounds: [20, 50]}",
         "score": "{role: TODO, kind: numeric, bounds: [0.0, 2.0]}",
         "floor": "{role: TODO, kind: ordinal, bounds: [0, 3]}",
@@ -112,8 +113,8 @@ def test_only_categories_of_many_records_are_named(tmp_path: Path) -> None:
     assert found == {
         "rare": "{role: TODO, kind: categorical, categories: [x]}"
         "  # 2 rarer categories are not shown: add or merge them",
-        "every": "{role: TODO, kind: categorical}"
-        "  # most values are of one record: an identifier or free text?",
+        "every": "{role: identifier, kind: categorical}"
+        "  # 200 values in 200 records: not released as it is; to release it, give it another role",
         "many": "{role: TODO, kind: categorical}  # 51 categories, not shown: give a hierarchy; 51 values in "
         "200 records: if it tells whose record a row is, it is an identifier, and `person: many` must stand "
         "below",
@@ -193,3 +194,23 @@ def test_files_that_are_not_whole_or_not_alike_are_refused(
     assert "2.parquet" in said.err
     assert "canary" not in said.err + said.out
     assert not [path for path in (home / "home").rglob("*") if path.is_file()]
+
+
+def test_text_with_direct_identifiers_is_drafted_as_one_and_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    n = 100
+    columns = {
+        "contact": ["mail canary@example.org"] * n,
+        "city": ["north", "south"] * (n // 2),
+        "last_name": ["Canarysmith", "Canaryjones"] * (n // 2),
+        "age": [30, 40] * (n // 2),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    assert main(["schema", "infer", str(tmp_path / "t.parquet")]) == DONE
+    text = capsys.readouterr().out
+    found = lines(text)
+    assert found["contact"].startswith("{role: identifier, kind: categorical}  # email in 100 records: not ")
+    assert found["last_name"].startswith("{role: identifier, kind: categorical}  # name in 100 records: not ")
+    assert found["city"] == "{role: TODO, kind: categorical, categories: [north, south]}"
+    assert "anary" not in text

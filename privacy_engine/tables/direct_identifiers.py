@@ -1,0 +1,156 @@
+"""What a schema says of direct identifiers: pseudonyms in their place, and columns that may hold some.
+
+A pseudonym is a disguise and no guarantee: whoever has the key can tell whose it is, and equal pseudonyms
+link whatever they stand on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+from privacy_engine.choice import choice
+from privacy_engine.errors import SchemaError
+
+REDACT: Literal["redact"] = "redact"
+
+
+class Scope(StrEnum):
+    """Where equal identifiers have equal pseudonyms, the narrower first."""
+
+    RELEASE = "release"  # in the tables of one release
+    SERIES = "series"  # in all releases of a series, too, which are linked by it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pseudonym:
+    """What is released in the place of an identifier.
+
+    Attributes:
+        scope: where equal identifiers have equal pseudonyms.
+        connection: Airflow connection whose password is their key.
+        series: which releases belong together; None: those of one specification. Tables that name the same
+            series and have the same key share pseudonyms.
+        key: fingerprint of the key, once the pseudonyms stand in the column; None in the schema of a source.
+
+    Raises:
+        SchemaError: if a part is missing or of a wrong type.
+    """
+
+    scope: Scope
+    connection: str | None = None
+    series: str | None = None
+    key: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("connection", "series", "key"):
+            given: object = getattr(self, name)
+            if given is not None and not (isinstance(given, str) and given.strip()):
+                raise SchemaError(f"pseudonym: {name} must be a text that is not blank")
+        if (self.connection is None) == (self.key is None):
+            raise SchemaError("pseudonym must have the connection of its key; name it as `connection`")
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain values that ``from_dict`` reads back; they may be told to everybody once there is a key."""
+        told = {"scope": self.scope.value, "connection": self.connection}
+        told |= {"series": self.series, "key": self.key}
+        return {name: value for name, value in told.items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, given: Any) -> "Pseudonym":
+        """Read a mapping.
+
+        Raises:
+            SchemaError: if it is none, or has unknown fields or no scope.
+        """
+        known = ("connection", "scope", "series", "key")
+        if not isinstance(given, Mapping) or set(map(str, given)) - set(known) or "scope" not in given:
+            raise SchemaError("pseudonym must be a mapping with connection, scope and, if need be, series")
+        try:
+            scope = choice(Scope, given["scope"], "scope")
+        except ValueError as error:
+            raise SchemaError(f"pseudonym: {error}") from None
+        return cls(**{**given, "scope": scope})
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Leave to release what looks like direct identifiers, with the reason that goes into the manifest."""
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        given: object = self.reason
+        if not (isinstance(given, str) and given.strip()):
+            raise SchemaError("allow needs a reason, a text that is not blank")
+
+    @classmethod
+    def from_dict(cls, field: str, given: Any) -> "Allowed":
+        """Read ``{allow: <reason>}``.
+
+        Raises:
+            SchemaError: naming the field, if it is anything else.
+        """
+        if not isinstance(given, Mapping) or set(given) != {"allow"}:
+            other = f"{REDACT}, or " if field == "text" else ""
+            raise SchemaError(f"{field} must be {other}`{{allow: <reason>}}`, which goes into the manifest")
+        return cls(given["allow"])
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain values that ``from_dict`` reads back."""
+        return {"allow": self.reason}
+
+
+TextRule = Literal["redact"] | Allowed
+FIELDS = frozenset({"pseudonym", "text", "unique"})
+JSON_SCHEMA: Mapping[str, Any] = {
+    "pseudonym": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["connection", "scope"],
+        "properties": {
+            "connection": {"type": "string"},
+            "scope": {"enum": [scope.value for scope in Scope]},
+            "series": {"type": "string"},
+        },
+    },
+    "text": {"oneOf": [{"const": REDACT}, {"$ref": "#/$defs/allowed"}]},
+    "unique": {"$ref": "#/$defs/allowed"},
+}
+ALLOWED_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["allow"],
+    "properties": {"allow": {"type": "string"}},
+}
+
+
+def read_fields(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Those of an attribute that this module knows.
+
+    Raises:
+        SchemaError: naming the attribute.
+    """
+    given = {field: fields[field] for field in FIELDS if fields.get(field) is not None}
+    try:
+        if "pseudonym" in given:
+            given["pseudonym"] = Pseudonym.from_dict(given["pseudonym"])
+        if given.get("text", REDACT) != REDACT:
+            given["text"] = Allowed.from_dict("text", given["text"])
+        if "unique" in given:
+            given["unique"] = Allowed.from_dict("unique", given["unique"])
+    except SchemaError as error:
+        raise SchemaError(f"attribute {name!r}: {error}") from None
+    return given
+
+
+def written_fields(
+    pseudonym: Pseudonym | None, text: TextRule | None, unique: Allowed | None
+) -> dict[str, Any]:
+    """Plain values that ``read_fields`` reads back."""
+    told = {"pseudonym": pseudonym, "text": text, "unique": unique}
+    return {
+        field: value if isinstance(value, str) else value.to_dict()
+        for field, value in told.items()
+        if value is not None
+    }
