@@ -340,7 +340,7 @@ class DataSchema:
             raise SchemaError("; ".join(problems))
 
     def normalized(self, table: pd.DataFrame) -> pd.DataFrame:
-        """A checked table with its dates in one type, cut to their precision; a second time nothing changes."""
+        """A checked table with its dates in one type, cut to their precision, once and for all."""
         forms = {a.name: a.dates for a in self.attributes if a.dates and a.role is not Role.IDENTIFIER}
         dated = {name: form for name, form in forms.items() if name in table.columns}
         if not dated:
