@@ -13,7 +13,7 @@ FIELDS: dict[str, Any] = {
     "seen": {"role": "quasi_identifier", "kind": "timestamp", "precision": "hour"},
     "died": {"role": "sensitive", "kind": "date", "precision": "quarter"},
     "paid": {"role": "insensitive", "kind": "date", "precision": "month"},
-    "illness": {"role": "sensitive"},
+    "illness": {"role": "sensitive", "kind": "categorical"},
 }
 
 

@@ -65,7 +65,8 @@ def floats(column: pd.Series) -> npt.NDArray[np.float64]:
     [86400.0, nan]
     """
     if isinstance(column.dtype, pd.ArrowDtype) and str(column.dtype).startswith("date32"):
-        return column.astype("int32[pyarrow]").to_numpy(dtype=np.float64, na_value=np.nan)
+        days = column.astype("int32[pyarrow]").to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(days, dtype=np.float64)
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "M":
         micros = column.to_numpy().astype("datetime64[us]")
         seconds: npt.NDArray[np.float64] = micros.view(np.int64) / 10**6

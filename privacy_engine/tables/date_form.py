@@ -181,6 +181,26 @@ class DateForm:
         levels = tuple(period for period in self.calendar if period is not self.cut_to)
         return calendar_hierarchy(self.clock, int(low), int(high), self.cut_to, levels)
 
+    def groups(self, low: float, high: float, most: int) -> tuple[tuple[str, ...], npt.NDArray[np.float64]]:
+        """Labels (g,) and edges (g + 1,) of at most so many groups of periods between two days or seconds.
+
+        They are single periods of the finest unit of which there are few enough, or several decades each.
+        """
+        ends = np.array([low, high], dtype=np.int64)
+        for period in (p for p in Period if nests(self.cut_to, p)):
+            first, last = self.clock.index(ends, period).tolist()
+            if last - first < most or period is Period.DECADE:
+                break
+        width = -(-(last - first + 1) // most)
+        index = np.arange(first, last + 1, width)
+        starts = self.clock.starts(index, period)
+        labels = self.clock.labels(starts, period)
+        if width > 1:
+            lasts = self.clock.labels(self.clock.starts(np.minimum(index + width - 1, last), period), period)
+            labels = [f"{a} to {b}" if a != b else a for a, b in zip(labels, lasts, strict=True)]
+        after = self.clock.end(ends[1:], period)
+        return tuple(labels), np.array([*starts, *after + 1], dtype=np.float64) - 0.5
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values of what is stated, which `of` reads back."""
         told = {f.name: getattr(self, f.name) for f in fields(self) if f.name in FORM_FIELDS}

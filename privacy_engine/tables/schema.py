@@ -494,25 +494,26 @@ def _pair(values: Any, name: str) -> tuple[float, float] | None:
     return float(values[0]), float(values[1])
 
 
-def _date_form(kind: Kind, fields: Mapping[str, Any], name: str) -> DateForm | None:
+def _date_form(kind: Kind, fields: Mapping[str, Any], attribute: str) -> DateForm | None:
     """What is said of a date; None of an attribute of another kind, of which none of it may be said."""
-    given = {field: fields[field] for field in FORM_FIELDS if fields.get(field) is not None}
+    given = {name: fields[name] for name in FORM_FIELDS if fields.get(name) not in (None, False)}
     clock = _CLOCKS.get(kind)
     if clock is None and not given:
         return None
     if clock is None:
         raise SchemaError(
-            f"attribute {name!r}: {sorted(given)} are of dates: make it kind: date or kind: timestamp, or "
-            "leave them out"
+            f"attribute {attribute!r}: {sorted(given)} are of dates: make it kind: date or kind: timestamp, "
+            "or leave them out"
         )
     if fields.get("hierarchy") is not None:
         raise SchemaError(
-            f"attribute {name!r}: dates have no hierarchy of their own: give calendar, such as [month, year]"
+            f"attribute {attribute!r}: dates have no hierarchy of their own: give calendar, such as "
+            "[month, year]"
         )
     try:
         return DateForm.of(clock, given)
     except SchemaError as error:
-        raise SchemaError(f"attribute {name!r}: {error}") from None
+        raise SchemaError(f"attribute {attribute!r}: {error}") from None
 
 
 def _hierarchy(value: Any, name: str, hierarchies: Mapping[str, Hierarchy]) -> Hierarchy | None:
