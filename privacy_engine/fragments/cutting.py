@@ -180,5 +180,5 @@ def _values(attribute: Attribute, tree: Hierarchy) -> tuple[str, ...]:
     """(v,) the leaves as the records have them: a period by its first day or second, not by its label."""
     if attribute.dates is None or attribute.bounds is None:
         return tree.values
-    starts = attribute.dates.starts(attribute.bounds[0], len(tree.values))
+    starts = attribute.dates.starts(attribute.bounds[0], np.arange(len(tree.values)))
     return tuple(map(value_text, attribute.dates.clock.column(starts)))

@@ -167,10 +167,10 @@ class DateForm:
         own, first = (self.clock.index(x, self.cut_to) for x in ends)
         return own - first
 
-    def starts(self, low: float, count: int) -> npt.NDArray[np.float64]:
-        """(count,) the first day or second of the period of `low` and of those after it."""
+    def starts(self, low: float, places: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """(n,) the first day or second of the periods at so many places after that of `low`."""
         first = self.clock.index(np.array([low], dtype=np.int64), self.cut_to)
-        return self.clock.starts(first + np.arange(count), self.cut_to).astype(np.float64)
+        return self.clock.starts(first + places, self.cut_to).astype(np.float64)
 
     def hierarchy(self, low: float, high: float) -> Hierarchy:
         """The calendar over all periods between two days or seconds.
