@@ -57,8 +57,12 @@ class Source:
         return f"nullif({column}, 'nan') + 0::FLOAT" if t.is_floating(kind) else column
 
     def number(self, name: str) -> str:
-        """The same, of a column of numbers."""
+        """The same, of a column of numbers; of dates days, of times seconds since 1970-01-01."""
         kind = self.kind(name)
+        if t.is_date32(kind):
+            return f"({self.value(name)} - DATE '1970-01-01')"
+        if t.is_timestamp(kind) and kind.tz is None:
+            return f"epoch({self.value(name)})"
         if not (t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)):
             raise SchemaError(f"column {name!r} must hold numbers, got {kind}")
         return self.value(name)

@@ -18,11 +18,14 @@ _NULLABLE = {
     pa.uint64(): pd.UInt64Dtype(),
 }
 
+# Dates are days, and no Python objects that take a hundred times as long.
+_DATES = {kind: pd.ArrowDtype(kind) for kind in (pa.date32(), pa.date64())}
+
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
-    """A frame whose integers and truth values stay what they are where some are null."""
+    """A frame whose integers, truth values and dates stay what they are where some are null."""
     columns = {
-        name: column.to_pandas(types_mapper=_NULLABLE.get if column.null_count else None)
+        name: column.to_pandas(types_mapper=(_NULLABLE | _DATES if column.null_count else _DATES).get)
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
     return pd.DataFrame(columns, columns=table.column_names)

@@ -41,7 +41,14 @@ from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches, common_schema, footer, sampled, unreadable
 from privacy_engine.engines.partitions import counted_fragments, partition
 from privacy_engine.engines.processes import process_count, work_apart
-from privacy_engine.engines.profiling import ColumnProfile, column_profile, common_sql, is_number, profile_sql
+from privacy_engine.engines.profiling import (
+    ColumnProfile,
+    column_profile,
+    common_sql,
+    dates_profile,
+    is_number,
+    profile_sql,
+)
 from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
 from privacy_engine.errors import CapacityError, IntegrityError
 from privacy_engine.foreign import translated
@@ -234,7 +241,9 @@ class LocalEngine:
         told = None
         if not is_number(source.kind(column)):
             told = self._table(files, common_sql(source, column, least, most))
-        return column_profile(source, column, counted, told)
+        return column_profile(
+            source, column, counted, told, dates_profile(files, column, source.kind(column))
+        )
 
     def sample(self, files: Files, rows: int, seed: int) -> pa.Table:
         """At most so many random records, in their order; equal files and seeds give equal ones."""

@@ -2,12 +2,50 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as t
 
 from privacy_engine.engines.class_sql import Source
+from privacy_engine.engines.engine import Files
 from privacy_engine.engines.frames import to_frame
+from privacy_engine.engines.parquet import batches
 from privacy_engine.tables.columns import factorize
+from privacy_engine.tables.dates import DATES, TIMES, Period, moments
+from privacy_engine.tables.schema import Kind
+
+# Of text that is tried for dates; where several fit, the first.
+FORMATS = (
+    "%Y-%m-%d",
+    "%d.%m.%Y",
+    "%d/%m/%Y",
+    "%m/%d/%Y",
+    "%d-%m-%Y",
+    "%Y/%m/%d",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y-%m-%d %H:%M:%S.%f",
+    "%Y-%m-%d %H:%M:%S%z",
+    "%Y-%m-%dT%H:%M:%S%z",
+    "%Y-%m-%dT%H:%M:%S.%f%z",
+)
+_GLANCE = 100  # values by which most formats are ruled out
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatesProfile:
+    """A column of dates or times.
+
+    Attributes:
+        kind: date, where no value has a time of the day, else timestamp.
+        formats: of text, those that all values fit.
+        decades: first and last day of the decades that hold all values, as ISO text; None: there is no value.
+    """
+
+    kind: Kind
+    formats: tuple[str, ...] = ()
+    decades: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +60,8 @@ class ColumnProfile:
         extent: least and largest number; None if there is none.
         common: of a column of other values, those that so many records have as was asked for, as text and
             ascending; cut off beyond as many as were asked for.
+        dates: where all values are dates or times.
+        unreadable: the type, where an attribute of no kind can have it.
     """
 
     name: str
@@ -32,6 +72,8 @@ class ColumnProfile:
     whole: bool
     extent: tuple[float, float] | None
     common: tuple[str, ...]
+    dates: DatesProfile | None = None
+    unreadable: str | None = None
 
 
 def profile_sql(source: Source, name: str) -> str:
@@ -54,8 +96,12 @@ def common_sql(source: Source, name: str, least: int, most: int) -> str:
     return f"SELECT v FROM ({_values(source, name)}) WHERE n >= {least} AND v IS NOT NULL LIMIT {most}"
 
 
-def column_profile(source: Source, name: str, counted: pa.Table, common: pa.Table | None) -> ColumnProfile:
+def column_profile(
+    source: Source, name: str, counted: pa.Table, common: pa.Table | None, dates: DatesProfile | None
+) -> ColumnProfile:
     """From the rows of `profile_sql`, and of `common_sql` where the column holds no numbers."""
+    kind = source.kind(name)
+    known = is_number(kind) or t.is_string(kind) or t.is_boolean(kind) or dates is not None
     (row,) = counted.to_pylist()
     texts: list[str] = []
     if common is not None:
@@ -69,7 +115,49 @@ def column_profile(source: Source, name: str, counted: pa.Table, common: pa.Tabl
         whole=row.get("whole", False),
         extent=None if row.get("low") is None else (row["low"], row["high"]),
         common=tuple(sorted(texts)),
+        dates=dates,
+        unreadable=None if known else str(kind),
     )
+
+
+def dates_profile(files: Files, name: str, kind: pa.DataType) -> DatesProfile | None:
+    """The dates of a column of dates, of times, or of text that fits a format throughout; else None."""
+    typed = t.is_date(kind) or t.is_timestamp(kind)
+    forms: list[str | None] = [None] if typed else [*FORMATS] if t.is_string(kind) else []
+    ends: dict[str | None, list[float]] = {form: [] for form in forms}
+    timed: set[str | None] = set()
+    for batch in batches(files, [name]) if forms else ():
+        column = to_frame(batch)[name].dropna()
+        if not typed:
+            glance = column.iloc[:_GLANCE]
+            forms = [form for form in forms if not moments(glance, form).wrong]
+        for form in [*forms]:
+            read = moments(column, form)
+            if read.wrong and not typed:
+                forms.remove(form)
+                continue
+            seconds = read.numbers(TIMES)[~np.isnan(read.numbers(TIMES))]
+            ends[form] += [seconds.min(), seconds.max()] if len(seconds) else []
+            if (seconds % 86_400).any():
+                timed.add(form)
+        if not forms:
+            return None
+    if not forms or (not typed and not ends[forms[0]]):
+        return None
+    chosen = forms[0]
+    return DatesProfile(
+        kind=Kind.TIMESTAMP if chosen in timed else Kind.DATE,
+        formats=tuple(form for form in forms if form is not None),
+        decades=_decades(ends[chosen]),
+    )
+
+
+def _decades(seconds: list[float]) -> tuple[str, str] | None:
+    if not seconds:
+        return None
+    days = np.array([min(seconds), max(seconds)], dtype=np.int64) // 86_400
+    low, high = DATES.start(days[:1], Period.DECADE), DATES.end(days[1:], Period.DECADE)
+    return DATES.labels(low, Period.DAY)[0], DATES.labels(high, Period.DAY)[0]
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -80,12 +80,16 @@ class Columns:
         return f"case when isnan({column}) then null when {column} = 0 then {zero} else {column} end"
 
     def number(self, name: str) -> str:
-        """The same of a column of numbers, in double precision.
+        """The same of a column of numbers, in double precision; of dates days, of times seconds since 1970.
 
         Raises:
             SchemaError: if it holds others.
         """
         kind = self.field(name).type
+        if t.is_date32(kind):
+            return f"cast(unix_date({self.key(name)}) as double)"
+        if t.is_timestamp(kind) and kind.tz is None:
+            return f"unix_micros(cast({self.key(name)} as timestamp)) / 1e6D"
         if not (t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)):
             raise SchemaError(f"column {name!r} must hold numbers, got {kind}")
         return f"cast({self.key(name)} as double)"

@@ -15,7 +15,9 @@ from privacy_engine.grouping.boxes import Codes, Floats, join_cost, tabulate
 from privacy_engine.grouping.constraints import no_constraints
 from privacy_engine.grouping.cuts import NOBODY, Task, bucket_by, cheapest_grouping, cover
 from privacy_engine.grouping.partitioning import CutRule
+from privacy_engine.tables.columns import value_text
 from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain
+from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema
 
 # Of the records of a part that each side of a cut must have. Adult-like records in 7 parts then
@@ -169,5 +171,14 @@ def _cut_of(division: _Division, attribute: Attribute, domain: Domain, codes: Co
     children = domain.at_level(level)
     chosen = np.isin(children, children[codes[division.first]])
     return Cut(
-        column=attribute.name, among=frozenset(v for v, c in zip(domain.values, chosen, strict=True) if c)
+        column=attribute.name,
+        among=frozenset(v for v, c in zip(_values(attribute, domain), chosen, strict=True) if c),
     )
+
+
+def _values(attribute: Attribute, tree: Hierarchy) -> tuple[str, ...]:
+    """(v,) the leaves as the records have them: a period by its first day or second, not by its label."""
+    if attribute.dates is None or attribute.bounds is None:
+        return tree.values
+    starts = attribute.dates.starts(attribute.bounds[0], np.arange(len(tree.values)))
+    return tuple(map(value_text, attribute.dates.clock.column(starts)))

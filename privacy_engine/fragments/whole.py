@@ -15,7 +15,7 @@ from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.classes import SensitiveValues
-from privacy_engine.tables.columns import factorize, floats
+from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.encoding import Domain, records_with, sensitive_domain
 from privacy_engine.tables.schema import Attribute, DataSchema, Role
 
@@ -103,7 +103,7 @@ def closed(schema: DataSchema, engine: Engine, files: Files) -> DataSchema:
 
 
 def _closed(attribute: Attribute, engine: Engine, files: Files) -> Attribute:
-    if attribute.ordered:
+    if attribute.ordered or attribute.dates is not None:
         ends = engine.extent(files, attribute.name)
         if ends is None or ends[0] == ends[1] or not all(map(math.isfinite, ends)):
             return attribute  # one value is a domain by itself; others are refused where records are read
@@ -116,7 +116,7 @@ def _closed(attribute: Attribute, engine: Engine, files: Files) -> Attribute:
 def _values_to_dict(values: SensitiveValues, attribute: Attribute) -> dict[str, Any]:
     column: list[float | str | None]
     if attribute.ordered and attribute.categories is None:
-        column = [None if math.isnan(v) else v for v in floats(values.column).tolist()]
+        column = [None if math.isnan(v) else v for v in attribute.numbers(values.column).tolist()]
     else:
         coded = factorize(values.column)
         texts = [*coded.texts, None]  # code -1, a null, reads the last
@@ -132,11 +132,10 @@ def _values_to_dict(values: SensitiveValues, attribute: Attribute) -> dict[str, 
 
 def _values_from_dict(given: Mapping[str, Any], attribute: Attribute) -> SensitiveValues:
     numbers = attribute.ordered and attribute.categories is None
-    known = SensitiveValues.of(
-        column := pd.Series(given["values"], dtype="float64" if numbers else "str"),
-        np.zeros(len(column), dtype=np.int64),
-        attribute,
-    )
+    column = pd.Series(given["values"], dtype="float64" if numbers else "str")
+    if attribute.dates is not None:
+        column = attribute.dates.clock.column(column.to_numpy())
+    known = SensitiveValues.of(column, np.zeros(len(column), dtype=np.int64), attribute)
     return replace(
         known,
         codes=np.array(given["codes"], dtype=np.int32),

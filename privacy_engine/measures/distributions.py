@@ -227,7 +227,9 @@ def _whole(domain: OrderedDomain, cover: Cover) -> bool:
 
 
 def _bins(domain: OrderedDomain, attribute: Attribute, cover: Cover) -> tuple[tuple[str, ...], FloatArray]:
-    """Labels (g,) and edges (g + 1,) of equal bins over the public domain."""
+    """Labels (g,) and edges (g + 1,) of equal bins over the public domain; of dates periods, or several."""
+    if attribute.dates is not None:
+        return attribute.dates.groups(domain.low, domain.high, MOST_GROUPS)
     if not _whole(domain, cover):
         edges = np.linspace(domain.low, domain.high, MOST_GROUPS + 1)
         return tuple(f"{a:.6g} to {b:.6g}" for a, b in itertools.pairwise(edges)), edges

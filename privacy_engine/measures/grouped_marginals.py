@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.tables.columns import NULL_WORD
-from privacy_engine.tables.domains import BinnedDomain, CodedTable, LabelledDomain, PublicDomain
+from privacy_engine.tables.domains import BinnedDomain, CodedTable, DatedDomain, LabelledDomain, PublicDomain
 from privacy_engine.tables.schema import DataSchema, Kind
 
 MOST_GROUPS = 16  # more bars than these are not read
@@ -88,6 +88,8 @@ def _spans(domain: PublicDomain) -> list[tuple[str, str]]:
     if isinstance(domain, BinnedDomain):
         ends = domain.edges[1:] - domain.whole  # of whole numbers the last that is inside
         return [(f"{a:.6g}", f"{b:.6g}") for a, b in zip(domain.edges[:-1], ends, strict=True)]
+    if isinstance(domain, DatedDomain):
+        return domain.spans()
     if isinstance(domain, LabelledDomain):
         by_code = np.argsort(domain.groups, kind="stable")
         texts = [domain.labels[i] for i in by_code]

@@ -13,7 +13,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import NULL, NULL_WORD
 from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.geometry import class_spans
-from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.hierarchy import ROOT, Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
 
@@ -172,15 +172,16 @@ class Recoding:
             return [(text, _interval_texts(quoted, cells))]
         if intervals is Intervals.TEXT:
             return [(text, _interval_texts(domain.labels, cells))]
+        if attribute.dates is not None:
+            return _dated_bounds(attribute, domain.values, cells, intervals)
         low, high = pd.Series(domain.values[cells.lo]), pd.Series(domain.values[cells.hi])
         if intervals is Intervals.MIDPOINT:
-            return [(_number(attribute.name), (low + high) / 2)]
+            return [(_released(attribute.name, Kind.NUMERIC), (low + high) / 2)]
         ends = [
-            (replace(_number(f"{attribute.name}_{end}"), nullable=nullable), values)
+            (_released(f"{attribute.name}_{end}", Kind.NUMERIC, nullable=nullable), values)
             for end, values in (("min", low), ("max", high))
         ]
-        told = Attribute(name=f"{attribute.name}_null", role=Role.QUASI_IDENTIFIER)
-        return [*ends, (told, pd.Series(cells.or_null | cells.only_null))] if nullable else ends
+        return [*ends, _told_null(attribute.name, cells)] if nullable else ends
 
     def _sets(self, j: int, *, nullable: bool) -> pd.Series:
         classes, codes = self.members(j)
@@ -217,8 +218,9 @@ def null_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
         name = attribute.name
         if not attribute.nullable:
             continue
-        if attribute.hierarchy is not None:
-            beside = f"the label {attribute.hierarchy.rows[0][-1]} covers null, too"
+        if attribute.hierarchy is not None or (attribute.dates is not None and attribute.dates.calendar):
+            root = attribute.hierarchy.rows[0][-1] if attribute.hierarchy else ROOT
+            beside = f"the label {root} covers null, too"
         elif attribute.kind is Kind.CATEGORICAL:
             beside = f"a set covers null where it ends in {NULL_WORD}"
         elif name in released.names:
@@ -249,8 +251,31 @@ def _interval_texts(labels: Sequence[str], cells: Interval) -> pd.Series:
     return pd.Series(texts, dtype="str")
 
 
-def _number(name: str) -> Attribute:
-    return Attribute(name=name, role=Role.QUASI_IDENTIFIER, kind=Kind.NUMERIC)
+def _dated_bounds(
+    attribute: Attribute, values: npt.NDArray[np.float64], cells: Interval, intervals: Intervals
+) -> list[tuple[Attribute, pd.Series]]:
+    """The first and the last day or second of a class, in whole periods, or what is between them."""
+    form, nullable = attribute.dates, attribute.nullable
+    assert form is not None
+    first, last = values[cells.lo], form.last(values[cells.hi])
+    shown = {f"{attribute.name}_min": first, f"{attribute.name}_max": last}
+    if intervals is Intervals.MIDPOINT:
+        shown = {attribute.name: (first + last) // 2}
+    ends = [
+        (_released(name, attribute.kind, nullable=nullable), form.clock.column(numbers))
+        for name, numbers in shown.items()
+    ]
+    return [*ends, _told_null(attribute.name, cells)] if nullable else ends
+
+
+def _released(name: str, kind: Kind, *, nullable: bool = False) -> Attribute:
+    return Attribute(name=name, role=Role.QUASI_IDENTIFIER, kind=kind, nullable=nullable)
+
+
+def _told_null(name: str, cells: Interval) -> tuple[Attribute, pd.Series]:
+    """The column that says which classes have nulls."""
+    told = Attribute(name=f"{name}_null", role=Role.QUASI_IDENTIFIER)
+    return told, pd.Series(cells.or_null | cells.only_null)
 
 
 def _records(column: pd.Series, rows: npt.NDArray[np.intp]) -> pd.Series:

@@ -16,7 +16,7 @@ import pandas as pd
 from scipy.stats import wasserstein_distance
 
 from privacy_engine.compiled import kernel
-from privacy_engine.tables.columns import factorize, floats
+from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import WeightedRecords, contingency, count, pack
 from privacy_engine.tables.schema import Attribute, DataSchema
@@ -175,7 +175,7 @@ def positions(column: pd.Series, attribute: Attribute) -> FloatArray:
     """(n,) place of each value in the attribute's public extent, 0 .. 1; NaN = null."""
     if attribute.bounds is not None:
         low, high = attribute.bounds
-        return (floats(column) - low) / (high - low)
+        return (attribute.numbers(column) - low) / (high - low)
     categories = attribute.categories or ()
     place = {text: i / max(len(categories) - 1, 1) for i, text in enumerate(categories)}
     values = factorize(column)

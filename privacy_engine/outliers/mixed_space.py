@@ -19,7 +19,7 @@ import pandas as pd
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.grouping.agglomeration import distinct_tuples
-from privacy_engine.tables.columns import NULL, factorize, floats, is_number
+from privacy_engine.tables.columns import NULL, factorize, is_number
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
 FloatArray = npt.NDArray[np.float64]
@@ -62,8 +62,10 @@ class MixedSpace:
             column = table[attribute.name]
             if attribute.kind is Kind.ORDINAL and attribute.categories is not None:
                 values = _ranks(column, attribute.categories)
-            elif attribute.kind is not Kind.CATEGORICAL and is_number(column):
-                values = floats(column)
+            elif attribute.dates is not None or (
+                attribute.kind is not Kind.CATEGORICAL and is_number(column)
+            ):
+                values = attribute.numbers(column)
             else:
                 codes.append(_codes(column))
                 continue

@@ -15,11 +15,16 @@ def randomized(schema: DataSchema) -> tuple[Attribute, ...]:
     """Quasi-identifiers and sensitive attributes; insensitive ones are released as they are.
 
     Raises:
-        SchemaError: if there is none.
+        SchemaError: if there is none, or one is a date.
     """
     found = tuple(a for a in schema.attributes if a.role in (Role.QUASI_IDENTIFIER, Role.SENSITIVE))
     if not found:
         raise SchemaError("a schema must have a quasi-identifier or sensitive attribute to randomize")
+    if dated := [a.name for a in found if a.dates is not None]:
+        raise SchemaError(
+            f"{dated} are dates, and random answers are given of numbers and categories alone: write their "
+            "periods as text in the source and list them as categories, or take a synthesizer"
+        )
     return found
 
 

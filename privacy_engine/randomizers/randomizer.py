@@ -140,6 +140,7 @@ class Randomizer(ABC):
         self, table: pd.DataFrame, schema: DataSchema, source: Source, secret: Secret | None
     ) -> RandomizedRelease:
         mechanisms = self.mechanisms(schema)
+        table = schema.normalized(table)
         columns = {
             a.name: answers(a, mechanisms[a.name], table[a.name], source)
             if a.name in mechanisms

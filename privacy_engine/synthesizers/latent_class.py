@@ -54,7 +54,7 @@ from privacy_engine.synthesizers.postprocess import likely_values, project_to_si
 from privacy_engine.synthesizers.rare_values import ValueGroups
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_engine.synthesizers.view_design import Coverage, Members, candidate_views
-from privacy_engine.tables.domains import BinnedDomain, CodedTable
+from privacy_engine.tables.domains import BinnedDomain, CodedTable, DatedDomain
 from privacy_engine.tables.marginals import WeightedRecords, contingency
 
 Floats = npt.NDArray[np.float64]
@@ -166,7 +166,7 @@ class Run:
                 noisy,
                 self.n,
                 scale=laplace_scale(epsilon=epsilon, sensitivity=TABLE_SENSITIVITY),
-                on_scale=domain.bins if isinstance(domain, BinnedDomain) else 0,
+                on_scale=domain.bins if isinstance(domain, BinnedDomain | DatedDomain) else 0,
             )
             groups = ValueGroups.joining_rare(noisy, likely, RARE * _deviation(epsilon))
             self.groups[attribute] = groups

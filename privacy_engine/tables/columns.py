@@ -59,7 +59,18 @@ def is_number(column: pd.Series) -> bool:
 
 
 def floats(column: pd.Series) -> npt.NDArray[np.float64]:
-    """(n,) float64 values of a numeric column, NaN = null."""
+    """(n,) float64 values of a numeric column, NaN = null; of dates days, of times seconds since 1970-01-01.
+
+    >>> floats(pd.Series(pd.to_datetime(["1970-01-02", None]))).tolist()
+    [86400.0, nan]
+    """
+    if isinstance(column.dtype, pd.ArrowDtype) and str(column.dtype).startswith("date32"):
+        days = column.astype("int32[pyarrow]").to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(days, dtype=np.float64)
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "M":
+        micros = column.to_numpy().astype("datetime64[us]")
+        seconds: npt.NDArray[np.float64] = micros.view(np.int64) / 10**6
+        return np.where(np.isnat(micros), np.nan, seconds)
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 

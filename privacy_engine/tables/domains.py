@@ -18,6 +18,7 @@ import pandas as pd
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize, floats, is_number
+from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind
 
 Codes = npt.NDArray[np.int64]
@@ -34,6 +35,8 @@ class Storage(StrEnum):
     REAL = "real"
     TRUTH = "truth"
     TEXT = "text"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
 
     @classmethod
     def of(cls, column: pd.Series, attribute: Attribute) -> "Storage":
@@ -42,6 +45,8 @@ class Storage(StrEnum):
         pandas turns whole numbers and truths into other types where a null occurs among them, so that the
         type of a nullable column would tell whether one does.
         """
+        if attribute.dates is not None:
+            return cls(attribute.kind.value)
         if is_number(column):
             whole = pd.api.types.is_integer_dtype(column.dtype) and not attribute.nullable
             return cls.WHOLE if whole else cls.REAL
@@ -115,6 +120,55 @@ class BinnedDomain:
         if self.storage is Storage.WHOLE:  # never nullable
             return pd.Series(values.astype(np.int64), name=self.name)
         return pd.Series(np.where(null, np.nan, values), name=self.name)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DatedDomain:
+    """Dates or times between public bounds, in bins of successive periods.
+
+    Attributes:
+        name: the attribute.
+        form: how it is cut into periods.
+        low: the first day or second of the first period.
+        edges: (b + 1,) int64 ascending: bin i holds the periods edges[i] .. edges[i + 1] - 1, from 0.
+        nullable: whether null is a value.
+    """
+
+    name: str
+    form: DateForm
+    low: float
+    edges: Codes
+    nullable: bool
+
+    @property
+    def bins(self) -> int:
+        """Number of bins."""
+        return len(self.edges) - 1
+
+    @property
+    def size(self) -> int:
+        """Number of codes."""
+        return self.bins + self.nullable
+
+    def encode(self, column: pd.Series) -> Codes:
+        """(n,) the bin of each value of a column in the one type of `DataSchema.normalized`."""
+        numbers = np.floor(floats(column))
+        null = np.isnan(numbers)
+        places = self.form.places(np.where(null, self.low, numbers), self.low)
+        return np.where(null, self.bins, np.searchsorted(self.edges[1:-1], places, side="right"))
+
+    def decode(self, codes: Codes, rng: np.random.Generator) -> pd.Series:
+        """(n,) a uniform period of each bin, by its first day or second."""
+        null = codes == self.bins
+        bins = np.where(null, 0, codes)
+        low, high = self.edges[bins], self.edges[bins + 1]
+        places = np.minimum(low + np.floor(rng.random(len(codes)) * (high - low)).astype(np.int64), high - 1)
+        return self.form.clock.column(np.where(null, np.nan, self.form.starts(self.low, places)), self.name)
+
+    def spans(self) -> list[tuple[str, str]]:
+        """The first and the last period of each bin."""
+        ends = (self.form.starts(self.low, places) for places in (self.edges[:-1], self.edges[1:] - 1))
+        return list(zip(*map(self.form.labels, ends), strict=True))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -195,7 +249,15 @@ def public_domain(attribute: Attribute, storage: Storage, level: int = 0) -> Pub
             + (f"0 to {attribute.hierarchy.height}" if attribute.hierarchy else "it has none")
         )
     domain: PublicDomain
-    if attribute.bounds is not None and attribute.hierarchy is None:
+    if attribute.dates is not None and attribute.bounds is not None:
+        domain = DatedDomain(
+            name=attribute.name,
+            form=attribute.dates,
+            low=attribute.bounds[0],
+            edges=_dated_edges(attribute, attribute.dates, attribute.bounds),
+            nullable=attribute.nullable,
+        )
+    elif attribute.bounds is not None and attribute.hierarchy is None:
         whole = storage is Storage.WHOLE or attribute.kind is Kind.ORDINAL
         domain = BinnedDomain(
             name=attribute.name,
@@ -271,10 +333,24 @@ def _edges(attribute: Attribute, whole: bool) -> npt.NDArray[np.float64]:
     first, count = math.ceil(low), math.floor(high) - math.ceil(low) + 1
     if count < 1:
         raise SchemaError(f"the bounds of {attribute.name!r} hold no whole number: widen them")
+    return np.array([first + edge for edge in _even_edges(attribute, count)], dtype=np.float64)
+
+
+def _even_edges(attribute: Attribute, count: int) -> list[int]:
+    """The first of so many values of each bin, from 0: bins differ in width by one at most."""
     default = count if count <= SINGLE_VALUES else DEFAULT_BINS
     bins = min(attribute.bins or default, count)
-    # The first whole number of each bin: bins differ in width by one at most.
-    return np.array([first + -(-i * count // bins) for i in range(bins + 1)], dtype=np.float64)
+    return [-(-i * count // bins) for i in range(bins + 1)]
+
+
+def _dated_edges(attribute: Attribute, form: DateForm, bounds: tuple[float, float]) -> Codes:
+    """The first period of each bin, from 0: of bins of equal numbers of periods, or of the unit of `bin`."""
+    count = int(form.places(np.array([bounds[1]]), bounds[0])[0]) + 1
+    if form.bin is None:
+        return np.array(_even_edges(attribute, count), dtype=np.int64)
+    first, last = form.clock.index(np.array(bounds, dtype=np.int64), form.bin).tolist()
+    later = form.clock.starts(np.arange(first + 1, min(last, first + LARGEST_DOMAIN) + 1), form.bin)
+    return np.array([0, *form.places(later.astype(np.float64), bounds[0]), count], dtype=np.int64)
 
 
 def _labels(attribute: Attribute, level: int) -> tuple[tuple[str, ...], Codes]:
@@ -325,6 +401,7 @@ class CodedTable:
         _refuse_undeclared_nulls(table, released)
         storages = {a.name: Storage.of(table[a.name], a) for a in released}
         domains = public_domains(schema, storages, levels or {})
+        table = schema.normalized(table)
         codes = np.empty((len(domains), len(table)), dtype=code_type(domains))
         for row, domain in zip(codes, domains, strict=True):
             row[:] = domain.encode(table[domain.name])

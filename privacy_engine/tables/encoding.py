@@ -11,7 +11,8 @@ import pandas as pd
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.classes import EquivalenceClasses, SensitiveColumn, SensitiveValues
-from privacy_engine.tables.columns import NULL, Column, factorize, floats
+from privacy_engine.tables.columns import NULL, Column, factorize
+from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.geometry import Geometry
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.persons import person_codes
@@ -116,12 +117,19 @@ class EncodedTable:
                 quasi-identifier.
         """
         schema.check(table)
+        table = schema.normalized(table)
         if not schema.quasi_identifiers:
             raise SchemaError(
                 "the schema must have at least one quasi-identifier: give one attribute that role"
             )
-        known = schema.without_identifiers()
         quasi = [_encode(a, table[a.name]) for a in schema.quasi_identifiers]
+        calendars = {
+            a.name: replace(a, hierarchy=domain)
+            for a, (_, domain) in zip(schema.quasi_identifiers, quasi, strict=True)
+            if a.dates is not None and isinstance(domain, Hierarchy)
+        }
+        attributes = tuple(calendars.get(a.name, a) for a in schema.without_identifiers().attributes)
+        known = replace(schema, attributes=attributes)
         whole = whole or {}
         secret = [
             _encode_part(a, table[a.name], whole[a.name]) if a.name in whole else _encode(a, table[a.name])
@@ -285,7 +293,7 @@ def sensitive_domain(attribute: Attribute, values: SensitiveValues) -> Domain:
     Values without a public domain stand in the order of the codes that they have in the whole table.
     """
     if attribute.ordered and attribute.categories is None:
-        return _encode_numbers(values.column, attribute.bounds)[1]
+        return _encode_numbers(attribute, values.column)[1]
     in_order = values.column.take(np.argsort(values.codes, kind="stable"))
     return _domain_of_texts(attribute, factorize(in_order).texts)
 
@@ -293,7 +301,7 @@ def sensitive_domain(attribute: Attribute, values: SensitiveValues) -> Domain:
 def sensitive_codes(attribute: Attribute, column: pd.Series, domain: Domain) -> npt.NDArray[np.int32]:
     """(n,) codes of sensitive values of a part of a table; -1 = not among the whole table's."""
     if isinstance(domain, OrderedDomain) and attribute.categories is None:
-        numbers = floats(column)
+        numbers = attribute.numbers(column)
         codes = np.minimum(np.searchsorted(domain.values, numbers), len(domain.values) - 1)
         same = (domain.values[codes] == numbers) | np.isnan(domain.values[codes]) & np.isnan(numbers)
         return np.where(same, codes, -1).astype(np.int32)
@@ -334,7 +342,9 @@ def _encode_part(
 
 def _encode(attribute: Attribute, column: pd.Series) -> tuple[npt.NDArray[np.int32], Domain]:
     if attribute.ordered and attribute.categories is None:
-        return _encode_numbers(column, attribute.bounds)
+        return _encode_numbers(attribute, column)
+    if attribute.dates is not None:
+        return _encode_in_calendar(attribute, attribute.dates, attribute.numbers(column))
     coded = factorize(column)
     texts = coded.texts
     domain = _domain_of_texts(attribute, [texts[i] for i in coded.ascending()])
@@ -361,14 +371,25 @@ def _codes_of_texts(coded: Column, domain: Domain) -> npt.NDArray[np.int32]:
     return codes[coded.codes]  # code -1 reads the last
 
 
-def _encode_numbers(
-    column: pd.Series, bounds: tuple[float, float] | None
-) -> tuple[npt.NDArray[np.int32], OrderedDomain]:
-    values, codes = np.unique(floats(column), return_inverse=True)  # all NaN are one value, the last
+def _encode_numbers(attribute: Attribute, column: pd.Series) -> tuple[npt.NDArray[np.int32], OrderedDomain]:
+    values, codes = np.unique(attribute.numbers(column), return_inverse=True)  # all NaN are one, the last
     known = values[~np.isnan(values)]
-    low, high = bounds or ((float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0))
-    labels = tuple(NULL if np.isnan(v) else number_text(v) for v in values)
+    low, high = attribute.bounds or ((float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0))
+    texts = attribute.dates.labels(known) if attribute.dates else tuple(map(number_text, known))
+    labels = (*texts, *(NULL for _ in values[len(known) :]))
     return codes.astype(np.int32), OrderedDomain(values, labels, low, high)
+
+
+def _encode_in_calendar(
+    attribute: Attribute, form: DateForm, numbers: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.int32], Hierarchy]:
+    null = np.isnan(numbers)
+    known = numbers[~null]
+    low, high = attribute.bounds or ((float(known.min()), float(known.max())) if len(known) else (0.0, 0.0))
+    tree = form.hierarchy(low, high)
+    codes = np.full(len(numbers), len(tree.values), dtype=np.int32)  # of a null
+    codes[~null] = form.places(known, low)
+    return codes, tree.with_leaf(NULL) if attribute.nullable else tree
 
 
 def number_text(value: float) -> str:

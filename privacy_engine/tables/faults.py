@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.tables.columns import factorize, floats
@@ -14,6 +15,9 @@ class Rule(StrEnum):
     """What a value can break; problems are told in this order."""
 
     NULL = "null"
+    FORMAT = "format"
+    CALENDAR = "calendar"
+    SKIPPED = "skipped"
     INFINITE = "infinite"
     OUTSIDE = "outside"
     CATEGORIES = "categories"
@@ -25,6 +29,11 @@ Faults = dict[Rule, Counter[str]]
 
 _WORDS: Mapping[Rule, str] = {
     Rule.NULL: "{rows} values are null: drop them at ingest, or keep them (nulls: keep)",
+    Rule.FORMAT: "{rows} values do not fit the format, or are no day of the calendar: mend the source, or "
+    "correct the format",
+    Rule.CALENDAR: "{rows} values are before the year 1 or after the year 9999: mend the source",
+    Rule.SKIPPED: "{rows} values are times that the clocks of the zone skipped: mend the source, or correct "
+    "the zone",
     Rule.INFINITE: "{rows} values are infinite: mend the source",
     Rule.OUTSIDE: "{rows} values are out of the bounds: widen the bounds or mend the source",
     Rule.CATEGORIES: "the categories miss {distinct} distinct values in {rows} rows: "
@@ -54,6 +63,14 @@ def faults_of_numbers(
     if bounds is not None:
         counts[Rule.OUTSIDE] = ((values < bounds[0]) | (values > bounds[1])).sum()
     return {rule: Counter({"": int(count)}) for rule, count in counts.items() if count}
+
+
+def faults_of_dates(
+    faults: Faults, numbers: npt.NDArray[np.float64], bounds: tuple[float, float] | None
+) -> Faults:
+    """Those found in reading a column of dates, and those outside of the bounds; NaN is in none."""
+    outside = 0 if bounds is None else ((numbers < bounds[0]) | (numbers > bounds[1])).sum()
+    return faults | ({Rule.OUTSIDE: Counter({"": int(outside)})} if outside else {})
 
 
 def faults_of_labels(

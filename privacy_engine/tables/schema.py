@@ -8,12 +8,16 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import yaml
 
 from privacy_engine.choice import E, choice
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.columns import is_number, value_text
+from privacy_engine.tables.columns import floats, is_number, value_text
+from privacy_engine.tables.date_form import FORM_FIELDS, DateForm
+from privacy_engine.tables.dates import DATES, TIMES, Period, is_dated
 from privacy_engine.tables.direct_identifiers import (
     ALLOWED_SCHEMA,
     FIELDS,
@@ -24,7 +28,13 @@ from privacy_engine.tables.direct_identifiers import (
     read_fields,
     written_fields,
 )
-from privacy_engine.tables.faults import Faults, faults_of_labels, faults_of_numbers, problems_of
+from privacy_engine.tables.faults import (
+    Faults,
+    faults_of_dates,
+    faults_of_labels,
+    faults_of_numbers,
+    problems_of,
+)
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.persons import PERSON_FIELDS, Person
 
@@ -44,6 +54,12 @@ class Kind(StrEnum):
     CATEGORICAL = "categorical"
     ORDINAL = "ordinal"
     NUMERIC = "numeric"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+
+
+_CLOCKS = {Kind.DATE: DATES, Kind.TIMESTAMP: TIMES}
+_NO_TEXT = (Kind.NUMERIC, *_CLOCKS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +71,13 @@ class Attribute:
         role: what it means for the people in the table.
         kind: which comparisons its values allow.
         categories: the public domain of a categorical or ordinal attribute, ordinal ones in order.
-        bounds: the public domain of a numeric (or integer ordinal) attribute, both ends inside.
+        bounds: the public domain of a numeric (or integer ordinal) attribute, both ends inside; of a date
+            days, of a timestamp seconds since 1970-01-01, also given as ISO dates.
         bins: number of equal-width public bins between the bounds, for methods that need bins.
-        hierarchy: generalization tree over the values.
+        hierarchy: generalization tree over the values; of dates `dates.calendar` stands for it.
         nullable: whether the attribute may be null; a null is a value of its own then, which no interval and
             no node of a hierarchy but its root covers.
+        dates: of a date or timestamp how it is read, cut and generalized; None on any other kind.
         pseudonym: what is released in the place of an identifier. Once it is, the attribute is insensitive.
         text: what is done where released text holds addresses, numbers or names of persons: `redact`, or
             leave with a reason; None: the source is refused.
@@ -77,14 +95,51 @@ class Attribute:
     bins: int | None = None
     hierarchy: Hierarchy | None = None
     nullable: bool = False
+    dates: DateForm | None = None
     pseudonym: Pseudonym | None = None
     text: TextRule | None = None
     unique: Allowed | None = None
 
     def __post_init__(self) -> None:
-        problem = self._contradiction() or self._misplaced()
+        clock = _CLOCKS.get(self.kind)
+        if clock is not None and self.dates is None:
+            object.__setattr__(self, "dates", DateForm(clock=clock))
+        problem = self._contradiction_of_dates() if self.dates else None
+        problem = problem or self._contradiction() or self._misplaced()
         if problem:
             raise SchemaError(f"attribute {self.name!r}: {problem}")
+
+    def _contradiction_of_dates(self) -> str | None:
+        form = self.dates
+        if form is None or form.clock is not _CLOCKS.get(self.kind):
+            return f"what is said of dates must be of a {self.kind.value}: give it that kind of clock"
+        if self.categories is not None or (self.hierarchy is not None and not form.calendar):
+            return (
+                "a date has no categories and no hierarchy of its own: give calendar, such as [month, year]"
+            )
+        if self.bounds is not None:
+            bounds = form.bounds(self.bounds)
+            if bounds is None or bounds[0] >= bounds[1]:
+                return (
+                    "bounds must be two ISO dates or times without a zone, the lower first and in an earlier "
+                    f"{form.cut_to.value}"
+                )
+            object.__setattr__(self, "bounds", bounds)
+        if form.bin is not None and (self.bins is not None or self.bounds is None):
+            return "bin needs bounds, and stands in the place of bins"
+        if form.calendar and self.role is not Role.QUASI_IDENTIFIER:
+            return "calendar generalizes quasi-identifiers: state precision instead"
+        if form.as_is and self.role is not Role.INSENSITIVE:
+            return "as_is is of insensitive attributes: state precision instead"
+        if form.precision is None and not form.as_is:
+            if self.role is Role.INSENSITIVE:
+                return (
+                    "an insensitive date tells people apart: state the precision to which it is released, "
+                    "such as precision: month, or as_is: true to release it as it is"
+                )
+            if self.role is Role.SENSITIVE:
+                return "a sensitive date must state the precision of its values, such as precision: month"
+        return None
 
     def _contradiction(self) -> str | None:
         if not self.name or not isinstance(self.name, str):
@@ -119,7 +174,7 @@ class Attribute:
             role = Role.INSENSITIVE if self.pseudonym.key else Role.IDENTIFIER
             if self.role is not role:
                 return f"a pseudonym stands in the place of an identifier; the role must be {role.value}"
-        if self.text is not None and (self.role is Role.IDENTIFIER or self.kind is Kind.NUMERIC):
+        if self.text is not None and (self.role is Role.IDENTIFIER or self.kind in _NO_TEXT):
             return "text must stand on a column of text that is released; remove it"
         if self.unique is not None and self.role is not Role.INSENSITIVE:
             return "unique must stand on an insensitive attribute; remove it"
@@ -127,8 +182,9 @@ class Attribute:
 
     @property
     def ordered(self) -> bool:
-        """Whether it is recoded by intervals: numeric or ordinal, and without a hierarchy."""
-        return self.kind is not Kind.CATEGORICAL and self.hierarchy is None
+        """Whether it is recoded by intervals: of any kind but categorical, and without a hierarchy."""
+        in_tree = self.hierarchy is not None or (self.dates is not None and bool(self.dates.calendar))
+        return self.kind is not Kind.CATEGORICAL and not in_tree
 
     @property
     def has_public_domain(self) -> bool:
@@ -147,16 +203,31 @@ class Attribute:
 
     def type_problem(self, column: pd.Series) -> str | None:
         """What is wrong with the type of a column, if anything."""
+        if self.dates is not None:
+            return self.dates.type_problem(column)
+        if is_dated(column):
+            return (
+                f"holds dates or times, got {column.dtype}: make it kind: date or kind: timestamp, not "
+                f"{self.kind.value}"
+            )
         if self._of_numbers and not is_number(column):
             return f"must be a number, got {column.dtype}: convert the column, or make it categorical"
         return None
 
     def faults(self, column: pd.Series) -> Faults:
         """What is wrong with the values of a column of the right type; those of its parts add up."""
+        if self.dates is not None:
+            return faults_of_dates(
+                self.dates.read(column).faults(nullable=self.allows_nulls), self.numbers(column), self.bounds
+            )
         if self._of_numbers:
             return faults_of_numbers(column, nullable=self.allows_nulls, bounds=self.bounds)
         leaves = self.hierarchy.values if self.hierarchy else None
         return faults_of_labels(column, nullable=self.allows_nulls, categories=self.categories, leaves=leaves)
+
+    def numbers(self, column: pd.Series) -> npt.NDArray[np.float64]:
+        """(n,) values of a column of numbers; of a date days, of a timestamp seconds, cut. NaN = null."""
+        return floats(column) if self.dates is None else self.dates.numbers(column)
 
     @property
     def _of_numbers(self) -> bool:
@@ -168,11 +239,13 @@ class Attribute:
         if self.categories is not None:
             out["categories"] = list(self.categories)
         if self.bounds is not None:
-            out["bounds"] = list(self.bounds)
+            out["bounds"] = self.dates.bounds_text(self.bounds) if self.dates else list(self.bounds)
         if self.bins is not None:
             out["bins"] = self.bins
         if self.hierarchy is not None:
             out["hierarchy"] = [list(row) for row in self.hierarchy.rows]
+        if self.dates is not None:
+            out |= self.dates.to_dict()
         if self.nullable:
             out["nullable"] = True
         return out | self.direct_identifiers()
@@ -190,12 +263,16 @@ class Attribute:
             raise SchemaError(f"attribute {name!r} must be a mapping with role and kind")
         if unknown := sorted(set(map(str, fields)) - _FIELDS):
             raise SchemaError(f"attribute {name!r}: unknown fields {unknown}; known are {sorted(_FIELDS)}")
+        kind = _member(Kind, fields.get("kind", Kind.CATEGORICAL), name, "kind")
+        form = _date_form(kind, fields, name)
+        bounds = fields.get("bounds")
         return cls(
             name=name,
             role=_member(Role, fields.get("role", Role.INSENSITIVE), name, "role"),
-            kind=_member(Kind, fields.get("kind", Kind.CATEGORICAL), name, "kind"),
+            kind=kind,
+            dates=form,
             categories=_texts(fields.get("categories"), name),
-            bounds=_pair(fields.get("bounds"), name),
+            bounds=_pair(bounds, name) if form is None or bounds is None else bounds,
             bins=fields.get("bins"),
             hierarchy=_hierarchy(fields.get("hierarchy"), name, hierarchies or {}),
             nullable=_flag(fields.get("nullable", False), name),
@@ -303,6 +380,15 @@ class DataSchema:
         if problems:
             raise SchemaError("; ".join(problems))
 
+    def normalized(self, table: pd.DataFrame) -> pd.DataFrame:
+        """A checked table with its dates in one type, cut to their precision, once and for all."""
+        forms = {a.name: a.dates for a in self.attributes if a.dates and a.role is not Role.IDENTIFIER}
+        dated = {name: form for name, form in forms.items() if name in table.columns}
+        if not dated:
+            return table
+        read = {name: form.normal(table[name]).set_axis(table.index) for name, form in dated.items()}
+        return table.assign(**read)
+
     def check_columns(self, columns: Iterable[str]) -> None:
         """Refuse missing, unknown and repeated columns, before any value is read."""
         present = list(columns)
@@ -375,7 +461,9 @@ class DataSchema:
     @staticmethod
     def json_schema() -> dict[str, Any]:
         """JSON Schema of the YAML or JSON form, for editors."""
-        text, number = {"type": "string"}, {"type": "number"}
+        text: dict[str, Any] = {"type": "string"}
+        day = {"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}"}
+        period = {"enum": [p.value for p in Period]}
         attribute: dict[str, Any] = {
             "type": "object",
             "additionalProperties": False,
@@ -383,10 +471,21 @@ class DataSchema:
                 "role": {"enum": [r.value for r in Role]},
                 "kind": {"enum": [k.value for k in Kind]},
                 "categories": {"type": "array", "items": {"type": ["string", "number"]}, "minItems": 1},
-                "bounds": {"type": "array", "items": number, "minItems": 2, "maxItems": 2},
+                "bounds": {
+                    "type": "array",
+                    "items": {"oneOf": [{"type": "number"}, day]},
+                    "minItems": 2,
+                    "maxItems": 2,
+                },
                 "bins": {"type": "integer", "minimum": 1},
                 "hierarchy": {"oneOf": [text, {"type": "array", "items": {"type": "array", "items": text}}]},
                 "nullable": {"type": "boolean"},
+                "format": text,
+                "zone": text,
+                "precision": period,
+                "calendar": {"type": "array", "items": period, "minItems": 1, "uniqueItems": True},
+                "bin": period,
+                "as_is": {"type": "boolean"},
                 **JSON_SCHEMA,
             },
         }
@@ -404,7 +503,11 @@ class DataSchema:
 
 
 _PERSON = "person"
-_FIELDS = {"role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable", *FIELDS}
+_FIELDS = {
+    *("role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable"),
+    *FORM_FIELDS,
+    *FIELDS,
+}
 
 
 def _member(enum: type[E], value: object, name: str, field: str) -> E:
@@ -436,6 +539,28 @@ def _pair(values: Any, name: str) -> tuple[float, float] | None:
     if not isinstance(values, list | tuple) or [type(v) in (int, float) for v in values] != [True, True]:
         raise SchemaError(f"attribute {name!r}: bounds must be two numbers, the lower first")
     return float(values[0]), float(values[1])
+
+
+def _date_form(kind: Kind, fields: Mapping[str, Any], attribute: str) -> DateForm | None:
+    """What is said of a date; None of an attribute of another kind, of which none of it may be said."""
+    given = {name: fields[name] for name in FORM_FIELDS if fields.get(name) not in (None, False)}
+    clock = _CLOCKS.get(kind)
+    if clock is None and not given:
+        return None
+    if clock is None:
+        raise SchemaError(
+            f"attribute {attribute!r}: {sorted(given)} are of dates: make it kind: date or kind: timestamp, "
+            "or leave them out"
+        )
+    if fields.get("hierarchy") is not None:
+        raise SchemaError(
+            f"attribute {attribute!r}: dates have no hierarchy of their own: give calendar, such as "
+            "[month, year]"
+        )
+    try:
+        return DateForm.of(clock, given)
+    except SchemaError as error:
+        raise SchemaError(f"attribute {attribute!r}: {error}") from None
 
 
 def _hierarchy(value: Any, name: str, hierarchies: Mapping[str, Hierarchy]) -> Hierarchy | None:

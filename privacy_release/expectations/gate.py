@@ -12,6 +12,7 @@ import logging
 import re
 import warnings
 from contextlib import contextmanager
+from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from privacy_engine.errors import SchemaError, SpecError
@@ -168,7 +169,17 @@ def judged(
     Raises:
         SpecError, SchemaError: as `run_suite`.
     """
-    return _counted(name, expectations, _results(table, name, expectations))
+    return _counted(name, expectations, _results(table, name, [_timed(e, table) for e in expectations]))
+
+
+def _timed(expectation: Expectation, table: pd.DataFrame) -> Expectation:
+    """The expectation with the ends of a range of times as times: Great Expectations reads days as dates."""
+    column = getattr(expectation, "column", None)
+    if column not in table.columns or not str(table[column].dtype).startswith("datetime64"):
+        return expectation
+    ends = {name: getattr(expectation, name, None) for name in ("min_value", "max_value")}
+    midnight = {name: datetime.combine(end, time()) for name, end in ends.items() if type(end) is date}
+    return expectation.copy(update=midnight) if midnight else expectation
 
 
 def _counted(

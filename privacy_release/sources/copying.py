@@ -205,7 +205,7 @@ class _Reading:
         if not len(frame) or self.problems:
             return
         self.repeats.add(frame)
-        table = table.select(schema.names)
+        table = _with_dates(table.select(schema.names), frame, schema)
         if schema.by:
             who = pa.array(self.disguise.of(frame[schema.by]))
             table = table.set_column(table.schema.get_field_index(schema.by), schema.by, who)
@@ -277,6 +277,19 @@ def tables_of(
             rows += len(table)
             yield table
         check_count(rows, opened.metadata.num_rows, shown)
+
+
+def _with_dates(table: "pa.Table", frame: "pd.DataFrame", schema: "DataSchema") -> "pa.Table":
+    """Records that fit, whose dates are of one type and no more precise than the schema says."""
+    from privacy_engine.engines.frames import to_arrow
+
+    dated = [a.name for a in schema.attributes if a.dates is not None and a not in schema.identifiers]
+    if dated:
+        read = to_arrow(schema.normalized(frame[dated]))
+        for name, column in zip(dated, read.columns, strict=True):
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, read.schema.field(name), column)
+    return table
 
 
 def _without_nan(table: "pa.Table") -> "pa.Table":

@@ -145,14 +145,23 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute") -> str | None:
 
     from privacy_engine.tables.schema import Role
 
-    if attribute.role is Role.IDENTIFIER and attribute.pseudonym is None:
-        return None
     if t.is_dictionary(kind):
         kind = kind.value_type
+    if t.is_timestamp(kind) and kind.tz and not _is_known(kind.tz):
+        return "its time zone is not in the time zone database: write the column in UTC"
     number = t.is_integer(kind) or t.is_floating(kind)
     if attribute.role is Role.IDENTIFIER:
-        rule = f"must be text or a whole number to have a pseudonym, got {_shown(kind)}"
-        return None if number or _is_text(kind) else f"{rule}: cast it in the source"
+        if attribute.pseudonym is None or number or _is_text(kind):
+            return None
+        return f"must be text or a whole number to have a pseudonym, got {_shown(kind)}: cast it in the source"
+    if attribute.dates is not None:
+        return _problem_of_dates(kind, attribute)
+    if t.is_date(kind) or t.is_timestamp(kind):
+        wanted = "date" if t.is_date(kind) else "timestamp, or of kind date without its time of the day,"
+        return (
+            f"must be of kind {wanted} because it is {_shown(kind)}, got {attribute.kind.value}: state that "
+            "kind, and to which precision it may be known"
+        )
     if attribute.ordered and attribute.categories is None:
         if number:
             return None
@@ -161,12 +170,33 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute") -> str | None:
         return f"{rule}, got {_shown(kind)}: {remedy}, or make it categorical"
     if _is_text(kind) or number or t.is_boolean(kind):
         return None
-    if attribute.role is Role.INSENSITIVE and (
-        t.is_date(kind) or t.is_timestamp(kind) or t.is_decimal128(kind)
-    ):
+    if attribute.role is Role.INSENSITIVE and t.is_decimal128(kind):
         return None
     rule = "must be text, a number or a truth value"
     return f"{rule}, got {_shown(kind)}: cast it in the source, or do not read it"
+
+
+def _problem_of_dates(kind: "pa.DataType", attribute: "Attribute") -> str | None:
+    """The same of an attribute of kind date or timestamp."""
+    import pyarrow.types as t
+
+    from privacy_engine.tables.schema import Kind
+
+    if t.is_timestamp(kind) or (t.is_date(kind) and attribute.kind is Kind.DATE):
+        return None
+    if t.is_date(kind):
+        return f"must have a time of the day as a timestamp, got {_shown(kind)}: make it kind: date"
+    if not _is_text(kind):
+        return f"must hold dates, times or text with a format, got {_shown(kind)}: cast it in the source"
+    if attribute.dates is not None and attribute.dates.format is None:
+        return "is text, so it must have a format: state it, such as format: '%Y-%m-%d'"
+    return None
+
+
+def _is_known(zone: str) -> bool:
+    from privacy_engine.tables.dates import is_zone
+
+    return bool(re.fullmatch(r"[+-]\d\d:\d\d", zone)) or is_zone(zone)
 
 
 def _shown(kind: "pa.DataType") -> str:

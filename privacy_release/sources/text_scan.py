@@ -122,7 +122,8 @@ def _is_scanned(attribute: "Attribute") -> bool:
     from privacy_engine.tables.schema import Kind, Role
 
     released = attribute.role is not Role.IDENTIFIER and attribute.pseudonym is None
-    return released and attribute.kind is not Kind.NUMERIC and not attribute.has_public_domain
+    words = attribute.kind is not Kind.NUMERIC and attribute.dates is None
+    return released and words and not attribute.has_public_domain
 
 
 def _shown(kind: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from privacy_engine.engines.local import LocalEngine
-    from privacy_engine.engines.profiling import ColumnProfile
+    from privacy_engine.engines.profiling import ColumnProfile, DatesProfile
 
 _MOST_CATEGORIES = 50
 _FEW_NUMBERS = 20
@@ -30,8 +30,9 @@ _HEADER = """\
 #           insensitive (released as it is).
 #   policy: what must hold before anything is published. The privacy officer owns it.
 # CHECK before this file is shared or committed: what stands in it comes from the data. Categories are shown
-# if at least {least} records have them, bounds are the smallest and largest value rounded outward. Replace
-# both by what is publicly known of the attribute, and give categorical quasi-identifiers a hierarchy.
+# if at least {least} records have them, bounds are the smallest and largest value rounded outward (dates to
+# decades). Replace both by what is publicly known of the attribute, and give categorical quasi-identifiers a
+# hierarchy.
 """
 
 
@@ -128,7 +129,14 @@ def _attribute(column: "ColumnProfile", least: int) -> str:
     """The line of one column: role to be decided, kind guessed, domain as far as it may be shown."""
     notes = [f"{column.nulls:,} nulls"] if column.nulls else []
     fields = ["role: TODO"]
-    if column.number:
+    if column.unreadable is not None:
+        fields.append("kind: TODO")
+        notes.append(f"{column.unreadable} is of no kind: cast it in the source, or do not read it")
+    elif column.dates is not None:
+        own, told = _dates(column.dates)
+        fields += own
+        notes += told
+    elif column.number:
         few = column.whole and column.distinct <= _FEW_NUMBERS
         fields.append("kind: ordinal" if few else "kind: numeric")
         if column.whole and column.distinct == column.rows > least:
@@ -150,9 +158,23 @@ def _attribute(column: "ColumnProfile", least: int) -> str:
     return line + (f"  # {'; '.join(notes)}" if notes else "")
 
 
+def _dates(dates: "DatesProfile") -> tuple[list[str], list[str]]:
+    """The fields of a column of dates: no more exact than a month, unless a person decides so; and notes."""
+    fields, notes = [f"kind: {dates.kind.value}"], ["more exact dates tell people apart"]
+    if dates.formats:
+        fields.append(f"format: {_yaml(dates.formats[0])}")
+    if len(dates.formats) > 1:
+        notes.append(f"all values fit {' and '.join(dates.formats[1:])}, too")
+    fields.append("precision: month")
+    if dates.decades:
+        fields.append(f"bounds: [{', '.join(dates.decades)}]")
+    return fields, notes
+
+
 def _may_name_persons(column: "ColumnProfile") -> bool:
     """Whether a column has very many values, most in several records: no category, and no measurement."""
-    if (column.number and not column.whole) or column.distinct <= _MOST_CATEGORIES:
+    measured = column.dates is not None or (column.number and not column.whole)
+    if measured or column.distinct <= _MOST_CATEGORIES:
         return False
     return _PERSONS_SHARE * column.rows <= column.distinct <= column.rows / _ROWS_EACH
 

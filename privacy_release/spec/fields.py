@@ -1,8 +1,8 @@
 """Fields of a specification that take some texts and numbers alone."""
 
 import re
-from datetime import UTC, datetime
-from typing import Annotated
+from datetime import UTC, date, datetime
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -51,8 +51,23 @@ def _no_truth_value(value: object) -> object:
     return value
 
 
+def _bound(value: object) -> float | str:
+    if isinstance(value, date):  # as YAML reads one; a datetime is one, too
+        return value.isoformat()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str) and re.fullmatch(_ISO_DATE, value):
+        return value
+    raise ValueError("must be a valid number, or of dates an ISO date such as 2020-12-31; correct it")
+
+
+_ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?)?"
+
 Cron = Annotated[str, AfterValidator(_cron)]
 Whole = Annotated[int, BeforeValidator(_no_truth_value, json_schema_input_type=int)]
 Number = Annotated[float, BeforeValidator(_no_truth_value, json_schema_input_type=float)]
+Bound = Annotated[float | str, BeforeValidator(_bound, json_schema_input_type=float | str)]
+# As the engine's, which is not imported where files are parsed.
+Period = Literal["second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade"]
 Label = Annotated[str, Field(min_length=1, max_length=100)]  # as long as Airflow's database takes them
 Connection = Annotated[str, AfterValidator(_connection)]

@@ -25,7 +25,7 @@ from pydantic import (
 
 from privacy_engine.registry import detector_names, is_anonymizer, is_randomizer, method_names
 from privacy_release.spec.engine import EngineField, EngineSpec, problem_of_engine
-from privacy_release.spec.fields import Connection, Cron, Label, Number, Whole
+from privacy_release.spec.fields import Bound, Connection, Cron, Label, Number, Period, Whole
 from privacy_release.spec.files import (
     file_within,
     include_folder,
@@ -175,12 +175,18 @@ class AttributeSpec(_Strict):
     """
 
     role: Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
-    kind: Literal["categorical", "ordinal", "numeric"]
+    kind: Literal["categorical", "ordinal", "numeric", "date", "timestamp"]
     categories: tuple[Category, ...] | None = Field(default=None, min_length=1)
-    bounds: tuple[Number, Number] | None = None
+    bounds: tuple[Bound, Bound] | None = None
     bins: Whole | None = Field(default=None, ge=1)
     hierarchy: IncludeFile | None = None
     nullable: bool = False
+    format: Label | None = None
+    zone: Label | None = None
+    precision: Period | None = None
+    calendar: tuple[Period, ...] | None = Field(default=None, min_length=1)
+    bin: Period | None = None
+    as_is: bool = False
     pseudonym: PseudonymSpec | None = None
     text: Literal["redact"] | AllowSpec | None = None
     unique: AllowSpec | None = None

@@ -149,6 +149,13 @@ def _outside(column: "pd.Series[Any]", attribute: "Attribute") -> int:
     from privacy_engine.tables.columns import factorize, floats, is_number
 
     nulls = 0 if attribute.nullable else int(column.isna().sum())
+    if attribute.dates is not None and attribute.bounds is not None:
+        if attribute.dates.type_problem(column):
+            return len(column)
+        low, high = attribute.bounds
+        values, starts = floats(column), attribute.numbers(column)
+        exact = np.isfinite(values) & (values != starts)  # than the schema allows
+        return nulls + int(np.count_nonzero(exact | (starts < low) | (starts > high)))
     if attribute.bounds is not None and attribute.hierarchy is None:
         if not is_number(column):
             return len(column)

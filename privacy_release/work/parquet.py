@@ -133,6 +133,8 @@ def opened_parquet(stream: IO[bytes], folded: Sequence[str] = ()) -> "pq.Parquet
         pre_buffer=False,
         page_checksum_verification=True,
         read_dictionary=list(folded),
+        # in nanoseconds, dates before 1677 and after 2262 would become others without a word
+        coerce_int96_timestamp_unit="us",
     )
 
 

@@ -1,6 +1,7 @@
 """Public domains: codes and back, types that tell nothing, and no domain from the data."""
 
 import math
+from datetime import date, timedelta
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine import Attribute, DataSchema, Hierarchy, SchemaError
+from privacy_engine.tables.dates import Period, nests
 from privacy_engine.tables.domains import CodedTable, PublicDomain, Storage, decode, public_domain
 
 CITIES = Hierarchy(
@@ -46,11 +48,32 @@ def people(n: int = 500, seed: int = 1) -> pd.DataFrame:
     )
 
 
+def dated_domain(draw: st.DrawFn, kind: str, bins: int | None, nullable: bool) -> PublicDomain:
+    """Bounds of some years, cut to a period, in even bins or in bins of a coarser one."""
+    finest = Period.DAY if kind == "date" else Period.SECOND
+    precision = draw(st.sampled_from([p for p in Period if nests(finest, p)]))
+    coarser = [
+        p for p in Period if nests(precision, p) and p not in (Period.SECOND, Period.MINUTE, Period.HOUR)
+    ]
+    first = draw(st.dates(date(1, 1, 1), date(9950, 1, 1)))
+    fields = {
+        "role": "sensitive",
+        "kind": kind,
+        "precision": precision,
+        "bounds": [first, first + timedelta(days=draw(st.integers(7305, 9000)))],
+        "bins": bins,
+        "nullable": nullable,
+    }
+    if bins is None and draw(st.booleans()):
+        fields["bin"] = draw(st.sampled_from(coarser))
+    return public_domain(Attribute.from_dict("a", fields), Storage(kind))
+
+
 @st.composite
 def domains(draw: st.DrawFn) -> PublicDomain:
     """Every sort of domain that a schema can state."""
     nullable = draw(st.booleans())
-    sort = draw(st.sampled_from(["whole", "real", "ordinal", "categories", "hierarchy"]))
+    sort = draw(st.sampled_from(["whole", "real", "ordinal", "categories", "hierarchy", "date", "time"]))
     bins = draw(st.none() | st.integers(1, 40))
     if sort in ("whole", "ordinal"):
         low = draw(st.integers(-1000, 1000))
@@ -58,6 +81,8 @@ def domains(draw: st.DrawFn) -> PublicDomain:
         kind = "numeric" if sort == "whole" else "ordinal"
         attribute = Attribute(name="a", kind=kind, bounds=bounds, bins=bins, nullable=nullable)
         return public_domain(attribute, Storage.REAL if nullable else Storage.WHOLE)
+    if sort in ("date", "time"):
+        return dated_domain(draw, "date" if sort == "date" else "timestamp", bins, nullable)
     if sort == "real":
         low = draw(st.floats(-1e6, 1e6))
         bounds = (low, low + draw(st.floats(1e-3, 1e6)))
@@ -107,6 +132,21 @@ def test_few_whole_numbers_get_a_bin_each_and_many_get_sixteen() -> None:
     assert public_domain(few, Storage.WHOLE).size == 32
     assert public_domain(many, Storage.WHOLE).size == 16
     assert public_domain(few, Storage.REAL).size == 16
+
+
+def test_bins_of_a_calendar_unit_begin_and_end_with_it() -> None:
+    fields = {"role": "sensitive", "kind": "date", "precision": "day", "bounds": ["2020-01-15", "2020-03-14"]}
+    months = public_domain(Attribute.from_dict("a", fields | {"bin": "month"}), Storage.DATE)
+    days = pd.Series(pd.date_range("2020-01-15", "2020-03-14")).astype("date32[pyarrow]")
+    assert months.encode(days).tolist() == [day.month - 1 for day in days]
+    assert np.bincount(months.encode(days)).tolist() == [17, 29, 14]
+
+
+def test_bins_of_too_fine_a_unit_are_refused() -> None:
+    fields = {"role": "sensitive", "kind": "timestamp", "precision": "second", "bin": "minute"}
+    attribute = Attribute.from_dict("a", fields | {"bounds": ["2020-01-01", "2029-12-31"]})
+    with pytest.raises(SchemaError, match="fewer bins"):
+        public_domain(attribute, Storage.TIMESTAMP)
 
 
 def test_never_more_bins_than_whole_numbers() -> None:

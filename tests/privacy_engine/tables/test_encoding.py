@@ -1,5 +1,7 @@
 """Encoding: what codes mean, that they decode to the table, and costs worked out by hand."""
 
+from datetime import date
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -174,14 +176,18 @@ def test_taking_records_keeps_their_codes_and_cells_together(records: list[Row],
         pd.Series([1.5, np.nan, 1.5, 2.0]),
         pd.Series([True, False, True, False]),  # "False" as text would be true
         pd.Series(pd.Categorical([3, 1, 3, 2])),  # texts are none of these categories
-        pd.Series(pd.to_datetime(["2020-01-02", None, "2020-01-01", "2020-01-02"])),
+        pd.Series([date(2020, 1, 2), None, date(2020, 1, 1), date(2020, 1, 2)]).astype("date32[pyarrow]"),
         pd.Series(["a", None, "", "a"], dtype=object),
     ],
     ids=["text", "integer", "float", "boolean", "categorical", "date", "null and empty text"],
 )
 def test_changed_sensitive_values_are_cells_of_the_column_whatever_its_type(column: pd.Series) -> None:
+    dated = {"kind": "date", "precision": "day"} if "date" in str(column.dtype) else {}
     schema = DataSchema.from_dict(
-        {"age": {"role": "quasi_identifier", "kind": "numeric"}, "s": {"role": "sensitive", "nullable": True}}
+        {
+            "age": {"role": "quasi_identifier", "kind": "numeric"},
+            "s": {"role": "sensitive", "nullable": True} | dated,
+        }
     )
     encoded = EncodedTable.encode(pd.DataFrame({"age": [1, 2, 3, 4], "s": column}), schema)
     changed = encoded.with_sensitive(0, encoded.sensitive[0][::-1])

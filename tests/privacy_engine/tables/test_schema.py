@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import date
 
 import jsonschema
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.dates import Period, nests
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
@@ -49,9 +51,33 @@ names = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_
 
 
 @st.composite
+def dated_attributes(draw: st.DrawFn, kind: Kind, role: Role) -> Attribute:
+    finest = Period.SECOND if kind is Kind.TIMESTAMP else Period.DAY
+    chain = [p for p in Period if p is not Period.WEEK and nests(finest, p)]
+    first = draw(st.integers(0, len(chain) - 1))
+    exact = role is Role.INSENSITIVE and draw(st.booleans())
+    fields: dict[str, object] = {"as_is": True} if exact else {"precision": chain[first].value}
+    if role is Role.QUASI_IDENTIFIER and draw(st.booleans()):
+        fields["calendar"] = [p.value for p in chain[first:]]
+    if draw(st.booleans()):
+        fields["bounds"] = draw(
+            st.sampled_from([["1901-01-01", "2026-12-31"], [date(1, 1, 1), "9999-12-31"]])
+        )
+        if not exact and draw(st.booleans()):
+            fields["bin"] = draw(st.sampled_from(chain[first:])).value
+    if draw(st.booleans()):
+        fields["format"] = draw(st.sampled_from(["%Y-%m-%d %H:%M:%S", "%d.%m.%Y %H:%M:%S"]))
+    if draw(st.booleans()):
+        fields["zone"] = "Europe/Zurich"
+    return Attribute.from_dict(draw(names), {"role": role.value, "kind": kind.value} | fields)
+
+
+@st.composite
 def attributes(draw: st.DrawFn) -> Attribute:
     kind = draw(st.sampled_from(Kind))
     role = draw(st.sampled_from(Role))
+    if kind in (Kind.DATE, Kind.TIMESTAMP):
+        return draw(dated_attributes(kind, role))
     domain = draw(st.sampled_from(["none", "categories", "bounds", "hierarchy"]))
     values = tuple(draw(st.lists(names, min_size=1, max_size=4, unique=True)))
     low, high = sorted(draw(st.lists(st.integers(-999, 999), min_size=2, max_size=2, unique=True)))

@@ -1,17 +1,24 @@
 """Drafts from tables of any size and place: what they say of a column, and what they must not show."""
 
 import io
+from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from fsspec.implementations.memory import MemoryFileSystem
 
 from privacy_engine.engines.local import LocalEngine
 from privacy_release.cli.main import DONE, WRONG, main
+from privacy_release.sources.addresses import find_source
+from privacy_release.sources.copying import copy_source
+from privacy_release.sources.reading import check_source
 from privacy_release.spec.draft import draft_spec
+from privacy_release.spec.files import load_schema
 
 NAN = float("nan")
 
@@ -81,7 +88,8 @@ def test_nulls_nan_and_infinities_are_no_numbers(tmp_path: Path) -> None:
         "some": "{role: TODO, kind: ordinal, bounds: [1, 9]}  # 8 nulls",
         "none": "{role: TODO, kind: numeric}  # 20 nulls",
         "endless": "{role: TODO, kind: ordinal}",
-        "nothing": "{role: TODO, kind: categorical}  # 20 nulls; 0 categories, not shown: give a hierarchy",
+        "nothing": "{role: TODO, kind: TODO}  # 20 nulls; null is of no kind: cast it in the source, or do "
+        "not read it",
     }
 
 
@@ -120,6 +128,67 @@ def test_only_categories_of_many_records_are_named(tmp_path: Path) -> None:
         "below",
         "shy": "{role: TODO, kind: categorical}  # 45 categories, not shown: give a hierarchy",
     }
+
+
+DAYS = [date(1931 + i % 70, 1 + i % 12, 1 + i % 28) for i in range(120)]
+TIMES = [datetime(2019 + i % 2, 1 + i % 12, 1 + i % 28, i % 24, i % 60) for i in range(120)]
+DATED: dict[str, Any] = {
+    "born": pa.array(DAYS),
+    "wide": pa.array(DAYS, pa.date64()),
+    "seen": pa.array(TIMES, pa.timestamp("ms", "UTC")),
+    "midnight": pa.array(DAYS).cast(pa.timestamp("us")),
+    "german": [f"{day:%d.%m.%Y}" for day in DAYS],
+    "either": ["01/02/1999", "03/04/2001"] * 60,
+    "moment": pa.array([f"{at:%Y-%m-%dT%H:%M:%S}Z" for at in TIMES]).dictionary_encode(),
+    "some": pa.array([*DAYS[:60], *[None] * 60]),
+    "none": pa.array([None] * 120, pa.date32()),
+}
+
+
+def test_dates_are_drafted_as_such_and_no_more_exact_than_a_month(tmp_path: Path) -> None:
+    found = drafted(tmp_path, **DATED, code=["2020-13-01", *["2020-01-01"] * 119])
+    note = "}  # more exact dates tell people apart"
+    assert found == {
+        "born": "{role: TODO, kind: date, precision: month, bounds: [1930-01-01, 2009-12-31]" + note,
+        "wide": "{role: TODO, kind: date, precision: month, bounds: [1930-01-01, 2009-12-31]" + note,
+        "seen": "{role: TODO, kind: timestamp, precision: month, bounds: [2010-01-01, 2029-12-31]" + note,
+        "midnight": "{role: TODO, kind: date, precision: month, bounds: [1930-01-01, 2009-12-31]" + note,
+        "german": "{role: TODO, kind: date, format: '%d.%m.%Y', precision: month, bounds: [1930-01-01, "
+        "2009-12-31]" + note,
+        "either": "{role: TODO, kind: date, format: '%d/%m/%Y', precision: month, bounds: [1990-01-01, "
+        "2009-12-31]" + note + "; all values fit %m/%d/%Y, too",
+        "moment": "{role: TODO, kind: timestamp, format: '%Y-%m-%dT%H:%M:%S%z', precision: month, bounds: "
+        "[2010-01-01, 2029-12-31]" + note,
+        "some": "{role: TODO, kind: date, precision: month, bounds: [1930-01-01, 1999-12-31]}  # 60 nulls; "
+        "more exact dates tell people apart",
+        "none": "{role: TODO, kind: date, precision: month}  # 120 nulls; more exact dates tell people apart",
+        "code": "{role: TODO, kind: categorical, categories: ['2020-01-01']}"
+        "  # 1 rarer categories are not shown: add or merge them",
+    }
+
+
+@pytest.mark.parametrize("role", ["quasi_identifier", "sensitive", "insensitive"])
+def test_what_is_drafted_of_dates_is_taken_at_ingest(tmp_path: Path, role: str) -> None:
+    columns = {name: column for name, column in DATED.items() if name not in ("some", "none")}
+    lines_of = drafted(tmp_path, **columns)
+    fields = {name: yaml.safe_load(said.replace("TODO", role)) for name, said in lines_of.items()}
+    schema = load_schema(fields)
+    source = find_source(str(tmp_path / "t.parquet"))
+    check_source(source, schema)
+    assert copy_source(source, schema, tmp_path / "copy.parquet").rows == 120
+
+
+def test_a_type_that_no_kind_takes_is_named_and_not_drafted(tmp_path: Path) -> None:
+    found = drafted(
+        tmp_path,
+        price=pa.array([1, 2] * 9).cast(pa.decimal128(21, 2)),
+        at=pa.array([1, 2] * 9, pa.time64("us")),
+    )
+    assert found["price"] == (
+        "{role: TODO, kind: TODO}  # decimal128(21, 2) is of no kind: cast it in the source, or do not read "
+        "it"
+    )
+    assert found["at"].startswith("{role: TODO, kind: TODO}")
 
 
 @pytest.fixture

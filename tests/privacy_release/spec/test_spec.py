@@ -5,14 +5,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
 
 from privacy_engine.errors import SpecError
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
+from privacy_engine.tables import dates
 from privacy_engine.tables.schema import DataSchema, Kind, Role
+from privacy_release.spec import fields as spec_fields
 from privacy_release.spec.files import include_folder, load_policy, load_schema, load_suite
 from privacy_release.spec.model import AttributeSpec, json_schema, load_spec
 
@@ -87,6 +89,7 @@ def test_roles_and_kinds_are_those_of_the_engine() -> None:
     properties = AttributeSpec.model_json_schema()["properties"]
     assert properties["role"]["enum"] == [role.value for role in Role]
     assert properties["kind"]["enum"] == [kind.value for kind in Kind]
+    assert list(get_args(spec_fields.Period)) == [period.value for period in dates.Period]
 
 
 def test_attribute_has_the_fields_of_the_engine() -> None:

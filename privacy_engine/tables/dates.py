@@ -1,0 +1,388 @@
+"""The calendar: periods of dates and times, how they nest, what they are called, and how cells are read.
+
+A date is a whole number of days since 1970-01-01, a time of the day one of seconds, both in the proleptic
+Gregorian calendar (ISO 8601) from the year 1 to 9999. Weeks are those of ISO 8601: from Monday, and of the
+year that their Thursday is in, so that they nest in no month, quarter or year.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from privacy_engine.errors import SchemaError
+from privacy_engine.tables.faults import Faults, Rule
+from privacy_engine.tables.hierarchy import ROOT, Hierarchy
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+MOST_LEAVES = 100_000  # periods of a calendar hierarchy: days of 273 years
+_DAY = 86_400  # seconds
+_FIRST, _LAST = (int(np.datetime64(day, "D").astype(np.int64)) for day in ("0001-01-01", "9999-12-31"))
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_MOMENT_WORDS = frozenset({"now", "today"})  # what pandas reads as the time of the reading
+_PROBE = datetime(2009, 11, 23, 17, 48, 59)
+_PROBE_SECONDS = int((_PROBE - datetime(1970, 1, 1)).total_seconds())
+
+
+class Period(StrEnum):
+    """A unit of the calendar."""
+
+    SECOND = "second"
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+    DECADE = "decade"
+
+
+_ORDER = {period: place for place, period in enumerate(Period)}
+
+
+def nests(fine: Period, coarse: Period) -> bool:
+    """Whether each period of one unit lies in one period of the other.
+
+    >>> nests(Period.DAY, Period.WEEK), nests(Period.WEEK, Period.YEAR), nests(Period.MONTH, Period.MONTH)
+    (True, False, True)
+    """
+    return fine is coarse or (_ORDER[fine] < _ORDER[coarse] and fine is not Period.WEEK)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What dates or times are counted in since 1970-01-01.
+
+    Attributes:
+        unit: a day, for dates, or a second, for times.
+
+    >>> day = np.array([18335])
+    >>> [str(DATES.labels(day, period)[0]) for period in ("day", "week", "quarter", "decade")]
+    ['2020-03-14', '2020-W11', '2020-Q1', '2020s']
+    >>> DATES.labels(DATES.end(day, Period.QUARTER), Period.DAY)
+    ['2020-03-31']
+    """
+
+    unit: Period
+
+    @property
+    def first(self) -> int:
+        """The first day or second of the calendar."""
+        return _FIRST * self._units_of_day
+
+    @property
+    def last(self) -> int:
+        """The last day or second of the calendar."""
+        return (_LAST + 1) * self._units_of_day - 1
+
+    @property
+    def _units_of_day(self) -> int:
+        return 1 if self.unit is Period.DAY else _DAY
+
+    def index(self, numbers: Ints, period: Period) -> Ints:
+        """(n,) the number of each one's period; those of successive periods are successive."""
+        days = numbers // self._units_of_day
+        match period:
+            case Period.SECOND | Period.MINUTE | Period.HOUR:
+                return numbers // {Period.SECOND: 1, Period.MINUTE: 60, Period.HOUR: 3600}[period]
+            case Period.DAY:
+                return days
+            case Period.WEEK:  # 1970-01-01 was a Thursday
+                return (days + 3) // 7
+        months = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+        match period:
+            case Period.MONTH:
+                return months
+            case Period.QUARTER:
+                return months // 3
+            case Period.YEAR:
+                return months // 12
+        return (months // 12 + 1970) // 10
+
+    def starts(self, index: Ints, period: Period) -> Ints:
+        """(n,) the first day or second of each period of `index`, in the calendar."""
+        match period:
+            case Period.SECOND | Period.MINUTE | Period.HOUR:
+                numbers = index * {Period.SECOND: 1, Period.MINUTE: 60, Period.HOUR: 3600}[period]
+            case Period.DAY:
+                numbers = index * self._units_of_day
+            case Period.WEEK:
+                numbers = (index * 7 - 3) * self._units_of_day
+            case _:
+                in_months = {Period.MONTH: 1, Period.QUARTER: 3, Period.YEAR: 12, Period.DECADE: 120}
+                months = index * in_months[period] - (1970 * 12 if period is Period.DECADE else 0)
+                days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+                numbers = days * self._units_of_day
+        return np.maximum(numbers, self.first)
+
+    def start(self, numbers: Ints, period: Period) -> Ints:
+        """(n,) the first day or second of each one's period."""
+        return self.starts(self.index(numbers, period), period)
+
+    def end(self, numbers: Ints, period: Period) -> Ints:
+        """(n,) the last day or second of each one's period."""
+        return np.minimum(self.starts(self.index(numbers, period) + 1, period) - 1, self.last)
+
+    def labels(self, numbers: Ints, period: Period) -> list[str]:
+        """(n,) what each one's period is called, such as 2020-03-14, 2020-W11, 2020-03, 2020-Q1, 2020s."""
+        days = (numbers // self._units_of_day).astype("datetime64[D]")
+        match period:
+            case Period.SECOND | Period.MINUTE | Period.HOUR:
+                unit = {Period.SECOND: "s", Period.MINUTE: "m", Period.HOUR: "h"}[period]
+                return _texts(numbers.astype("datetime64[s]").astype(f"datetime64[{unit}]"))
+            case Period.DAY | Period.MONTH | Period.YEAR:
+                return _texts(days.astype(f"datetime64[{period[0].upper()}]"))
+            case Period.WEEK:
+                thursdays = (self.index(numbers, period) * 7).astype("datetime64[D]")
+                years = thursdays.astype("datetime64[Y]")
+                weeks = (thursdays - years.astype("datetime64[D]")).astype(np.int64) // 7 + 1
+                return [f"{y}-W{w:02}" for y, w in zip(_texts(years), weeks.tolist(), strict=True)]
+            case Period.QUARTER:
+                quarters = self.index(numbers, period) % 4 + 1
+                years = days.astype("datetime64[Y]")
+                return [f"{y}-Q{q}" for y, q in zip(_texts(years), quarters.tolist(), strict=True)]
+        return [f"{10 * decade:04}s" for decade in self.index(numbers, period).tolist()]
+
+    def column(self, numbers: npt.NDArray[np.float64], name: Hashable = None) -> pd.Series:
+        """Days as a column of dates, seconds as one of time stamps without a zone; NaN = null."""
+        null = np.isnan(numbers)
+        return self.column_of(
+            np.where(null, 0, numbers).astype(np.int64) * (10**6 * _DAY // self._units_of_day), null, name
+        )
+
+    def column_of(self, micros: Ints, null: Flags, name: Hashable = None) -> pd.Series:
+        """The same, of microseconds."""
+        stamps = np.where(null, np.datetime64("NaT"), micros.astype("datetime64[us]"))
+        column = pd.Series(stamps, name=name)
+        return column.astype("date32[pyarrow]") if self.unit is Period.DAY else column
+
+
+DATES, TIMES = Clock(Period.DAY), Clock(Period.SECOND)
+
+
+def _texts(moments: npt.NDArray[np.datetime64]) -> list[str]:
+    texts: list[str] = np.datetime_as_string(moments).tolist()
+    return texts
+
+
+def problem_of_calendar(periods: Sequence[Period]) -> str | None:
+    """Why periods are no levels of a calendar, from fine to coarse; None where they are."""
+    if not periods or list(periods) != sorted(set(periods), key=_ORDER.__getitem__):
+        return "calendar must be a list of distinct periods, the finest first"
+    for fine, coarse in itertools.pairwise(periods):
+        if not nests(fine, coarse):
+            return (
+                f"calendar must not have {fine.value} below {coarse.value}: a {fine.value} of ISO 8601 lies "
+                f"in no single {coarse.value}; leave one of them out"
+            )
+    return None
+
+
+@lru_cache(maxsize=64)
+def calendar_hierarchy(
+    clock: Clock, low: int, high: int, precision: Period, levels: tuple[Period, ...]
+) -> Hierarchy:
+    """The periods from that of `low` to that of `high`, under those of the levels, and all under a root.
+
+    Raises:
+        SchemaError: if there are more than `MOST_LEAVES`.
+
+    >>> calendar_hierarchy(DATES, 18335, 18400, Period.MONTH, (Period.QUARTER,)).rows[0]
+    ('2020-03', '2020-Q1', '*')
+    """
+    first, last = clock.index(np.array([low, high]), precision).tolist()
+    if last - first >= MOST_LEAVES:
+        raise SchemaError(
+            f"the calendar has {last - first + 1:,} periods of a {precision.value} between its bounds, more "
+            f"than {MOST_LEAVES:,}: state a coarser precision, or narrower bounds"
+        )
+    numbers = clock.starts(np.arange(first, last + 1), precision)
+    columns = [clock.labels(numbers, period) for period in (precision, *levels)]
+    return Hierarchy(tuple(zip(*columns, itertools.repeat(ROOT))))  # the root has no end
+
+
+def end_of_bounds(value: object, clock: Clock, *, upper: bool) -> int | None:
+    """Days or seconds of an end of public bounds; None where it is no date or time without a zone.
+
+    Args:
+        value: a date or time, or ISO text of one.
+        clock: what is counted.
+        upper: a day that bounds times from above is counted to its last second.
+    """
+    if isinstance(value, str):
+        try:
+            value = date.fromisoformat(value) if len(value) == 10 else datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if not isinstance(value, date) or getattr(value, "tzinfo", None) is not None:
+        return None
+    days = value.toordinal() - date(1970, 1, 1).toordinal()
+    if clock.unit is Period.DAY:
+        return days
+    if isinstance(value, datetime):
+        return days * _DAY + value.hour * 3600 + value.minute * 60 + value.second
+    return (days + 1) * _DAY - 1 if upper else days * _DAY
+
+
+def is_zone(name: str) -> bool:
+    """Whether the time zone database knows a zone of that name.
+
+    >>> is_zone("Europe/Zurich"), is_zone("Mars/Phobos")
+    (True, False)
+    """
+    try:
+        ZoneInfo(name)
+    except (ValueError, LookupError, OSError):
+        return False
+    return True
+
+
+def problem_of_format(form: str, clock: Clock, precision: Period) -> str | None:
+    """Why a strptime format tells no period of that precision; None where it does."""
+    probe = pd.Timestamp(_PROBE, tz="UTC" if "%z" in form else None)
+    try:
+        read = moments(pd.Series([probe.strftime(form)], dtype="str"), form)
+    except ValueError:
+        return "format must be one of strptime, such as %Y-%m-%d: it has an unknown or repeated directive"
+    told = Moments(np.array([_PROBE_SECONDS * 10**6]), read.null, {})
+    periods = [clock.labels(m.numbers(clock).astype(np.int64), precision) for m in (told, read)]
+    if read.wrong or periods[0] != periods[1]:
+        return (
+            f"format must tell the {precision.value} of a value, and does not: name what is missing, or "
+            "state a coarser precision"
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class Moments:
+    """A column that was read.
+
+    Attributes:
+        micros: (n,) int64 microseconds since 1970-01-01; 0 where there is none.
+        null: (n,) which cells are null.
+        wrong: rule -> (n,) which cells break it; no cell breaks two.
+    """
+
+    micros: Ints
+    null: Flags
+    wrong: dict[Rule, Flags]
+
+    def numbers(self, clock: Clock) -> npt.NDArray[np.float64]:
+        """(n,) days or seconds; NaN where there is none."""
+        units = self.micros // (_DAY * 10**6 if clock.unit is Period.DAY else 10**6)
+        unknown = np.logical_or.reduce([self.null, *self.wrong.values()])
+        return np.where(unknown, np.nan, units)
+
+    def faults(self, *, nullable: bool) -> Faults:
+        """How many cells break each rule."""
+        counts = {rule: int(cells.sum()) for rule, cells in self.wrong.items()}
+        counts[Rule.NULL] = 0 if nullable else int(self.null.sum())
+        return {rule: Counter({"": count}) for rule, count in counts.items() if count}
+
+
+def is_dated(column: pd.Series) -> bool:
+    """Whether a column holds dates or times, in a type for them or as Python's objects.
+
+    >>> is_dated(pd.Series([date(2020, 1, 1), None])), is_dated(pd.Series(["2020-01-01"]))
+    (True, False)
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return is_dated(pd.Series(column.cat.categories))
+    if isinstance(column.dtype, pd.ArrowDtype):
+        return str(column.dtype).startswith(("date", "timestamp"))
+    if column.dtype == object:
+        return pd.api.types.infer_dtype(column, skipna=True) in ("date", "datetime")
+    return pd.api.types.is_datetime64_any_dtype(column.dtype)
+
+
+def only_dates(column: pd.Series) -> bool:
+    """Of a column of dates or times: whether it has no time of the day."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return only_dates(pd.Series(column.cat.categories))
+    if column.dtype == object:
+        return pd.api.types.infer_dtype(column, skipna=True) == "date"
+    return str(column.dtype).startswith("date") and isinstance(column.dtype, pd.ArrowDtype)
+
+
+def moments(column: pd.Series, form: str | None = None, zone: str | None = None) -> Moments:
+    """Read a column of dates or times of any type, or of text by a format.
+
+    A time with a zone is read on the clock of `zone`, by default UTC's. One without is taken as it is: it is
+    converted to no other zone, so that it does not matter where a clock showed it twice.
+
+    Args:
+        column: of dates, times, or text.
+        form: strptime format of text.
+        zone: of the clock by which times are told; text without a zone must be times that it showed.
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(column.cat.categories.dtype)
+    null = column.isna().to_numpy(dtype=np.bool_)
+    wrong: dict[Rule, Flags] = {}
+    if is_dated(column) or form is None:
+        read = _typed(column)
+    else:
+        moment = column.str.strip().str.lower().isin(_MOMENT_WORDS).to_numpy(dtype=np.bool_)
+        read = _parsed(column.mask(moment), form)
+        wrong[Rule.FORMAT] = read.isna().to_numpy(dtype=np.bool_) & ~null
+        if zone is not None and read.dt.tz is None:
+            shown = read.dt.tz_localize(zone, nonexistent="NaT", ambiguous=np.ones(len(read), np.bool_))
+            wrong[Rule.SKIPPED] = (shown.isna() & read.notna()).to_numpy(dtype=np.bool_)
+    micros, wrong[Rule.CALENDAR] = _micros(read, zone)
+    return Moments(micros, null, {rule: cells for rule, cells in wrong.items() if cells.any()})
+
+
+def _parsed(column: pd.Series, form: str) -> pd.Series:
+    """Text by a format, null where it does not fit."""
+    return pd.to_datetime(column, format=form, errors="coerce", exact=True, utc="%z" in form)
+
+
+def _typed(column: pd.Series) -> pd.Series:
+    """Python's objects, and times of Arrow, in the types of pandas; objects with a zone in UTC."""
+    if column.dtype == object:
+        aware = any(getattr(value, "tzinfo", None) is not None for value in column.dropna())
+        return pd.to_datetime(column, errors="coerce", utc=aware)
+    if str(column.dtype).startswith("timestamp"):
+        return column.array.__arrow_array__().to_pandas()  # type: ignore[no-any-return]
+    return column
+
+
+def _micros(column: pd.Series, zone: str | None) -> tuple[Ints, Flags]:
+    """(n,) microseconds, 0 where they are null or out of the calendar; and which are out of it."""
+    aware = False
+    if isinstance(column.dtype, pd.ArrowDtype):
+        days = str(column.dtype).startswith("date32")
+        raw = column.astype("int32[pyarrow]" if days else "int64[pyarrow]").to_numpy(np.int64, na_value=0)
+        unit = "D" if days else "ms"
+    else:
+        aware = column.dt.tz is not None
+        naive = column.dt.tz_convert("UTC").dt.tz_localize(None) if aware else column
+        unit = np.datetime_data(naive.to_numpy().dtype)[0]
+        raw = np.where(naive.isna(), 0, naive.to_numpy().view(np.int64))
+    whole = raw // 1000 if unit == "ns" else raw
+    each = {"D": _DAY * 10**6, "s": 10**6, "ms": 10**3}.get(unit, 1)
+    out = (whole < _FIRST * _DAY * 10**6 // each) | (whole >= (_LAST + 1) * _DAY * 10**6 // each)
+    micros = np.where(out, 0, whole) * each
+    if aware and zone is not None:
+        micros = micros + _offsets(micros, zone)
+        out = out | (micros < _FIRST * _DAY * 10**6) | (micros >= (_LAST + 1) * _DAY * 10**6)
+    return np.where(out, 0, micros), out
+
+
+def _offsets(micros: Ints, zone: str) -> Ints:
+    """(n,) microseconds by which a zone's clock was ahead of UTC's; at the calendar's ends as inside."""
+    inside = np.clip(micros, (_FIRST + 2) * _DAY * 10**6, (_LAST - 2) * _DAY * 10**6)
+    local = pd.DatetimeIndex(inside.astype("datetime64[us]"), tz="UTC").tz_convert(zone).tz_localize(None)
+    return local.to_numpy().view(np.int64) - inside

@@ -1,0 +1,66 @@
+"""What every anonymizer must keep on a table of dates: guarantees, and cells that cover what they were."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_engine import DataSchema, EquivalenceClasses, Release, ReleasePolicy, load_method, verify
+from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.judge.models import holds
+from tests.contract.tables import family
+from tests.dated import FIELDS, covers, stays
+
+# One sensitive attribute: some methods take no more.
+SCHEMA = DataSchema.from_dict(FIELDS | {"illness": {}})
+FORESTS = frozenset({"rfka"})
+methods = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in FORESTS else name for name in family(Anonymizer)],
+)
+
+
+def released(name: str, table: pd.DataFrame, **parameters: object) -> Release:
+    method = load_method(name, **{"k": 5, "l": 2} | parameters)
+    return method.release(table, SCHEMA, np.random.default_rng(7))
+
+
+@methods
+def test_every_guarantee_holds_and_every_text_covers_what_it_stands_for(name: str) -> None:
+    table, release = stays(), released(name, stays())
+    classes = EquivalenceClasses.of_table(release.table, release.schema)
+    assert all(holds(model, classes) for model in release.guarantees)
+    assert verify(release.table, release.schema, ReleasePolicy(require=release.guarantees)).passed
+    for column in {"born", "admitted", "seen"} & set(release.table):
+        source = table[column].iloc[release.rows].dt.to_pydatetime()
+        assert all(map(covers, release.table[column], source))
+
+
+@methods
+def test_two_typed_columns_hold_every_moment_of_the_class(name: str) -> None:
+    table, release = stays(), released(name, stays(), intervals="bounds")
+    classes = EquivalenceClasses.of_table(release.table, release.schema)
+    assert all(holds(model, classes) for model in release.guarantees)
+    for column in {"born", "seen"} & {c.removesuffix("_min") for c in release.table}:
+        low, high = (release.table[f"{column}_{end}"].astype("datetime64[us]") for end in ("min", "max"))
+        source = table[column].iloc[release.rows].astype("datetime64[us]").reset_index(drop=True)
+        assert ((low <= source) & (source <= high)).all()
+        assert release.schema[f"{column}_min"].kind is SCHEMA[column].kind
+
+
+@methods
+def test_what_is_released_of_other_roles_is_as_exact_as_stated(name: str) -> None:
+    table, release = stays(), released(name, stays())
+    paid = table["paid"].iloc[release.rows].dt.to_period("M").dt.start_time.dt.date
+    assert release.table["paid"].tolist() == paid.tolist()
+    assert {(day.month % 3, day.day) for day in release.table["died"]} == {(1, 1)}
+
+
+@methods
+def test_the_type_of_the_source_does_not_matter(name: str) -> None:
+    table = stays()
+    as_text = table.assign(born=table["born"].dt.strftime("%d.%m.%Y"), admitted=table["admitted"].dt.date)
+    fields = FIELDS | {"illness": {}, "born": FIELDS["born"] | {"format": "%d.%m.%Y"}}
+    method = load_method(name, k=5)
+    one = method.release(table, SCHEMA, np.random.default_rng(7))
+    other = method.release(as_text, DataSchema.from_dict(fields), np.random.default_rng(7))
+    pd.testing.assert_frame_equal(one.table, other.table)

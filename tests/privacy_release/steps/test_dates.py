@@ -1,0 +1,191 @@
+"""Releases of tables with dates: from a Parquet file to the lake, as text periods and as typed columns."""
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+import privacy_release
+from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.lake.read import read_release
+from privacy_release.lake.store import Lake
+from privacy_release.spec.model import load_spec
+from privacy_release.steps.release import make_release
+from privacy_release.steps.run import run_release
+from privacy_release.steps.verify import verify_staged
+from privacy_release.work.area import WorkArea
+from privacy_release.work.engines import read_engine
+from privacy_release.work.references import StagedRef
+from tests.conftest import SPEC
+from tests.dated import FIELDS, covers, stays
+
+ENGINES = {
+    "local": None,
+    "fragments": read_engine({"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1}),
+}
+POLICY = ReleasePolicy(require=(KAnonymity(k=5), DistinctLDiversity(l=2)))
+SUITE = {
+    "name": "stays",
+    "expectations": [
+        {
+            "type": "expect_column_values_to_be_between",
+            "kwargs": {"column": "born", "min_value": "1930-01-01", "max_value": "2010-12-31"},
+            "severity": "critical",
+        },
+        {
+            "type": "expect_column_values_to_be_between",
+            "kwargs": {"column": "seen", "min_value": "2019-01-01", "max_value": "2021-01-01T00:00:00"},
+            "severity": "critical",
+        },
+    ],
+}
+
+
+def write_stays(path: Path, n: int = 400) -> None:
+    stays(n).reset_index(drop=True).to_parquet(path, index=False)
+
+
+def specified(home: Path, suite: dict[str, Any] | None = None, **release: Any) -> Path:
+    """A release of stays, of whom each row is of another person."""
+    write_stays(home / "stays.parquet")
+    (home / "expectations" / "stays.json").write_text(json.dumps(suite or SUITE))
+    told = {
+        **SPEC,
+        "source": {"uri": "stays.parquet"},
+        "schema": FIELDS,
+        "expectations": "expectations/stays.json",
+        "release": {"method": "mondrian", "k": 5, "l": 2, "seed": 7} | release,
+    }
+    path = home / "releases" / "people.yaml"
+    path.write_text(yaml.safe_dump(told, sort_keys=False))
+    return path
+
+
+@pytest.mark.parametrize("engine", ["local", "fragments"])
+def test_a_release_of_periods_goes_from_a_file_to_the_lake(
+    home: Path, lake: Lake, work: WorkArea, engine: str
+) -> None:
+    path = specified(home)
+    if engine == "fragments":
+        told = yaml.safe_load(path.read_text())
+        path.write_text(
+            yaml.safe_dump(told | {"engine": {"kind": "fragments", "rows": 1_000, "processes": 1}})
+        )
+    run_release(load_spec(path), lake, "1", work)
+    found = read_release(lake, "people", "1").to_pylist()
+    assert len(found) == 400
+    every = stays(400)["admitted"].dt.to_pydatetime()
+    assert all(any(covers(row["admitted"], moment) for moment in every) for row in found)
+    assert {(row["died"].month % 3, row["died"].day) for row in found} == {(1, 1)}
+    assert {row["paid"].day for row in found} == {1}
+
+
+def test_a_release_of_two_typed_columns_goes_to_the_lake(home: Path, lake: Lake, work: WorkArea) -> None:
+    run_release(load_spec(specified(home, intervals="bounds")), lake, "1", work)
+    found = read_release(lake, "people", "1")
+    kinds = {name: found.schema.field(name).type for name in found.schema.names}
+    assert kinds["born_min"] == kinds["born_max"] == pa.date32()
+    assert pa.types.is_timestamp(kinds["seen_min"])
+    assert all(row["born_min"] <= row["born_max"] for row in found.to_pylist())
+    born = sorted(moment.date() for moment in stays(400)["born"].dt.to_pydatetime())
+    assert min(found["born_min"].to_pylist()) == born[0]
+    assert max(found["born_max"].to_pylist()) == born[-1]
+
+
+def test_expectations_about_dates_and_times_are_a_gate(home: Path, lake: Lake, work: WorkArea) -> None:
+    for column, end in (("born", "1999-12-31"), ("seen", "2020-01-01T00:00:00")):
+        kwargs = {"column": column, "min_value": "1900-01-01", "max_value": end}
+        expectation = {"type": "expect_column_values_to_be_between", "kwargs": kwargs, "severity": "critical"}
+        spec = load_spec(specified(home, {"name": "stays", "expectations": [expectation]}))
+        with pytest.raises(SchemaError, match=rf"1 of 1 expectations failed.*\({column}\); mend"):
+            run_release(spec, lake, "1", work)
+
+
+@pytest.mark.parametrize("intervals", ["text", "bounds"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_both_ways_of_verifying_report_the_same(
+    work: WorkArea, tmp_path: Path, engine: str, intervals: str
+) -> None:
+    write_stays(tmp_path / "stays.parquet", 3_000)
+    table = privacy_release.ingest(
+        str(tmp_path / "stays.parquet"), DataSchema.from_dict(FIELDS), work, engine=ENGINES[engine]
+    )
+    parameters = {"k": 5, "l": 2, "intervals": intervals}
+    staged = make_release(table, work, method="mondrian", parameters=parameters, seed=7)
+    whole = StagedRef(**{k: v for k, v in staged.items() if k != "engine"})  # type: ignore[typeddict-item]  # same keys
+    apart = StagedRef(**{**staged, "engine": ENGINES["fragments"]})  # type: ignore[typeddict-item]  # same keys
+    assert verify_staged(whole, POLICY) == verify_staged(apart, POLICY)
+    assert verify_staged(apart, POLICY)["passed"]
+
+
+def test_the_report_shows_dates_by_periods_and_no_day_of_anybody(work: WorkArea, tmp_path: Path) -> None:
+    write_stays(tmp_path / "stays.parquet", 1_000)
+    table = privacy_release.ingest(str(tmp_path / "stays.parquet"), DataSchema.from_dict(FIELDS), work)
+    staged = make_release(table, work, method="mondrian", parameters={"k": 5}, seed=7)
+    report = Path(staged["report"]).read_text()
+    assert "1930s" in report
+    assert "2000s" in report
+    assert not np.isin(stays(1_000)["born"].dt.strftime("%Y-%m-%d"), report).any()
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"role": "insensitive", "kind": "date"}, "precision: month, or as_is: true"),
+        ({"role": "sensitive", "kind": "timestamp"}, "must state the precision"),
+        ({"kind": "date", "calendar": ["week", "month"]}, "must not have week below month"),
+        ({"kind": "date", "calendar": ["year", "month"]}, "the finest first"),
+        ({"kind": "date", "calendar": ["fortnight"]}, "must be .second."),
+        ({"kind": "date", "calendar": []}, "calendar"),
+        ({"kind": "date", "precision": "hour"}, "a date has no time of the day"),
+        (
+            {"kind": "date", "precision": "year", "calendar": ["month", "decade"]},
+            "no period finer than the precision",
+        ),
+        ({"kind": "timestamp", "zone": "Mars/Base"}, "zone must be one of the time zone database"),
+        ({"kind": "date", "format": "%Y-%m-%Q"}, "unknown or repeated directive"),
+        ({"kind": "date", "format": "%d.%m."}, "format must tell the day"),
+        ({"kind": "date", "bounds": ["2020-01-01", "soon"]}, "an ISO date such as"),
+        ({"kind": "date", "bounds": ["2020-02-30", "2020-03-01"]}, "two ISO dates"),
+        ({"kind": "date", "bounds": ["2021-01-01", "2020-01-01"]}, "the lower first"),
+        ({"kind": "date", "bounds": ["2020-01-01", "2020-01-31"], "precision": "month"}, "an earlier month"),
+        ({"kind": "date", "categories": ["2020-01-01"]}, "give calendar"),
+        ({"kind": "date", "hierarchy": "hierarchies/zip.csv"}, "give calendar"),
+        ({"kind": "date", "bin": "month"}, "bin needs bounds"),
+        ({"kind": "date", "as_is": True}, "as_is is of insensitive"),
+        ({"kind": "date", "as_is": "perhaps"}, "as_is: must be"),
+        (
+            {"role": "sensitive", "kind": "date", "calendar": ["month"]},
+            "calendar generalizes quasi-identifiers",
+        ),
+        ({"role": "insensitive", "kind": "date", "as_is": True, "precision": "month"}, "or as_is"),
+        ({"kind": "numeric", "precision": "month"}, "make it kind: date"),
+        ({"kind": "categorical", "format": "%Y"}, "make it kind: date"),
+    ],
+)
+def test_a_date_that_is_not_said_well_is_refused_with_its_name(
+    home: Path, fields: dict[str, Any], words: str
+) -> None:
+    path = specified(home)
+    told = yaml.safe_load(path.read_text())
+    told["schema"]["born"] = {"role": "quasi_identifier"} | fields
+    path.write_text(yaml.safe_dump(told))
+    with pytest.raises(SpecError, match=f"born.*{words}"):
+        load_spec(path).data_schema()
+
+
+def test_bounds_are_read_from_yaml_dates_and_from_text(home: Path) -> None:
+    path = specified(home)
+    told = yaml.safe_load(path.read_text())
+    told["schema"]["born"]["bounds"] = [dt.date(1930, 1, 1), dt.date(2010, 12, 31)]
+    path.write_text(yaml.safe_dump(told))
+    read = load_spec(path).data_schema()
+    assert read.select(FIELDS) == DataSchema.from_dict(FIELDS)
