@@ -59,11 +59,8 @@ def draft_spec(
         ValueError: as `check_least`.
         SchemaError: if a file is no whole Parquet file, or the files differ in their columns.
     """
-    import pyarrow.types as t
-
     check_least(least)
-    types = engine.columns(files)
-    columns = types.names
+    columns = engine.columns(files).names
     profiles = [engine.profile(files, column, least=least, most=_MOST_CATEGORIES) for column in columns]
     lines = [
         f"name: {_yaml(name)}",
@@ -76,8 +73,8 @@ def draft_spec(
     ]
     for profile in profiles:
         told = dict((found or {}).get(profile.name, {}))
-        dated = t.is_temporal(types.field(profile.name).type)
-        lines.append((None if dated else _identifier(profile, told)) or _attribute(profile, least))
+        known = profile.dates is not None or profile.unreadable is not None
+        lines.append((None if known else _identifier(profile, told)) or _attribute(profile, least))
     lines += [
         "release: {method: mondrian, k: 10}",
         "policy: TODO.yaml",
