@@ -120,11 +120,13 @@ class Pseudonyms:
         return tuple(self._made)
 
     def released(self, schema: "DataSchema") -> "DataSchema":
-        """The schema with insensitive attributes in the place of these identifiers."""
-        from privacy_engine.tables.schema import DataSchema, Role
+        """The schema with insensitive attributes of text in the place of these identifiers."""
+        from privacy_engine.tables.schema import Attribute, DataSchema, Role
 
         attributes = (
-            replace(a, role=Role.INSENSITIVE, pseudonym=self._made[a.name][0]) if a.name in self._made else a
+            Attribute(name=a.name, role=Role.INSENSITIVE, pseudonym=self._made[a.name][0])
+            if a.name in self._made
+            else a
             for a in schema.attributes
         )
         return DataSchema(tuple(attributes), schema.person)

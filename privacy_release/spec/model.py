@@ -80,6 +80,12 @@ def _category(value: object) -> object:
     return str(value)
 
 
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must be a reason, a text that is not blank; write one")
+    return value
+
+
 def _known_method(value: str) -> str:
     if value not in method_names():
         raise ValueError(f"must be one of {list(method_names())}")
@@ -161,7 +167,30 @@ class PseudonymSpec(_Strict):
 class AllowSpec(_Strict):
     """Leave, with the reason that goes into the manifest."""
 
-    allow: Annotated[str, Field(pattern=r"\S")]
+    allow: Annotated[str, AfterValidator(_not_blank)]
+
+
+def _rule_form(value: object) -> str:
+    return "leave" if isinstance(value, Mapping | AllowSpec) else "redaction"
+
+
+def _text_rule(value: object) -> object:
+    if value != "redact" and _rule_form(value) == "redaction":
+        raise ValueError("must be redact, or `{allow: <reason>}`; correct it")
+    return value
+
+
+def _leave(value: object) -> object:
+    if _rule_form(value) != "leave":
+        raise ValueError("must be `{allow: <reason>}`, with a reason that goes into the manifest; correct it")
+    return value
+
+
+TextRule = Annotated[
+    Annotated[Literal["redact"], Tag("redaction")] | Annotated[AllowSpec, Tag("leave")],
+    Discriminator(_rule_form),
+    BeforeValidator(_text_rule),
+]
 
 
 class AttributeSpec(_Strict):
@@ -188,8 +217,8 @@ class AttributeSpec(_Strict):
     bin: Period | None = None
     as_is: bool = False
     pseudonym: PseudonymSpec | None = None
-    text: Literal["redact"] | AllowSpec | None = None
-    unique: AllowSpec | None = None
+    text: TextRule | None = None
+    unique: Annotated[AllowSpec, BeforeValidator(_leave)] | None = None
 
     @model_validator(mode="after")
     def _pseudonym_fits(self) -> Self:

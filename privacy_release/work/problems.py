@@ -16,7 +16,7 @@ _MOST_PROBLEMS = 10
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 # Names that pydantic puts into a location and no file has.
-_TAGS = {"cron", "event"}
+_TAGS = {"cron", "event", "redaction", "leave"}
 
 
 def wrong(path: Path | str, problem: str, between: str = ": ") -> SpecError:

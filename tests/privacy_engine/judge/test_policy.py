@@ -99,3 +99,30 @@ def test_a_wrong_policy_is_a_spec_error_that_names_the_field(text: str, message:
 def test_limits_are_checked_however_the_policy_is_made() -> None:
     with pytest.raises(SpecError, match="max_delta"):
         ReleasePolicy(require=(KAnonymity(k=2),), max_delta=math.nan)
+
+
+@pytest.mark.parametrize(
+    ("own", "floor", "both"),
+    [
+        (None, None, None),
+        ("any", None, "any"),
+        (None, "release", "release"),
+        ("any", "forbid", "forbid"),
+        ("forbid", "release", "forbid"),
+        ("release", "any", "release"),
+    ],
+)
+def test_of_two_rules_on_pseudonyms_the_stricter_holds(
+    own: str | None, floor: str | None, both: str | None
+) -> None:
+    policies = [ReleasePolicy(require=(KAnonymity(k=2),), pseudonyms=given) for given in (own, floor)]
+    joined = policies[0].with_floor(policies[1])
+    assert joined.pseudonyms == both
+    assert ReleasePolicy.from_dict(joined.to_dict()) == joined
+    weaker = {("any", "forbid"), ("any", "release"), ("release", "forbid")}
+    assert bool(policies[0].weaker_than(policies[1])) is ((own, floor) in weaker)
+
+
+def test_a_misspelt_rule_on_pseudonyms_is_refused() -> None:
+    with pytest.raises(SpecError, match="pseudonyms must be one of forbid, release, any"):
+        ReleasePolicy(require=(KAnonymity(k=2),), pseudonyms="never")

@@ -218,3 +218,15 @@ def test_the_json_schema_knows_the_fields_of_a_schema() -> None:
 
 def test_a_column_without_values_has_no_pseudonyms(tmp_path: Path) -> None:
     assert pseudonyms(tmp_path, pa.array([None, None], pa.string())) == [None, None]
+
+
+def test_numbers_have_pseudonyms_of_text_whatever_is_said_of_them(tmp_path: Path) -> None:
+    asked = {"connection": "a", "scope": "series"}
+    number = {"role": "identifier", "kind": "numeric", "bounds": [0, 9], "pseudonym": asked}
+    schema = DataSchema.from_dict({"age": AGE, "id": number})
+    pq.write_table(pa.table({"age": [30, 31], "id": [4_711, 4_712]}), tmp_path / "source.parquet")
+    naming = Naming(series="visits", release="1", key_of=KEYS.__getitem__)
+    target = tmp_path / "copy.parquet"
+    made = copy_source(find_source(str(tmp_path / "source.parquet")), schema, target, naming=naming)
+    assert pq.read_table(target)["id"].to_pylist() == pseudonyms(tmp_path, ["4711", "4712"])
+    made.schema.check(pq.read_table(target).to_pandas())

@@ -166,6 +166,26 @@ MISTAKES = [
         id="no-identifier",
     ),
     pytest.param(
+        setter("schema", "visits", "text", value="allow"),
+        r"schema\.visits\.text: must be redact, or `\{allow: <reason>\}`; correct it",
+        id="text-allowed-without-a-reason",
+    ),
+    pytest.param(
+        setter("schema", "visits", "unique", value={"allow": " "}),
+        r"schema\.visits\.unique\.allow: must be a reason, a text that is not blank",
+        id="blank-reason",
+    ),
+    pytest.param(
+        setter("schema", "age", "pseudonym", value={"connection": "c", "scope": "series"}),
+        r"schema\.age: pseudonym must stand on a column with the role identifier",
+        id="pseudonym-of-no-identifier",
+    ),
+    pytest.param(
+        setter("schema", "name", "pseudonym", value={"connection": "c", "scope": "ever"}),
+        r"schema\.name\.pseudonym\.scope: must be 'release' or 'series'; correct it",
+        id="pseudonym-of-no-scope",
+    ),
+    pytest.param(
         setter("approval", value={"assigned_to": []}),
         r"approval\.assigned_to: .*at least 1 item",
         id="approval-of-nobody",
@@ -340,3 +360,28 @@ def test_reading_a_specification_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=INCLUDE.parent, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_what_is_said_of_direct_identifiers_reaches_the_engine(home: Path) -> None:
+    def change(spec: dict[str, Any]) -> None:
+        asked = {"connection": "keys", "scope": "series", "series": "hospital"}
+        spec["schema"]["name"]["pseudonym"] = asked
+        spec["schema"]["illness"]["text"] = "redact"
+        spec["schema"]["visits"]["unique"] = {"allow": "drawn"}
+
+    schema = load_spec(edited(home, change)).data_schema()
+    told = {a.name: a.direct_identifiers() for a in schema.attributes if a.direct_identifiers()}
+    assert told == {
+        "name": {"pseudonym": {"connection": "keys", "scope": "series", "series": "hospital"}},
+        "illness": {"text": "redact"},
+        "visits": {"unique": {"allow": "drawn"}},
+    }
+
+
+def test_a_person_has_no_pseudonym(home: Path) -> None:
+    def change(spec: dict[str, Any]) -> None:
+        spec["schema"]["name"]["pseudonym"] = {"connection": "keys", "scope": "release"}
+        spec["person"] = "name"
+
+    with pytest.raises(SpecError, match="person must have no pseudonym: it would link the rows"):
+        load_spec(edited(home, change))
