@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     dp_peers,
+    dp_persons,
     dp_speed,
     dp_synthesis,
     imlap,
@@ -37,6 +38,7 @@ FULL: Mapping[str, Part] = {
     "dp_synthesis": dp_synthesis.run,
     "dp_peers": dp_peers.run,
     "dp_speed": dp_speed.run,
+    "dp_persons": dp_persons.run,
     "ppnb": ppnb.run,
     "scale": scale.run,
     "lake_history": lake_history.run,
@@ -52,6 +54,7 @@ QUICK: Mapping[str, Part] = {
     "dp_synthesis": lambda table: dp_synthesis.run(table, epsilons=(0.2, 1.6), runs=2),
     "dp_peers": lambda table: dp_peers.run(table, runs=2, peer_runs=0),
     "dp_speed": lambda table: dp_speed.run(table, repeats=1, rows=100_000),
+    "dp_persons": lambda table: dp_persons.run(table, epsilons=(1.0,), runs=2, copies=20),
     "ppnb": lambda table: ppnb.run(table, p_0s=(0.1, 0.35, 0.49, 0.8), runs=1, peer_runs=0, rows=None),
     "scale": lambda table: scale.run(table, sizes=scale.QUICK),
     "lake_history": lambda table: lake_history.run(table, sizes=(100, 500)),
@@ -61,6 +64,7 @@ REPEATED: Mapping[str, Callable[..., Section]] = {
     "imlap": imlap.run,
     "dp_synthesis": dp_synthesis.run,
     "dp_peers": dp_peers.run,
+    "dp_persons": dp_persons.run,
     "ppnb": ppnb.run,
 }
 

@@ -73,10 +73,17 @@ class Release:
             told["model"] = {
                 "network": self.model.structure(),
                 "mechanisms": [spend.to_dict() for spend in self.model.spends],
-                "source_rows": self.model.rows,
+                **self._told_of_source(self.model),
                 "domains": "schema",
             }
         return told
+
+    def _told_of_source(self, model: "SynthesizerModel") -> dict[str, Any]:
+        """How large the source is; where several rows may be of one person, in persons alone."""
+        if model.persons is None:
+            return {"source_rows": model.rows}
+        drawn = {name: model.parameters[name] for name in ("max_rows", "weight") if name in model.parameters}
+        return {"source_persons": model.persons, "contribution": drawn}
 
 
 class ReleaseMethod(Protocol):

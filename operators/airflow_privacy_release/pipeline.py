@@ -214,8 +214,12 @@ def release_params(spec: ReleaseSpec) -> dict[str, Param]:
 
 
 def _loss_asked(spec: ReleaseSpec, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What the guard asks the budget for: epsilon, or whatever random answers on this schema cost."""
-    if not spec.release.random_answers:
+    """What the guard asks the budget for: epsilon, or whatever the method costs on this schema.
+
+    So for random answers, and where the loss is about all rows of a person.
+    """
+    of_rows = spec.person is None or spec.person.column is None
+    if of_rows and not spec.release.random_answers:
         return {"epsilon": parameters["epsilon"]}
     return {"method": spec.release.method, "parameters": parameters, "schema": spec.schema_fields}
 

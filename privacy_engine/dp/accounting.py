@@ -33,6 +33,8 @@ class Spend:
         scale: of the noise of one run.
         runs: how many runs ``epsilon`` covers, composed sequentially.
         sample: (m, n) where all runs saw the same m of n records, drawn in secret without replacement.
+        group: records that one person's replacement replaces, where the noise is for one of them: group
+            privacy (Dwork and Roth 2014, Theorem 2.2) has epsilon count so many times.
     """
 
     mechanism: str
@@ -43,6 +45,7 @@ class Spend:
     scale: float
     runs: int = 1
     sample: tuple[int, int] | None = None
+    group: int = 1
 
     def __post_init__(self) -> None:
         if self.mechanism not in _FACTOR:
@@ -55,6 +58,8 @@ class Spend:
             raise ValueError(f"delta must be in [0, 1), got {self.delta}")
         if self.runs < 1:
             raise ValueError(f"runs must be >= 1, got {self.runs}")
+        if self.group < 1:
+            raise ValueError(f"group must be >= 1, got {self.group}")
         if self.sample is not None:
             m, n = self.sample
             if not 1 <= m <= n:
@@ -71,13 +76,17 @@ class Spend:
         >>> round(Spend(epsilon=0.5, runs=2, sample=(10, 100), **noise).epsilon_of_noise, 4)
         0.0629
         """
-        one = _FACTOR[self.mechanism] * Fraction(self.sensitivity) / Fraction(self.scale)
-        inner = rounded_up(one * self.runs)
-        return amplified(inner, Fraction(*self.sample)) if self.sample else inner
+        run = _FACTOR[self.mechanism] * Fraction(self.sensitivity) / Fraction(self.scale)
+        inner = rounded_up(run * self.runs)
+        one = amplified(inner, Fraction(*self.sample)) if self.sample else inner
+        return one if self.group == 1 else rounded_up(Fraction(one) * self.group)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back."""
-        return dataclasses.asdict(self) | {"sample": list(self.sample) if self.sample else None}
+        told = dataclasses.asdict(self) | {"sample": list(self.sample) if self.sample else None}
+        if self.group == 1:  # as it was written before there were groups
+            del told["group"]
+        return told
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Spend":
@@ -87,7 +96,7 @@ class Spend:
             ValueError: for unknown or missing fields, or values out of range.
         """
         known = {f.name for f in dataclasses.fields(cls)}
-        required = known - {"delta", "runs", "sample"}
+        required = known - {"delta", "runs", "sample", "group"}
         if not required <= set(fields) <= known:
             raise ValueError(
                 f"a spend must have the fields {sorted(required)}, got {sorted(map(str, fields))}"
@@ -125,7 +134,7 @@ def check_bookkeeping(
     Returns:
         A finding for each rule: the noise of every mechanism suffices for its epsilon; the mechanisms add up
         to no more than the claim; the ledger booked at least the claim, for the same neighbours; every domain
-        is public.
+        is public; where the schema names a person, the claim is about all rows of one.
     """
     spent = total(spends, loss.neighbours) if spends else None
     covering = booked if booked and booked.neighbours is loss.neighbours else None
@@ -140,6 +149,9 @@ def check_bookkeeping(
                 f"{part} booked in the ledger, at least the claimed", claimed, getattr(covering, part, None)
             ),
         ]
+    if schema.by:
+        of_rows = int(loss.neighbours is not Neighbours.REPLACE_PERSON)
+        found.append(_at_most("claims about one row where several may be of one person", 0, of_rows))
     return (*found, _at_most("attributes whose domain is not in the schema", 0, private))
 
 

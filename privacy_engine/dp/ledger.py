@@ -199,7 +199,7 @@ def refuse_overspending(
     if not standings:
         raise BudgetExceededError(
             f"data set {dataset} must have a privacy budget before anything is released from it, it has "
-            f"none; {remedy(dataset)}"
+            f"none; {remedy(dataset, loss.neighbours)}"
         )
     others = [s.limit for s in standings if s.limit.neighbours is not loss.neighbours]
     if others:
@@ -213,16 +213,16 @@ def refuse_overspending(
         raise BudgetExceededError(
             f"data set {dataset} cannot pay {_amount(exact(loss.epsilon), exact(loss.delta))}: "
             + "; ".join(_shortage(standing, free_again(standing)) for standing in short)
-            + f"; ask for less, or {remedy(dataset)}"
+            + f"; ask for less, or {remedy(dataset, loss.neighbours)}"
         )
 
 
-def remedy(dataset: str) -> str:
-    """The command that gives a data set more budget."""
+def remedy(dataset: str, neighbours: Neighbours = Neighbours.REPLACE_ONE) -> str:
+    """The command that gives a data set more budget, for a neighbour relation."""
+    of = "" if neighbours is Neighbours.REPLACE_ONE else f" --neighbours {neighbours}"
     quoted = "'" + dataset.replace("'", "'\"'\"'") + "'" if not _plain(dataset) else dataset
-    return (
-        f"whoever owns the budget grants it: privacy-release budget grant {quoted} --epsilon E --reason TEXT"
-    )
+    command = f"privacy-release budget grant {quoted} --epsilon E{of} --reason TEXT"
+    return f"whoever owns the budget grants it: {command}"
 
 
 def _plain(name: str) -> bool:

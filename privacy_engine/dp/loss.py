@@ -15,6 +15,7 @@ class Neighbours(StrEnum):
 
     ADD_REMOVE = "add_remove"  # one record more or fewer
     REPLACE_ONE = "replace_one"  # one record changed, the number of records is public
+    REPLACE_PERSON = "replace_person"  # all rows of one person changed, the number of persons is public
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,10 @@
 """Rows that Python makes of records, counted by DuckDB, which spills what does not fit into memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from privacy_engine.engines.engine import Code, Files
@@ -17,6 +18,7 @@ def counted_codes(
     code: Code,
     kinds: pa.Schema,
     folder: Path,
+    order: str | None = None,
 ) -> str:
     """How often each row occurs among those that ``code`` makes of the records, as a Parquet file.
 
@@ -29,6 +31,7 @@ def counted_codes(
         code: records -> rows.
         kinds: the columns of the rows; the file has ``count`` (int64) beside them.
         folder: existing private folder for the file.
+        order: a column of the rows that the file is in the order of.
 
     Raises:
         SchemaError: if a file cannot be read.
@@ -44,13 +47,14 @@ def counted_codes(
             raised.append(error)
             raise
 
+    ordered = f' ORDER BY "{order}"' if order else ""
     named = ", ".join(f'"{name}"' for name in kinds.names)
     target = str(folder / "counts.parquet")
     with database.cursor() as cursor:
         cursor.register("rows", pa.RecordBatchReader.from_batches(kinds, rows()))
         try:
             cursor.execute(
-                f"COPY (SELECT {named}, count(*) AS count FROM rows GROUP BY {named}) "
+                f"COPY (SELECT {named}, count(*) AS count FROM rows GROUP BY {named}{ordered}) "
                 "TO $target (FORMAT parquet, COMPRESSION lz4)",
                 {"target": target},
             )
@@ -59,3 +63,20 @@ def counted_codes(
                 raise raised[0] from None
             raise
     return target
+
+
+def whole_runs(tables: Iterable[pa.Table], column: str) -> Iterator[pa.Table]:
+    """The same rows in other parts, so that all rows of one value of an ascending column are in one."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        values = table.column(column).to_numpy()  # a null, which comes last, as NaN, which does, too
+        last = int(np.searchsorted(values, values[-1]))
+        if waiting and (last > 0 or waiting[-1].column(column)[-1] != table.column(column)[0]):
+            waiting.append(table.slice(0, last))
+            yield pa.concat_tables(waiting)
+            waiting = []
+        elif last > 0:
+            yield table.slice(0, last)
+        waiting.append(table.slice(last))
+    if waiting:
+        yield pa.concat_tables(waiting)

@@ -82,7 +82,13 @@ class Engine(Protocol):
         """
 
     def count_coded(
-        self, files: Files, columns: Sequence[str], code: Code, kinds: pa.Schema
+        self,
+        files: Files,
+        columns: Sequence[str],
+        code: Code,
+        kinds: pa.Schema,
+        *,
+        whole: str | None = None,
     ) -> Iterator[pa.Table]:
         """How often each row occurs among those that ``code`` makes of the records, part by part.
 
@@ -93,6 +99,7 @@ class Engine(Protocol):
             columns: that ``code`` is given, in this order, some hundred thousand records at a time.
             code: can be pickled, and raises for no value that a column may hold.
             kinds: the columns of what it makes; none is called ``count``.
+            whole: a column of whole numbers among them: all rows of one value of it are in one part.
         """
 
     def extent(self, files: Files, column: str) -> tuple[float, float] | None:

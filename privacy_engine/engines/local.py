@@ -35,7 +35,7 @@ from privacy_engine.engines.class_sql import (
     values_left_sql,
     weights_sql,
 )
-from privacy_engine.engines.coded_counts import counted_codes
+from privacy_engine.engines.coded_counts import counted_codes, whole_runs
 from privacy_engine.engines.engine import Assign, Code, Files, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches, common_schema, footer, sampled, unreadable
@@ -203,13 +203,19 @@ class LocalEngine:
         return named(self._table(files, combinations_sql(source, columns)), source, columns)
 
     def count_coded(
-        self, files: Files, columns: Sequence[str], code: Code, kinds: pa.Schema
+        self,
+        files: Files,
+        columns: Sequence[str],
+        code: Code,
+        kinds: pa.Schema,
+        *,
+        whole: str | None = None,
     ) -> Iterator[pa.Table]:
         """How often each row occurs among those that ``code`` makes of the records, part by part."""
         with tempfile.TemporaryDirectory(prefix="counts-", dir=self._folder) as folder:
             with _answering(files), self._limited(_CODING_SHARE):
-                counts = counted_codes(self._database, files, columns, code, kinds, Path(folder))
-            yield from batches([counts])
+                counts = counted_codes(self._database, files, columns, code, kinds, Path(folder), whole)
+            yield from batches([counts]) if whole is None else whole_runs(batches([counts]), whole)
 
     def extent(self, files: Files, column: str) -> tuple[float, float] | None:
         """Least and largest number of a column; None if all its values are null."""

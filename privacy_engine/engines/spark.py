@@ -211,12 +211,19 @@ class SparkEngine:
         return _columns(files).counted(counts.toArrow(), columns)
 
     def count_coded(
-        self, files: Files, columns: Sequence[str], code: Code, kinds: pa.Schema
+        self,
+        files: Files,
+        columns: Sequence[str],
+        code: Code,
+        kinds: pa.Schema,
+        *,
+        whole: str | None = None,
     ) -> Iterator[pa.Table]:
         """See `Engine`. The counts wait on the executors' disks until their part is asked for."""
         made = Columns.of(kinds)
         counts, parts = self._coded(files, columns, code, made)
-        place = f"xxhash64({', '.join(made.carried)})"
+        shared = made.carried if whole is None else [made.carried[kinds.names.index(whole)]]
+        place = f"xxhash64({', '.join(shared)})"
         try:
             for part in range(parts):
                 yield self._coded_part(counts, f"pmod({place}, {parts}) = {part}", made)

@@ -12,6 +12,8 @@ What the paper leaves open or gets wrong, and what is done here:
   sensitivities are for one record replaced. Here m records are drawn without replacement, for which the same
   formula holds for one record replaced (see ``privacy_engine.dp.amplification``). The sample comes from the
   operating system and is told to nobody: the amplification rests on its secrecy.
+* Where one person has several of the records, the amplification, which is of single records, is kept: the
+  selection spends e1 / m for one record, which is e1 for the m of a person (group privacy).
 * One sample serves the whole selection (steps 2 and 9): the composed selection is amplified once. A fresh
   sample for every pick amplifies e1 / (d - 1) each time and has another best m; ``sampling`` says which.
 * Step 8, the candidates, is lost: read as GreedyBayes's, all sets of min(degree, placed) parents, the largest
@@ -36,6 +38,7 @@ import numpy as np
 from privacy_engine.choice import choice
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.amplification import inner_epsilon, secure_sample
+from privacy_engine.dp.loss import rounded_down
 from privacy_engine.dp.mechanisms import split
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.network_synthesizer import (
@@ -117,13 +120,22 @@ def best_sample_size(rows: int, epsilon: float, picks: int, *, binary: bool, sam
     return int(m[np.argmin(mutual_information_sensitivities(m, binary=binary) / inner)])
 
 
+def of_one_record(epsilon: float, each: int) -> float:
+    """The epsilon for one record, of which ``each`` replaced together have epsilon: group privacy."""
+    return epsilon if each == 1 else rounded_down(Fraction(epsilon) / each)
+
+
 def _smbayes(
     coded: CodedTable, limit: FamilyLimit, epsilon: float, sampling: Sampling
 ) -> tuple[tuple[Family, ...], tuple[Spend, ...]]:
     """SMBayes, steps (1) to (12): the network, and what its selection spent."""
     n, picks, binary = len(coded), len(coded.sizes) - 1, two_valued(coded.sizes)
-    m = best_sample_size(n, epsilon, picks, binary=binary, sampling=sampling)
+    m = best_sample_size(n, of_one_record(epsilon, coded.each), picks, binary=binary, sampling=sampling)
     rate, sensitivity = Fraction(m, n), integer_sensitivity(m, limit.cells, binary=binary)
+    each = coded.each
+
+    def amplified_pick(part: float) -> float:
+        return inner_epsilon(of_one_record(part, each), rate)
 
     def draw() -> WeightedRecords:
         return WeightedRecords.of(coded.take(secure_sample(n, m)))
@@ -133,16 +145,22 @@ def _smbayes(
 
     if sampling is Sampling.ONE:
         spent: tuple[float, ...] = (epsilon,)
-        runs, pick = picks, split(inner_epsilon(epsilon, rate), [1] * picks)[0]
+        runs, pick = picks, split(amplified_pick(epsilon), [1] * picks)[0]
         score = once(partial(integer_mutual_information, draw()))
     else:
         spent = split(epsilon, [1] * picks)
-        runs, pick = 1, inner_epsilon(spent[0], rate)
+        runs, pick = 1, amplified_pick(spent[0])
         score = fresh_score
     families = select_families(coded.sizes, limit, score, epsilon=pick, sensitivity=sensitivity)
     return families, tuple(
         selection_spend(
-            coded.names, epsilon=part, pick=pick, sensitivity=sensitivity, runs=runs, sample=(m, n)
+            coded.names,
+            epsilon=part,
+            pick=pick,
+            sensitivity=sensitivity,
+            runs=runs,
+            sample=(m, n),
+            group=each,
         )
         for part in spent
     )

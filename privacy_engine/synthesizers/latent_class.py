@@ -15,7 +15,9 @@ with one hidden root.
     8      fit the model to all that was measured
     9  release the mean of `fits` models, each fitted from a start of its own, as a network
 
-Neighbour relation: one record replaced by any other, the number of records n public. Steps 3, 5, 8, 9, the
+Neighbour relation: one record replaced by any other, the number of records n public; or all records of one
+person, see ``privacy_engine.dp.contributions``: everything that is noised is a table of counts, or changes by
+no more than one does, so that a person's m records count m times. Steps 3, 5, 8, 9, the
 smoothing and the joining read noisy tables and public sizes alone: post-processing. Steps 2, 6, 7 compose
 sequentially.
 
@@ -55,16 +57,10 @@ from privacy_engine.synthesizers.rare_values import ValueGroups
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_engine.synthesizers.view_design import Coverage, Members, candidate_views
 from privacy_engine.tables.domains import BinnedDomain, CodedTable, DatedDomain
-from privacy_engine.tables.marginals import WeightedRecords, contingency
+from privacy_engine.tables.marginals import WeightedRecords, contingency, table_sensitivity
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-
-# One record replaced: one cell of a table loses it and one gains it.
-TABLE_SENSITIVITY = 2
-# |counts - fixed numbers| summed over the cells: each of the two cells moves by 1, so the sum by at most 2
-# (triangle inequality). Tight: both cells may move away from their fixed numbers.
-MISFIT_SENSITIVITY = 2
 
 # Of candidates and starting points: they look random, are the same each time, and hide nothing.
 SEED = 20261120
@@ -134,13 +130,14 @@ class Run:
         self.coded = coded
         self.records = WeightedRecords.of(coded)
         self.n = len(coded)
+        self.sensitivity = table_sensitivity(coded)
         self.wide = [a for a, size in enumerate(coded.sizes) if size > NARROW]
         self.for_attributes, rest = self._attribute_epsilons()
         self.for_choices, self.for_views = split(rest, (method.selection_share, 1 - method.selection_share))
         self.most_rounds = method.rounds or math.ceil(1.5 * len(coded.sizes))
         # The least part that any step can need: refused, if at all, before any noise is drawn.
         least = min(*self.for_attributes, split(self.for_choices, [1] * self.most_rounds)[0], math.inf)
-        noisy_max_scale(epsilon=least, sensitivity=MISFIT_SENSITIVITY)
+        noisy_max_scale(epsilon=least, sensitivity=self.sensitivity)
         self.rng = np.random.default_rng(SEED)
         self.groups = [ValueGroups.single(size) for size in coded.sizes]
         self.views: list[View] = []
@@ -153,7 +150,7 @@ class Run:
         sizes = [self.coded.sizes[a] for a in self.wide]
         if not sizes:
             return (), epsilon
-        share = min(self.method.attribute_share, ENOUGH * TABLE_SENSITIVITY * sum(sizes) / (self.n * epsilon))
+        share = min(self.method.attribute_share, ENOUGH * self.sensitivity * sum(sizes) / (self.n * epsilon))
         part, rest = split(epsilon, (share, 1 - share))
         return split(part, [math.sqrt(size) for size in sizes]), rest  # sqrt: least sum of all cells' errors
 
@@ -165,10 +162,10 @@ class Run:
             likely = likely_values(
                 noisy,
                 self.n,
-                scale=laplace_scale(epsilon=epsilon, sensitivity=TABLE_SENSITIVITY),
+                scale=laplace_scale(epsilon=epsilon, sensitivity=self.sensitivity),
                 on_scale=domain.bins if isinstance(domain, BinnedDomain | DatedDomain) else 0,
             )
-            groups = ValueGroups.joining_rare(noisy, likely, RARE * _deviation(epsilon))
+            groups = ValueGroups.joining_rare(noisy, likely, RARE * self._deviation(epsilon))
             self.groups[attribute] = groups
             grouped: Floats = np.bincount(groups.group_of, likely).astype(np.float64)
             self._add((attribute,), cells=grouped, mended=grouped, epsilon=epsilon)
@@ -177,14 +174,14 @@ class Run:
     def plan_views(self) -> None:
         """Step 3: the number of rounds, their parts of epsilon, the candidates."""
         self.sizes = [groups.size for groups in self.groups]
-        useful = self.n * self.for_views / (TABLE_SENSITIVITY * self.method.theta)  # cells, in all rounds
+        useful = self.n * self.for_views / (self.sensitivity * self.method.theta)  # cells, in all rounds
         narrow = sorted(self.sizes[a] for a in range(len(self.sizes)) if a not in self.wide)
         typical = max((sum(self.sizes) / len(self.sizes)) ** 2, SMALL_VIEW)  # a pair's cells
         fitting = min(max(int(useful / typical), math.ceil(len(narrow) / 2), 1), self.most_rounds)
         self.rounds = self.method.rounds or fitting
         self.for_choice = split(self.for_choices, [1] * self.rounds)[0]
         self.for_view = split(self.for_views, [1] * self.rounds)[0]
-        self.view_scale = laplace_scale(epsilon=self.for_view, sensitivity=TABLE_SENSITIVITY)
+        self.view_scale = laplace_scale(epsilon=self.for_view, sensitivity=self.sensitivity)
         # Any two attributes that were not measured by themselves fit, so that none is left out.
         cells = min(max(useful / self.rounds, math.prod(narrow[-2:])), MOST_CELLS)
         self.candidates = candidate_views(self.sizes, cells=cells, width=self.method.width, rng=self.rng)
@@ -196,7 +193,7 @@ class Run:
         """Steps 5 and 6."""
         fresh = self.coverage.freshest(self.candidates, self.rounds - self.measured)
         scores = np.array([self._misfit(members) for members in fresh], dtype=np.int64)
-        chosen = fresh[noisy_max(scores, epsilon=self.for_choice, sensitivity=MISFIT_SENSITIVITY)]
+        chosen = fresh[noisy_max(scores, epsilon=self.for_choice, sensitivity=self.sensitivity)]
         self._book("noisy_max", chosen, self.for_choice)
         return chosen
 
@@ -230,10 +227,10 @@ class Run:
 
     def _noisy(self, counts: Ints, members: Members, epsilon: float) -> Ints:
         self._book("discrete_laplace", members, epsilon)
-        return laplace_counts(counts, epsilon=epsilon, sensitivity=TABLE_SENSITIVITY)
+        return laplace_counts(counts, epsilon=epsilon, sensitivity=self.sensitivity)
 
     def _add(self, members: Members, *, cells: Floats, mended: Floats, epsilon: float) -> None:
-        deviation = _deviation(epsilon) / self.n
+        deviation = self._deviation(epsilon) / self.n
         self.views.append(View(members=members, cells=cells, deviation=deviation, mended=mended))
 
     def _book(self, mechanism: str, members: Members, epsilon: float) -> None:
@@ -242,10 +239,14 @@ class Run:
             mechanism=mechanism,
             target=", ".join(self.coded.names[member] for member in members),
             epsilon=epsilon,
-            sensitivity=TABLE_SENSITIVITY,
-            scale=scale_of(epsilon=epsilon, sensitivity=TABLE_SENSITIVITY),
+            sensitivity=self.sensitivity,
+            scale=scale_of(epsilon=epsilon, sensitivity=self.sensitivity),
         )
         self.spends.append(spend)
+
+    def _deviation(self, epsilon: float) -> float:
+        """Standard deviation of the noise of a cell: sqrt(2) scales, as of continuous Laplace noise."""
+        return math.sqrt(2) * laplace_scale(epsilon=epsilon, sensitivity=self.sensitivity)
 
     def _start(self) -> LatentClasses:
         return random_start(self.sizes, self.method.classes, self.rng)
@@ -253,6 +254,9 @@ class Run:
 
 def misfit_score(counts: Ints, expected: Ints, noise: int) -> int:
     """How far a table is from a model's, beyond the noise that measuring it would add.
+
+    It changes by no more than the table does, `table_sensitivity` (triangle inequality). Tight: all cells
+    that move may move away from their fixed numbers.
 
     Args:
         counts: of the records.
@@ -286,8 +290,3 @@ def hidden_name(names: Sequence[str]) -> str:
     while name in names:
         name += "_"
     return name
-
-
-def _deviation(epsilon: float) -> float:
-    """Standard deviation of the noise of a cell: sqrt(2) scales, as of continuous Laplace noise."""
-    return math.sqrt(2) * laplace_scale(epsilon=epsilon, sensitivity=TABLE_SENSITIVITY)

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from privacy_engine.dp.contributions import Contribution, contributed, person_numbers
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import plain_columns, to_frame
 from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
@@ -35,9 +36,10 @@ from privacy_engine.tables.domains import (
     undeclared_nulls,
 )
 from privacy_engine.tables.faults import Rule, told
-from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.tables.schema import Attribute, DataSchema, Role, nameless_records
 
 _FAULTS = pa.schema({"attribute": pa.int32(), "rule": pa.string(), "value": pa.string()})
+PERSON = "person"  # the column of persons' numbers, beside the codes, which are named by digits
 _NO_CODE = "no code"  # of a null that another method would let pass
 
 
@@ -87,6 +89,65 @@ def coded_files(
     )
 
 
+def coded_people(
+    engine: Engine,
+    files: Files,
+    schema: DataSchema,
+    contribution: Contribution,
+    levels: Mapping[str, int] | None = None,
+) -> CodedTable:
+    """The same of a table of many rows a person: what each person contributes.
+
+    The number of persons is public, that of rows is not: what fits into memory is told by the former.
+
+    Args:
+        engine: reads the files, and says how much memory may be taken.
+        files: of the table, with the column of the person.
+        schema: with a public domain for each attribute; it names the person.
+        contribution: the most of each person.
+        levels: as of ``coded_files``.
+
+    Raises:
+        SchemaError, CapacityError, IntegrityError: as ``coded_files``.
+    """
+    require_public_domains(schema)  # before any value is read
+    released = schema.without_identifiers()
+    columns = engine.columns(files)
+    schema.check_columns(columns.names)
+    if not engine.rows(files):
+        raise SchemaError("the table is empty: nothing can be released")
+    read = [*released.names, schema.by]
+    empty = to_frame(plain_columns(columns.empty_table(), read))
+    storages = {a.name: Storage.of(empty[a.name], a) for a in released.attributes}
+    domains = public_domains(schema, storages, levels or {})
+    persons = len(engine.class_sizes(files, [schema.by]))
+    most_combinations(domains, persons * contribution.units(persons), engine.memory)
+    kind = np.dtype(code_type(domains))
+    names = [str(number) for number in range(len(domains))]
+    kinds = pa.schema([*((name, pa.from_numpy_dtype(kind)) for name in names), (PERSON, pa.int64())])
+    encode = Encode(schema=schema.select(read), levels=dict(levels or {}), kinds=kinds)
+    seen = 0
+
+    def parts() -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        nonlocal seen
+        for part in engine.count_coded(files, read, encode, kinds, whole=PERSON):
+            if part.column(PERSON).null_count:
+                raise refusal(engine, files, schema.select(read), empty)
+            codes = np.array([part.column(name).to_numpy() for name in names], dtype=kind)
+            who = part.column(PERSON).to_numpy()
+            seen += len(np.unique(who))
+            yield codes, who, part.column("count").to_numpy().astype(np.int64)
+
+    none = CodedTable(domains=domains, storages=storages, codes=np.empty((len(domains), 0), dtype=kind))
+    coded = contributed(none, parts(), contribution, persons)
+    if seen != persons:  # somebody whose rows are in two parts would contribute twice
+        raise IntegrityError(
+            f"the rows counted must be those of {persons} persons, each in one part, got {seen}: the files "
+            "changed while they were read; run from ingest again"
+        )
+    return coded
+
+
 def _fill(codes: npt.NDArray[Any], weights: npt.NDArray[np.int64], parts: Iterable[pa.Table]) -> int | None:
     """Write the counted combinations to (d, most) codes and (most,) weights; how many, or more than fit.
 
@@ -133,7 +194,7 @@ class Encode:
     """Records to their codes; where one of them does not fit the schema, to a row of nulls.
 
     Attributes:
-        schema: without identifiers.
+        schema: of what it is given; without identifiers, but for the person's.
         levels: as of ``coded_files``.
         kinds: of the codes, named by their places: an attribute may be called anything.
     """
@@ -143,12 +204,16 @@ class Encode:
     kinds: pa.Schema
 
     def __call__(self, records: pa.Table) -> pa.Table:
-        """(n, d) codes, or (1, d) nulls."""
+        """(n, d) codes, or (1, d) nulls; and the number of each record's person, where that is asked for."""
+        frame = to_frame(records)
         try:
-            codes = CodedTable.encode(to_frame(records), self.schema, self.levels).codes
+            codes = CodedTable.encode(frame, self.schema, self.levels).codes
         except SchemaError:  # `refusal` tells it of the table as a whole
             return pa.Table.from_pylist([dict.fromkeys(self.kinds.names)], schema=self.kinds)
-        return pa.Table.from_arrays([pa.array(row) for row in codes], schema=self.kinds)
+        rows = [pa.array(row) for row in codes]
+        if PERSON in self.kinds.names:
+            rows.append(pa.array(person_numbers(frame[self.schema.by])))
+        return pa.Table.from_arrays(rows, schema=self.kinds)
 
 
 def refusal(engine: Engine, files: Files, schema: DataSchema, empty: pd.DataFrame) -> SchemaError:
@@ -157,7 +222,7 @@ def refusal(engine: Engine, files: Files, schema: DataSchema, empty: pd.DataFram
     Args:
         engine: reads the files.
         files: of a table that does not fit.
-        schema: without identifiers.
+        schema: without identifiers, but for the person's.
         empty: the table without its records, for the types.
     """
     rows: dict[tuple[int, str], int] = defaultdict(int)
@@ -177,7 +242,12 @@ def refusal(engine: Engine, files: Files, schema: DataSchema, empty: pd.DataFram
                 yield told(rule, rows=count, distinct=distinct[number, rule])
 
     named = list(enumerate(schema.attributes))
-    if found := [f"{a.name}: {problem}" for number, a in named for problem in problems(number, a)]:
+    found = [
+        f"{a.name}: {p}" for number, a in named if a.role is not Role.IDENTIFIER for p in problems(number, a)
+    ]
+    if nameless := rows[len(named), _NO_CODE]:
+        found.append(nameless_records(schema.by, nameless))
+    if found:
         return SchemaError("; ".join(found))
     return undeclared_nulls({a.name: rows[number, _NO_CODE] for number, a in named})
 
@@ -192,7 +262,12 @@ class FaultyValues:
         """(f, 3) number of the attribute, rule, and the value where distinct ones are counted."""
         frame = to_frame(records)
         found: list[tuple[int, str, str]] = []
+        if self.schema.by in self.schema.names:
+            nameless = int(frame[self.schema.by].isna().sum())
+            found += [(len(self.schema.attributes), _NO_CODE, "")] * nameless
         for number, attribute in enumerate(self.schema.attributes):
+            if attribute.role is Role.IDENTIFIER:
+                continue
             column = frame[attribute.name]
             if attribute.type_problem(column) is None:
                 faults = attribute.faults(column)

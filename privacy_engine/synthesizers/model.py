@@ -19,10 +19,12 @@ class SynthesizerModel:
         method: registry key of the synthesizer.
         parameters: those that shaped the measurement, plain values.
         network: the noisy distribution.
-        rows: number of records of the source, which is public.
+        rows: number of records of the source, which is public; of a source of many rows a person, how many
+            records a release has where nothing else is said, which is public, too.
         spends: every mechanism that touched the records.
         loss: what they claim together.
         storages: the declared type of each column.
+        persons: in the source, where several rows may be of one; None where each row counts as a person.
     """
 
     method: str
@@ -32,6 +34,7 @@ class SynthesizerModel:
     spends: tuple[Spend, ...]
     loss: PrivacyLoss
     storages: Mapping[str, Storage]
+    persons: int | None = None
 
     def structure(self) -> dict[str, list[str]]:
         """The parents of each attribute, in the order of the network."""
@@ -48,6 +51,8 @@ class SynthesizerModel:
             "storages": {name: storage.value for name, storage in self.storages.items()},
             "network": self.network.to_dict(),
         }
+        if self.persons is not None:
+            fields["persons"] = self.persons
         return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     @classmethod
@@ -67,6 +72,7 @@ class SynthesizerModel:
                 spends=tuple(map(Spend.from_dict, fields["spends"])),
                 loss=PrivacyLoss(**fields["loss"]),
                 storages={name: Storage(value) for name, value in fields["storages"].items()},
+                persons=fields.get("persons"),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"this text is no synthesizer's model: {type(error).__name__}") from None

@@ -23,7 +23,7 @@ from privacy_engine.synthesizers.structure import (
 )
 from privacy_engine.synthesizers.synthesizer import Synthesizer, check_number, check_whole
 from privacy_engine.tables.domains import CodedTable
-from privacy_engine.tables.marginals import WeightedRecords, contingency
+from privacy_engine.tables.marginals import WeightedRecords, contingency, table_sensitivity
 
 LARGEST_TABLE = 2**26
 
@@ -68,27 +68,28 @@ class NetworkSynthesizer(Synthesizer):
             InfeasibleError: if the table is too small, or a domain too large.
             ValueError: if epsilon is too small for any noise.
         """
-        split_over_tables(epsilon, len(coded.sizes))  # refuses an epsilon too small, before any noise
+        split_over_tables(
+            epsilon, len(coded.sizes), table_sensitivity(coded)
+        )  # refuses an epsilon too small, before any noise
         check_single_tables(coded.names, coded.sizes, self.cell_limit)
         if self.degree is not None:
-            return fixed_limit(self.degree, coded.names, coded.sizes, len(coded), self.cell_limit)
+            rows = coded.persons or len(coded)
+            return fixed_limit(self.degree, coded.names, coded.sizes, rows, self.cell_limit)
+        rows_each = len(coded) / coded.each
         return theta_limit(
-            coded.sizes, len(coded), epsilon, theta=self.theta, cell_limit=self.cell_limit, shared=shared
+            coded.sizes, rows_each, epsilon, theta=self.theta, cell_limit=self.cell_limit, shared=shared
         )
 
 
-TABLE_SENSITIVITY = 2  # one record replaced: one cell loses it, one gains it
-
-
-def split_over_tables(epsilon: float, tables: int) -> tuple[float, ...]:
-    """Equal parts of epsilon, one a table.
+def split_over_tables(epsilon: float, tables: int, sensitivity: int) -> tuple[float, ...]:
+    """Equal parts of epsilon, one a table of that sensitivity.
 
     Raises:
         ValueError: if they are too small for any noise. To be asked before the first noise is drawn: whoever
             refuses after that has spent the budget all the same.
     """
     parts = split(epsilon, [1] * tables)
-    laplace_scale(epsilon=parts[0], sensitivity=TABLE_SENSITIVITY)
+    laplace_scale(epsilon=parts[0], sensitivity=sensitivity)
     return parts
 
 
@@ -108,22 +109,23 @@ def noisy_network(
         records: the same records, each distinct one once.
         families: in the order of the network.
         measured: positions of the families to measure; each other one must be part of one of them.
-        epsilon: for all tables together, one record replaced.
+        epsilon: for all tables together.
         rule: how noisy counts become probabilities.
     """
     joints: dict[int, npt.NDArray[np.float64]] = {}
-    spends = []
-    for position, part in zip(measured, split_over_tables(epsilon, len(measured)), strict=True):
+    spends, sensitivity = [], table_sensitivity(coded)
+    parts = split_over_tables(epsilon, len(measured), sensitivity)
+    for position, part in zip(measured, parts, strict=True):
         members = families[position].members
-        noisy = laplace_counts(contingency(records, members), epsilon=part, sensitivity=TABLE_SENSITIVITY)
+        noisy = laplace_counts(contingency(records, members), epsilon=part, sensitivity=sensitivity)
         joints[position] = probabilities(noisy, len(coded), rule)
         spends.append(
             Spend(
                 mechanism="discrete_laplace",
                 target=", ".join(coded.names[a] for a in members),
                 epsilon=part,
-                sensitivity=TABLE_SENSITIVITY,
-                scale=laplace_scale(epsilon=part, sensitivity=TABLE_SENSITIVITY),
+                sensitivity=sensitivity,
+                scale=laplace_scale(epsilon=part, sensitivity=sensitivity),
             )
         )
     nodes = tuple(

@@ -73,7 +73,9 @@ class PrivBayes(NetworkSynthesizer):
             self,
             coded,
             score=integer_mutual_information,
-            sensitivity=lambda limit: integer_sensitivity(len(coded), limit.cells, binary=binary),
+            sensitivity=lambda limit: integer_sensitivity(
+                len(coded), limit.cells, binary=binary, each=coded.each
+            ),
             rule=PostProcess.CLIP,
         )
 
@@ -90,7 +92,7 @@ def learn_greedily(
 
     Args:
         method: its epsilon, structure share and limits.
-        coded: the records; one of them replaced is the neighbour.
+        coded: the records; `each` of them replaced make the neighbour.
         score: of records and candidates, whole numbers.
         sensitivity: most by which a score within the limit changes.
         rule: how noisy counts become probabilities.
@@ -124,6 +126,6 @@ class PrivBayesR(NetworkSynthesizer):
             self,
             coded,
             score=dependence,
-            sensitivity=lambda _: dependence_sensitivity(len(coded)),
+            sensitivity=lambda _: coded.each * dependence_sensitivity(len(coded)),
             rule=PostProcess.SIMPLEX,
         )

@@ -1,6 +1,7 @@
 """How much a set of parents tells about a child: mutual information, and R in exact integers.
 
-Neighbour relation of every sensitivity here: one of n records replaced, n public.
+Neighbour relation of every sensitivity here: one of n records replaced, n public. Where a person has up to m
+of the records and all are replaced, m times as much; see ``privacy_engine.dp.contributions``.
 
 And the private choice of a network's structure by such a score: one noisy max a pick.
 """
@@ -75,8 +76,8 @@ def two_valued(sizes: Sequence[int]) -> bool:
     return max(sizes) <= 2
 
 
-def integer_sensitivity(rows: int, cells: int, *, binary: bool) -> int:
-    """Most by which ``integer_mutual_information`` changes where one record is replaced.
+def integer_sensitivity(rows: int, cells: int, *, binary: bool, each: int = 1) -> int:
+    """Most by which ``integer_mutual_information`` changes where ``each`` records are replaced.
 
     If the computed numbers are off by r at most, they change by S + 2 r, and rounding down adds less than one
     unit: |floor(a) - floor(b)| <= ceil(|a - b|). One unit more covers the rounding of this very formula.
@@ -85,8 +86,9 @@ def integer_sensitivity(rows: int, cells: int, *, binary: bool) -> int:
         rows: n.
         cells: most cells of a table that is scored.
         binary: as in ``mutual_information_sensitivity``.
+        each: S is so many times that of one record: they are replaced one after the other.
     """
-    change = mutual_information_sensitivity(rows, binary=binary) + 2 * rounding_error(rows, cells)
+    change = each * mutual_information_sensitivity(rows, binary=binary) + 2 * rounding_error(rows, cells)
     return math.ceil(math.ldexp(change, BITS)) + 1
 
 
@@ -283,6 +285,7 @@ def selection_spend(
     sensitivity: int,
     runs: int,
     sample: tuple[int, int] | None = None,
+    group: int = 1,
 ) -> Spend:
     """The entry in the books for picks of the same noise.
 
@@ -293,6 +296,7 @@ def selection_spend(
         sensitivity: of the scores, in their units.
         runs: number of picks.
         sample: (m, n) if they saw m of n records.
+        group: as in ``Spend``.
     """
     return Spend(
         mechanism="noisy_max",
@@ -302,4 +306,5 @@ def selection_spend(
         scale=noisy_max_scale(epsilon=pick, sensitivity=sensitivity),
         runs=runs,
         sample=sample,
+        group=group,
     )

@@ -147,7 +147,7 @@ def measured_families(families: Sequence[Family]) -> list[int]:
     ]
 
 
-def useful_cells(rows: int, epsilon: float, tables: int, theta: float) -> int:
+def useful_cells(rows: float, epsilon: float, tables: int, theta: float) -> int:
     """Cells up to which a noisy table is theta-useful: n epsilon / (2 tables theta), rounded down.
 
     The mean of a cell's probability, 1 / cells, is then at least theta times the mean of the noise,
@@ -156,7 +156,7 @@ def useful_cells(rows: int, epsilon: float, tables: int, theta: float) -> int:
     return max(1, math.floor(rows * epsilon / (2 * tables * theta)))
 
 
-def useful_degree(rows: int, epsilon: float, attributes: int, theta: float) -> int:
+def useful_degree(rows: float, epsilon: float, attributes: int, theta: float) -> int:
     """The largest degree k whose d - k tables of 2^(k+1) cells are theta-useful; 0 where none is.
 
     >>> useful_degree(21_574, 0.7 * 0.8, 16, 4)  # tables of 128 cells: 12,081 / (2 * 10 * 128) = 4.7
@@ -177,13 +177,13 @@ def countable_degree(attributes: int) -> int:
 
 
 def theta_limit(
-    sizes: Sequence[int], rows: int, epsilon: float, *, theta: float, cell_limit: int, shared: bool
+    sizes: Sequence[int], rows: float, epsilon: float, *, theta: float, cell_limit: int, shared: bool
 ) -> FamilyLimit:
     """The largest families whose noisy tables are theta-useful.
 
     Args:
         sizes: (d,) number of values of each attribute.
-        rows: n.
+        rows: n; where a person has up to m of the records, n / m, since the noise is m times as much.
         epsilon: for all tables together.
         theta: least ratio of a cell's mean to its noise.
         cell_limit: most cells in any case.

@@ -1,6 +1,8 @@
 """What all differentially private synthesizers share: measure once, sample as often as one likes.
 
-Neighbour relation: one record replaced, the number of records public. Pure epsilon.
+Neighbour relation: one record replaced, the number of records public. Where the schema names a person: all
+rows of one person replaced, the number of persons public, the number of rows not; what a person contributes
+is bounded before anything is measured, see ``privacy_engine.dp.contributions``. Pure epsilon.
 """
 
 from abc import ABC, abstractmethod
@@ -11,14 +13,25 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from privacy_engine.choice import choice
 from privacy_engine.dp.accounting import Spend
+from privacy_engine.dp.contributions import (
+    Contribution,
+    Weight,
+    contributed_rows,
+    count_share,
+    person_numbers,
+    require_bound,
+    with_public_number,
+)
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.mechanisms import split
 from privacy_engine.engines.engine import Engine, Files
-from privacy_engine.errors import InfeasibleError
+from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
-from privacy_engine.synthesizers.measuring import coded_files
+from privacy_engine.synthesizers.measuring import coded_files, coded_people
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.tables.domains import CodedTable, decode, public_domains
 from privacy_engine.tables.schema import DataSchema
@@ -32,20 +45,30 @@ class Synthesizer(ABC):
     """A release method that measures a noisy distribution of the records and draws new records from it.
 
     Attributes:
-        epsilon: the whole privacy loss of a measurement, > 0; one record replaced, their number public.
-        rows: how many records to draw; None = as many as the source has.
+        epsilon: the whole privacy loss of a measurement, > 0; one record replaced, their number public; with
+            `max_rows` or `weight`, all rows of one person.
+        rows: how many records to draw; None = as many as the source has; with `max_rows` about as many as
+            contributed, by a noisy count; with `weight` as many as there are persons.
         levels: attribute to the level of its hierarchy at which its values are told apart; the values
             themselves (level 0) where not named. Released values are leaves in any case.
+        max_rows: where the schema names a person: most rows of one that are measured, >= 1, chosen at random.
+        weight: instead, `person`: all rows of a person weigh one together. The records drawn are then like
+            rows of the source that are found by first choosing a person, each alike, and then one of theirs.
     """
 
     epsilon: float = 1.0
     rows: int | None = None
     levels: Mapping[str, int] = field(default_factory=dict)
+    max_rows: int | None = None
+    weight: Weight | None = None
     key: ClassVar[str]
 
     def __post_init__(self) -> None:
         check_number("epsilon", self.epsilon)
-        _ = self.loss  # refuses an epsilon that is no loss
+        PrivacyLoss(epsilon=self.epsilon, neighbours=Neighbours.REPLACE_ONE)  # or it is no loss
+        if self.weight is not None:
+            object.__setattr__(self, "weight", choice(Weight, self.weight, "weight"))
+        _ = self.contribution  # refuses what is none
         if self.rows is not None:
             check_whole("rows", self.rows, 1)
         if not isinstance(self.levels, Mapping):
@@ -57,37 +80,87 @@ class Synthesizer(ABC):
         object.__setattr__(self, "levels", dict(self.levels))
 
     @property
-    def loss(self) -> PrivacyLoss:
-        """Epsilon, for one record replaced; ``ValueError`` if it is not positive and finite."""
-        return PrivacyLoss(epsilon=self.epsilon, neighbours=Neighbours.REPLACE_ONE)
+    def contribution(self) -> Contribution | None:
+        """What bounds the rows of a person; None where each row counts as a person."""
+        if self.max_rows is None and self.weight is None:
+            return None
+        return Contribution(max_rows=self.max_rows, weight=self.weight)
 
     def guarantees(self, schema: DataSchema) -> tuple[PrivacyModel, ...]:
         """None: the claim is the privacy loss."""
         return ()
 
     def privacy_loss(self, schema: DataSchema) -> PrivacyLoss:
-        """Epsilon, for one record replaced."""
-        return self.loss
+        """Epsilon, for one record replaced; for all rows of one person, where the schema names it.
+
+        Raises:
+            SchemaError: if it names one and neither `max_rows` nor `weight` is given, or the other way round.
+        """
+        require_bound(schema, self.contribution)
+        return self._loss_of(by_person=bool(schema.by))
+
+    def _loss_of(self, *, by_person: bool) -> PrivacyLoss:
+        unit = Neighbours.REPLACE_PERSON if by_person else Neighbours.REPLACE_ONE
+        return PrivacyLoss(epsilon=self.epsilon, neighbours=unit)
 
     @abstractmethod
     def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
         """The algorithm: a noisy network, and what each mechanism spent on it.
 
-        Refusals (``InfeasibleError``) come before any noise is drawn.
+        Refusals (``InfeasibleError``) come before any noise is drawn, and follow from public figures: where
+        persons contributed the records, not from the records' number.
         """
 
     def measurement_parameters(self) -> dict[str, Any]:
-        """The parameters that shape what is measured, plain values; the number of records drawn is none."""
-        return {name: value for name, value in parameters_of(self).items() if name != "rows"}
+        """The parameters that shape what is measured, plain values; the number of records drawn is none.
+
+        A bound of what a person contributes is told where there is one, so that a measurement without one has
+        the name in the books that it always had.
+        """
+        told = parameters_of(self)
+        unbounded = {name for name in ("max_rows", "weight") if told[name] is None}
+        return {name: value for name, value in told.items() if name not in {"rows", *unbounded}}
+
+    def coded(self, table: pd.DataFrame, schema: DataSchema) -> CodedTable:
+        """What of a table is measured: its records as codes; of persons, what each contributes.
+
+        Raises:
+            SchemaError: as ``measure``.
+        """
+        self._require_known_persons(schema)
+        coded = CodedTable.encode(table, schema, self.levels)
+        if self.contribution is None:
+            return coded
+        return contributed_rows(coded, person_numbers(table[schema.by]), self.contribution)
+
+    def coded_files(self, engine: Engine, files: Files, schema: DataSchema) -> CodedTable:
+        """The same of a table in files that is never loaded.
+
+        Raises:
+            SchemaError, CapacityError: as ``measure_files``.
+        """
+        self._require_known_persons(schema)
+        if self.contribution is None:
+            return coded_files(engine, files, schema, self.levels)
+        return coded_people(engine, files, schema, self.contribution, self.levels)
+
+    def _require_known_persons(self, schema: DataSchema) -> None:
+        require_bound(schema, self.contribution)
+        if schema.by and schema.by not in schema.names:
+            raise SchemaError(
+                f"{schema.by} names the person of each row and is not among the columns: add it to the "
+                "schema as an identifier"
+            )
 
     def measure(self, table: pd.DataFrame, schema: DataSchema) -> SynthesizerModel:
         """Spend the budget. The noise is the operating system's: it cannot be seeded, so store the model.
 
         Raises:
-            SchemaError: if a domain is not public, or the table does not fit the schema.
+            SchemaError: if a domain is not public, or the table does not fit the schema, or the schema names
+                a person and nothing bounds what one contributes.
             InfeasibleError: if the table is too small, or a domain too large. Nothing was measured then.
         """
-        return self.measure_coded(CodedTable.encode(table, schema, self.levels))
+        return self.measure_coded(self.coded(table, schema))
 
     def measure_files(self, engine: Engine, files: Files, schema: DataSchema) -> SynthesizerModel:
         """The same of a table in files that is never loaded.
@@ -96,25 +169,38 @@ class Synthesizer(ABC):
             SchemaError, InfeasibleError: as ``measure``.
             CapacityError: as ``coded_files``. Nothing was measured then.
         """
-        return self.measure_coded(coded_files(engine, files, schema, self.levels))
+        return self.measure_coded(self.coded_files(engine, files, schema))
 
     def measure_coded(self, coded: CodedTable) -> SynthesizerModel:
-        """The same of records that were encoded at this method's levels.
+        """The same of what ``coded`` or ``coded_files`` of this method gave.
 
         Raises:
             InfeasibleError: as ``measure``.
+            ValueError: if it is of rows, and the method of persons, or the other way round.
         """
-        if len(coded) < LEAST_ROWS:
+        if (coded.persons is None) != (self.contribution is None):
+            raise ValueError("what is measured must be encoded by the method that measures it")
+        if coded.persons is None and len(coded) < LEAST_ROWS:
             raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
-        network, spends = self.learn(coded)
+        if coded.persons is not None and coded.persons < LEAST_ROWS:
+            raise InfeasibleError(f"a table must be of at least {LEAST_ROWS} persons, got {coded.persons}")
+        method: Synthesizer = self
+        counted: tuple[Spend, ...] = ()
+        if coded.persons is not None and self.max_rows is not None and coded.each > 1:
+            share = count_share(self.epsilon, coded.persons)
+            on_count, rest = split(self.epsilon, (share, 1 - share))
+            coded, spend = with_public_number(coded, on_count)
+            method, counted = replace(self, epsilon=rest), (spend,)
+        network, spends = method.learn(coded)
         return SynthesizerModel(
             method=self.key,
             parameters=self.measurement_parameters(),
             network=network,
-            rows=len(coded),
-            spends=spends,
-            loss=self.loss,
+            rows=coded.persons if coded.persons is not None and self.weight else len(coded),
+            spends=(*counted, *spends),
+            loss=self._loss_of(by_person=coded.persons is not None),
             storages=coded.storages,
+            persons=coded.persons,
         )
 
     def sample(

@@ -300,7 +300,6 @@ def require_public_domains(schema: DataSchema) -> None:
     Raises:
         SchemaError: naming every such attribute and the remedy.
     """
-    require_row_each(schema)
     if missing := [a.name for a in schema.without_identifiers().attributes if not a.has_public_domain]:
         raise SchemaError(_no_domain(missing))
 
@@ -374,12 +373,17 @@ class CodedTable:
         codes: (d, n) uint8, or uint16 where a domain has more than 256 values; C-contiguous.
         weights: (n,) int64 >= 1, how often each record occurs, where equal records stand here once; None
             where each stands for itself.
+        persons: how many persons contributed the records, where several rows may be of one; None where each
+            record is of another.
+        each: most records that change where all rows of one person are replaced.
     """
 
     domains: tuple[PublicDomain, ...]
     storages: Mapping[str, Storage]
     codes: npt.NDArray[Any]
     weights: Codes | None = None
+    persons: int | None = None
+    each: int = 1
 
     @classmethod
     def encode(

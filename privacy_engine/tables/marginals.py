@@ -86,6 +86,14 @@ def contingency(coded: CodedTable | WeightedRecords, attributes: Sequence[int]) 
     return np.asarray(counts).reshape(tuple(sizes.tolist()))
 
 
+def table_sensitivity(coded: CodedTable) -> int:
+    """Most by which a table of joint counts changes between neighbours, in sum of absolute values.
+
+    One record replaced: one cell loses it, one gains it. So 2, and 2 m where all m records of one person are.
+    """
+    return 2 * coded.each
+
+
 @kernel(nogil=True)
 def joint_codes(codes: npt.NDArray[Any], members: Ints, sizes: Ints) -> npt.NDArray[np.int32]:
     """(u,) one number a record for its values of the attributes ``members``, the last one running fastest.

@@ -233,7 +233,7 @@ def _fingerprints(class_of: Ints, pair: Ints, value: Ints) -> Ints:
     looked at as one key has room for beside the class: one sort, where sorting both takes ten times as long.
     """
     starts = np.flatnonzero(np.diff(pair, prepend=-1))
-    sums = np.add.reduceat(_scrambled(value), starts) if len(starts) else np.zeros(0, np.uint64)
+    sums = np.add.reduceat(scrambled(value), starts) if len(starts) else np.zeros(0, np.uint64)
     classes = int(class_of.max(initial=-1)) + 1
     bits = 63 - classes.bit_length()
     found = _ascending((class_of << bits) + (sums >> np.uint64(64 - bits)).astype(np.int64))
@@ -247,7 +247,7 @@ def _ascending(values: Ints) -> Ints:
     return distinct
 
 
-def _scrambled(values: Ints) -> npt.NDArray[np.uint64]:
+def scrambled(values: Ints) -> npt.NDArray[np.uint64]:
     """Numbers whose sums tell sets of values apart: Steele, Lea, Flood (2014), SplitMix64."""
     with np.errstate(over="ignore"):
         x = (values.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)

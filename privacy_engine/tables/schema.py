@@ -374,9 +374,7 @@ class DataSchema:
         checked = (a for a in self.attributes if a.role is not Role.IDENTIFIER)
         problems = [f"{a.name}: {p}" for a in checked for p in a.problems(table[a.name])]
         if self.by in self.names and (nameless := int(table[self.by].isna().sum())):
-            problems.append(
-                f"{self.by}: {nameless} records name no person: give each one, or drop these records"
-            )
+            problems.append(nameless_records(self.by, nameless))
         if problems:
             raise SchemaError("; ".join(problems))
 
@@ -500,6 +498,11 @@ class DataSchema:
             },
             "additionalProperties": attribute,
         }
+
+
+def nameless_records(by: str, count: int) -> str:
+    """What is wrong where records name no person."""
+    return f"{by}: {count} records name no person: give each one, or drop these records"
 
 
 _PERSON = "person"

@@ -47,7 +47,8 @@ def add_budget_commands(kinds: Any) -> None:
         "--neighbours",
         default="replace_one",
         metavar="RELATION",
-        help="replace_one (default) or add_remove; one for all limits of a data set",
+        help="replace_one (default), replace_person (all rows of one person) or add_remove; one for all "
+        "limits of a data set",
     )
     grant.add_argument(
         "--reason", required=True, metavar="TEXT", help="why; kept for good, so it must not speak of a person"

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_release.reports.randomized import RandomizedPart, randomized_part
 from privacy_release.reports.synthetic import MechanismLine, mechanisms_of, network_of, own_marginals
-from privacy_release.reports.text import LIMITS, PRIVATE_LIMITS, RANDOMIZED_LIMITS, SYNTHETIC_LIMITS
+from privacy_release.reports.text import (
+    CONTRIBUTIONS,
+    LIMITS,
+    PRIVATE_LIMITS,
+    RANDOMIZED_LIMITS,
+    SYNTHETIC_LIMITS,
+    SYNTHETIC_PERSON_LIMITS,
+)
 
 if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
     import numpy as np
@@ -120,6 +127,9 @@ def claimed_k(guarantees: "Sequence[PrivacyModel]") -> int:
 
 
 def _limits(release: "Release") -> tuple[tuple[str, str], ...]:
+    if release.model is not None and release.model.persons is not None:
+        bounds = release.model.parameters.keys() & CONTRIBUTIONS.keys()
+        return (*(CONTRIBUTIONS[name] for name in bounds), *SYNTHETIC_PERSON_LIMITS)
     if release.model is not None:
         return SYNTHETIC_LIMITS
     if getattr(release, "randomization", None) is not None:

@@ -177,6 +177,30 @@ PRIVATE_LIMITS: tuple[tuple[str, str], ...] = (
     ),
 )
 
+# Of a differentially private release whose loss is about all rows of a person.
+PERSON_LIMITS: tuple[tuple[str, str], ...] = (
+    (
+        "Groups of people",
+        "The promise is for all rows of one person. For m people together epsilon counts m times.",
+    ),
+    *PRIVATE_LIMITS[1:],
+)
+
+# What the records of such a release stand for, by the parameter that bounds what a person contributes.
+CONTRIBUTIONS: Mapping[str, tuple[str, str]] = {
+    "max_rows": (
+        "What a record stands for",
+        "Of each person so many rows at most were measured, chosen at random: persons with many rows count "
+        "for less than in the source. The number of records comes from a noisy count.",
+    ),
+    "weight": (
+        "What a record stands for",
+        "Each person weighs the same, however many rows they have: the records are like rows of the source "
+        "that are found by first choosing a person and then one of their rows. Shares are of persons, and "
+        "nothing says how many rows there are.",
+    ),
+}
+
 # Of a table that was drawn from a differentially private model.
 SYNTHETIC_LIMITS: tuple[tuple[str, str], ...] = (
     (
@@ -191,6 +215,9 @@ SYNTHETIC_LIMITS: tuple[tuple[str, str], ...] = (
     ),
     *PRIVATE_LIMITS,
 )
+
+# The same where its loss is about all rows of a person.
+SYNTHETIC_PERSON_LIMITS = (*SYNTHETIC_LIMITS[: -len(PRIVATE_LIMITS)], *PERSON_LIMITS)
 
 # Of a table whose values were randomized one by one.
 RANDOMIZED_LIMITS: tuple[tuple[str, str], ...] = (
@@ -344,6 +371,8 @@ NOTES: Mapping[str, str] = {
 NEIGHBOURS: Mapping[str, str] = {
     "add_remove": "with or without any one record",
     "replace_one": "with any one record exchanged for another; the number of records is public",
+    "replace_person": "with all rows of any one person exchanged for another person's; the number of persons "
+    "is public, the number of rows is not",
 }
 
 

@@ -33,7 +33,11 @@ def _paragraph(name: str, method: Any) -> str:
 def _loss(loss: Any) -> str:
     if loss is None:
         return "none claimed"
-    of = {"replace_one": "one record replaced", "add_remove": "one record more or fewer"}
+    of = {
+        "replace_one": "one record replaced",
+        "add_remove": "one record more or fewer",
+        "replace_person": "all rows of one person replaced",
+    }
     spent = f"epsilon {loss.epsilon:g} and delta {loss.delta:g} for {of[loss.neighbours]}"
     return f"{spent}, with its defaults; it spends a budget"
 

@@ -64,6 +64,7 @@ __all__ = [
     "load_suite",
 ]
 
+_BOUNDS = {"max_rows", "weight"}  # parameters that bound what a person contributes
 RELEASE = "{release}"  # stands for the release id in the address of a source
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
 
@@ -469,10 +470,16 @@ class ReleaseSpec(_Strict):
         known = self.attributes.get(self.person.column)
         if known is None or known.role != "identifier":
             raise ValueError("person must be a column of schema with the role identifier; correct it")
-        if self.budget is not None or self.release.random_answers:
+        if self.release.random_answers:
             raise ValueError(
-                "person must not stand beside a budget or random answers: their loss is for one row, and "
-                "somebody with m rows has m times as much; aggregate the source to one row a person"
+                "person must not stand beside random answers: their loss is for one row, and somebody with m "
+                "rows has m times as much; aggregate the source to one row a person"
+            )
+        if self.budget is not None and not _BOUNDS & set(self.release.parameters):
+            raise ValueError(
+                "person must not stand beside a budget alone: the loss would be for one row, and somebody "
+                "with m rows has m times as much; add `max_rows: m` or `weight: person` to release, or "
+                "aggregate the source to one row a person"
             )
         if self.history is not None:
             raise ValueError(

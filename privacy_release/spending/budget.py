@@ -202,15 +202,12 @@ def _coded(method: "Synthesizer", table: TableRef, schema: "DataSchema") -> "Cod
     What an engine reads is hashed before and after it, and both before noise is drawn: other bytes under this
     key would be a second answer that nobody booked.
     """
-    from privacy_engine.synthesizers.measuring import coded_files
-    from privacy_engine.tables.domains import CodedTable
-
     if "engine" not in table:
         frame = read_private(table["uri"], table["sha256"])
-        return CodedTable.encode(frame, schema, method.levels)
+        return method.coded(frame, schema)
     require_unchanged(table["uri"], table["sha256"])
     with open_engine(table["engine"], Path(table["uri"]).parent) as engine:
-        coded = coded_files(engine, [table["uri"]], schema, method.levels)
+        coded = method.coded_files(engine, [table["uri"]], schema)
     require_unchanged(table["uri"], table["sha256"])
     return coded
 

@@ -16,16 +16,22 @@ from privacy_release.spending.budget import DEFAULT_LEDGER
 class SynthesizerOperator(MethodOperator):
     """Draw new records from a model that was measured with noise, and stage them as a release.
 
-    The measurement is epsilon-differentially private: for one record replaced, their number public. Epsilon
-    is booked before any noise is drawn, and a retry on the same table costs nothing.
+    The measurement is epsilon-differentially private: for one record replaced, their number public; where the
+    schema names a `person`, for all rows of one replaced, the number of persons public. Epsilon is booked
+    before any noise is drawn, and a retry on the same table costs nothing.
 
     Args:
         budget: data set whose privacy budget is spent.
         ledger: Airflow connection id of the budget's ledger.
-        epsilon: the whole privacy loss of a measurement, > 0; one record replaced, their number public.
-        rows: how many records to draw; None = as many as the source has.
+        epsilon: the whole privacy loss of a measurement, > 0; one record replaced, their number public; with
+            `max_rows` or `weight`, all rows of one person.
+        rows: how many records to draw; None = as many as the source has; with `max_rows` about as many as
+            contributed, by a noisy count; with `weight` as many as there are persons.
         levels: attribute to the level of its hierarchy at which its values are told apart; the values
             themselves (level 0) where not named. Released values are leaves in any case.
+        max_rows: where the schema names a person: most rows of one that are measured, >= 1, chosen at random.
+        weight: instead, `person`: all rows of a person weigh one together. The records drawn are then like
+            rows of the source that are found by first choosing a person, each alike, and then one of theirs.
         seed: chooses which records are sampled, never the noise; None derives it from the measured model.
     """
 
@@ -40,6 +46,8 @@ class SynthesizerOperator(MethodOperator):
         epsilon: float | str = 1.0,
         rows: int | str | None = None,
         levels: Mapping[str, int] | str | None = None,
+        max_rows: int | str | None = None,
+        weight: str | None = None,
         seed: int | str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -49,6 +57,8 @@ class SynthesizerOperator(MethodOperator):
         self.epsilon = epsilon
         self.rows = rows
         self.levels = levels
+        self.max_rows = max_rows
+        self.weight = weight
         self.seed = seed
 
 

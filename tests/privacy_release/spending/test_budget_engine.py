@@ -12,7 +12,7 @@ import pytest
 from privacy_engine import load_method
 from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import CapacityError, InfeasibleError, IntegrityError, SchemaError
-from privacy_engine.synthesizers import measuring
+from privacy_engine.synthesizers import synthesizer
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.ledger.ledger import BudgetLedger
@@ -141,14 +141,14 @@ def test_a_file_that_changes_while_it_is_read_gets_no_noise(
     work: WorkArea, ledger: BudgetLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = table_of(people(), work)
-    read = measuring.coded_files
+    read = synthesizer.coded_files
 
     def read_and_change(*given: Any) -> CodedTable:
         coded = read(*given)
         Path(table["uri"]).write_bytes(parquet_bytes(people(299)))
         return coded
 
-    monkeypatch.setattr(measuring, "coded_files", read_and_change)
+    monkeypatch.setattr(synthesizer, "coded_files", read_and_change)
     with pytest.raises(IntegrityError, match="recorded sha256"):
         measured(table, ledger)
     assert events(ledger) == ["grant", "reserve", "cancel"]

@@ -1,0 +1,258 @@
+"""What one person contributes to what is measured, so that a loss is about all rows of a person.
+
+Neighbour relation: all rows of one person replaced by another person's rows; the number of persons P is
+public, the number of rows is not. Two ways to bound what such a replacement changes:
+
+* ``max_rows`` m: of a person with more rows m are taken, each with equal chance. A person has 1 .. m records.
+* ``weight`` person: a person is dealt W units, which their r rows share: each has W / r of them, rounded up
+  or down so that they sum to W. A person weighs the same, whatever r: the measured distribution is that of
+  rows drawn by first drawing a person, then one of their rows. W is a function of P alone.
+
+Both are one rule. A person's rows stand in the order of their values, and their M = min(r, m) or W units are
+laid along this line at equal distances from a random start U < r, so that row j = 0 .. r - 1 gets
+
+    floor(((j + 1) M + U) / r) - floor((j M + U) / r)
+
+of them (systematic sampling; Madow, Madow: On the theory of systematic sampling, 1944). They sum to M, and a
+row gets M / r in the mean over U. U is a hash of the person. So what a person contributes is a function of
+that person and their rows alone: no other person's part of the table changes with them, whatever is known of
+the hash.
+
+Then the contributions of two neighbouring tables differ in at most m, or W, of their records each way. With
+`with_public_number` their number is public, too, and they differ in at most so many records *replaced*, one
+after the other: whatever changes by S where one record is replaced changes by at most m S, or W S.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from privacy_engine.choice import choice
+from privacy_engine.dp.accounting import Spend
+from privacy_engine.dp.amplification import secure_sample
+from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale
+from privacy_engine.errors import SchemaError
+from privacy_engine.tables.columns import factorize
+from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.marginals import pack
+from privacy_engine.tables.persons import scrambled
+from privacy_engine.tables.schema import DataSchema
+
+Ints = npt.NDArray[np.int64]
+
+UNITS = 840  # of a person by weight: up to 8 rows share them without a rest
+MOST_UNITS = 2**24  # of all persons together: bounds memory and every product of counts
+MOST_COUNT_SHARE = 0.2  # of epsilon, for the number of records
+SEED = 20261122  # of the records that fill up: they are the same each time, and hide nothing
+_WAITING = 2**20  # combinations that wait to be joined with the others
+
+
+class Weight(StrEnum):
+    """Whom a record stands for."""
+
+    PERSON = "person"  # each person weighs the same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contribution:
+    """The most that a person contributes: rows, or one weight. Exactly one is given.
+
+    Attributes:
+        max_rows: most rows of a person, >= 1.
+        weight: `person`.
+    """
+
+    max_rows: int | None = None
+    weight: Weight | None = None
+
+    def __post_init__(self) -> None:
+        if self.weight is not None:
+            object.__setattr__(self, "weight", choice(Weight, self.weight, "weight"))
+        given: object = self.max_rows
+        if given is not None and (type(given) is not int or given < 1):
+            raise ValueError(f"max_rows must be a whole number >= 1, got {given!r}")
+        if (self.max_rows is None) == (self.weight is None):
+            raise ValueError("give max_rows or weight: person, not both")
+
+    def units(self, persons: int) -> int:
+        """Most records that a person contributes, of so many persons: m, or W.
+
+        >>> Contribution(max_rows=4).units(1000), Contribution(weight="person").units(1000)
+        (4, 840)
+        """
+        return self.max_rows or max(1, min(UNITS, MOST_UNITS // max(persons, 1)))
+
+
+def require_bound(schema: DataSchema, contribution: Contribution | None) -> None:
+    """Refuse a claim that would be about rows where several are of one person, or about nobody.
+
+    Raises:
+        SchemaError: naming the column and both remedies.
+    """
+    if schema.by and contribution is None:
+        raise SchemaError(
+            f"{schema.by} names the person of each row, and somebody with m rows would have m times the "
+            "loss: say what a person contributes at most, `max_rows: m` or `weight: person`, or aggregate "
+            "the table to one row a person and leave `person` out"
+        )
+    if contribution is not None and not schema.by:
+        raise SchemaError(
+            "max_rows and weight bound what a person contributes, and the schema names no person: add "
+            "`person: <column>`, or leave them out"
+        )
+
+
+def person_numbers(column: pd.Series) -> Ints:
+    """(n,) a number for the person of each row, the same in every part of a table; no value is null.
+
+    Whole numbers stand for themselves, anything else for a hash of 64 bits of its text. Two persons of one
+    hash would count as one.
+    """
+    if pd.api.types.is_integer_dtype(column.dtype):
+        return column.to_numpy(dtype=np.int64)
+    coded = factorize(column)
+    digests = (
+        hashlib.blake2b(t.encode("utf-8", "surrogatepass"), digest_size=8).digest() for t in coded.texts
+    )
+    return np.frombuffer(b"".join(digests), dtype=np.int64)[coded.codes]
+
+
+def dealt(persons: Ints, keys: Ints, counts: Ints, *, units: int, fill: bool) -> Ints:
+    """(u,) how many units each combination of values of a person gets.
+
+    Args:
+        persons: (u,) numbers; all rows of a person are here.
+        keys: (u,) that order the rows of a person by their values.
+        counts: (u,) int64 >= 1, rows of the person with these values.
+        units: M: each person's, or the most.
+        fill: whether a person with fewer rows has M all the same.
+
+    >>> two, keys = np.array([7, 7, 7, 9]), np.array([0, 1, 2, 0])
+    >>> dealt(two, keys, np.array([1, 1, 2, 1]), units=8, fill=True).tolist()
+    [2, 2, 4, 8]
+    """
+    order = np.lexsort((keys, persons))
+    who, rows = persons[order], counts[order]
+    first = np.flatnonzero(np.append(True, who[1:] != who[:-1])[: len(who)])
+    person = np.repeat(np.arange(len(first)), np.diff(first, append=len(who)))
+    r = np.add.reduceat(rows, first) if len(first) else rows
+    mass = np.full(len(r), units) if fill else np.minimum(r, units)
+    start = (scrambled(who[first]) % r.astype(np.uint64)).astype(np.int64)
+    end = np.cumsum(rows)
+    end = end - (end[first] - rows[first])[person]
+    at_end = (end * mass[person] + start[person]) // r[person]
+    at_begin = ((end - rows) * mass[person] + start[person]) // r[person]
+    out = np.empty_like(rows)
+    out[order] = at_end - at_begin
+    return out
+
+
+def contributed(
+    coded: CodedTable,
+    parts: Iterable[tuple[npt.NDArray[Any], Ints, Ints]],
+    contribution: Contribution,
+    persons: int,
+) -> CodedTable:
+    """What the persons of a table contribute, equal records once.
+
+    Args:
+        coded: for domains and storages.
+        parts: codes (d, u), persons (u,) and counts (u,) of some rows; each person's are in one part.
+        contribution: the most of each.
+        persons: P.
+
+    Returns:
+        The records, with `persons` and `each`.
+    """
+    units, fill = contribution.units(persons), contribution.weight is not None
+    sizes = np.array(coded.sizes, dtype=np.int64)
+    joined = (np.zeros((len(sizes), 0), dtype=coded.codes.dtype), np.zeros(0, dtype=np.int64))
+    waiting = [joined]
+    for codes, who, counts in parts:
+        weights = dealt(who, pack(codes, sizes), counts, units=units, fill=fill)
+        kept = weights > 0
+        waiting.append((codes[:, kept], weights[kept]))
+        if sum(len(weights) for _, weights in waiting[1:]) > max(_WAITING, len(joined[1])):
+            joined = _joined(waiting, sizes)
+            waiting = [joined]
+    codes, weights = _joined(waiting, sizes)
+    return replace(coded, codes=codes, weights=weights, persons=persons, each=units)
+
+
+def _joined(parts: list[tuple[npt.NDArray[Any], Ints]], sizes: Ints) -> tuple[npt.NDArray[Any], Ints]:
+    """Equal combinations once, in the order of their values."""
+    codes = np.concatenate([codes for codes, _ in parts], axis=1)
+    weights = np.concatenate([weights for _, weights in parts])
+    _, first, at = np.unique(pack(codes, sizes), return_index=True, return_inverse=True)
+    summed = np.zeros(len(first), dtype=np.int64)
+    np.add.at(summed, at, weights)
+    return np.ascontiguousarray(codes[:, first]), summed
+
+
+def contributed_rows(coded: CodedTable, persons: Ints, contribution: Contribution) -> CodedTable:
+    """The same of a table in memory: coded rows (d, n), and persons (n,)."""
+    ones = np.ones(len(persons), dtype=np.int64)
+    people = len(np.unique(persons))
+    return contributed(coded, [(coded.codes, persons, ones)], contribution, people)
+
+
+def count_share(epsilon: float, persons: int) -> float:
+    """The part of epsilon for the number of records: 1 / sqrt(epsilon P), at most .2.
+
+    The noise is then about as large a part of the records as the share is of epsilon. Public figures only.
+
+    >>> round(count_share(1.0, 10_000), 3), count_share(1.0, 10)
+    (0.01, 0.2)
+    """
+    return min(MOST_COUNT_SHARE, 1 / math.sqrt(epsilon * persons))
+
+
+def with_public_number(coded: CodedTable, epsilon: float) -> tuple[CodedTable, Spend]:
+    """As many records as a noisy count says, less the mean of its noise; left out, or filled up, at random.
+
+    A person has 1 .. m records, so their number changes by m - 1 at most, and lies in P .. m P. Records are
+    left out so that any are kept alike: give each a random rank and keep the N lowest, then the j records of
+    one person among them displace j of the others, so that tables which differ in one person keep tables
+    which differ in at most m records replaced. What fills up comes after all of them, from a list that knows
+    no record, and the same holds.
+
+    Args:
+        coded: with at most `each` = m > 1 records of each of its `persons`.
+        epsilon: of the count, > 0.
+
+    Returns:
+        A table whose number of records is public, and what that spent.
+    """
+    persons, most = coded.persons or 0, coded.each
+    spend = Spend(
+        mechanism="discrete_laplace",
+        target="number of rows",
+        epsilon=epsilon,
+        sensitivity=most - 1,
+        scale=laplace_scale(epsilon=epsilon, sensitivity=most - 1),
+    )
+    counted = laplace_counts(np.array([len(coded)]), epsilon=epsilon, sensitivity=most - 1)[0]
+    rows = min(max(int(counted) - math.ceil(spend.scale), persons), persons * most)
+    return resized(coded, rows), spend
+
+
+def resized(coded: CodedTable, rows: int) -> CodedTable:
+    """So many of the records, or all of them and uniform ones of the public domains."""
+    missing = rows - len(coded)
+    if missing <= 0:
+        return coded.take(secure_sample(len(coded), rows))
+    sizes = np.array(coded.sizes)
+    drawn = np.floor(np.random.default_rng(SEED).random((missing, len(sizes))) * sizes)
+    weights = np.ones(coded.codes.shape[1], np.int64) if coded.weights is None else coded.weights
+    return replace(
+        coded,
+        codes=np.concatenate([coded.codes, drawn.T.astype(coded.codes.dtype)], axis=1),
+        weights=np.concatenate([weights, np.ones(missing, dtype=np.int64)]),
+    )

@@ -1,0 +1,205 @@
+"""What every synthesizer must keep on a table of many rows a person."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_engine import DataSchema, InfeasibleError, PrivacyLoss, SchemaError, load_method
+from privacy_engine.dp.accounting import Spend, check_bookkeeping, total
+from privacy_engine.dp.loss import Neighbours
+from privacy_engine.release import Release
+from privacy_engine.synthesizers.model import SynthesizerModel
+from privacy_engine.synthesizers.synthesizer import Synthesizer
+from privacy_engine.tables.domains import CodedTable
+from tests.contract.tables import PUBLIC_SCHEMA, QUICK, family, people
+
+PERSONS, ROWS = 300, 2000
+SCHEMA = DataSchema.from_dict(
+    PUBLIC_SCHEMA.to_dict() | {"person": "name"}, {"cities": PUBLIC_SCHEMA["city"].hierarchy}
+)
+BOUNDS = {"max_rows": {"max_rows": 4}, "one row": {"max_rows": 1}, "weight": {"weight": "person"}}
+
+methods = pytest.mark.parametrize("name", family(Synthesizer))
+bounds = pytest.mark.parametrize("bound", BOUNDS)
+
+
+def visits(seed: int = 5) -> pd.DataFrame:
+    """Persons with 1 to some 40 rows; the more they have, the older they are."""
+    rng = np.random.default_rng(seed)
+    who = np.concatenate([np.arange(PERSONS), rng.zipf(1.5, ROWS - PERSONS) % PERSONS])
+    table = people(ROWS, seed).reset_index(drop=True)
+    rows = np.bincount(who)[who]
+    return table.assign(name=[f"person {i}" for i in who], age=np.minimum(20 + rows, 90))
+
+
+VISITS = visits()
+
+
+def method(name: str, bound: str, **parameters: object) -> Synthesizer:
+    return load_method(name, **QUICK.get(name, {}) | BOUNDS[bound] | parameters)
+
+
+def released(name: str, bound: str, **parameters: object) -> Release:
+    return method(name, bound, **parameters).release(VISITS, SCHEMA, np.random.default_rng(3))
+
+
+@methods
+@bounds
+def test_the_loss_is_epsilon_for_all_rows_of_one_person(name: str, bound: str) -> None:
+    claimed = PrivacyLoss(epsilon=0.7, neighbours=Neighbours.REPLACE_PERSON)
+    assert method(name, bound, epsilon=0.7).privacy_loss(SCHEMA) == claimed
+    assert released(name, bound, epsilon=0.7).loss == claimed
+
+
+@methods
+@bounds
+@pytest.mark.parametrize("epsilon", [0.05, 0.3, 1, 7.0])
+def test_the_books_balance(name: str, bound: str, epsilon: float) -> None:
+    model = method(name, bound, epsilon=epsilon).measure(VISITS, SCHEMA)
+    spent = total(model.spends, Neighbours.REPLACE_PERSON)
+    assert epsilon * (1 - 1e-6) < spent.epsilon <= epsilon
+    findings = check_bookkeeping(model.loss, model.spends, SCHEMA, model.loss)
+    assert all(f.passed for f in findings)
+    assert len(findings) == 7
+    told = [spend.to_dict() for spend in model.spends]
+    assert [Spend.from_dict(t) for t in json.loads(json.dumps(told))] == list(model.spends)
+
+
+@methods
+@bounds
+def test_every_table_has_the_noise_of_all_units_of_a_person(name: str, bound: str) -> None:
+    model = method(name, bound).measure(VISITS, SCHEMA)
+    each = {"max_rows": 4, "one row": 1, "weight": 840}[bound]
+    tables = [s for s in model.spends if s.mechanism == "discrete_laplace" and s.target != "number of rows"]
+    assert {s.sensitivity for s in tables} == {2 * each}
+    counted = [s.sensitivity for s in model.spends if s.target == "number of rows"]
+    assert counted == ([3] if bound == "max_rows" else [])  # of 1 .. 4 rows; else it follows from persons
+
+
+@methods
+def test_a_claim_about_rows_is_found_where_the_schema_names_persons(name: str) -> None:
+    of_rows = DataSchema(SCHEMA.attributes)
+    model = load_method(name, **QUICK.get(name, {})).measure(VISITS, of_rows)
+    assert all(f.passed for f in check_bookkeeping(model.loss, model.spends, of_rows, model.loss))
+    failed = [f for f in check_bookkeeping(model.loss, model.spends, SCHEMA, model.loss) if not f.passed]
+    assert ["one row" in f.rule for f in failed] == [True]
+
+
+@pytest.mark.parametrize(("bound", "each"), [("max_rows", 4), ("weight", 840)])
+def test_a_sample_of_records_is_paid_for_each_of_a_person(bound: str, each: int) -> None:
+    model = method("dpsm_bayes", bound, degree=1).measure(VISITS, SCHEMA)
+    (spend,) = (s for s in model.spends if s.sample)
+    assert spend.group == each
+    assert spend.epsilon * (1 - 1e-6) < spend.epsilon_of_noise <= spend.epsilon
+    larger = Spend.from_dict(spend.to_dict() | {"group": each + 1})
+    assert larger.epsilon_of_noise > spend.epsilon
+
+
+@methods
+@bounds
+def test_the_number_of_rows_is_told_nowhere(name: str, bound: str) -> None:
+    """As a number of its own; by chance a noisy figure has these digits less than once in 1,000 runs."""
+    release = released(name, bound)
+    told = json.dumps([release.manifest(), release.model.to_json()])
+    assert f'"source_persons": {PERSONS}' in told
+    assert "source_rows" not in told
+    assert f" {ROWS}," not in told
+    assert release.model.persons == PERSONS
+    rows = len(release.table)
+    assert rows == PERSONS if bound != "max_rows" else PERSONS <= rows <= 4 * PERSONS
+
+
+@methods
+@bounds
+def test_a_model_survives_json(name: str, bound: str) -> None:
+    model = method(name, bound).measure(VISITS, SCHEMA)
+    assert SynthesizerModel.from_json(model.to_json()) == model
+
+
+@methods
+def test_without_a_bound_a_table_of_persons_is_refused_with_the_remedies(name: str) -> None:
+    unbounded = load_method(name)
+    for ask in (unbounded.privacy_loss, lambda s: unbounded.measure(VISITS, s)):
+        with pytest.raises(SchemaError, match=r"`max_rows: m` or `weight: person`"):
+            ask(SCHEMA)
+
+
+@methods
+@bounds
+def test_a_bound_without_persons_is_refused(name: str, bound: str) -> None:
+    asked, of_rows = method(name, bound), DataSchema(SCHEMA.attributes)
+    for ask in (asked.privacy_loss, lambda s: asked.measure(VISITS, s)):
+        with pytest.raises(SchemaError, match="names no person"):
+            ask(of_rows)
+    with pytest.raises(ValueError, match="encoded by the method"):
+        asked.measure_coded(CodedTable.encode(VISITS, of_rows))
+
+
+@methods
+def test_both_bounds_are_refused_together(name: str) -> None:
+    with pytest.raises(ValueError, match="not both"):
+        load_method(name, max_rows=2, weight="person")
+
+
+@methods
+@bounds
+def test_a_table_of_one_person_is_refused(name: str, bound: str) -> None:
+    with pytest.raises(InfeasibleError, match="at least 2 persons, got 1"):
+        method(name, bound).measure(VISITS.assign(name="p"), SCHEMA)
+
+
+@methods
+def test_records_of_nobody_are_refused(name: str) -> None:
+    nameless = VISITS.assign(name=VISITS["name"].where(VISITS.index > 4))
+    with pytest.raises(SchemaError, match="name: 5 records name no person"):
+        method(name, "weight").measure(nameless, SCHEMA)
+
+
+@methods
+@bounds
+def test_neither_the_order_of_rows_nor_the_index_matters(name: str, bound: str) -> None:
+    one = method(name, bound).coded(VISITS, SCHEMA)
+    other = method(name, bound).coded(VISITS.sample(frac=1, random_state=1), SCHEMA)
+    assert (one.codes == other.codes).all()
+    assert (one.weights == other.weights).all()
+
+
+@pytest.mark.parametrize("name", ["latent_class", "privbayes_r"])
+def test_weights_give_the_ages_of_persons_and_rows_those_of_rows(name: str) -> None:
+    """At an epsilon that adds no noise worth the name. Who has most rows is oldest."""
+    by_person = VISITS.groupby("name")["age"].first().mean()
+    few = VISITS.groupby("name").head(4)["age"].mean()  # ages are constant for a person
+    few_classes = {"classes": 2} if name == "latent_class" else {}
+    drawn = {
+        bound: released(name, bound, epsilon=1000.0, rows=20_000, **few_classes).table["age"].mean()
+        for bound in ("weight", "max_rows")
+    }
+    assert drawn["weight"] == pytest.approx(by_person, abs=2.5)  # bins of 6 years
+    assert drawn["max_rows"] == pytest.approx(few, abs=2.5)
+    assert drawn["max_rows"] > drawn["weight"]
+
+
+@methods
+def test_a_measurement_without_persons_is_what_it_was(name: str) -> None:
+    """Noise and names in the books as before there were persons; from a run of that time."""
+    counts, choices = "discrete_laplace", "noisy_max"
+    known = {
+        "privbayes": {(counts, 2, 14.285714285714288), (choices, 22888487579, 762949585966.6667)},
+        "privbayes_r": {(counts, 2, 11.111111111111114), (choices, 6000, 600000.0000000001)},
+        "dpsm_bayes": {(counts, 2, 17.142857142857146), (choices, 23475925909, 762921374660.6445)},
+        "latent_class": {
+            (counts, 2, 7.407407407407409),
+            (counts, 2, 8.750000000000002),
+            (counts, 2, 11.666666666666668),
+            (choices, 2, 133.33333333333334),
+        },
+    }
+    asked = load_method(name, **{} if name == "latent_class" else {"degree": 1})
+    model = asked.measure(people(1000), PUBLIC_SCHEMA)
+    assert {(s.mechanism, s.sensitivity, s.scale) for s in model.spends} == known[name]
+    assert not {"max_rows", "weight"} & set(asked.measurement_parameters())
+    text = json.loads(model.to_json())
+    assert "persons" not in text
+    assert all("group" not in spend for spend in text["spends"])
