@@ -37,8 +37,8 @@ class Source:
     def with_trajectories(self, columns: Sequence[str], person: str) -> tuple["Source", str]:
         """The same records, and the name of one more column that stands for the trajectory of their person.
 
-        It is the least of the persons whose rows, as a multiset, have equal values of the columns: a number of
-        its own for each class, and the same in each query.
+        It is the least of the persons whose rows, as a multiset, have equal values of the columns: another
+        for each class, and the same in each query.
 
         Args:
             columns: the quasi-identifiers.

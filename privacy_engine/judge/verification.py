@@ -125,10 +125,8 @@ def verify(
     require_persons(schema, persons is not None, loss)
     if schema.linked and persons is not None:
         both = [table[schema.by], pd.Series(persons)]
-        pseudonyms, people, pairs = (
-            len(np.unique(class_labels(told, len(table)))) for told in (both[:1], both[1:], both)
-        )
-        require_own_pseudonyms(schema, pseudonyms, people, pairs)
+        distinct = (len(np.unique(class_labels(told, len(table)))) for told in (both[:1], both[1:], both))
+        require_own_pseudonyms(schema, *distinct)
     classes = EquivalenceClasses.of_table(table, schema, persons if schema.by else None)
     judged = _judged(policy, by_person=classes.persons is not None)
     for model in judged:
@@ -155,8 +153,8 @@ def require_persons(schema: DataSchema, known: bool, loss: PrivacyLoss | None = 
     """
     if schema.linked and loss is not None:
         raise VerificationError(
-            "a release with a privacy loss must not link the rows of a person: its claim is of no trajectory; "
-            "take `rows: linked` out of the schema"
+            "a release with a privacy loss must not link the rows of a person: its claim is of no "
+            "trajectory; take `rows: linked` out of the schema"
         )
     if schema.by and not schema.linked and not known and loss is None:
         raise VerificationError(

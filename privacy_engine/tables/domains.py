@@ -314,8 +314,8 @@ def require_unlinked(schema: DataSchema) -> None:
     """
     if schema.linked:
         raise SchemaError(
-            f"the rows of {schema.by} are to be linked, and the method makes no classes of whole trajectories: "
-            "take `rows: linked` out of person, or take an anonymizer"
+            f"the rows of {schema.by} are to be linked, and the method makes no classes of whole "
+            "trajectories: take `rows: linked` out of person, or take an anonymizer"
         )
 
 

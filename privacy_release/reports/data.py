@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_release.reports.randomized import RandomizedPart, randomized_part
 from privacy_release.reports.synthetic import MechanismLine, mechanisms_of, network_of, own_marginals
-from privacy_release.reports.text import LIMITS, PRIVATE_LIMITS, RANDOMIZED_LIMITS, SYNTHETIC_LIMITS
+from privacy_release.reports.text import (
+    LIMITS,
+    LINKED_LIMITS,
+    PRIVATE_LIMITS,
+    RANDOMIZED_LIMITS,
+    SYNTHETIC_LIMITS,
+)
 
 if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
     import numpy as np
@@ -124,6 +130,8 @@ def _limits(release: "Release") -> tuple[tuple[str, str], ...]:
         return SYNTHETIC_LIMITS
     if getattr(release, "randomization", None) is not None:
         return RANDOMIZED_LIMITS
+    if release.schema.linked:
+        return LINKED_LIMITS + LIMITS
     return LIMITS if release.loss is None else PRIVATE_LIMITS
 
 

@@ -1,4 +1,4 @@
-"""Linked rows: a class is of persons with equal trajectories, counted by dictionaries, in memory and by SQL."""
+"""Linked rows: a class is of persons with equal trajectories; counted by hand, in memory and by SQL."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
