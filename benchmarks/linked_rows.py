@@ -1,7 +1,7 @@
 """Linked rows beside independent ones on Synthea's encounters: `python -m benchmarks.linked_rows`.
 
-Reads `synthea_encounters.parquet` and `synthea_patients.parquet` in the folder $PRIVACY_DATA. A larger table is
-made by drawing patients again, each with birth year and months shifted a little.
+Reads `synthea_encounters.parquet` and `synthea_patients.parquet` in the folder $PRIVACY_DATA. A larger table
+is made by drawing patients again, each with birth year and months shifted a little.
 """
 
 import os

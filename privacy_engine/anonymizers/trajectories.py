@@ -7,7 +7,7 @@ it, and suppress points without a match.
 
 Deviations: persons are grouped by any anonymizer, on one row a person of what sums up their rows; matches
 are optimal assignments of one person at a time, the person with fewest rows first, where the paper aligns
-strings; each person is matched once more when all of the group are known.
+strings; in groups that are not large each person is matched once more when all others are known.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,6 +30,7 @@ from privacy_engine.tables.persons import person_codes, trajectories
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
 QUANTILES = (0.25, 0.75)  # of the rows of a person, by which their values of an ordered attribute are known
+MOST_AGAIN = 100  # persons of a group, up to which each is matched once more: quadratic in them
 MOST_PAIRS = 4_000_000  # of rows that are matched in one assignment: a second, and 32 MB
 _SYMBOLS = np.array(list("abcdefghijklmnopqrstuvwxyz234567"))  # base32, RFC 4648
 _LENGTH = 8
@@ -255,7 +256,7 @@ def aligned(codes: Codes, persons: Sequence[Ints], space: Space) -> Ints:
     for i, rows in enumerate(others, 1):
         chosen[i] = rows[_matched(lo, hi, codes[rows], space)]
         _cover(lo, hi, codes[chosen[i]], space)
-    for i, rows in enumerate(own):
+    for i, rows in enumerate(own if len(own) <= MOST_AGAIN else ()):
         _span(codes, np.delete(chosen, i, axis=0), lo, hi, space)
         chosen[i] = rows[_matched(lo, hi, codes[rows], space)]
     return chosen
