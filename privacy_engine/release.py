@@ -35,6 +35,8 @@ class Release:
         persons: (n,) whose record each released one is, where several may be of one person; as private.
         model: what a synthesizer measured and drew the records from; None for other methods.
         notes: figures that a reader must know, such as the share of distorted sensitive values.
+        trajectories: classes of persons with equal trajectories, where rows are linked; those of ``recoding``
+            are of one row of each of the persons.
     """
 
     table: pd.DataFrame
@@ -48,11 +50,13 @@ class Release:
     persons: npt.NDArray[Any] | None = None
     model: "SynthesizerModel | None" = None
     notes: dict[str, float] = field(default_factory=dict)
+    trajectories: int | None = None
 
     def manifest(self) -> dict[str, Any]:
         """What may be told to everybody: no record and no cell value."""
         recoding = self.recoding
         nulls = null_forms(recoding.encoded.schema, self.schema) if recoding else {}
+        classes = recoding.classes if recoding and self.trajectories is None else self.trajectories
         told: dict[str, Any] = {
             "method": self.method,
             "parameters": self.parameters,
@@ -60,7 +64,7 @@ class Release:
             "loss": self.loss.to_dict() if self.loss else None,
             "rows": len(self.table),
             "suppressed": recoding.suppressed if recoding else 0,
-            "classes": recoding.classes if recoding else None,
+            "classes": classes,
             "columns": {
                 a.name: {"role": a.role.value, "kind": a.kind.value}
                 | ({"nulls": nulls[a.name]} if a.name in nulls else {})

@@ -2,21 +2,22 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
+from privacy_engine.anonymizers.trajectories import linked_recoding, people_of, with_pseudonyms
 from privacy_engine.choice import choice
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.errors import InfeasibleError
+from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.grouping.model_rules import compile_constraints, least_size, require_feasible
 from privacy_engine.grouping.people import hold_by_person
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds, model_from_dict
 from privacy_engine.measures.recoding import Intervals, Recoding, require_truthful
 from privacy_engine.release import Release, parameters_of
-from privacy_engine.tables.classes import SensitiveValues
+from privacy_engine.tables.classes import EquivalenceClasses, SensitiveValues
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
 
@@ -32,6 +33,7 @@ class Anonymizer(ABC):
         require: further privacy models, or their dicts, that every class must satisfy.
         suppression_limit: largest share of records that may be suppressed to meet l and ``require``, 0 .. 1.
             Classes that fail are suppressed, the smallest first; what the limit does not cover is merged.
+            Where rows are linked, those without a match in their class's trajectories are suppressed besides.
         intervals: how intervals are written.
     """
 
@@ -102,16 +104,29 @@ class Anonymizer(ABC):
             InfeasibleError: if the guarantees cannot be met.
         """
         require_truthful(schema, self.intervals)
+        if schema.linked and whole is not None:
+            raise SchemaError(
+                "linked rows must be released in one piece: a part of a table has parts of persons"
+            )
         encoded = EncodedTable.encode(table, schema, whole)
-        constraints = compile_constraints(self.sensitive_models, encoded)
-        require_feasible(len(encoded), self.least, encoded.sensitive, constraints, encoded.sensitive_names)
         _require_persons(encoded, self.least)
-        recoding = self.anonymize(encoded, rng)
         guarantees = self.guarantees(schema)
-        if encoded.persons is not None:
-            recoding = self._by_person(recoding, guarantees)
-        _require_kept(recoding, guarantees)
+        if schema.linked:
+            recoding = self._linked(encoded, guarantees, rng)
+        else:
+            self._require_feasible(encoded)
+            recoding = self.anonymize(encoded, rng)
+            if encoded.persons is not None:
+                recoding = self._by_person(recoding, guarantees)
+            _require_kept(recoding.encoded.classes_of(recoding.labels), guarantees)
         released, released_schema = recoding.render_by_row(self.intervals)
+        trajectories = None
+        if schema.linked:
+            persons = table[schema.by].to_numpy()[released.index.to_numpy()]
+            released, released_schema = with_pseudonyms(released, released_schema, persons, rng)
+            classes = EquivalenceClasses.of_table(released, released_schema)
+            _require_kept(classes, guarantees)
+            trajectories = len(classes)
         rows = released.index.to_numpy()
         changed = (recoding.encoded.sensitive != encoded.sensitive).any(axis=0) & (recoding.labels >= 0)
         return Release(
@@ -124,6 +139,23 @@ class Anonymizer(ABC):
             rows=rows,
             persons=table[schema.by].to_numpy()[rows] if schema.by else None,
             notes={"distorted": float(changed.mean())},
+            trajectories=trajectories,
+        )
+
+    def _require_feasible(self, encoded: EncodedTable) -> None:
+        """Refuse a table that cannot stand even as one class."""
+        constraints = compile_constraints(self.sensitive_models, encoded)
+        require_feasible(len(encoded), self.least, encoded.sensitive, constraints, encoded.sensitive_names)
+
+    def _linked(
+        self, encoded: EncodedTable, guarantees: tuple[PrivacyModel, ...], rng: np.random.Generator
+    ) -> Recoding:
+        """The recoding of whole trajectories: the algorithm makes groups of persons."""
+        people = people_of(encoded, self.sensitive_models, rng)
+        self._require_feasible(people.table)
+        plain = replace(self, suppression_limit=0.0)  # what it suppressed would be persons, not records
+        return linked_recoding(
+            encoded, people, lambda table: plain.anonymize(table, rng), guarantees, self.suppression_limit
         )
 
     def _by_person(self, recoding: Recoding, guarantees: tuple[PrivacyModel, ...]) -> Recoding:
@@ -144,9 +176,8 @@ def _require_persons(encoded: EncodedTable, least: int) -> None:
         )
 
 
-def _require_kept(recoding: Recoding, guarantees: tuple[PrivacyModel, ...]) -> None:
+def _require_kept(classes: EquivalenceClasses, guarantees: tuple[PrivacyModel, ...]) -> None:
     """Never release less than was claimed, whatever the algorithm did."""
-    classes = recoding.encoded.classes_of(recoding.labels)
     for model in guarantees:
         if not holds(model, classes):
             count = int(model.violations(classes).sum()) if len(classes) else 0

@@ -18,6 +18,7 @@ from privacy_engine.judge.verification import (
     Report,
     attributes_of,
     check_columns,
+    require_own_pseudonyms,
     require_persons,
     verify_classes,
 )
@@ -25,6 +26,8 @@ from privacy_engine.measures.risk import PartFigures
 from privacy_engine.tables.classes import Classes, CountedClasses, SensitiveValues
 from privacy_engine.tables.persons import ValuesLeft, shares_of_persons
 from privacy_engine.tables.schema import DataSchema
+
+PSEUDONYM, PERSON = "pseudonym", "person"  # columns of a file that holds both against each other
 
 
 def verify_files(
@@ -44,11 +47,13 @@ def verify_files(
     for `verify_classes`.
 
     Where the schema names a person, `by_person` are the quasi-identifiers and sensitive attributes of the
-    same records, and in the column of that name whose record each is. They are counted then.
+    same records, and in the column of that name whose record each is. They are counted then. Where rows are
+    linked, the released pseudonyms are counted; `by_person`, if given, has the columns `PSEUDONYM` and
+    `PERSON` of the same records, and they are held against each other.
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded and its findings are not given.
+            demanded and its findings are not given, or a pseudonym is not of one person alone.
         SchemaError: if a file is no whole Parquet file.
     """
     columns = engine.columns(files).names
@@ -64,7 +69,7 @@ def verify_files(
         figures=figures,
         across=across,
         persons=persons,
-        known=_known(engine, by_person, schema, attributes_of(policy.known_rows, schema)),
+        known=_known(engine, files, schema, by_person, attributes_of(policy.known_rows, schema)),
     )
 
 
@@ -111,7 +116,7 @@ def examine_files(
     require_persons(schema, by_person is not None)
     parts, persons = _counted(engine, files, schema, by_person)
     every = [a.name for a in schema.sensitive]
-    known = _known(engine, by_person, schema, every)
+    known = _known(engine, files, schema, by_person, every)
     report = verify_classes(seen(parts), columns, schema, policy, persons=persons, known=known)
     figures = risk.figures() | known_rows.figures(known, policy.require)
     return Examined(report=report, risk=figures, sizes=np.sort(np.concatenate(sizes)))
@@ -158,19 +163,26 @@ def _counted(
     engine: Engine, files: Files, schema: DataSchema, by_person: Files | None
 ) -> tuple[Iterator[Classes], int | None]:
     """The classes of the records, and how many persons they are of; None where each counts as a person."""
-    if by_person is None:
+    if schema.linked and by_person is not None:
+        told = ([PSEUDONYM], [PERSON], [PSEUDONYM, PERSON])
+        require_own_pseudonyms(schema, *(len(engine.class_sizes(by_person, names)) for names in told))
+    counted = files if schema.linked else by_person
+    if counted is None:
         return _parts(engine, files, schema, None), None
-    return _parts(engine, by_person, schema, schema.by), len(engine.class_sizes(by_person, [schema.by]))
+    return _parts(engine, counted, schema, schema.by), len(engine.class_sizes(counted, [schema.by]))
 
 
 def _known(
-    engine: Engine, by_person: Files | None, schema: DataSchema, attributes: Sequence[str]
+    engine: Engine, files: Files, schema: DataSchema, by_person: Files | None, attributes: Sequence[str]
 ) -> dict[str, ValuesLeft]:
     """What whoever knows all rows of a person is left with; empty where each record counts as a person."""
-    if by_person is None:
+    counted = files if schema.linked else by_person
+    if counted is None:
         return {}
     quasi = [a.name for a in schema.quasi_identifiers]
-    found = {name: engine.values_left(by_person, quasi, name, schema.by) for name in attributes}
+    found = {
+        name: engine.values_left(counted, quasi, name, schema.by, linked=schema.linked) for name in attributes
+    }
     return {name: ValuesLeft(*(column.to_numpy() for column in told.columns)) for name, told in found.items()}
 
 
@@ -183,4 +195,4 @@ def _parts(engine: Engine, files: Files, schema: DataSchema, person: str | None)
     if person is None:
         yield from engine.sensitive_counts(files, columns, values)
     else:
-        yield from engine.person_counts(files, columns, values, person)
+        yield from engine.person_counts(files, columns, values, person, linked=schema.linked)

@@ -34,6 +34,29 @@ class Source:
         # leaves out comparisons with NaN: https://github.com/duckdb/duckdb/issues/25521
         return cls(f"read_parquet([{listed}], hive_partitioning = false, can_have_nan = true)", schema)
 
+    def with_trajectories(self, columns: Sequence[str], person: str) -> tuple["Source", str]:
+        """The same records, and the name of one more column that stands for the trajectory of their person.
+
+        It is the least of the persons whose rows, as a multiset, have equal values of the columns: another
+        for each class, and the same in each query.
+
+        Args:
+            columns: the quasi-identifiers.
+            person: the column that tells whose record each is.
+        """
+        name = "".join(self.schema.names) + "?"  # longer than any
+        every = ", ".join(f"c{i}" for i in range(len(self.schema)))
+        cell = f"dense_rank() OVER (ORDER BY {', '.join(keys(self, columns))})"
+        table = f"""(
+            WITH t AS (SELECT {every}, {self.value(person)} AS person, {cell} AS cell FROM {self.sql}),
+            ways AS (SELECT person, list_sort(list(cell)) AS way FROM t GROUP BY person),
+            alike AS (SELECT min(person) AS trajectory, list(person) AS people FROM ways GROUP BY way),
+            each AS (SELECT unnest(people) AS one, trajectory FROM alike)
+            SELECT {every}, trajectory FROM t JOIN each ON person IS NOT DISTINCT FROM one
+        )"""
+        kind = pa.field(name, self.kind(person))
+        return Source(table, self.schema.append(kind)), name
+
     def kind(self, name: str) -> pa.DataType:
         """Type of a column, dictionaries decoded.
 

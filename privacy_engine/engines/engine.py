@@ -49,11 +49,18 @@ class Engine(Protocol):
         """
 
     def person_counts(
-        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues], person: str
+        self,
+        files: Files,
+        columns: Sequence[str],
+        sensitive: Mapping[str, SensitiveValues],
+        person: str,
+        *,
+        linked: bool = False,
     ) -> Iterator[CountedClasses]:
         """The same, counted by persons: ``person`` is the column that tells whose record each is.
 
-        ``sensitive`` has the weights of the values.
+        ``sensitive`` has the weights of the values. Where the rows of a person are ``linked``, a class is of
+        persons with equal trajectories, see `tables.persons`.
         """
 
     def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
@@ -62,7 +69,9 @@ class Engine(Protocol):
         So many ``persons`` have the value, and all in all ``parts`` distinct ones; in no particular order.
         """
 
-    def values_left(self, files: Files, columns: Sequence[str], attribute: str, person: str) -> pa.Table:
+    def values_left(
+        self, files: Files, columns: Sequence[str], attribute: str, person: str, *, linked: bool = False
+    ) -> pa.Table:
         """What whoever knows all rows of a person is left with, see `tables.persons.values_left`.
 
         Args:
@@ -70,6 +79,7 @@ class Engine(Protocol):
             columns: the quasi-identifiers.
             attribute: the sensitive attribute.
             person: the column that tells whose record each is.
+            linked: as for `person_counts`.
 
         Returns:
             Columns ``left``, ``persons`` and ``records``, all int64, ascending by the first.

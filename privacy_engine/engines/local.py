@@ -166,14 +166,20 @@ class LocalEngine:
             )
 
     def person_counts(
-        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues], person: str
+        self,
+        files: Files,
+        columns: Sequence[str],
+        sensitive: Mapping[str, SensitiveValues],
+        person: str,
+        *,
+        linked: bool = False,
     ) -> Iterator[CountedClasses]:
-        """The classes of equal values of the columns, part by part, counted by persons.
+        """The classes of equal values of the columns, or trajectories, part by part, counted by persons.
 
         Raises:
             IntegrityError: if the sensitive values are not those that were counted before.
         """
-        source, records = self._source(files), 0
+        (source, columns), records = self._classed(files, columns, person, linked), 0
         tables = coded_values(source, sensitive, in_one_list=False)
         for chosen in self._parts(files, source, columns, sensitive):
             asked = people_sql(source, columns, list(sensitive), person, chosen)
@@ -189,9 +195,12 @@ class LocalEngine:
         source = self._source(files)
         return self._table(files, weights_sql(source, column, person))
 
-    def values_left(self, files: Files, columns: Sequence[str], attribute: str, person: str) -> pa.Table:
+    def values_left(
+        self, files: Files, columns: Sequence[str], attribute: str, person: str, *, linked: bool = False
+    ) -> pa.Table:
         """What whoever knows all rows of a person is left with: ``left``, ``persons`` and ``records``."""
-        return self._table(files, values_left_sql(self._source(files), columns, attribute, person))
+        source, columns = self._classed(files, columns, person, linked)
+        return self._table(files, values_left_sql(source, columns, attribute, person))
 
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
         """The distinct combinations of values of some columns, and in column ``count`` how often each occurs.
@@ -316,6 +325,16 @@ class LocalEngine:
 
     def _source(self, files: Files) -> Source:
         return Source.of_files(files, common_schema(files))
+
+    def _classed(
+        self, files: Files, columns: Sequence[str], person: str, linked: bool
+    ) -> tuple[Source, Sequence[str]]:
+        """The records, and what those of a class share: the columns, or their person's trajectory in them."""
+        source = self._source(files)
+        if not linked:
+            return source, columns
+        source, trajectory = source.with_trajectories(columns, person)
+        return source, [trajectory]
 
     def _parts(
         self, files: Files, source: Source, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]

@@ -118,14 +118,20 @@ class SparkEngine:
             raise _changed(sensitive)
 
     def person_counts(
-        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues], person: str
+        self,
+        files: Files,
+        columns: Sequence[str],
+        sensitive: Mapping[str, SensitiveValues],
+        person: str,
+        *,
+        linked: bool = False,
     ) -> Iterator[CountedClasses]:
         """See `Engine`. The classes wait on the executors' disks until their part is asked for.
 
         Raises:
             IntegrityError: if the values are not those that ``sensitive`` counts: the files changed.
         """
-        classes, parts = self._people(files, columns, sensitive, person)
+        classes, parts = self._people(files, columns, sensitive, person, linked)
         records = 0
         try:
             for part in range(parts):
@@ -140,12 +146,19 @@ class SparkEngine:
 
     @in_our_words
     def _people(
-        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues], person: str
+        self,
+        files: Files,
+        columns: Sequence[str],
+        sensitive: Mapping[str, SensitiveValues],
+        person: str,
+        linked: bool,
     ) -> tuple["DataFrame", int]:
         """A row a class, of ``place``, a hash, and what `people_sql` tells of it; and how many parts."""
         from pyspark import StorageLevel
 
         keyed, (*keys, who) = self._coded_keys(files, [*columns, person], sensitive)
+        if linked:
+            keyed, keys = self._trajectories(keyed, keys, who)
         had = [self._expression(f"collect_set(coalesce(e{i}, -1)) as f{i}") for i in range(len(sensitive))]
         pairs = keyed.groupBy(*keys, who).agg(self._expression("count(*) as n"), *had).where("n > 0")
         lists = [self._expression(f"collect_list(f{i}) as f{i}") for i in range(len(sensitive))]
@@ -177,9 +190,13 @@ class SparkEngine:
         return pa.table({"value": values, "parts": found["parts"], "persons": found["count"]})
 
     @in_our_words
-    def values_left(self, files: Files, columns: Sequence[str], attribute: str, person: str) -> pa.Table:
+    def values_left(
+        self, files: Files, columns: Sequence[str], attribute: str, person: str, *, linked: bool = False
+    ) -> pa.Table:
         """See `Engine`."""
         keyed, (*keys, who, value) = self._keyed(files, [*columns, person, attribute])
+        if linked:
+            keyed, keys = self._trajectories(keyed, keys, who)
         said = self._expression
         alike = keyed.groupBy(who).agg(
             said("count(*) as n"),
@@ -390,6 +407,19 @@ class SparkEngine:
             codes = self._codes(sensitive[name], _columns(files).field(name), i).hint("broadcast")
             keyed = keyed.join(codes, keyed[value].eqNullSafe(codes[f"v{i}"]), "left")
         return keyed, keys[: len(names)]
+
+    def _trajectories(
+        self, keyed: "DataFrame", keys: Sequence[str], who: str
+    ) -> tuple["DataFrame", list[str]]:
+        """The same records, and in one more column the least of the persons with the trajectory of theirs."""
+        said = self._expression
+        cells = f"array_sort(collect_list(struct({', '.join(keys) or '0'})))"
+        ways = keyed.groupBy(who).agg(said(f"{cells} as way"))
+        # a struct, since a list of persons leaves out a null
+        people = said(f"collect_list(struct({who} as one)) as people")
+        alike = ways.groupBy("way").agg(said(f"min({who}) as trajectory"), people)
+        each = alike.selectExpr("explode(people) as p", "trajectory").selectExpr("p.one as one", "trajectory")
+        return keyed.join(each, keyed[who].eqNullSafe(each["one"])).drop("one"), ["trajectory"]
 
     def _numbers(self, files: Files, column: str) -> "DataFrame":
         """A column as ``x``, without nulls."""

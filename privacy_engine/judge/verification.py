@@ -15,7 +15,7 @@ from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membe
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
 from privacy_engine.judge.models import PrivacyModel, rule_of
 from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.tables.classes import Classes, EquivalenceClasses
+from privacy_engine.tables.classes import Classes, EquivalenceClasses, class_labels
 from privacy_engine.tables.persons import ValuesLeft
 from privacy_engine.tables.schema import DataSchema
 
@@ -110,7 +110,8 @@ def verify(
         loss: what the release claims to have spent; limits on epsilon and delta are held against it.
         figures: ``suppressed``, ``gcp``, ``distorted`` and ``breach`` as shares, for the limits on them.
         persons: (n,) whose record each row is, as text: where the schema names a person, and for the models
-            across releases.
+            across releases. Where rows are linked the released pseudonyms tell it; they are held against
+            these, if they are given.
         earlier: the earlier releases that may be about the same people.
 
     Returns:
@@ -118,10 +119,14 @@ def verify(
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded and cannot be measured.
+            demanded and cannot be measured, or a pseudonym is not of one person alone.
     """
     check_columns(list(table.columns), schema)
     require_persons(schema, persons is not None, loss)
+    if schema.linked and persons is not None:
+        both = [table[schema.by], pd.Series(persons)]
+        distinct = (len(np.unique(class_labels(told, len(table)))) for told in (both[:1], both[1:], both))
+        require_own_pseudonyms(schema, *distinct)
     classes = EquivalenceClasses.of_table(table, schema, persons if schema.by else None)
     judged = _judged(policy, by_person=classes.persons is not None)
     for model in judged:
@@ -131,7 +136,7 @@ def verify(
         left = {name: classes.values_left(name) for name in attributes_of(policy.known_rows, schema)}
         found += known_rows_findings(policy, left, len(table))
     if policy.across:
-        known = _known_persons(policy, loss, persons)
+        known = _known_persons(policy, schema, loss, persons)
         people = Membership.of_classes(known, classes, table, schema)
         found += _across_findings(policy, classes, people, earlier)
     found += [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
@@ -143,12 +148,37 @@ def require_persons(schema: DataSchema, known: bool, loss: PrivacyLoss | None = 
     """Refuse to count rows where the schema says that several may be of one person.
 
     Raises:
-        VerificationError: if it is not known whose record each row is.
+        VerificationError: if it is not known whose record each row is; or rows are linked beside a privacy
+            loss, which is claimed for no trajectory.
     """
-    if schema.by and not known and loss is None:
+    if schema.linked and loss is not None:
+        raise VerificationError(
+            "a release with a privacy loss must not link the rows of a person: its claim is of no "
+            "trajectory; take `rows: linked` out of the schema"
+        )
+    if schema.by and not schema.linked and not known and loss is None:
         raise VerificationError(
             f"{schema.by} names the person of each row, but it is not known whose rows are released, and "
             "rows are not people; verify it in its work area, with the persons that were kept beside it"
+        )
+
+
+def require_own_pseudonyms(schema: DataSchema, pseudonyms: int, persons: int, pairs: int) -> None:
+    """Refuse pseudonyms that do not stand for one person each.
+
+    Args:
+        schema: of the released records.
+        pseudonyms: distinct ones.
+        persons: that the records are of.
+        pairs: distinct pairs of both.
+
+    Raises:
+        VerificationError: if two persons share a pseudonym, or one has two.
+    """
+    if not pseudonyms == persons == pairs:
+        raise VerificationError(
+            f"{schema.by} must be one pseudonym for each person, got {pseudonyms} pseudonyms of {persons} "
+            f"persons in {pairs} pairs of both; run the release again"
         )
 
 
@@ -170,7 +200,7 @@ def across_findings(
     """
     if not policy.across:
         return ()
-    known = _known_persons(policy, loss, persons)
+    known = _known_persons(policy, schema, loss, persons)
     classes = EquivalenceClasses.of_table(table, schema)
     people = Membership.of_classes(known, classes, table, schema)
     return _across_findings(policy, classes, people, earlier)
@@ -312,6 +342,11 @@ def check_columns(columns: Sequence[str], schema: DataSchema) -> None:
     expected = [a.name for a in schema.without_identifiers().attributes]
     if leaked := [a.name for a in schema.identifiers if a.name in columns]:
         raise VerificationError(f"identifiers {leaked} are in the release: they must never be published")
+    if schema.linked and schema.by not in expected:
+        raise VerificationError(
+            f"rows are linked, so the schema of the release must have the pseudonyms, {schema.by}, as an "
+            "insensitive column"
+        )
     if missing := [name for name in expected if name not in columns]:
         raise VerificationError(f"columns {missing} are missing from the release: it cannot be verified")
     if unknown := [str(c) for c in columns if c not in expected]:
@@ -330,10 +365,18 @@ def _across_findings(
 
 
 def _known_persons(
-    policy: ReleasePolicy, loss: PrivacyLoss | None, persons: npt.NDArray[np.object_] | None
+    policy: ReleasePolicy,
+    schema: DataSchema,
+    loss: PrivacyLoss | None,
+    persons: npt.NDArray[np.object_] | None,
 ) -> npt.NDArray[np.object_]:
     """Whose records are released, where models across releases can be measured at all."""
     demanded = ", ".join(model.name for model in policy.across)
+    if schema.linked:
+        raise VerificationError(
+            f"the policy demands {demanded}, which follows one record a person, and here a pseudonym links "
+            "several; take it out, or `rows: linked` out of the schema"
+        )
     if loss is not None:
         raise VerificationError(
             f"the policy demands {demanded}, which is about people in classes and says nothing of a release "

@@ -149,7 +149,7 @@ class Recoding:
                 columns[attribute.name] = _records(self.encoded.table[attribute.name], kept)
                 attributes.append(attribute)
         table = pd.DataFrame(columns)
-        order = _released_order(table)
+        order = released_order(table)
         rows = pd.Index(self.encoded.rows[kept][order])
         return table.take(order).set_axis(rows, axis="index"), replace(schema, attributes=tuple(attributes))
 
@@ -295,7 +295,7 @@ def _quoted(label: str, marks: str, *, nullable: bool) -> str:
     return '"' + label.replace('"', '""') + '"' if mistaken else label
 
 
-def _released_order(table: pd.DataFrame) -> npt.NDArray[np.intp]:
+def released_order(table: pd.DataFrame) -> npt.NDArray[np.intp]:
     """Row order by released values alone."""
     ranks = [pd.factorize(table[name], sort=True)[0] for name in reversed(table.columns)]
     return np.lexsort(ranks) if ranks else np.arange(len(table))

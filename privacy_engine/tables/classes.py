@@ -18,6 +18,7 @@ from privacy_engine.tables.persons import (
     count_values,
     people_of_classes,
     person_codes,
+    trajectory_labels,
     values_left,
 )
 from privacy_engine.tables.schema import Attribute, DataSchema
@@ -276,12 +277,18 @@ class EquivalenceClasses:
         Args:
             table: the released records.
             schema: what their columns are.
-            persons: (n,) whose record each is, by numbers or texts; None: each counts as a person.
+            persons: (n,) whose record each is, by numbers or texts; None: each counts as a person. Where rows
+                are linked the table's own pseudonyms tell it, and a class is of whole trajectories.
         """
+        labels = class_labels([table[a.name] for a in schema.quasi_identifiers], len(table))
+        coded = None if persons is None else person_codes(persons)
+        if schema.linked:
+            coded = class_labels([table[schema.by]], len(table))
+            labels = trajectory_labels(labels, coded)
         return cls(
-            labels=class_labels([table[a.name] for a in schema.quasi_identifiers], len(table)),
+            labels=labels,
             sensitive={a.name: _sensitive_column(table[a.name], a) for a in schema.sensitive},
-            persons=None if persons is None else person_codes(persons),
+            persons=coded,
         )
 
     @classmethod

@@ -302,6 +302,20 @@ def require_public_domains(schema: DataSchema) -> None:
     """
     if missing := [a.name for a in schema.without_identifiers().attributes if not a.has_public_domain]:
         raise SchemaError(_no_domain(missing))
+    require_unlinked(schema)
+
+
+def require_unlinked(schema: DataSchema) -> None:
+    """Refuse to link the rows of a person, for methods that make no classes of trajectories.
+
+    Raises:
+        SchemaError: naming the column and the remedy.
+    """
+    if schema.linked:
+        raise SchemaError(
+            f"the rows of {schema.by} are to be linked, and the method makes no classes of whole "
+            "trajectories: take `rows: linked` out of person, or take an anonymizer"
+        )
 
 
 def require_row_each(schema: DataSchema) -> None:

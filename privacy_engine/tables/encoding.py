@@ -114,8 +114,9 @@ class EncodedTable:
 
         Raises:
             SchemaError: if the table does not fit the schema or the whole table, or the schema has no
-                quasi-identifier.
+                quasi-identifier, or is that of a release.
         """
+        schema.require_original()
         schema.check(table)
         table = schema.normalized(table)
         if not schema.quasi_identifiers:

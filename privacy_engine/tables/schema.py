@@ -36,7 +36,7 @@ from privacy_engine.tables.faults import (
     problems_of,
 )
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.persons import PERSON_FIELDS, Person
+from privacy_engine.tables.persons import PERSON_FIELDS, Person, Rows
 
 
 class Role(StrEnum):
@@ -287,7 +287,8 @@ class DataSchema:
     Attributes:
         attributes: the columns.
         person: whose record a row is; None: it is not said, and each row counts as a person. The column that
-            names the person is an identifier, so a released table no longer has it.
+            names the person is an identifier, so a released table no longer has it; where rows are linked it
+            has a pseudonym there, which is insensitive.
 
     >>> schema = DataSchema.from_yaml("age: {role: quasi_identifier, kind: numeric, bounds: [0, 120]}")
     >>> schema.names, schema.quasi_identifiers[0].bounds
@@ -302,7 +303,8 @@ class DataSchema:
             raise SchemaError("a schema must have at least one attribute")
         if len(set(self.names)) < len(self.attributes):
             raise SchemaError("the attributes of a schema must have distinct names")
-        if self.by in self.names and self[self.by].role is not Role.IDENTIFIER:
+        allowed = (Role.IDENTIFIER, Role.INSENSITIVE) if self.linked else (Role.IDENTIFIER,)
+        if self.by in self.names and self[self.by].role not in allowed:
             raise SchemaError(
                 f"attribute {self.by!r} names the person, so its role must be identifier, got "
                 f"{self[self.by].role.value}: what tells persons apart is never released"
@@ -318,6 +320,11 @@ class DataSchema:
     def by(self) -> str:
         """The column that names the person of a row; empty where each row counts as a person."""
         return (self.person.column if self.person else None) or ""
+
+    @property
+    def linked(self) -> bool:
+        """Whether a pseudonym links the rows of a person in the release."""
+        return self.person is not None and self.person.linked
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -361,6 +368,24 @@ class DataSchema:
         """The schema of what may be released."""
         kept = tuple(a for a in self.attributes if a.role is not Role.IDENTIFIER)
         return DataSchema(kept, self.person)
+
+    def with_pseudonym(self) -> "DataSchema":
+        """The schema of a release of linked rows: the person's pseudonym in the place of the identifier."""
+        pseudonym = Attribute(name=self.by, role=Role.INSENSITIVE)
+        named = (pseudonym if a.name == self.by else a for a in self.attributes)
+        return DataSchema(tuple(a for a in named if a.role is not Role.IDENTIFIER), self.person)
+
+    def require_original(self) -> None:
+        """Refuse the schema of a release as that of a source: its persons have pseudonyms already.
+
+        Raises:
+            SchemaError: if the column that names the person is no identifier.
+        """
+        if self.by in self.names and self[self.by].role is not Role.IDENTIFIER:
+            raise SchemaError(
+                f"attribute {self.by!r} names the person of each record of a source, so its role must be "
+                f"identifier, got {self[self.by].role.value}; a release has a pseudonym in its place"
+            )
 
     def check(self, table: pd.DataFrame) -> None:
         """Refuse a table that does not fit.
@@ -487,7 +512,7 @@ class DataSchema:
                 **JSON_SCHEMA,
             },
         }
-        person = {"column": text, "none": text}
+        person = {"column": text, "none": text, "rows": {"enum": [r.value for r in Rows]}}
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",

@@ -37,7 +37,10 @@ def released_schema(path: Path) -> "DataSchema":
 
     fields = read_mapping(path)
     whole = isinstance(fields.get("schema"), Mapping) and "release" in fields and "source" in fields
-    return load_spec(path).data_schema().without_identifiers() if whole else load_schema(path)
+    if not whole:
+        return load_schema(path)
+    schema = load_spec(path).data_schema()
+    return schema.with_pseudonym() if schema.linked else schema.without_identifiers()
 
 
 def table_of(target: str) -> tuple["Lake", str]:

@@ -9,6 +9,7 @@ from privacy_release.reports.synthetic import MechanismLine, mechanisms_of, netw
 from privacy_release.reports.text import (
     CONTRIBUTIONS,
     LIMITS,
+    LINKED_LIMITS,
     PRIVATE_LIMITS,
     RANDOMIZED_LIMITS,
     SYNTHETIC_LIMITS,
@@ -134,6 +135,8 @@ def _limits(release: "Release") -> tuple[tuple[str, str], ...]:
         return SYNTHETIC_LIMITS
     if getattr(release, "randomization", None) is not None:
         return RANDOMIZED_LIMITS
+    if release.schema.linked:
+        return LINKED_LIMITS + LIMITS
     return LIMITS if release.loss is None else PRIVATE_LIMITS
 
 

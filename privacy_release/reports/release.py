@@ -232,11 +232,12 @@ def _tiles(
             meaning = f"of {least.limit:.4g}, {least.period}"
             tiles.append(Line(label="Budget left", text=f"{least.left:.4g}", meaning=meaning))
     elif "smallest_class" in risk:
+        counted = "persons" if release.schema.linked else "records"
         tiles += [
             Line(
                 label="Smallest class",
                 text=f"{risk['smallest_class']:,.0f}",
-                meaning=f"records; {risk['classes']:,.0f} classes",
+                meaning=f"{counted}; {risk['classes']:,.0f} classes",
             ),
             Line(
                 label="Highest risk",

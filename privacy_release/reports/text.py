@@ -123,6 +123,27 @@ NULLS = (
     "in the column of the same name that ends in _null. Its records are charged as if all were lost.",
 )
 
+# Of a release in which a pseudonym links the rows of a person, before all others.
+LINKED_LIMITS: tuple[tuple[str, str], ...] = (
+    (
+        "The rows of a person are linked",
+        "They carry the same random pseudonym, drawn anew for each release. A class is of persons whose rows "
+        "have equal quasi-identifiers, all of them together: whoever knows each row of a person finds the "
+        "class and no more. Figures of loss are of rows: a class there is one row of each of these persons.",
+    ),
+    (
+        "One row of a person",
+        "The models count all values of a person. In the rows of a class that have one place in its "
+        "trajectories, the sensitive value may be the same. (alpha, k)-anonymity bounds how many share it: "
+        "they are no more than the persons who have it in any row.",
+    ),
+    (
+        "Rows without a match",
+        "Rows of a person beyond those of the person with fewest in the class are suppressed. What is "
+        "frequent with people of many rows is less so here.",
+    ),
+)
+
 # Of a table that was anonymized in parts: what differs from one piece.
 FRAGMENT_EFFECTS: tuple[tuple[str, str], ...] = (
     (

@@ -28,6 +28,7 @@ _HEADER = """\
 # DRAFT of a release specification. It cannot run before a person has decided on every TODO:
 #   role:   identifier (never released), quasi_identifier (known to others), sensitive (must not be learned),
 #           insensitive (released as it is).
+#   person: whose record a row is; {{column: ..., rows: linked}} where the release must link a person's rows.
 #   policy: what must hold before anything is published. The privacy officer owns it.
 # CHECK before this file is shared or committed: what stands in it comes from the data. Categories are shown
 # if at least {least} records have them, bounds are the smallest and largest value rounded outward (dates to

@@ -382,15 +382,22 @@ class PersonSpec(_Strict):
     Attributes:
         column: the identifier that names the person of a row; several rows may be of one person.
         none: why each row is of another person although an identifier repeats; it goes into the manifest.
+        rows: `linked`: the release has a random pseudonym in the column, so its classes are of all rows of a
+            person together.
     """
 
     column: str | None = Field(default=None, min_length=1)
     none: str | None = Field(default=None, min_length=1)
+    rows: Literal["independent", "linked"] = "independent"
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.column is None) == (self.none is None):
             raise ValueError("person must have a column, or the reason why there is none; give one of both")
+        if self.rows == "linked" and self.column is None:
+            raise ValueError(
+                "person.rows can be linked only where person.column names the person of each row"
+            )
         return self
 
 
@@ -470,6 +477,8 @@ class ReleaseSpec(_Strict):
         known = self.attributes.get(self.person.column)
         if known is None or known.role != "identifier":
             raise ValueError("person must be a column of schema with the role identifier; correct it")
+        if self.person.rows == "linked":
+            self._rows_can_be_linked()
         if self.release.random_answers:
             raise ValueError(
                 "person must not stand beside random answers: their loss is for one row, and somebody with m "
@@ -486,6 +495,18 @@ class ReleaseSpec(_Strict):
                 "person must not stand beside history, which is about one record a person; remove one of both"
             )
         return self
+
+    def _rows_can_be_linked(self) -> None:
+        other = {
+            "a budget or random answers, which make no classes": self.budget or self.release.random_answers,
+            "history, which is about one record a person": self.history,
+            f"engine {self.engine.kind}, whose fragments have parts of persons": self.engine.kind != "local",
+        }
+        for what in (what for what, given in other.items() if given):
+            raise ValueError(
+                f"person.rows must not be linked beside {what}: a class is of all rows of a person; remove "
+                "one of both"
+            )
 
     @model_validator(mode="after")
     def _pseudonyms_fit(self) -> Self:
@@ -601,7 +622,7 @@ class ReleaseSpec(_Strict):
             for name, attribute in self.attributes.items():
                 fields[name]["nullable"] |= attribute.role != "identifier"
         if self.person is not None:  # a column of that name keeps its own fields beside
-            fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_none=True)
+            fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_defaults=True)
         return fields
 
     def data_schema(self) -> "DataSchema":

@@ -95,6 +95,7 @@ def make_release(
             f"pseudonyms of {', '.join(named)} would tell of each person what {method} claims to hide; give "
             "these columns the role identifier alone, or take an anonymizer"
         )
+    require_whole_persons(schema, table)
     releaser = keyed(releaser, memory, seed)
     loss = require_budget(releaser, schema, budget)
     if "persons" in table and (loss is not None or is_randomizer(method)):
@@ -136,6 +137,19 @@ def require_fitting_engine(method: str, table: TableRef) -> None:
         problem := problem_of_engine(table["engine"]["kind"], method, history="persons" in table)
     ):
         raise SpecError(problem)
+
+
+def require_whole_persons(schema: "DataSchema", table: TableRef) -> None:
+    """Refuse to link rows where not all rows of a person are seen together.
+
+    Raises:
+        SpecError: naming the remedy.
+    """
+    if schema.linked and ("engine" in table or "persons" in table):
+        raise SpecError(
+            f"the rows of {schema.by} can be linked only by engine local and without history: a class is of "
+            "all rows of a person; take `rows: linked` out of person, or the other"
+        )
 
 
 def _anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: TableRef, job: Job) -> Made:

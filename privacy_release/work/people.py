@@ -49,7 +49,8 @@ def counted_by_person(
 ) -> Iterator[list[str] | None]:
     """The quasi-identifiers and sensitive attributes of a release, and whose record each is, in a file.
 
-    It stands beside the release until the block ends. None where each record counts as a person.
+    It stands beside the release until the block ends. None where each record counts as a person. Where rows
+    are linked, the release tells whose each is; the file has its pseudonyms and the persons, to compare them.
 
     Args:
         uri: of the released records.
@@ -58,8 +59,14 @@ def counted_by_person(
         schema: of the released records; the persons' column has the name that it gives.
 
     Raises:
-        IntegrityError: if a file is missing or changed, or the persons are not those of these records.
+        IntegrityError: if a file is missing or changed, or the persons are not those of these records, or are
+            not known although rows are linked.
     """
+    if schema.linked and people is None:
+        raise IntegrityError(
+            "the persons of linked rows must stand beside the staged records, to be held against their "
+            "pseudonyms; run the release again"
+        )
     if not schema.by or people is None:
         yield None
         return
@@ -80,7 +87,12 @@ def _write_pairs(path: Path, uri: str, sha256: str, people: PeopleRef, schema: "
     """Both files as one, batch by batch."""
     import pyarrow as pa
 
+    from privacy_engine.engines.checking import PERSON, PSEUDONYM
+
     names = [a.name for a in (*schema.quasi_identifiers, *schema.sensitive)]
+    told = [*names, schema.by]
+    if schema.linked:
+        names, told = [schema.by], [PSEUDONYM, PERSON]
     persons = unchanged_batches(people["uri"], people["sha256"])
     with private_parquet(path) as file:
         for batch in unchanged_batches(uri, sha256, names):
@@ -88,7 +100,7 @@ def _write_pairs(path: Path, uri: str, sha256: str, people: PeopleRef, schema: "
             if own is None or len(own) != len(batch):
                 raise _other_length()
             columns = [*(batch.column(name) for name in names), own.column(_PERSON)]
-            file.write(pa.table(columns, names=[*names, schema.by]))
+            file.write(pa.table(columns, names=told))
         if next(persons, None) is not None:
             raise _other_length()
 

@@ -119,9 +119,10 @@ def test_classes_are_counted_whatever_the_types_of_their_columns(
     )
 
 
+@pytest.mark.parametrize("linked", [False, True], ids=["independent", "linked"])
 @pytest.mark.parametrize("columns", [[], ["flag"], ["Age", "age"]], ids=str)
 def test_the_persons_of_the_classes_are_the_same(
-    local_spark: SparkEngine, local: LocalEngine, files: list[str], columns: list[str]
+    local_spark: SparkEngine, local: LocalEngine, files: list[str], columns: list[str], linked: bool
 ) -> None:
     values = sensitive_values(local, files, SCHEMA, person="city")
     again = sensitive_values(local_spark, files, SCHEMA, person="city")
@@ -139,7 +140,7 @@ def test_the_persons_of_the_classes_are_the_same(
                     for own in [counts.classes == i]
                 ),
             )
-            for part in engine.person_counts(files, columns, values, "city")
+            for part in engine.person_counts(files, columns, values, "city", linked=linked)
             for of_part in [[part.counts(name) for name in part.sensitive]]
             for i, (size, people) in enumerate(zip(part.sizes, part.people, strict=True))
         )
@@ -149,9 +150,10 @@ def test_the_persons_of_the_classes_are_the_same(
     assert sum(found.values()) > (columns != [])
 
 
+@pytest.mark.parametrize("linked", [False, True], ids=["independent", "linked"])
 @pytest.mark.parametrize("columns", [[], ["district"], ["district", "age"]], ids=str)
 def test_who_knows_all_rows_of_a_person_is_left_with_as_many_values(
-    local_spark: SparkEngine, local: LocalEngine, tmp_path: Path, columns: list[str]
+    local_spark: SparkEngine, local: LocalEngine, tmp_path: Path, columns: list[str], linked: bool
 ) -> None:
     rng = np.random.default_rng(5)
     person = rng.integers(0, 40, 200)
@@ -166,7 +168,8 @@ def test_who_knows_all_rows_of_a_person_is_left_with_as_many_values(
     path = str(tmp_path / "visits.parquet")
     pq.write_table(pa.table(table), path)
     found, expected = (
-        engine.values_left([path], columns, "illness", "person") for engine in (local_spark, local)
+        engine.values_left([path], columns, "illness", "person", linked=linked)
+        for engine in (local_spark, local)
     )
     assert found.to_pydict() == expected.to_pydict()
     assert found.schema.types == expected.schema.types
