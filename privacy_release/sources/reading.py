@@ -153,7 +153,9 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute") -> str | None:
     if attribute.role is Role.IDENTIFIER:
         if attribute.pseudonym is None or number or _is_text(kind):
             return None
-        return f"must be text or a whole number to have a pseudonym, got {_shown(kind)}: cast it in the source"
+        return (
+            f"must be text or a whole number to have a pseudonym, got {_shown(kind)}: cast it in the source"
+        )
     if attribute.dates is not None:
         return _problem_of_dates(kind, attribute)
     if t.is_date(kind) or t.is_timestamp(kind):
