@@ -69,6 +69,7 @@ class Release:
                 a.name: {"role": a.role.value, "kind": a.kind.value}
                 | ({"nulls": nulls[a.name]} if a.name in nulls else {})
                 | a.direct_identifiers()
+                | ({"precision": a.dates.cut_to.value} if a.dates and not a.dates.as_is else {})
                 for a in self.schema.attributes
             },
             "notes": dict(self.notes),

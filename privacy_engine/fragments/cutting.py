@@ -15,7 +15,7 @@ from privacy_engine.grouping.boxes import Codes, Floats, join_cost, tabulate
 from privacy_engine.grouping.constraints import no_constraints
 from privacy_engine.grouping.cuts import NOBODY, Task, bucket_by, cheapest_grouping, cover
 from privacy_engine.grouping.partitioning import CutRule
-from privacy_engine.tables.columns import value_text
+from privacy_engine.tables.columns import NULL, value_text
 from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema
@@ -180,5 +180,6 @@ def _values(attribute: Attribute, tree: Hierarchy) -> tuple[str, ...]:
     """(v,) the leaves as the records have them: a period by its first day or second, not by its label."""
     if attribute.dates is None or attribute.bounds is None:
         return tree.values
-    starts = attribute.dates.starts(attribute.bounds[0], np.arange(len(tree.values)))
-    return tuple(map(value_text, attribute.dates.clock.column(starts)))
+    null = tree.values[-1:] == (NULL,)
+    starts = attribute.dates.starts(attribute.bounds[0], np.arange(len(tree.values) - null))
+    return (*map(value_text, attribute.dates.clock.column(starts)), *((NULL,) if null else ()))

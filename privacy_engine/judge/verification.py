@@ -419,10 +419,14 @@ def _limit_findings(
 
 
 def _pseudonym_findings(policy: ReleasePolicy, schema: DataSchema) -> list[Finding]:
-    """How many columns of pseudonyms the policy refuses, where it says anything of them."""
+    """How many columns of pseudonyms the policy refuses, where it says anything of them.
+
+    Those that link rows are drawn anew for each release.
+    """
     if policy.pseudonyms is None:
         return []
     scopes = [a.pseudonym.scope.value for a in schema.attributes if a.pseudonym]
+    scopes += ["release"] if schema.linked else []
     refused = sum(map(policy.refuses_pseudonyms, scopes))
     return [_limit_finding(f"pseudonyms: {policy.pseudonyms}", 0, refused)]
 

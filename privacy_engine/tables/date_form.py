@@ -120,7 +120,7 @@ class DateForm:
     def type_problem(self, column: pd.Series) -> str | None:
         """What is wrong with the type of a column, and the remedy; None if it fits."""
         if is_dated(column):
-            if self.clock is not DATES and only_dates(column):
+            if self.clock != DATES and only_dates(column):
                 return f"must have a time of the day as a timestamp, got {column.dtype}: make it kind: date"
             return None
         if not _is_text(column):
@@ -146,7 +146,7 @@ class DateForm:
 
     def normal(self, column: pd.Series) -> pd.Series:
         """The column in the one type behind ingest: dates, or time stamps without a zone, cut."""
-        if self.as_is and self.clock is not DATES:
+        if self.as_is and self.clock != DATES:
             found = self.read(column)
             return self.clock.column_of(found.micros, found.null, column.name)
         return self.clock.column(self.numbers(column), column.name)

@@ -111,7 +111,7 @@ class Attribute:
 
     def _contradiction_of_dates(self) -> str | None:
         form = self.dates
-        if form is None or form.clock is not _CLOCKS.get(self.kind):
+        if form is None or form.clock != _CLOCKS.get(self.kind):
             return f"what is said of dates must be of a {self.kind.value}: give it that kind of clock"
         if self.categories is not None or (self.hierarchy is not None and not form.calendar):
             return (

@@ -41,6 +41,8 @@ def refuse_pseudonyms(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
         SpecError: naming the columns, and what the policy or the floor allows.
     """
     scopes = {name: a.pseudonym.scope for name, a in spec.attributes.items() if a.pseudonym is not None}
+    if spec.person is not None and spec.person.column is not None and spec.person.rows == "linked":
+        scopes[spec.person.column] = "release"
     if refused := [name for name, scope in scopes.items() if policy.refuses_pseudonyms(scope)]:
         raise wrong(
             spec.name,

@@ -53,6 +53,8 @@ def test_what_is_released_of_other_roles_is_as_exact_as_stated(name: str) -> Non
     paid = table["paid"].iloc[release.rows].dt.to_period("M").dt.start_time.dt.date
     assert release.table["paid"].tolist() == paid.tolist()
     assert {(day.month % 3, day.day) for day in release.table["died"]} == {(1, 1)}
+    told = release.manifest()["columns"]
+    assert (told["paid"]["precision"], told["died"]["precision"]) == ("month", "quarter")
 
 
 @methods
@@ -64,3 +66,35 @@ def test_the_type_of_the_source_does_not_matter(name: str) -> None:
     one = method.release(table, SCHEMA, np.random.default_rng(7))
     other = method.release(as_text, DataSchema.from_dict(fields), np.random.default_rng(7))
     pd.testing.assert_frame_equal(one.table, other.table)
+
+
+@pytest.mark.parametrize("name", ["mondrian", "bottom_up"])
+@pytest.mark.parametrize("intervals", ["text", "bounds"])
+def test_dates_that_are_not_known_are_values_of_their_own(name: str, intervals: str) -> None:
+    table = stays()
+    rng = np.random.default_rng(1)
+    for column in ("born", "admitted", "seen"):
+        table[column] = table[column].where(rng.random(len(table)) > 0.2)
+    method = load_method(name, k=5, l=2, intervals=intervals)
+    release = method.release(table, SCHEMA.keeping_nulls(), np.random.default_rng(7))
+    assert verify(release.table, release.schema, ReleasePolicy(require=release.guarantees)).passed
+    source = table.iloc[release.rows].reset_index(drop=True)
+    for cell, moment in zip(release.table["admitted"], source["admitted"], strict=True):
+        assert (pd.isna(cell) and pd.isna(moment)) or cell == "*" or covers(cell, moment.to_pydatetime())
+    for column in ("born", "seen"):
+        if intervals == "text":
+            cells = zip(release.table[column], source[column], strict=True)
+            assert all(
+                (pd.isna(cell) or cell.endswith(" or null"))
+                if pd.isna(moment)
+                else _covers_or_null(cell, moment)
+                for cell, moment in cells
+            )
+            continue
+        low, high = (release.table[f"{column}_{end}"].astype("datetime64[us]") for end in ("min", "max"))
+        own = source[column].astype("datetime64[us]")
+        assert (((low <= own) & (own <= high)) | (own.isna() & release.table[f"{column}_null"])).all()
+
+
+def _covers_or_null(cell: str, moment: pd.Timestamp) -> bool:
+    return covers(cell.removesuffix(" or null"), moment.to_pydatetime())

@@ -181,3 +181,10 @@ def test_methods_without_classes_refuse_linked_rows(method: str) -> None:
         load_method(method).release(
             TABLES["one row each"], SCHEMA.select(INDEPENDENT.names), np.random.default_rng(3)
         )
+
+
+@pytest.mark.parametrize(("allowed", "passes"), [("forbid", False), ("release", True), ("any", True)])
+def test_pseudonyms_that_link_rows_are_what_a_policy_may_forbid(allowed: str, passes: bool) -> None:
+    release = released("mondrian", "twenty rows each")
+    policy = replace(POLICY, pseudonyms=allowed)
+    assert verify(release.table, release.schema, policy).passed is passes

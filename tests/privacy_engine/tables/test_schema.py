@@ -2,6 +2,8 @@
 
 import json
 import math
+import pickle
+from dataclasses import replace
 from datetime import date
 
 import jsonschema
@@ -142,6 +144,21 @@ def test_a_bad_field_is_refused_by_attribute_and_field(case: str) -> None:
 def test_the_json_schema_refuses_a_bad_field_too(case: str) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"age": BAD_FIELDS[case][0]}, DataSchema.json_schema())
+
+
+def test_a_schema_of_dates_is_the_same_in_another_process() -> None:
+    fields = {
+        "role": "quasi_identifier",
+        "kind": "date",
+        "calendar": ["month"],
+        "bounds": ["2019-01-01", "2020-12-31"],
+    }
+    attribute = pickle.loads(pickle.dumps(Attribute.from_dict("d", fields)))
+    assert replace(attribute, nullable=True).type_problem(pd.Series([date(2020, 1, 1)])) is None
+    pd.testing.assert_frame_equal(
+        DataSchema((attribute,)).normalized(pd.DataFrame({"d": [date(2020, 5, 7)]})),
+        pd.DataFrame({"d": pd.Series([date(2020, 5, 1)]).astype("date32[pyarrow]")}),
+    )
 
 
 def test_the_json_schema_is_one() -> None:

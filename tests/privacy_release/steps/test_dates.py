@@ -7,17 +7,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 import privacy_release
+from privacy_engine.dp.ledger import Limit
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
+from privacy_release.spending.budget import Budget
+from privacy_release.spending.claims import _values_in_domains
 from privacy_release.steps.release import make_release
 from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
@@ -189,3 +194,35 @@ def test_bounds_are_read_from_yaml_dates_and_from_text(home: Path) -> None:
     path.write_text(yaml.safe_dump(told))
     read = load_spec(path).data_schema()
     assert read.select(FIELDS) == DataSchema.from_dict(FIELDS)
+
+
+def test_a_private_release_of_dates_keeps_its_claim_and_its_domains(work: WorkArea, tmp_path: Path) -> None:
+    bounds = {"bounds": ["2019-01-01", "2021-12-31"]}
+    fields = {
+        "born": FIELDS["born"] | {"bin": "decade"},
+        "died": FIELDS["died"] | bounds,
+        "paid": FIELDS["paid"] | bounds | {"bins": 6},
+        "illness": FIELDS["illness"] | {"categories": ["flu", "cold", "gout", "none"]},
+    }
+    stays(300).reset_index(drop=True)[list(fields)].to_parquet(tmp_path / "stays.parquet", index=False)
+    table = privacy_release.ingest(str(tmp_path / "stays.parquet"), DataSchema.from_dict(fields), work)
+    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
+    ledger.migrate()
+    ledger.grant("stays", Limit(epsilon=1.0), reason="a test", by="officer")
+    staged = make_release(
+        table,
+        work,
+        method="privbayes",
+        parameters={"epsilon": 0.5},
+        budget=Budget(dataset="stays", run="run 1", ledger=ledger),
+    )
+    report = verify_staged(staged, ReleasePolicy(max_epsilon=0.5), ledger)
+    assert report["passed"]
+    released = pq.read_table(staged["uri"])
+    assert [released.schema.field(name).type for name in ("born", "died", "paid")] == [pa.date32()] * 3
+    assert {(day.month % 3, day.day) for day in released["died"].to_pylist()} <= {(1, 1)}
+
+    exact = released.to_pandas()  # a released day that is more exact than the schema allows
+    exact.loc[0, "died"] = dt.date(2019, 1, 2)
+    findings = _values_in_domains([exact], DataSchema.from_dict(fields))
+    assert [finding.measured for finding in findings] == [0, 1, 0, 0]
