@@ -17,7 +17,7 @@ from privacy_release.lake.store import Lake
 from tests.dags.scanner import MARK, new_root, started
 from tests.servers.spark_cluster import CONF, require_spark, standalone_cluster, waited
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 NAME = "people"
 ROWS = 40_000
 ENGINE = {"kind": "spark", "rows": 2_000, "memory": "300MB"}

@@ -11,7 +11,7 @@ from deploy.local.embedded import checkout
 from privacy_engine import EquivalenceClasses, KAnonymity
 from tests.production.conftest import Installed, visits
 
-pytestmark = [pytest.mark.slow, pytest.mark.production, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.production]
 
 DAG = """\
 from airflow.sdk import DAG

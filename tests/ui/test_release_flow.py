@@ -12,7 +12,7 @@ import pytest
 from tests.ui.conftest import DESKTOP, PHONE, WAIT
 from tests.ui.server import Server
 
-pytestmark = [pytest.mark.ui, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.ui]
 
 ANONYMIZED, SYNTHETIC = "adult_occupation", "adult_synthetic_weekly"
 APPROVE = f"{ANONYMIZED}.approve"

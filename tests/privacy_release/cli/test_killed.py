@@ -119,7 +119,6 @@ def moments(calls: int) -> list[dict[str, int]]:
     return found
 
 
-@pytest.mark.timeout(600)
 def test_nothing_of_anybody_stays_behind_after_sixty_kills(shell: Shell, home: Path) -> None:
     spec = str(home / "releases" / "people.yaml")
     code, calls = shell.run("run", spec)

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -245,23 +246,33 @@ class Terminated(MemoryFileSystem):  # type: ignore[misc]  # fsspec ships no typ
         return super()._open(path, *args, **kwargs)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT])
+@pytest.fixture
+def heard(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """A signal that is heard: a shell starts what runs in its background deaf to some."""
+    before = signal.signal(request.param, signal.default_int_handler)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+@pytest.mark.parametrize(
+    "heard", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT], indirect=True
+)
 def test_run_that_is_told_to_stop_removes_its_work_area(
-    number: signal.Signals,
+    heard: signal.Signals,
     spec: str,
     home: Path,
     lake: Lake,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    Terminated.opened, Terminated.number = 0, number
+    Terminated.opened, Terminated.number = 0, heard
     fsspec.register_implementation("terminated", Terminated, clobber=True)
     fsspec.filesystem("terminated").pipe_file("/people.parquet", (home / "people.parquet").read_bytes())
     edit(spec, source={"uri": "terminated://people.parquet", "columns": COLUMNS})
-    before = signal.getsignal(number)
-    assert main(["run", spec]) == 128 + number
+    before = signal.getsignal(heard)
+    assert main(["run", spec]) == 128 + heard
     assert "interrupted" in capsys.readouterr().err
-    assert signal.getsignal(number) is before
+    assert signal.getsignal(heard) is before
     assert privacy_release.releases(lake, "people") == []
     assert left_behind(tmp_path) == []
 
