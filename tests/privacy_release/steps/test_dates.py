@@ -13,6 +13,7 @@ import yaml
 
 import privacy_release
 from privacy_engine.dp.ledger import Limit
+from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
 from privacy_engine.judge.policy import ReleasePolicy
@@ -222,7 +223,7 @@ def test_a_private_release_of_dates_keeps_its_claim_and_its_domains(work: WorkAr
     assert [released.schema.field(name).type for name in ("born", "died", "paid")] == [pa.date32()] * 3
     assert {(day.month % 3, day.day) for day in released["died"].to_pylist()} <= {(1, 1)}
 
-    exact = released.to_pandas()  # a released day that is more exact than the schema allows
+    exact = to_frame(released)  # a released day that is more exact than the schema allows
     exact.loc[0, "died"] = dt.date(2019, 1, 2)
     findings = _values_in_domains([exact], DataSchema.from_dict(fields))
     assert [finding.measured for finding in findings] == [0, 1, 0, 0]
