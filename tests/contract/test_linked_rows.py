@@ -188,3 +188,32 @@ def test_pseudonyms_that_link_rows_are_what_a_policy_may_forbid(allowed: str, pa
     release = released("mondrian", "twenty rows each")
     policy = replace(POLICY, pseudonyms=allowed)
     assert verify(release.table, release.schema, policy).passed is passes
+
+
+@pytest.mark.parametrize("intervals", [Intervals.TEXT, Intervals.BOUNDS])
+@pytest.mark.parametrize("method", ["mondrian", "bottom_up"])
+def test_dates_and_missing_values_are_parts_of_trajectories(method: str, intervals: Intervals) -> None:
+    rng = np.random.default_rng(2)
+    table = TABLES["twenty rows each"][["patient", "age", "illness"]].copy()
+    table["age"] = table["age"].where(table["patient"].str[-1] != "7").astype("float64")
+    table["day"] = np.datetime64("2024-01-01") + rng.integers(0, 700, len(table)).astype("timedelta64[D]")
+    table["ward"] = rng.choice(np.array(["a", "b", None], dtype=object), len(table))
+    schema = DataSchema.from_dict(
+        {
+            "patient": {"role": "identifier"},
+            "age": {"role": "quasi_identifier", "kind": "numeric", "nullable": True},
+            "day": {"role": "quasi_identifier", "kind": "date"},
+            "ward": {"role": "quasi_identifier", "categories": ["a", "b"], "nullable": True},
+            "illness": {"role": "sensitive"},
+            "person": {"column": "patient", "rows": "linked"},
+        }
+    )
+    release = load_method(method, k=4, l=2, intervals=intervals).release(
+        table[list(schema.names)], schema, np.random.default_rng(3)
+    )
+    assert verify(release.table, release.schema, POLICY, persons=release.persons).passed
+    quasi = [a.name for a in release.schema.quasi_identifiers]
+    ways: dict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)
+    for row in release.table.to_dict("records"):
+        ways[row["patient"]][tuple(str(row[name]) for name in quasi)] += 1
+    assert min(Counter(frozenset(way.items()) for way in ways.values()).values()) >= 4
