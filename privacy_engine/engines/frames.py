@@ -1,6 +1,7 @@
 """Arrow tables as frames and back, with the types that a released table keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -25,10 +26,16 @@ _DATES = {kind: pd.ArrowDtype(kind) for kind in (pa.date32(), pa.date64())}
 def to_frame(table: pa.Table) -> pd.DataFrame:
     """A frame whose integers, truth values and dates stay what they are where some are null."""
     columns = {
-        name: column.to_pandas(types_mapper=(_NULLABLE | _DATES if column.null_count else _DATES).get)
+        name: column.to_pandas(types_mapper=_mapper(column))
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
     return pd.DataFrame(columns, columns=table.column_names)
+
+
+def _mapper(column: pa.ChunkedArray) -> Callable[[pa.DataType], Any] | None:
+    """The type of pandas for a column; None where pyarrow knows: with a mapper an empty column of text is none."""
+    kinds = _NULLABLE | _DATES if column.null_count else _DATES
+    return kinds.get if column.type in kinds else None
 
 
 def to_arrow(frame: pd.DataFrame) -> pa.Table:
