@@ -33,7 +33,7 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _mapper(column: pa.ChunkedArray) -> Callable[[pa.DataType], Any] | None:
-    """The type of pandas for a column; None where pyarrow knows: with a mapper an empty column of text is none."""
+    """The types of pandas for a column; None where pyarrow knows, which calls empty text no text otherwise."""
     kinds = _NULLABLE | _DATES if column.null_count else _DATES
     return kinds.get if column.type in kinds else None
 
