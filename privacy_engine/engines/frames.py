@@ -33,7 +33,7 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _mapper(column: pa.ChunkedArray) -> Callable[[pa.DataType], Any] | None:
-    """The types of pandas for a column; None where pyarrow knows, which calls empty text no text otherwise."""
+    """The types of pandas for a column; None where pyarrow knows: by a mapper it calls empty text no text."""
     kinds = _NULLABLE | _DATES if column.null_count else _DATES
     return kinds.get if column.type in kinds else None
 
