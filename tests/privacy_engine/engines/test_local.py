@@ -1,11 +1,9 @@
 """The engine of one machine: equal values are one class wherever they stand, and nothing stays behind."""
 
 import decimal
-import resource
 import stat
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
 from privacy_engine.tables.classes import SensitiveValues
 from tests.privacy_engine.engines.tables import Modulo, combinations, counted, describe, written
+from tests.servers.disk import files_of_at_most
 
 NAN = float("nan")
 few = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -327,17 +326,6 @@ def test_what_fits_neither_memory_nor_disk_is_an_error_that_says_so(tmp_path: Pa
     ):
         engine.class_sizes(paths, list("abcd"))
     assert not list(spill.iterdir())
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """A disk that is full: no file of this process may grow beyond."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("fragments", [1, 3, 700])

@@ -1,8 +1,5 @@
 """A disk that is full while a table is copied or staged: an error says so, and nothing is left behind."""
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +12,10 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.work.parquet import private_parquet, write_private
+from tests.servers.disk import files_of_at_most
 
 SCHEMA = DataSchema.from_dict({"weight": {"role": "insensitive", "kind": "numeric"}})
 WEIGHTS = pa.table({"weight": np.random.default_rng(1).random(100_000)})  # 800 kB that do not compress
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """A disk that is full: no file of this process may grow beyond."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.fixture
