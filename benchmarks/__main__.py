@@ -22,6 +22,7 @@ from benchmarks import (
     rfka,
     scale,
     speed,
+    visits,
 )
 from benchmarks.report import Section, write
 from benchmarks.tables import Table, adult, head
@@ -39,6 +40,7 @@ FULL: Mapping[str, Part] = {
     "dp_peers": dp_peers.run,
     "dp_speed": dp_speed.run,
     "dp_persons": dp_persons.run,
+    "visits": visits.run,
     "ppnb": ppnb.run,
     "scale": scale.run,
     "lake_history": lake_history.run,
@@ -54,6 +56,7 @@ QUICK: Mapping[str, Part] = {
     "dp_synthesis": lambda table: dp_synthesis.run(table, epsilons=(0.2, 1.6), runs=2),
     "dp_peers": lambda table: dp_peers.run(table, runs=2, peer_runs=0),
     "dp_speed": lambda table: dp_speed.run(table, repeats=1, rows=100_000),
+    "visits": lambda table: visits.run(table, persons=2_000, rows=40_000),
     "dp_persons": lambda table: dp_persons.run(table, epsilons=(1.0,), runs=2, copies=20),
     "ppnb": lambda table: ppnb.run(table, p_0s=(0.1, 0.35, 0.49, 0.8), runs=1, peer_runs=0, rows=None),
     "scale": lambda table: scale.run(table, sizes=scale.QUICK),
