@@ -95,7 +95,7 @@ def make_release(
             f"pseudonyms of {', '.join(named)} would tell of each person what {method} claims to hide; give "
             "these columns the role identifier alone, or take an anonymizer"
         )
-    require_whole_persons(schema, table)
+    require_whole_persons(schema, table, method)
     releaser = keyed(releaser, memory, seed)
     loss = require_budget(releaser, schema, budget)
     if "persons" in table and (loss is not None or is_randomizer(method)):
@@ -139,12 +139,17 @@ def require_fitting_engine(method: str, table: TableRef) -> None:
         raise SpecError(problem)
 
 
-def require_whole_persons(schema: "DataSchema", table: TableRef) -> None:
-    """Refuse to link rows where not all rows of a person are seen together.
+def require_whole_persons(schema: "DataSchema", table: TableRef, method: str) -> None:
+    """Refuse to link rows where not all rows of a person are seen together, before anything is booked.
 
     Raises:
         SpecError: naming the remedy.
     """
+    if schema.linked and not is_anonymizer(method):
+        raise SpecError(
+            f"the rows of {schema.by} are to be linked, and {method} makes no classes of whole trajectories: "
+            "take `rows: linked` out of person, or take an anonymizer"
+        )
     if schema.linked and ("engine" in table or "persons" in table):
         raise SpecError(
             f"the rows of {schema.by} can be linked only by engine local and without history: a class is of "

@@ -154,6 +154,15 @@ def test_fragments_are_refused(source: str, work: WorkArea) -> None:
         make_release(table, work, method="mondrian", parameters={"k": 10})
 
 
+@pytest.mark.parametrize("method", ["errph", "latent_class"])
+def test_methods_without_classes_are_refused_before_a_budget_is_asked(
+    source: str, work: WorkArea, method: str
+) -> None:
+    table = privacy_release.ingest(source, SCHEMA, work)
+    with pytest.raises(SpecError, match="no classes of whole trajectories"):
+        make_release(table, work, method=method)
+
+
 @pytest.fixture
 def linked(home: Path) -> Path:
     """The specification of a release about people of whom each comes one to three times."""
