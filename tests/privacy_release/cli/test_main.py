@@ -463,8 +463,9 @@ def test_draft_cannot_run_before_a_person_decided_on_every_role(
     path.write_text(text)
     with pytest.raises(SpecError) as caught:
         load_spec(path)
-    for column in ("name", "age", "zip", "illness", "visits"):
+    for column in ("age", "zip", "illness", "visits"):
         assert f"schema.{column}.role: must be" in str(caught.value)
+    assert "  name: {role: identifier, kind: categorical}" in text  # each record has its own
     path.write_text(
         text.replace("role: TODO", "role: insensitive").replace("TODO.yaml", "policies/people.yaml")
     )
@@ -488,7 +489,7 @@ def test_draft_names_no_value_of_few_people(
     text = draft(capsys, home / "rare.parquet")
     assert not [value for value in (*people["name"], "plague", "987") if value in text]
     assert "1 rarer categories are not shown" in text
-    assert "an identifier or free text?" in text
+    assert "200 values in 200 records: not released as it is" in text
     assert "plague" in draft(capsys, home / "rare.parquet", "--min-count", "9")
 
 
