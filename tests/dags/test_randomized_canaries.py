@@ -23,7 +23,7 @@ COLUMNS = {
     "age": {"bins": 6},
     "town": {"categories": ["north", "south"]},
     "disease": {"categories": ["cold", "flu", "gout"]},
-    "remark": {"role": "quasi_identifier", "categories": ["a", "b"]},
+    "remark": {"role": "quasi_identifier", "categories": ["a", "b"], "unique": None},
 }
 RELEASE = {"method": "errph", "p_0": 0.5, "randomness": "memoised", "secret": "people_secret"}
 RANDOMIZED: dict[str, Any] = {

@@ -24,7 +24,7 @@ COLUMNS = {
     "age": {"bins": 6},
     "town": {"categories": ["north", "south"]},
     "disease": {"categories": ["cold", "flu", "gout"]},
-    "remark": {"role": "quasi_identifier", "categories": ["a", "b"]},
+    "remark": {"role": "quasi_identifier", "categories": ["a", "b"], "unique": None},
 }
 RANDOMIZED: dict[str, Any] = {
     "columns": COLUMNS,
