@@ -30,7 +30,7 @@ FIELDS: dict[str, Any] = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
     "town": {"role": "quasi_identifier", "categories": ["a", "b", "c"]},
     "illness": {"role": "sensitive"},
-    "visits": {"role": "insensitive", "kind": "numeric"},
+    "visits": {"role": "insensitive", "kind": "numeric", "unique": {"allow": "to find records again"}},
 }
 POLICY = ReleasePolicy(require=(KAnonymity(k=5), DistinctLDiversity(l=2)))
 METHOD: dict[str, Any] = {"method": "mondrian", "parameters": {"k": 5, "l": 2}, "seed": 7}
