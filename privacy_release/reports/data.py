@@ -8,6 +8,7 @@ from privacy_release.reports.randomized import RandomizedPart, randomized_part
 from privacy_release.reports.synthetic import MechanismLine, mechanisms_of, network_of, own_marginals
 from privacy_release.reports.text import (
     CONTRIBUTIONS,
+    KNOWN_ROWS_LIMITS,
     LIMITS,
     LINKED_LIMITS,
     PRIVATE_LIMITS,
@@ -135,9 +136,14 @@ def _limits(release: "Release") -> tuple[tuple[str, str], ...]:
         return SYNTHETIC_LIMITS
     if getattr(release, "randomization", None) is not None:
         return RANDOMIZED_LIMITS
-    if release.schema.linked:
+    return limits_of_classes(release.schema) if release.loss is None else PRIVATE_LIMITS
+
+
+def limits_of_classes(schema: "DataSchema") -> tuple[tuple[str, str], ...]:
+    """What no model of classes promises: name and text."""
+    if schema.linked:
         return LINKED_LIMITS + LIMITS
-    return LIMITS if release.loss is None else PRIVATE_LIMITS
+    return KNOWN_ROWS_LIMITS + LIMITS if schema.by else LIMITS
 
 
 def _losses(release: "Release") -> list[tuple[str, float, float]]:

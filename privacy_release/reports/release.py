@@ -131,7 +131,7 @@ def render(
     """
     loss, told = data.loss, figures if data.loss is None else {}
     linkable = bool(data.schema.quasi_identifiers) and loss is None and data.randomized is None
-    guarantees = [_guarantee(measured) for measured in data.guarantees]
+    guarantees = [_guarantee(measured, of_persons=bool(data.schema.by)) for measured in data.guarantees]
     return page_template("report.html.j2").render(
         title=title,
         release=data,
@@ -232,7 +232,7 @@ def _tiles(
             meaning = f"of {least.limit:.4g}, {least.period}"
             tiles.append(Line(label="Budget left", text=f"{least.left:.4g}", meaning=meaning))
     elif "smallest_class" in risk:
-        counted = "persons" if release.schema.linked else "records"
+        counted = "persons" if release.schema.by else "records"
         tiles += [
             Line(
                 label="Smallest class",
@@ -256,13 +256,13 @@ def _tiles(
     return tiles
 
 
-def _guarantee(measured: Measured) -> dict[str, Any]:
+def _guarantee(measured: Measured, *, of_persons: bool) -> dict[str, Any]:
     """What is claimed, in words, and what the released records measure."""
     from privacy_engine.judge.models import model_to_dict
 
     model = measured.model
     return {
-        "claim": claim(model_to_dict(model)),
+        "claim": claim(model_to_dict(model), of_persons=of_persons),
         "required": f"{'at least' if model.at_least else 'at most'} {model.threshold:.6g}",
         "measured": f"{measured.number:.4g}",
         "holds": measured.holds,

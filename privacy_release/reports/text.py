@@ -14,12 +14,14 @@ class Promise:
         rule: what holds in every class; ``{parameter}`` stands for the model's parameters.
         protects: what an attacker cannot do.
         leaves: what it does not stop.
+        of_persons: the rule where several records may be of one person; empty: it reads the same.
     """
 
     name: str
     rule: str
     protects: str
     leaves: str
+    of_persons: str = ""
 
 
 PROMISES: Mapping[str, Promise] = {
@@ -30,6 +32,8 @@ PROMISES: Mapping[str, Promise] = {
         "picks the right record with a chance of at most 1 in {k} (identity disclosure).",
         leaves="What the members of a class have in common is learned without picking a record "
         "(attribute disclosure): it bounds nothing about sensitive values.",
+        of_persons="Every record shares its quasi-identifier values with records of at least {k} persons, "
+        "its own included.",
     ),
     "distinct_l_diversity": Promise(
         name="distinct l-diversity",
@@ -38,6 +42,8 @@ PROMISES: Mapping[str, Promise] = {
         "values would have to be ruled out first.",
         leaves="One value may be far likelier than the others in a class, and values that mean nearly the "
         "same count as different.",
+        of_persons="Every class holds at least {l} distinct sensitive values, and persons with at least {l} "
+        "distinct sets of them.",
     ),
     "entropy_l_diversity": Promise(
         name="entropy l-diversity",
@@ -72,6 +78,8 @@ PROMISES: Mapping[str, Promise] = {
         "from the class with a confidence of at most {alpha}.",
         leaves="Values that mean nearly the same count as different; a rare value may still become much "
         "likelier than in the table.",
+        of_persons="Every class has records of at least {k} persons, and no more than a share {alpha} of "
+        "them have the same sensitive value.",
     ),
     "beta_likeness": Promise(
         name="beta-likeness",
@@ -121,6 +129,16 @@ NULLS = (
     "if both have one. A class of nulls alone shows them as null. A class of nulls and values says so: by "
     "'or null' behind an interval, by null in a set, by the root of a hierarchy, which covers null too, or "
     "in the column of the same name that ends in _null. Its records are charged as if all were lost.",
+)
+
+# Of a release with many rows a person, before all others.
+KNOWN_ROWS_LIMITS: tuple[tuple[str, str], ...] = (
+    (
+        "Several known rows of a person",
+        "Classes are counted by persons, and nothing links the rows of one. Whoever knows several of them "
+        "can still look for what their classes have in common: the values left to who knows all rows are "
+        "told below, where persons have the same sensitive value in all rows.",
+    ),
 )
 
 # Of a release in which a pseudonym links the rows of a person, before all others.
@@ -407,8 +425,12 @@ class Claim:
     leaves: str
 
 
-def claim(fields: Mapping[str, Any]) -> Claim:
+def claim(fields: Mapping[str, Any], *, of_persons: bool = False) -> Claim:
     """A model's plain values (``model_to_dict``) in words; an unknown model is named and not explained.
+
+    Args:
+        fields: the model's name and parameters.
+        of_persons: whether several records may be of one person.
 
     >>> claim({"model": "k_anonymity", "k": 5}).rule
     'Every record shares its quasi-identifier values with at least 5 records, itself included.'
@@ -421,7 +443,7 @@ def claim(fields: Mapping[str, Any]) -> Claim:
     attribute = fields.get("attribute")
     return Claim(
         name=f"{promise.name} of {attribute}" if attribute is not None else promise.name,
-        rule=promise.rule.format_map(fields),
+        rule=((of_persons and promise.of_persons) or promise.rule).format_map(fields),
         protects=promise.protects.format_map(fields),
         leaves=promise.leaves.format_map(fields),
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, IntegrityError, VerificationError
-from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k
+from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
 from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.outliers import counted_in, public_outliers, suppressed_before
 from privacy_release.work.area import WorkArea
@@ -320,6 +320,7 @@ def _report(
         notes=told["notes"],
         losses=joined.figures.losses(),
         distributions=joined.figures.distributions(least),
+        limits=limits_of_classes(joined.schema),
         fragments=FragmentsPart(count=told["fragments"]["count"], **told["fragments"]["rows"]),
     )
     return render(

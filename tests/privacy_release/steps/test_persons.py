@@ -25,6 +25,7 @@ from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.references import EngineRef, StagedRef, TableRef
+from tests.servers.pages import Page
 
 CANARY = "canary-of-a-patient"
 FIELDS: dict[str, Any] = {
@@ -115,6 +116,20 @@ def test_every_published_class_has_k_persons_by_a_plain_query(
     assert manifest["person"] == {"column": "patient", "sha256": staged["people"]["sha256"]}
     assert "patient" not in pq.read_schema(released).names
     assert not list(work.folder.glob("*.by_person.parquet"))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_report_speaks_of_persons(source: str, work: WorkArea, engine: str) -> None:
+    staged = staged_by(ingested(source, work, ENGINES[engine]), work)
+    text = Page(Path(staged["report"]).read_text()).text
+    for told in (
+        "with records of at least 10 persons, its own included",
+        "persons with at least 3 distinct sets of them",
+        "Several known rows of a person",
+        "persons; ",
+    ):
+        assert told in text
+    assert "with at least 10 records" not in text
 
 
 def test_both_ways_report_the_same_of_the_same_bytes(source: str, work: WorkArea) -> None:
