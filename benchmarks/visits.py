@@ -148,4 +148,4 @@ def run(table: Table, *, persons: int = PERSONS, rows: int = ROWS) -> Section:
         rows=len(small), persons=len(counts), most=int(counts.max()), many=len(large), people=persons
     )
     blocks = [note, markdown_table(heads, [*lines, line]), "\n".join(verdicts)]
-    return Section(title="Visits: persons, dates, nulls", blocks=blocks)
+    return Section(title="14. Visits: persons, dates, nulls", blocks=blocks)
