@@ -134,6 +134,14 @@ def test_only_who_releases_or_shows_releases_knows_the_ledgers_secrets(env_file:
         assert (made["MEMBERSHIP_KEY"] in text) == (name == "worker")
 
 
+def test_the_floor_policy_reaches_every_part_of_airflow_and_the_command_line(env_file: Path) -> None:
+    made = secrets_of(env_file.read_text())
+    floor = {"PRIVACY_FLOOR_POLICY": "/opt/airflow/include/policies/floor.yaml"}
+    told = {name for name in services() if environment(name, made | floor).items() >= floor.items()}
+    assert told >= {"worker", "api-server", "scheduler", "dag-processor", "triggerer", "privacy-release"}
+    assert environment("worker", made)["PRIVACY_FLOOR_POLICY"] == ""  # as if nobody had set it
+
+
 def test_raw_and_staged_records_are_mounted_only_where_they_are_needed() -> None:
     mounts = {name: " ".join(service.get("volumes", [])) for name, service in services().items()}
     assert {name for name, text in mounts.items() if "work:" in text} == {
