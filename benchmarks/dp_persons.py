@@ -1,18 +1,15 @@
 """All rows of a person protected: `max_rows` and `weight: person` beside each other on Synthea's visits."""
 
 import itertools
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from benchmarks.environments import UnavailableError
 from benchmarks.intervals import Mean
 from benchmarks.report import Section, markdown_table, verdict
-from benchmarks.tables import Table
+from benchmarks.tables import Table, synthea_visits
 from privacy_engine import DataSchema, load_method
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.tables.domains import CodedTable
@@ -57,17 +54,8 @@ each person {copies} times, as {many:,} persons."""
 
 
 def visits() -> pd.DataFrame:
-    """The visits, with what is known of the patient.
-
-    Raises:
-        UnavailableError: if PRIVACY_DATA does not have them.
-    """
-    folder = Path(os.environ.get("PRIVACY_DATA", ""))
-    names = [folder / f"synthea_{name}.parquet" for name in ("encounters", "patients")]
-    if not all(path.is_file() for path in names):
-        raise UnavailableError("PRIVACY_DATA must name a folder with synthea_encounters and synthea_patients")
-    encounters, patients = map(pd.read_parquet, names)
-    joined = encounters.merge(patients.set_index("Id"), left_on="PATIENT", right_index=True)
+    """The visits; UnavailableError if PRIVACY_DATA does not have them."""
+    joined = synthea_visits()
     born = pd.to_datetime(joined["BIRTHDATE"]).dt.year
     return pd.DataFrame(
         {

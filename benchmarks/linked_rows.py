@@ -4,14 +4,13 @@ Reads `synthea_encounters.parquet` and `synthea_patients.parquet` in the folder 
 is made by drawing patients again, each with birth year and months shifted a little.
 """
 
-import os
 import time
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.report import markdown_table
+from benchmarks.tables import synthea_visits
 from privacy_engine.measures.utility import gcp
 from privacy_engine.registry import load_method
 from privacy_engine.tables.schema import DataSchema
@@ -30,19 +29,18 @@ PATIENTS = 1_200  # of the larger table
 HEAD = ("patients", "records", "rows", "method", "released", "GCP", "of released rows", "CPU seconds")
 
 
-def encounters(folder: Path) -> pd.DataFrame:
+def encounters() -> pd.DataFrame:
     """One record an encounter, with what is known of its patient."""
-    visits = pd.read_parquet(folder / "synthea_encounters.parquet")
-    people = pd.read_parquet(folder / "synthea_patients.parquet").set_index("Id").loc[visits["PATIENT"]]
+    visits = synthea_visits()
     start = visits["START"].dt
     return pd.DataFrame(
         {
             "patient": visits["PATIENT"],
-            "county": people["COUNTY"].astype(str).to_numpy(),
-            "birth_year": pd.to_datetime(people["BIRTHDATE"]).dt.year.to_numpy(),
-            "sex": people["GENDER"].to_numpy(),
-            "race": people["RACE"].to_numpy(),
-            "ethnicity": people["ETHNICITY"].to_numpy(),
+            "county": visits["COUNTY"].astype(str),
+            "birth_year": pd.to_datetime(visits["BIRTHDATE"]).dt.year,
+            "sex": visits["GENDER"],
+            "race": visits["RACE"],
+            "ethnicity": visits["ETHNICITY"],
             "month": start.year * 12 + start.month,
             "reason": visits["REASONDESCRIPTION"].fillna("none"),
         }
@@ -82,7 +80,7 @@ def line(table: pd.DataFrame, rows: str, key: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    small = encounters(Path(os.environ["PRIVACY_DATA"]))
+    small = encounters()
     tables = (small, enlarged(small, PATIENTS, np.random.default_rng(1)))
     lines = [
         line(table, rows, key)

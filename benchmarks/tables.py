@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from deploy.local.samples.adult import sample_table
+from benchmarks.environments import UnavailableError
+from deploy.local.samples.adult import provided, sample_table
+from deploy.local.samples.synthea import with_patients
 from privacy_engine import DataSchema
 from privacy_release.spec.files import load_schema
 
@@ -74,3 +76,16 @@ def read(path: Path) -> Table:
 def head(table: Table, rows: int | None) -> Table:
     """The first records, for a trial run."""
     return table if rows is None else replace(table, frame=table.frame.head(rows))
+
+
+def synthea_visits() -> pd.DataFrame:
+    """Synthea's encounters, each with what is known of its patient.
+
+    Raises:
+        UnavailableError: if PRIVACY_DATA does not have them.
+    """
+    files = [provided(f"synthea_{name}.parquet") for name in ("encounters", "patients")]
+    if None in files:
+        raise UnavailableError("PRIVACY_DATA must name a folder with synthea_encounters and synthea_patients")
+    encounters, patients = map(pd.read_parquet, files)
+    return with_patients(encounters, patients)

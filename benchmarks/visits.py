@@ -1,6 +1,5 @@
 """Many rows a person, with dates and nulls: loss, speed and the check, on Synthea's visits."""
 
-import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.environments import UnavailableError
 from benchmarks.report import Section, markdown_table, verdict
-from benchmarks.tables import Table
+from benchmarks.tables import Table, synthea_visits
 from benchmarks.timing import timed
 from privacy_engine import DataSchema, Release, ReleasePolicy, load_method
 from privacy_engine.engines.checking import verify_files
@@ -48,17 +46,8 @@ persons; *known rows*: with `row_intersection(l=2)` besides. CPU seconds of the 
 
 
 def visits() -> pd.DataFrame:
-    """The visits, with what is known of the patient.
-
-    Raises:
-        UnavailableError: if PRIVACY_DATA does not have them.
-    """
-    folder = Path(os.environ.get("PRIVACY_DATA", ""))
-    names = [folder / f"synthea_{name}.parquet" for name in ("encounters", "patients")]
-    if not all(path.is_file() for path in names):
-        raise UnavailableError("PRIVACY_DATA must name a folder with synthea_encounters and synthea_patients")
-    encounters, patients = map(pd.read_parquet, names)
-    told = encounters.merge(patients.rename(columns={"Id": "PATIENT"}), on="PATIENT", validate="many_to_one")
+    """The visits; UnavailableError if PRIVACY_DATA does not have them."""
+    told = synthea_visits()
     return told[list(SCHEMA.names)].assign(BIRTHDATE=pd.to_datetime(told["BIRTHDATE"]))
 
 

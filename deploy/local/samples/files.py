@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from deploy.local.samples.adult import COLUMNS, half_of, provided, sample_table
 from deploy.local.samples.customers import SEED, delivery
-from deploy.local.samples.synthea import encounters, patients
+from deploy.local.samples.synthea import encounters, patients, with_patients
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,8 +121,7 @@ def _visits(folder: Path) -> Made:
     import pandas as pd
 
     people, had = (pd.read_parquet(folder / name) for name in (PATIENTS, ENCOUNTERS))
-    people = people.rename(columns={"Id": "PATIENT"})
-    table = had.merge(people, on="PATIENT", validate="many_to_one")
+    table = with_patients(had, people)
     return table, f"{ENCOUNTERS} with {PATIENTS}. {origin_of(folder / ENCOUNTERS)}"
 
 

@@ -294,6 +294,12 @@ def _visits(
     )
 
 
+def with_patients(encounters: pd.DataFrame, patients: pd.DataFrame) -> pd.DataFrame:
+    """The encounters in their order, each with the columns of its patient."""
+    people = patients.rename(columns={"Id": "PATIENT"})
+    return encounters.merge(people, on="PATIENT", validate="many_to_one")
+
+
 def _payers(age: Days, who: Codes, people: int, rng: np.random.Generator) -> Codes:
     """(m,) one payer as a child, one from 18 years on, and from 65 on mostly the same for all."""
     import numpy as np
