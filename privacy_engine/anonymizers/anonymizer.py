@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,16 @@ from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.grouping.model_rules import compile_constraints, least_size, require_feasible
 from privacy_engine.grouping.people import hold_by_person
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds, model_from_dict
+from privacy_engine.judge.models import (
+    DistinctLDiversity,
+    KAnonymity,
+    PrivacyModel,
+    holds,
+    model_from_dict,
+    require_distances,
+)
 from privacy_engine.measures.recoding import Intervals, Recoding, require_truthful
+from privacy_engine.parameters import require_types
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.classes import EquivalenceClasses, SensitiveValues
 from privacy_engine.tables.encoding import EncodedTable
@@ -46,13 +54,13 @@ class Anonymizer(ABC):
     fragmentable: ClassVar[bool] = True  # whether parts of a table, released one by one, are one release
 
     def __post_init__(self) -> None:
+        require_types(self)
         KAnonymity(k=self.k)
         if self.l is not None:
             DistinctLDiversity(l=self.l)
         if not 0 <= self.suppression_limit <= 1:
             raise ValueError(f"suppression_limit must be in [0, 1], got {self.suppression_limit}")
-        models = tuple(model_from_dict(m) if isinstance(m, Mapping) else m for m in self.require)
-        object.__setattr__(self, "require", models)
+        object.__setattr__(self, "require", tuple(_model(i, m) for i, m in enumerate(self.require)))
         object.__setattr__(self, "intervals", choice(Intervals, self.intervals, "intervals"))
 
     @property
@@ -108,9 +116,10 @@ class Anonymizer(ABC):
             raise SchemaError(
                 "linked rows must be released in one piece: a part of a table has parts of persons"
             )
+        guarantees = self.guarantees(schema)
+        require_distances(guarantees, {a.name: a for a in schema.sensitive})
         encoded = EncodedTable.encode(table, schema, whole)
         _require_persons(encoded, self.least)
-        guarantees = self.guarantees(schema)
         if schema.linked:
             recoding = self._linked(encoded, guarantees, rng)
         else:
@@ -165,6 +174,15 @@ class Anonymizer(ABC):
             encoded, recoding.labels, encoded.geometry(), guarantees, self.suppression_limit
         )
         return Recoding.of_labels(encoded, labels)
+
+
+def _model(place: int, given: Any) -> PrivacyModel:
+    """A required model, or the one of its dict."""
+    try:
+        model: PrivacyModel = model_from_dict(given) if isinstance(given, Mapping) else given
+    except ValueError as error:
+        raise ValueError(f"require[{place}]: {error}") from None
+    return model
 
 
 def _require_persons(encoded: EncodedTable, least: int) -> None:

@@ -19,12 +19,12 @@ _NULLABLE = {
     pa.uint64(): pd.UInt64Dtype(),
 }
 
-# Dates are days, and no Python objects that take a hundred times as long.
+# Dates are days, decimals are numbers, and no Python objects that take a hundred times as long.
 _DATES = {kind: pd.ArrowDtype(kind) for kind in (pa.date32(), pa.date64())}
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
-    """A frame whose integers, truth values and dates stay what they are where some are null."""
+    """A frame whose integers, truth values, decimals and dates stay what they are where some are null."""
     columns = {
         name: column.to_pandas(types_mapper=_mapper(column))
         for name, column in zip(table.column_names, table.columns, strict=True)
@@ -34,6 +34,8 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
 
 def _mapper(column: pa.ChunkedArray) -> Callable[[pa.DataType], Any] | None:
     """The types of pandas for a column; None where pyarrow knows: by a mapper it calls empty text no text."""
+    if t.is_decimal(column.type):
+        return pd.ArrowDtype
     kinds = _NULLABLE | _DATES if column.null_count else _DATES
     return kinds.get if column.type in kinds else None
 

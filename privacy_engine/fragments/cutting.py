@@ -166,7 +166,7 @@ def _cut_of(division: _Division, attribute: Attribute, domain: Domain, codes: Co
             return Cut(column=attribute.name, among=frozenset(domain.labels[:second]))
         if second == domain.known:  # numbers on the first side, nulls on the second
             return Cut(column=attribute.name, below=float(np.finfo(np.float64).max))
-        return Cut(column=attribute.name, below=float(domain.values[second]))
+        return Cut(column=attribute.name, below=float(domain.values[second]) + float(domain.origin))
     level = int(np.flatnonzero((domain.nodes == division.ancestor).any(axis=0))[0]) - 1
     children = domain.at_level(level)
     chosen = np.isin(children, children[codes[division.first]])

@@ -3,19 +3,21 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from privacy_engine.engines.checking import sensitive_values
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.classes import SensitiveValues
-from privacy_engine.tables.columns import factorize
+from privacy_engine.tables.columns import factorize, is_rounded
 from privacy_engine.tables.encoding import Domain, records_with, sensitive_domain
 from privacy_engine.tables.schema import Attribute, DataSchema, Role
 
@@ -115,7 +117,8 @@ def _closed(attribute: Attribute, engine: Engine, files: Files) -> Attribute:
 
 def _values_to_dict(values: SensitiveValues, attribute: Attribute) -> dict[str, Any]:
     column: list[float | str | None]
-    if attribute.ordered and attribute.categories is None:
+    numbers = attribute.ordered and attribute.categories is None
+    if numbers and (attribute.dates is not None or not is_rounded(values.column)):
         column = [None if math.isnan(v) else v for v in attribute.numbers(values.column).tolist()]
     else:
         coded = factorize(values.column)
@@ -132,7 +135,12 @@ def _values_to_dict(values: SensitiveValues, attribute: Attribute) -> dict[str, 
 
 def _values_from_dict(given: Mapping[str, Any], attribute: Attribute) -> SensitiveValues:
     numbers = attribute.ordered and attribute.categories is None
-    column = pd.Series(given["values"], dtype="float64" if numbers else "str")
+    in_full = numbers and any(isinstance(value, str) for value in given["values"])
+    if in_full:
+        decimals = pa.array([None if value is None else Decimal(value) for value in given["values"]])
+        column = pd.Series(decimals, dtype=pd.ArrowDtype(decimals.type))
+    else:
+        column = pd.Series(given["values"], dtype="float64" if numbers else "str")
     if attribute.dates is not None:
         column = attribute.dates.clock.column(column.to_numpy())
     known = SensitiveValues.of(column, np.zeros(len(column), dtype=np.int64), attribute)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -274,6 +274,43 @@ class TCloseness(SensitiveModel):
             else:
                 raise SchemaError("hierarchical t-closeness needs a hierarchy on the sensitive attribute")
         return np.concatenate(parts)
+
+
+class HasDistance(Protocol):
+    """An attribute, as far as the distance of two of its values needs it."""
+
+    @property
+    def nominal(self) -> bool:
+        """Whether its values have no order."""
+
+    @property
+    def hierarchical(self) -> bool:
+        """Whether it has a hierarchy of its own."""
+
+
+def require_distances(models: Iterable[Named], sensitive: Mapping[str, HasDistance]) -> None:
+    """Refuse t-closeness by a distance that the values of the attribute do not have.
+
+    Args:
+        models: that are claimed or asked for.
+        sensitive: the sensitive attributes by name.
+
+    Raises:
+        SchemaError: naming the attribute and the remedy.
+    """
+    for model in (m for m in models if isinstance(m, TCloseness)):
+        for name in (n for n in sensitive if model.attribute in (None, n)):
+            attribute = sensitive[name]
+            if model.distance is Distance.ORDERED and attribute.nominal:
+                raise SchemaError(
+                    f"{name}: t-closeness by the distance `ordered` needs values with an order; take "
+                    "the distance `equal`, or make the attribute ordinal, with its categories in order"
+                )
+            if model.distance is Distance.HIERARCHICAL and not attribute.hierarchical:
+                raise SchemaError(
+                    f"{name}: t-closeness by the distance `hierarchical` needs a hierarchy; give the "
+                    "attribute one, or take the distance `equal`"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,8 @@ _MORE_IS_STRICTER = frozenset({"k", "l", "m"})
 _LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t"})
 _PSEUDONYMS = ("forbid", "release", "any")  # the strictest first
 _LIMITS = ("max_suppressed", "max_gcp", "max_distorted", "max_breach", "max_epsilon", "max_delta")
+# What a release can claim or be asked for, by its name in a policy.
+ALL_MODELS: Mapping[str, type[Any]] = {**MODELS, **ROW_MODELS, **CROSS_RELEASE_MODELS}
 _KNOWN = ("require", *_LIMITS, "pseudonyms")
 
 
@@ -160,7 +162,7 @@ class ReleasePolicy:
         models = []
         for i, entry in enumerate(required):
             try:
-                models.append(model_from_dict(entry, {**MODELS, **ROW_MODELS, **CROSS_RELEASE_MODELS}))
+                models.append(model_from_dict(entry, ALL_MODELS))
             except ValueError as error:
                 raise SpecError(f"policy require[{i}]: {error}") from None
         return cls(

@@ -13,7 +13,7 @@ from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import SchemaError, VerificationError
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
-from privacy_engine.judge.models import PrivacyModel, rule_of
+from privacy_engine.judge.models import PrivacyModel, require_distances, rule_of
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.classes import Classes, EquivalenceClasses, class_labels
 from privacy_engine.tables.persons import ValuesLeft
@@ -122,6 +122,7 @@ def verify(
             demanded and cannot be measured, or a pseudonym is not of one person alone.
     """
     check_columns(list(table.columns), schema)
+    require_distances(policy.require, {a.name: a for a in schema.sensitive})
     require_persons(schema, persons is not None, loss)
     if schema.linked and persons is not None:
         both = [table[schema.by], pd.Series(persons)]
@@ -237,8 +238,10 @@ def verify_classes(
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
             demanded and its findings are not given.
+        SchemaError: if the policy asks for a distance that a sensitive attribute does not have.
     """
     check_columns(columns, schema)
+    require_distances(policy.require, {a.name: a for a in schema.sensitive})
     require_persons(schema, persons is not None, loss)
     if across is None and policy.across:
         demanded = ", ".join(model.name for model in policy.across)

@@ -232,7 +232,8 @@ def _bins(domain: OrderedDomain, attribute: Attribute, cover: Cover) -> tuple[tu
         return attribute.dates.groups(domain.low, domain.high, MOST_GROUPS)
     if not _whole(domain, cover):
         edges = np.linspace(domain.low, domain.high, MOST_GROUPS + 1)
-        return tuple(f"{a:.6g} to {b:.6g}" for a, b in itertools.pairwise(edges)), edges
+        shown = itertools.pairwise(edges + float(domain.origin))
+        return tuple(f"{a:.6g} to {b:.6g}" for a, b in shown), edges
     low, high = int(domain.low), int(domain.high)
     width = -(-(high - low + 1) // MOST_GROUPS)
     firsts = range(low, high + 1, width)
@@ -240,7 +241,7 @@ def _bins(domain: OrderedDomain, attribute: Attribute, cover: Cover) -> tuple[tu
     labels = []
     for first in firsts:
         a, b = first, min(first + width - 1, high)
-        ends = (names[a], names[b]) if names else (str(a), str(b))
+        ends = (names[a], names[b]) if names else (str(a + int(domain.origin)), str(b + int(domain.origin)))
         labels.append(ends[0] if a == b else f"{ends[0]} to {ends[1]}")
     return tuple(labels), np.array([*firsts, high + 1], dtype=np.float64) - 0.5
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 
@@ -174,7 +175,7 @@ class Recoding:
             return [(text, _interval_texts(domain.labels, cells))]
         if attribute.dates is not None:
             return _dated_bounds(attribute, domain.values, cells, intervals)
-        low, high = pd.Series(domain.values[cells.lo]), pd.Series(domain.values[cells.hi])
+        low, high = _ends(domain, cells.lo, up=False), _ends(domain, cells.hi, up=True)
         if intervals is Intervals.MIDPOINT:
             return [(_released(attribute.name, Kind.NUMERIC), (low + high) / 2)]
         ends = [
@@ -249,6 +250,18 @@ def _interval_texts(labels: Sequence[str], cells: Interval) -> pd.Series:
     for c in np.flatnonzero(cells.only_null):
         texts[c] = None
     return pd.Series(texts, dtype="str")
+
+
+def _ends(domain: OrderedDomain, codes: npt.NDArray[np.int32], *, up: bool) -> pd.Series:
+    """(c,) the values of codes; where one is no float, the next that the interval covers it with."""
+    ends = np.full(len(domain.values), np.nan)
+    for code in np.unique(codes[codes < domain.known]):
+        value = float(domain.labels[code])
+        told, meant = Decimal(value), Decimal(domain.labels[code])
+        if told < meant if up else told > meant:
+            value = float(np.nextafter(value, np.inf if up else -np.inf))
+        ends[code] = value
+    return pd.Series(ends[codes])
 
 
 def _dated_bounds(

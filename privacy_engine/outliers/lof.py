@@ -13,6 +13,7 @@ import pandas as pd
 from privacy_engine.outliers.density import local_outlier_factors
 from privacy_engine.outliers.detector import Outliers, check_parameters, outliers_of
 from privacy_engine.outliers.mixed_space import MixedSpace
+from privacy_engine.parameters import require_types
 from privacy_engine.tables.schema import DataSchema
 
 
@@ -35,6 +36,7 @@ class LOF:
     attributes: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        require_types(self)
         check_parameters(
             neighbours=self.neighbours,
             penalty=self.penalty,

@@ -19,7 +19,7 @@ import pandas as pd
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.grouping.agglomeration import distinct_tuples
-from privacy_engine.tables.columns import NULL, factorize, is_number
+from privacy_engine.tables.columns import NULL, factorize, is_number, require_span
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
 FloatArray = npt.NDArray[np.float64]
@@ -114,6 +114,8 @@ def _scaled(values: FloatArray, attribute: Attribute) -> FloatArray:
         low, high = 0.0, len(attribute.categories) - 1.0
     else:
         low, high = attribute.bounds or (float(known.min(initial=np.inf)), float(known.max(initial=-np.inf)))
+    if len(known):
+        require_span(attribute.name, low, high)
     found = np.full(len(values), 0.5)
     found[~null] = (known - low) / ((high - low) or 1.0)
     return found

@@ -27,6 +27,7 @@ from privacy_engine.outliers.detector import (
 )
 from privacy_engine.outliers.k_prototypes import Clustering, cluster_points
 from privacy_engine.outliers.mixed_space import MixedSpace
+from privacy_engine.parameters import require_types
 from privacy_engine.tables.schema import DataSchema
 
 
@@ -67,6 +68,7 @@ class OKPLOF:
     attributes: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        require_types(self)
         check_parameters(
             neighbours=self.neighbours,
             penalty=self.penalty,

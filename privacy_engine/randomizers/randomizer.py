@@ -15,6 +15,7 @@ from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.dp.mechanisms import laplace_counts
 from privacy_engine.errors import SchemaError, SecretError
 from privacy_engine.judge.models import PrivacyModel
+from privacy_engine.parameters import require_types
 from privacy_engine.randomizers.attributes import listed_domain
 from privacy_engine.randomizers.breach import breach_note
 from privacy_engine.randomizers.channel import Channel
@@ -71,6 +72,7 @@ class Randomizer(ABC):
     key: ClassVar[str]
 
     def __post_init__(self) -> None:
+        require_types(self)
         object.__setattr__(self, "randomness", choice(Randomness, self.randomness, "randomness"))
 
     @abstractmethod

@@ -29,6 +29,7 @@ from privacy_engine.dp.mechanisms import split
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.judge.models import PrivacyModel
+from privacy_engine.parameters import require_types
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.measuring import coded_files, coded_people
@@ -64,6 +65,7 @@ class Synthesizer(ABC):
     key: ClassVar[str]
 
     def __post_init__(self) -> None:
+        require_types(self)
         check_number("epsilon", self.epsilon)
         PrivacyLoss(epsilon=self.epsilon, neighbours=Neighbours.REPLACE_ONE)  # or it is no loss
         if self.weight is not None:

@@ -1,12 +1,19 @@
 """One column as integer codes, whatever pandas type it comes in."""
 
+import math
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+
+from privacy_engine.errors import SchemaError
 
 NULL = "\0"  # the text of a null where a null is a value; no column of text holds it
+_EXACT = 2**53  # whole numbers up to it are floats that are not rounded
+_NOT_ATOMIC = (list, tuple, dict, set, frozenset, np.ndarray, bytes, bytearray)
 NULL_WORD = "null"  # what people read for it
 
 
@@ -72,6 +79,90 @@ def floats(column: pd.Series) -> npt.NDArray[np.float64]:
         seconds: npt.NDArray[np.float64] = micros.view(np.int64) / 10**6
         return np.where(np.isnat(micros), np.nan, seconds)
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A factorized column of numbers.
+
+    Attributes:
+        codes: (n,) int64, rank among the distinct values; of a null their number.
+        values: (v,) float64, the distinct values, ascending, less ``origin``.
+        origin: 0, but the least value where floats would not tell all of them apart.
+        texts: (v,) each value in full; whole numbers without a decimal point.
+    """
+
+    codes: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+    texts: tuple[str, ...]
+    origin: int | Decimal = 0
+
+
+def ranked(column: pd.Series) -> Numbers:
+    """The ranks and the distinct values of a column of numbers, however many digits they have.
+
+    >>> ranked(pd.Series([2**60 + 1, 2**60])).texts
+    ('1152921504606846976', '1152921504606846977')
+    """
+    if not is_rounded(column):
+        values, codes = np.unique(floats(column), return_inverse=True)  # all NaN are one, the last
+        known = values[~np.isnan(values)]
+        return Numbers(codes.astype(np.int64), known, tuple(map(number_text, known)))
+    coded = factorize(column)
+    distinct = sorted((value, i) for i, value in enumerate(coded.values.tolist()))
+    rank = np.empty(len(distinct) + 1, dtype=np.int64)
+    rank[[i for _, i in distinct]] = np.arange(len(distinct))
+    rank[-1] = len(distinct)  # the code of a null is -1
+    origin = distinct[0][0] if distinct else 0
+    values = np.array([float(value - origin) for value, _ in distinct])
+    return Numbers(rank[coded.codes], values, tuple(_in_full(value) for value, _ in distinct), origin)
+
+
+def is_rounded(column: pd.Series) -> bool:
+    """Whether numbers of a column are rounded as floats: decimals, and whole ones beyond 2**53."""
+    if is_decimal(column):
+        return True
+    if not pd.api.types.is_integer_dtype(column.dtype) or not column.notna().any():
+        return False
+    return int(column.min()) < -_EXACT or int(column.max()) > _EXACT
+
+
+def require_span(name: str, low: float, high: float) -> None:
+    """Refuse numbers whose distance is none.
+
+    Raises:
+        SchemaError: naming the column and the remedy.
+    """
+    if not math.isfinite(high - low):
+        raise SchemaError(
+            f"{name}: the least and the largest value are further apart than any number: mend the source"
+        )
+
+
+def is_atomic(column: pd.Series) -> bool:
+    """Whether no cell holds several values, or bytes."""
+    if isinstance(column.dtype, pd.ArrowDtype):
+        kind = column.dtype.pyarrow_dtype
+        return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+    if column.dtype != object:
+        return True
+    return not any(isinstance(cell, _NOT_ATOMIC) for cell in column)
+
+
+def is_decimal(column: pd.Series) -> bool:
+    """Whether a column holds decimals of Arrow."""
+    return isinstance(column.dtype, pd.ArrowDtype) and str(column.dtype).startswith("decimal")
+
+
+def number_text(value: float) -> str:
+    """A number as it is released: whole numbers without a decimal point, others in full."""
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def _in_full(value: int | Decimal) -> str:
+    """The text of a whole number or a decimal, without zeros at its end."""
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def value_text(value: object) -> str:

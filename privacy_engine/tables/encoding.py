@@ -1,8 +1,9 @@
 """The form every algorithm works on: quasi-identifiers and sensitive attributes as integer codes."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import cached_property
 
 import numpy as np
@@ -11,12 +12,12 @@ import pandas as pd
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.classes import EquivalenceClasses, SensitiveColumn, SensitiveValues
-from privacy_engine.tables.columns import NULL, Column, factorize
+from privacy_engine.tables.columns import NULL, Column, Numbers, factorize, is_rounded, ranked, require_span
 from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.geometry import Geometry
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.persons import person_codes
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind
+from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
 
 @dataclass(frozen=True)
@@ -24,15 +25,18 @@ class OrderedDomain:
     """The values of an ordered attribute.
 
     Attributes:
-        values: (v,) float64 ascending; what a code stands for (its rank if there are labels).
-        labels: the text of each value; that of a null, which is the last, is `columns.NULL`.
-        low, high: ends of the public domain, or of the values where none is given; no null is among them.
+        values: (v,) float64 ascending; what a code stands for (its rank if there are labels), less `origin`.
+        labels: the text of each value, in full; that of a null, which is the last, is `columns.NULL`.
+        low, high: ends of the public domain, or of the values where none is given, less `origin`; no null is
+            among them.
+        origin: 0, but the least value where floats would not tell all of them apart.
     """
 
     values: npt.NDArray[np.float64]
     labels: tuple[str, ...]
     low: float
     high: float
+    origin: int | Decimal = 0
 
     @property
     def extent(self) -> float:
@@ -301,7 +305,11 @@ def sensitive_domain(attribute: Attribute, values: SensitiveValues) -> Domain:
 
 def sensitive_codes(attribute: Attribute, column: pd.Series, domain: Domain) -> npt.NDArray[np.int32]:
     """(n,) codes of sensitive values of a part of a table; -1 = not among the whole table's."""
-    if isinstance(domain, OrderedDomain) and attribute.categories is None:
+    numeric = isinstance(domain, OrderedDomain) and attribute.categories is None
+    if numeric and attribute.dates is None and is_rounded(column):
+        found = ranked(column)
+        return _place(found.texts, domain)[found.codes]
+    if isinstance(domain, OrderedDomain) and numeric:
         numbers = attribute.numbers(column)
         codes = np.minimum(np.searchsorted(domain.values, numbers), len(domain.values) - 1)
         same = (domain.values[codes] == numbers) | np.isnan(domain.values[codes]) & np.isnan(numbers)
@@ -359,26 +367,51 @@ def _domain_of_texts(attribute: Attribute, texts: Iterable[str]) -> Domain:
         high = float(len(attribute.categories) - 1)
         return OrderedDomain(np.arange(len(labels), dtype=np.float64), labels, 0.0, high)
     distinct = tuple(dict.fromkeys(texts)) or (NULL,)
+    if attribute.role is Role.SENSITIVE and not attribute.has_public_domain:
+        _refuse_variants(attribute.name, distinct)
     domain = attribute.hierarchy or Hierarchy.flat(attribute.categories or distinct)
     if attribute.nullable and NULL not in domain.values:
         domain = domain.with_leaf(NULL)
     return domain
 
 
+def _refuse_variants(name: str, texts: Sequence[str]) -> None:
+    """Refuse sensitive values that count for l and are one to a reader: ``HIV``, ``hiv`` and ``hiv ``."""
+    read = {" ".join(text.split()).casefold() for text in texts}
+    if more := len(texts) - len(read):
+        raise SchemaError(
+            f"{name}: {more} distinct values differ from another only in case or blanks, and would count as "
+            "different ones for l: mend the source, or list the categories"
+        )
+
+
 def _codes_of_texts(coded: Column, domain: Domain) -> npt.NDArray[np.int32]:
     """(n,) place of each value in a domain, -1 = not in it."""
+    return _place(coded.texts, domain)[coded.codes]  # code -1 reads the last
+
+
+def _place(texts: Iterable[str], domain: Domain) -> npt.NDArray[np.int32]:
+    """(v + 1,) place of each value in a domain, and last that of a null; -1 = not in it."""
     position = {label: i for i, label in enumerate(domain_labels(domain))}
-    codes = np.array([position.get(text, -1) for text in (*coded.texts, NULL)], dtype=np.int32)
-    return codes[coded.codes]  # code -1 reads the last
+    return np.array([position.get(text, -1) for text in (*texts, NULL)], dtype=np.int32)
 
 
 def _encode_numbers(attribute: Attribute, column: pd.Series) -> tuple[npt.NDArray[np.int32], OrderedDomain]:
-    values, codes = np.unique(attribute.numbers(column), return_inverse=True)  # all NaN are one, the last
-    known = values[~np.isnan(values)]
-    low, high = attribute.bounds or ((float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0))
-    texts = attribute.dates.labels(known) if attribute.dates else tuple(map(number_text, known))
-    labels = (*texts, *(NULL for _ in values[len(known) :]))
-    return codes.astype(np.int32), OrderedDomain(values, labels, low, high)
+    if attribute.dates is None:
+        found = ranked(column)
+    else:
+        values, codes = np.unique(attribute.numbers(column), return_inverse=True)  # all NaN are one, the last
+        known = values[~np.isnan(values)]
+        found = Numbers(codes.astype(np.int64), known, attribute.dates.labels(known))
+    codes, known = found.codes, found.values
+    low, high = (float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0)
+    if attribute.bounds is not None:
+        low, high = (float(Decimal(end) - found.origin) for end in attribute.bounds)
+    require_span(attribute.name, low, high)
+    nulls = int(codes.max(initial=-1)) + 1 - len(known)
+    labels = (*found.texts, *[NULL] * nulls)
+    domain = OrderedDomain(np.append(known, [np.nan] * nulls), labels, low, high, found.origin)
+    return codes.astype(np.int32), domain
 
 
 def _encode_in_calendar(
@@ -391,8 +424,3 @@ def _encode_in_calendar(
     codes = np.full(len(numbers), len(tree.values), dtype=np.int32)  # of a null
     codes[~null] = form.places(known, low)
     return codes, tree.with_leaf(NULL) if attribute.nullable else tree
-
-
-def number_text(value: float) -> str:
-    """A number as it is released: whole numbers without a decimal point, others in full."""
-    return str(int(value)) if float(value).is_integer() else repr(float(value))

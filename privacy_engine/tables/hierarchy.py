@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import ge, gt, le, lt
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +19,21 @@ from privacy_engine.errors import SchemaError
 
 ROOT = "*"
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_BOUND = re.compile(r"(<=|>=|<|>|≤|≥) ?(-?\d+(?:\.\d+)?)|(-?\d+(?:\.\d+)?) ?\+")
+_COMPARED = {"<": lt, "<=": le, "≤": le, ">": gt, ">=": ge, "≥": ge, "+": ge}
 _INTERVAL = re.compile(r"\[?(-?\d+(?:\.\d+)?)(?:-|, )(-?\d+(?:\.\d+)?)([\])[]?)")
 
 
 def _covers(label: str, value: str) -> bool:
     """Whether a label that reads as an interval holds a number; other labels are taken at their word."""
-    match = _INTERVAL.fullmatch(label)
-    if match is None:
-        return True
-    low, number, high = float(match[1]), float(value), float(match[2])
-    return low <= number < high if match[3] in ("[", ")") else low <= number <= high  # ARX writes [0, 20[
+    number = float(value)
+    if match := _BOUND.fullmatch(label):
+        end = float(match[2] or match[3])
+        return bool(_COMPARED[match[1] or "+"](number, end))
+    if match := _INTERVAL.fullmatch(label):
+        low, high = float(match[1]), float(match[2])
+        return low <= number < high if match[3] in ("[", ")") else low <= number <= high  # ARX: [0, 20[
+    return True
 
 
 @dataclass(frozen=True)
@@ -142,18 +148,20 @@ class Hierarchy:
         return np.ascontiguousarray(self.nodes[:, level])
 
     def untruthful_rows(self) -> int:
-        """How many values carry an interval label ``a-b`` that does not cover them.
+        """How many values carry a label that is untrue of them.
 
-        ARX's age hierarchy for Adult puts 20 under ``0-19``, and so at each of its boundaries.
+        That is an interval or a bound that does not cover them (``a-b``, ``<a``, ``a+``), or the text of
+        another value. ARX's age hierarchy for Adult puts 20 under ``0-19``, and so at each of its boundaries.
 
         >>> Hierarchy((("19", "0-19", "*"), ("20", "0-19", "*"))).untruthful_rows()
         1
         """
-        return sum(
-            any(not _covers(label, row[0]) for label in row[1:])
-            for row in self.rows
-            if _NUMBER.fullmatch(row[0])
-        )
+        return sum(any(self._is_untrue(label, row[0]) for label in row[1:]) for row in self.rows)
+
+    def _is_untrue(self, label: str, value: str) -> bool:
+        if label in self._codes and label != value:
+            return True
+        return _NUMBER.fullmatch(value) is not None and not _covers(label, value)
 
     def with_leaf(self, value: str) -> "Hierarchy":
         """The same tree with one more value, directly under the root: it shares no other label.

@@ -15,7 +15,7 @@ import yaml
 
 from privacy_engine.choice import E, choice
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.columns import floats, is_number, value_text
+from privacy_engine.tables.columns import floats, is_atomic, is_number, value_text
 from privacy_engine.tables.date_form import FORM_FIELDS, DateForm
 from privacy_engine.tables.dates import DATES, TIMES, Period, is_dated
 from privacy_engine.tables.direct_identifiers import (
@@ -150,6 +150,8 @@ class Attribute:
             or self.bounds[0] >= self.bounds[1]
         ):
             return "bounds must be two finite numbers, the lower first, on a numeric or ordinal attribute"
+        if self.bounds is not None and not math.isfinite(self.bounds[1] - self.bounds[0]):
+            return "bounds must not be further apart than any number: narrow them"
         if self.categories is not None and (
             self.kind is Kind.NUMERIC
             or len(set(self.categories)) < len(self.categories)
@@ -165,7 +167,7 @@ class Attribute:
         ):
             return f"the hierarchy misses {len(missing)} of the categories: add a row for each"
         if self.hierarchy is not None and (untrue := self.hierarchy.untruthful_rows()):
-            return f"{untrue} rows of the hierarchy carry an interval label that does not cover the value"
+            return f"{untrue} rows of the hierarchy carry a label that is untrue of their value: correct them"
         return None
 
     def _misplaced(self) -> str | None:
@@ -187,6 +189,16 @@ class Attribute:
         return self.kind is not Kind.CATEGORICAL and not in_tree
 
     @property
+    def nominal(self) -> bool:
+        """Whether its values have no order."""
+        return self.kind is Kind.CATEGORICAL
+
+    @property
+    def hierarchical(self) -> bool:
+        """Whether it has a hierarchy of its own."""
+        return self.hierarchy is not None
+
+    @property
     def has_public_domain(self) -> bool:
         """Whether the domain comes from the schema and never from the data."""
         return self.categories is not None or self.bounds is not None or self.hierarchy is not None
@@ -203,6 +215,8 @@ class Attribute:
 
     def type_problem(self, column: pd.Series) -> str | None:
         """What is wrong with the type of a column, if anything."""
+        if not is_atomic(column):
+            return "must hold one text, number, date or truth value a cell, and no bytes: split the column up"
         if self.dates is not None:
             return self.dates.type_problem(column)
         if is_dated(column):

@@ -227,12 +227,12 @@ def _source(name: str, entry: Publication) -> Source:
 
 def _proven(figures: Mapping[str, Any]) -> tuple[str, ...]:
     """The privacy models among the rules that held; limits on loss of information are no guarantees."""
-    from privacy_engine.judge.models import MODELS
+    from privacy_engine.judge.policy import ALL_MODELS
 
     return tuple(
         f"{finding['rule']}, measured {finding['measured']:.6g}"
         for finding in figures.get("measured", ())
-        if finding["rule"].partition("(")[0] in MODELS
+        if finding["rule"].partition("(")[0] in ALL_MODELS
         and finding["passed"]
         and finding["measured"] is not None
     )

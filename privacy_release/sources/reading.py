@@ -164,7 +164,7 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute") -> str | None:
             "kind, and to which precision it may be known"
         )
     if attribute.ordered and attribute.categories is None:
-        if number:
+        if number or t.is_decimal128(kind):
             return None
         remedy = "cast it to double" if t.is_decimal(kind) or _is_text(kind) else "cast it to a number"
         rule = f"must be a number because it is {attribute.kind.value}"

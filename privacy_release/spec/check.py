@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privacy_engine.errors import SchemaError
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, refuse_weaker, under_floor
 from privacy_release.spec.model import ReleaseSpec
@@ -29,6 +30,7 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
     refuse_weaker(policy, spec.policy, floor)
     require_approval(spec, floor)
     refuse_pseudonyms(spec, under_floor(policy, floor))
+    refuse_distances(spec, under_floor(policy, floor))
     for name in dict.fromkeys(a.hierarchy for a in spec.attributes.values() if a.hierarchy):
         if not LARGEST_AT_PARSE < Path(name).stat().st_size <= LARGEST_HIERARCHY:
             read_hierarchy(Path(name))
@@ -49,6 +51,21 @@ def refuse_pseudonyms(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
             f"the pseudonyms of {refused} must keep `pseudonyms: {policy.pseudonyms}` of the policy or the "
             "floor policy; remove them, or narrow their scope",
         )
+
+
+def refuse_distances(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
+    """Refuse t-closeness by a distance that a sensitive attribute does not have.
+
+    Raises:
+        SpecError: naming the attribute and the remedy.
+    """
+    from privacy_engine.judge.models import require_distances
+
+    sensitive = {name: a for name, a in spec.attributes.items() if a.role == "sensitive"}
+    try:
+        require_distances(policy.require, sensitive)
+    except SchemaError as error:
+        raise wrong(spec.name, f"policy: {error}") from None
 
 
 def require_approval(spec: ReleaseSpec, floor: Floor | None) -> None:

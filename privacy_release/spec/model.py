@@ -221,6 +221,16 @@ class AttributeSpec(_Strict):
     text: TextRule | None = None
     unique: Annotated[AllowSpec, BeforeValidator(_leave)] | None = None
 
+    @property
+    def nominal(self) -> bool:
+        """Whether its values have no order."""
+        return self.kind == "categorical"
+
+    @property
+    def hierarchical(self) -> bool:
+        """Whether it has a hierarchy of its own."""
+        return self.hierarchy is not None
+
     @model_validator(mode="after")
     def _pseudonym_fits(self) -> Self:
         if self.pseudonym is not None and self.role != "identifier":

@@ -71,7 +71,8 @@ POLICY = ReleasePolicy(
         EntropyLDiversity(l=1.5),
         RecursiveCLDiversity(c=2, l=2),
         TCloseness(t=0.3),
-        TCloseness(t=0.3, distance=Distance.ORDERED),
+        TCloseness(t=0.3, distance=Distance.ORDERED, attribute="pay"),
+        TCloseness(t=0.3, distance=Distance.ORDERED, attribute="mood"),
         TCloseness(t=0.3, distance=Distance.HIERARCHICAL, attribute="ill"),
         AlphaKAnonymity(alpha=0.6, k=2),
         BetaLikeness(beta=0.7),
@@ -339,7 +340,7 @@ def test_sensitive_values_of_any_type_are_counted_as_they_are(
     local: LocalEngine, tmp_path: Path, values: list[object], kind: pa.DataType
 ) -> None:
     schema = DataSchema.from_dict(
-        {"q": {"role": "quasi_identifier"}, "s": {"role": "sensitive", "nullable": True}}
+        {"q": {"role": "quasi_identifier"}, "s": {"role": "sensitive", "kind": "ordinal", "nullable": True}}
     )
     table = pa.table(
         {"q": pa.array(values * 3, kind), "s": pa.array([*values, *values[::-1], *values], kind)}

@@ -30,6 +30,9 @@ from privacy_engine.judge.models import (
     model_from_dict,
     model_to_dict,
 )
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.verification import verify
+from privacy_engine.registry import load_method
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
@@ -483,3 +486,39 @@ def test_a_model_survives_round_trips_through_json_and_yaml(model: PrivacyModel)
     fields = model_to_dict(model)
     assert model_from_dict(json.loads(json.dumps(fields))) == model
     assert model_from_dict(yaml.safe_load(yaml.safe_dump(fields))) == model
+
+
+# Distances that the values of an attribute do not have
+
+NOMINAL = "{q: {role: quasi_identifier, kind: numeric}, s: {role: sensitive, kind: categorical}}"
+RANKED = (
+    "{q: {role: quasi_identifier, kind: numeric}, "
+    "s: {role: sensitive, kind: ordinal, categories: [low, mid, high]}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("schema", "distance", "remedy"),
+    [
+        (NOMINAL, "ordered", "make the attribute ordinal"),
+        (NOMINAL, "hierarchical", "give the attribute one"),
+        (RANKED, "hierarchical", "give the attribute one"),
+    ],
+)
+def test_distance_that_values_do_not_have_is_refused_by_method_and_judge(
+    schema: str, distance: str, remedy: str
+) -> None:
+    read = DataSchema.from_yaml(schema)
+    table = pd.DataFrame({"q": range(30), "s": ["low", "mid", "high"] * 10})
+    model = TCloseness(t=0.5, distance=distance)
+    with pytest.raises(SchemaError, match=f"s: t-closeness by the distance `{distance}` .*{remedy}"):
+        load_method("mondrian", k=3, require=(model,)).release(table, read, np.random.default_rng(0))
+    with pytest.raises(SchemaError, match=f"s: t-closeness by the distance `{distance}`"):
+        verify(table.astype({"q": str}), read, ReleasePolicy(require=(model,)))
+
+
+def test_ordered_distance_of_ranked_values_is_taken() -> None:
+    table = pd.DataFrame({"q": range(30), "s": ["low", "mid", "high"] * 10})
+    model = TCloseness(t=0.5, distance="ordered")
+    method = load_method("mondrian", k=3, require=(model,))
+    assert len(method.release(table, DataSchema.from_yaml(RANKED), np.random.default_rng(0)).table) == 30

@@ -182,5 +182,5 @@ def test_no_cell_value_stands_in_a_report_or_an_error() -> None:
 def test_the_released_table_is_not_changed() -> None:
     table = released(3, 4)
     before = table.copy(deep=True)
-    verify(table, SCHEMA, policy(KAnonymity(k=2), TCloseness(t=0.5, distance="ordered")))
+    verify(table, SCHEMA, policy(KAnonymity(k=2), TCloseness(t=0.5)))
     pd.testing.assert_frame_equal(table, before)

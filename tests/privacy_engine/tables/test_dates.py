@@ -87,7 +87,7 @@ def test_periods_are_numbered_one_after_the_other(case: tuple[Clock, int, Period
         assert clock.index(np.array([end + 1]), period)[0] == index + 1
 
 
-@pytest.mark.parametrize(("fine", "coarse"), itertools.product(OF_DAYS, OF_DAYS))
+@pytest.mark.parametrize(("fine", "coarse"), [*itertools.product(OF_DAYS, OF_DAYS)])
 def test_periods_nest_where_every_day_says_so(fine: Period, coarse: Period) -> None:
     every = np.arange((date(1896, 1, 1) - EPOCH).days, (date(2032, 1, 1) - EPOCH).days)
     pairs = set(zip(DATES.labels(every, fine), DATES.labels(every, coarse), strict=True))

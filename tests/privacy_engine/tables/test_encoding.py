@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.columns import NULL
-from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_labels, number_text
+from privacy_engine.tables.columns import NULL, number_text
+from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.geometry import class_spans, span_costs
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role

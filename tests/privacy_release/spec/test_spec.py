@@ -15,6 +15,7 @@ from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
 from privacy_engine.tables import dates
 from privacy_engine.tables.schema import DataSchema, Kind, Role
 from privacy_release.spec import fields as spec_fields
+from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder, load_policy, load_schema, load_suite
 from privacy_release.spec.model import AttributeSpec, json_schema, load_spec
 
@@ -385,3 +386,15 @@ def test_a_person_has_no_pseudonym(home: Path) -> None:
 
     with pytest.raises(SpecError, match="person must have no pseudonym: it would link the rows"):
         load_spec(edited(home, change))
+
+
+def test_a_distance_that_the_sensitive_attribute_does_not_have_is_found_before_a_run(home: Path) -> None:
+    rule = {"model": "t_closeness", "t": 0.3, "distance": "ordered"}
+    policy = home / "policies" / "close.yaml"
+    policy.write_text(yaml.safe_dump({"require": [rule]}), encoding="utf-8")
+
+    def change(spec: dict[str, Any]) -> None:
+        spec["policy"] = "policies/close.yaml"
+
+    with pytest.raises(SpecError, match="illness: t-closeness by the distance `ordered` needs values with"):
+        check_files(load_spec(edited(home, change)), None)
