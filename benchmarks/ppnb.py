@@ -22,7 +22,7 @@ from benchmarks.tables import Table
 from benchmarks.timing import timed
 from deploy.local.samples.adult import sample_table
 from privacy_engine import DataSchema
-from privacy_engine.learning.dtpd import DTPD, reverse_records
+from privacy_engine.learning.dtpd import DTPD, reverse_records, warner_breach
 from privacy_engine.learning.ppnb import PrivateNaiveBayes
 from privacy_engine.randomizers.breach import breach_coefficients
 from privacy_engine.randomizers.channel import Channel
@@ -193,8 +193,8 @@ def accuracy_table(heading: str, found: Accuracies, p_0s: Sequence[float]) -> st
 
 
 def breach_table(p_0s: Sequence[float]) -> str:
-    """The paper's breach coefficient and the epsilon that it means, for two and five values."""
-    rows = []
+    """The paper's breach coefficient and the epsilon that it means, for two and five values, and DTPD's."""
+    rows = [["breach coefficient, DTPD (two values)", *(f"{warner_breach(p):.3f}" for p in p_0s)]]
     for k in (2, 5):
         channels = [Channel.partial_hiding(tuple(map(str, range(k))), keep=p) for p in p_0s]
         rows.append(

@@ -33,6 +33,23 @@ def reverse_records(table: BoolArray, theta: float, rng: np.random.Generator) ->
     return np.asarray(table ^ (rng.random(len(table)) >= theta)[:, None])
 
 
+def warner_breach(theta: float) -> float:
+    """The breach coefficient of Warner's answers, by the definition of PPNB's paper (section 6.1).
+
+    The share of true values times the chance that one is recognised, and the same of the false ones, each of
+    which gives the true value away: theta^2 + (1 - theta)^2. Of two values, partial hiding has
+    2 p_0^2 / (1 + p_0), which is less for p_0 = theta < 1 / sqrt 2, equal there, and more above.
+
+    >>> warner_breach(0.5)
+    0.5
+
+    Raises:
+        ValueError: if theta is not in (0, 1).
+    """
+    check_share("theta", theta)
+    return theta**2 + (1 - theta) ** 2
+
+
 @dataclass(frozen=True)
 class Leaf:
     """The class of records that reach it."""

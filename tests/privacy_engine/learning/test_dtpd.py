@@ -1,12 +1,17 @@
 """DTPD: reversed records, proportions estimated from them, and its collapse around one half."""
 
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
-from privacy_engine.learning.dtpd import DTPD, reverse_records
+from privacy_engine.learning.dtpd import DTPD, reverse_records, warner_breach
+from privacy_engine.randomizers.breach import breach_coefficients
+from privacy_engine.randomizers.channel import Channel
 
 
 def records(n: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -71,3 +76,14 @@ def test_it_collapses_around_one_half() -> None:
 def test_bad_input_is_refused(theta: float, given: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DTPD(theta).fit(given, [0])
+
+
+@given(st.fractions(Fraction(1, 1000), Fraction(999, 1000), max_denominator=10_000))
+def test_partial_hiding_is_more_private_exactly_below_one_by_root_two(share: Fraction) -> None:
+    hiding = 2 * share**2 / (1 + share)
+    warner = share**2 + (1 - share) ** 2
+    # (warner - hiding) (1 + share) = (1 - share) (1 - 2 share^2)
+    assert (hiding < warner) == (2 * share**2 < 1)
+    assert warner_breach(float(share)) == pytest.approx(float(warner), rel=1e-12)
+    channel = Channel.partial_hiding(("no", "yes"), keep=float(share))
+    assert breach_coefficients(channel) == pytest.approx([float(hiding)] * 2, rel=1e-6)
