@@ -60,9 +60,9 @@ def suppressed_of(recoding: Recoding, attribute: str) -> int:
     ("bad", "message"),
     [
         ({"weights": {"age": -1.0}}, r"finite and >= 0; those of \['age'\]"),
-        ({"weights": {"age": float("nan")}}, "finite and >= 0"),
-        ({"weights": {"age": float("inf")}}, "finite and >= 0"),
-        ({"weights": {"age": "heavy"}}, "finite and >= 0"),
+        ({"weights": {"age": float("nan")}}, "weights must be a mapping from text to a finite number"),
+        ({"weights": {"age": float("inf")}}, "weights must be a mapping from text to a finite number"),
+        ({"weights": {"age": "heavy"}}, "weights must be a mapping from text to a finite number"),
         ({"weights": ["age"]}, "weights must be a mapping"),
         ({"order": "random"}, "order must be one of"),
         ({"cut": "blunt"}, "cut must be one of"),
