@@ -11,7 +11,7 @@ import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.judge.models import PrivacyModel, model_to_dict
-from privacy_engine.measures.recoding import Recoding, null_forms
+from privacy_engine.measures.recoding import Recoding, code_forms, null_forms
 from privacy_engine.tables.schema import DataSchema
 
 if TYPE_CHECKING:  # a judge of releases compiles no synthesizer
@@ -56,6 +56,7 @@ class Release:
         """What may be told to everybody: no record and no cell value."""
         recoding = self.recoding
         nulls = null_forms(recoding.encoded.schema, self.schema) if recoding else {}
+        codes = code_forms(recoding.encoded.schema if recoding else self.schema, self.schema)
         classes = recoding.classes if recoding and self.trajectories is None else self.trajectories
         told: dict[str, Any] = {
             "method": self.method,
@@ -68,6 +69,8 @@ class Release:
             "columns": {
                 a.name: {"role": a.role.value, "kind": a.kind.value}
                 | ({"nulls": nulls[a.name]} if a.name in nulls else {})
+                | ({"meaning": a.about.value} if a.about else {})
+                | ({"codes": codes[a.name]} if a.name in codes else {})
                 | a.direct_identifiers()
                 | ({"precision": a.dates.cut_to.value} if a.dates and not a.dates.as_is else {})
                 for a in self.schema.attributes

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,7 @@ def verify_files(
     figures: Mapping[str, float] | None = None,
     across: Sequence[Finding] | None = None,
     by_person: Files | None = None,
+    year: int | None = None,
 ) -> Report:
     """Measure every rule of a policy on released records in Parquet files.
 
@@ -70,6 +72,8 @@ def verify_files(
         across=across,
         persons=persons,
         known=_known(engine, files, schema, by_person, attributes_of(policy.known_rows, schema)),
+        values=partial(_values, engine, files),
+        year=year,
     )
 
 
@@ -184,6 +188,14 @@ def _known(
         name: engine.values_left(counted, quasi, name, schema.by, linked=schema.linked) for name in attributes
     }
     return {name: ValuesLeft(*(column.to_numpy() for column in told.columns)) for name, told in found.items()}
+
+
+def _values(engine: Engine, files: Files, column: str) -> tuple[pd.Series, npt.NDArray[np.int64]]:
+    """The distinct values of a column without null, and how many records have each."""
+    counted = engine.contingency(files, [column])
+    values = to_frame(counted.select([column]))[column]
+    known = values.notna().to_numpy(dtype=np.bool_)
+    return values[known], counted.column("count").to_numpy().astype(np.int64)[known]
 
 
 def _parts(engine: Engine, files: Files, schema: DataSchema, person: str | None) -> Iterator[Classes]:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from privacy_engine.errors import SpecError
+from privacy_engine.judge.column_rules import ColumnRules
 from privacy_engine.judge.cross_release import CROSS_RELEASE_MODELS, CrossReleaseModel
 from privacy_engine.judge.known_rows import ROW_MODELS, RowIntersection
 from privacy_engine.judge.models import (
@@ -23,11 +24,11 @@ from privacy_engine.judge.models import (
 # Parameters of models of which more, or less, asks for more.
 _MORE_IS_STRICTER = frozenset({"k", "l", "m"})
 _LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t"})
-_PSEUDONYMS = ("forbid", "release", "any")  # the strictest first
+_PSEUDONYMS = ("forbid", "random", "release", "any")  # the strictest first
 _LIMITS = ("max_suppressed", "max_gcp", "max_distorted", "max_breach", "max_epsilon", "max_delta")
 # What a release can claim or be asked for, by its name in a policy.
 ALL_MODELS: Mapping[str, type[Any]] = {**MODELS, **ROW_MODELS, **CROSS_RELEASE_MODELS}
-_KNOWN = ("require", *_LIMITS, "pseudonyms")
+_KNOWN = ("require", *_LIMITS, "pseudonyms", "columns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +47,10 @@ class ReleasePolicy:
         max_breach: largest breach coefficient of a randomized attribute, 0 .. 1, see
             ``privacy_engine.randomizers.breach``; it says nothing of an attribute that has none.
         max_epsilon, max_delta: largest differential privacy loss; a release without a DP claim fails them.
-        pseudonyms: `forbid` them, allow those that are the same within one `release`, or `any`, also such as
-            link the releases of a series; None: any.
+        pseudonyms: `forbid` them, allow those that are drawn at `random` and made of no identifier, those
+            that are the same within one `release`, or `any`, also such as link the releases of a series;
+            None: any.
+        columns: rules for released columns by what they are about.
 
     >>> ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]}).require
     (KAnonymity(k=5),)
@@ -63,13 +66,14 @@ class ReleasePolicy:
     max_epsilon: float | None = None
     max_delta: float | None = None
     pseudonyms: str | None = None
+    columns: ColumnRules | None = None
 
     def __post_init__(self) -> None:
         rules = self.rules
-        if not rules and self.max_epsilon is None and self.max_breach is None:
+        if not (rules or self.columns) and self.max_epsilon is None and self.max_breach is None:
             raise SpecError(
-                "a policy must require at least one model, an epsilon or a breach coefficient: it would let "
-                "everything through"
+                "a policy must require at least one model, an epsilon, a breach coefficient or a rule for "
+                "columns: it would let everything through"
             )
         for name in _LIMITS:
             limit = getattr(self, name)
@@ -88,7 +92,8 @@ class ReleasePolicy:
         """Plain values that ``from_dict`` reads back."""
         limits = {name: getattr(self, name) for name in _LIMITS if getattr(self, name) is not None}
         told = {"require": [model_to_dict(m) for m in self.rules], **limits}
-        return told if self.pseudonyms is None else told | {"pseudonyms": self.pseudonyms}
+        told |= {} if self.pseudonyms is None else {"pseudonyms": self.pseudonyms}
+        return told if self.columns is None else told | {"columns": self.columns.to_dict()}
 
     def with_floor(self, floor: "ReleasePolicy") -> "ReleasePolicy":
         """What holds where both policies do: the models of both, and of two limits the smaller.
@@ -109,6 +114,7 @@ class ReleasePolicy:
             pseudonyms=min(
                 (x for x in (self.pseudonyms, floor.pseudonyms) if x), key=_PSEUDONYMS.index, default=None
             ),
+            columns=self.columns.with_floor(floor.columns) if self.columns else floor.columns,
         )
 
     def weaker_than(self, floor: "ReleasePolicy") -> list[str]:
@@ -134,16 +140,19 @@ class ReleasePolicy:
         own_p, least_p = self.pseudonyms, floor.pseudonyms
         if own_p and least_p and _PSEUDONYMS.index(own_p) > _PSEUDONYMS.index(least_p):
             found.append(f"pseudonyms: {own_p} is weaker than pseudonyms: {least_p}")
+        if self.columns and floor.columns:
+            found += self.columns.weaker_than(floor.columns)
         return found
 
     def refuses_pseudonyms(self, scope: str) -> bool:
-        """Whether pseudonyms of a scope, `release` or `series`, must not be released.
+        """Whether pseudonyms must not be released: `random` ones, or such of the scope `release` or `series`.
 
         >>> policy = ReleasePolicy.from_dict({"max_epsilon": 1, "pseudonyms": "release"})
         >>> policy.refuses_pseudonyms("release"), policy.refuses_pseudonyms("series")
         (False, True)
         """
-        return self.pseudonyms == "forbid" or (self.pseudonyms == "release" and scope != "release")
+        allowed = {"forbid": (), "random": ("random",), "release": ("random", "release")}
+        return self.pseudonyms in allowed and scope not in allowed[self.pseudonyms]
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "ReleasePolicy":
@@ -170,6 +179,7 @@ class ReleasePolicy:
             known_rows=tuple(m for m in models if m.name in ROW_MODELS),
             across=tuple(m for m in models if m.name in CROSS_RELEASE_MODELS),
             **{name: fields[name] for name in (*_LIMITS, "pseudonyms") if name in fields},
+            columns=None if fields.get("columns") is None else ColumnRules.from_dict(fields["columns"]),
         )
 
     @classmethod

@@ -11,6 +11,7 @@ import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import SchemaError, VerificationError
+from privacy_engine.judge.column_rules import Broken, Values
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
 from privacy_engine.judge.models import PrivacyModel, require_distances, rule_of
@@ -30,6 +31,7 @@ class Finding:
         passed: whether the rule holds.
         failing_classes, failing_rows: how many miss it, where the rule is about classes.
         failing_persons: how many miss it, where it is about all rows of a person.
+        remedy: what to do, where the rule is about a column.
     """
 
     rule: str
@@ -39,10 +41,12 @@ class Finding:
     failing_classes: int = 0
     failing_rows: int = 0
     failing_persons: int = 0
+    remedy: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; persons only where the rule is about them."""
-        return {name: value for name, value in asdict(self).items() if value or name != "failing_persons"}
+        """Plain values; persons only where the rule is about them, a remedy only where there is one."""
+        optional = ("failing_persons", "remedy")
+        return {name: value for name, value in asdict(self).items() if value or name not in optional}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +104,7 @@ def verify(
     figures: Mapping[str, float] | None = None,
     persons: npt.NDArray[np.object_] | None = None,
     earlier: Sequence[Membership] = (),
+    year: int | None = None,
 ) -> Report:
     """Measure every rule of a policy on released records.
 
@@ -113,13 +118,15 @@ def verify(
             across releases. Where rows are linked the released pseudonyms tell it; they are held against
             these, if they are given.
         earlier: the earlier releases that may be about the same people.
+        year: of the release, for a policy that limits ages.
 
     Returns:
         The report; it never raises for a failed rule.
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded and cannot be measured, or a pseudonym is not of one person alone.
+            demanded and cannot be measured, or a pseudonym is not of one person alone, or ages are limited
+            and the year is not given.
     """
     check_columns(list(table.columns), schema)
     require_distances(policy.require, {a.name: a for a in schema.sensitive})
@@ -141,6 +148,12 @@ def verify(
         people = Membership.of_classes(known, classes, table, schema)
         found += _across_findings(policy, classes, people, earlier)
     found += [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
+
+    def values(name: str) -> tuple[pd.Series, npt.NDArray[np.int64]]:
+        counted = table[name].value_counts(dropna=True)
+        return pd.Series(counted.index), counted.to_numpy().astype(np.int64)
+
+    found += column_findings(policy, schema, values, len(table), year)
     counted = None if classes.persons is None else len(np.unique(classes.persons))
     return Report(rows=len(table), classes=len(classes), persons=counted, findings=tuple(found))
 
@@ -218,6 +231,8 @@ def verify_classes(
     across: Sequence[Finding] | None = None,
     persons: int | None = None,
     known: Mapping[str, ValuesLeft] | None = None,
+    values: Values | None = None,
+    year: int | None = None,
 ) -> Report:
     """Measure every rule of a policy on the classes of released records, part by part.
 
@@ -234,10 +249,13 @@ def verify_classes(
             about people, whom no count of classes names.
         persons: that the records are of, where the classes were counted by persons.
         known: what is left of each sensitive attribute of ``attributes_of``, likewise.
+        values: of the columns, where the policy has rules for them.
+        year: as for `verify`.
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded and its findings are not given.
+            demanded and its findings are not given, or rules for columns and not their values, or ages are
+            limited and the year is not given.
         SchemaError: if the policy asks for a distance that a sensitive attribute does not have.
     """
     check_columns(columns, schema)
@@ -261,8 +279,48 @@ def verify_classes(
     if persons is not None:
         found += known_rows_findings(policy, known or {}, rows)
     limits = [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
-    findings = (*found, *(across or ()), *limits)
+    told = column_findings(policy, schema, values, rows, year)
+    findings = (*found, *(across or ()), *limits, *told)
     return Report(rows=rows, classes=classes, persons=persons, findings=findings)
+
+
+def column_findings(
+    policy: ReleasePolicy, schema: DataSchema, values: Values | None, rows: int, year: int | None
+) -> list[Finding]:
+    """What the rules for columns say: one finding for each that all columns keep, else one a column.
+
+    Arguments as of `verify_classes`; ``rows`` are the released records.
+
+    Raises:
+        VerificationError: if there are such rules and the values, or the year of the release, are not given.
+    """
+    rules = policy.columns
+    if rules is None:
+        return []
+    if values is None or (rules.age_group_from is not None and year is None):
+        raise VerificationError(
+            "the policy has rules for columns, and their values or the year of the release are not known; "
+            "give both, or take `columns` out of the policy"
+        )
+    broken = rules.broken(schema, values, year)
+    kept = [name for name in rules.names if name not in {b.rule for b in broken}]
+    return [
+        *(Finding(rule=f"columns: {name}", threshold=0, measured=0, passed=rows > 0) for name in kept),
+        *(broken_finding(b, rows) for b in broken),
+    ]
+
+
+def broken_finding(broken: Broken, rows: int) -> Finding:
+    """A rule that a column of so many records breaks: in how many of them."""
+    records = rows if broken.records is None else broken.records
+    return Finding(
+        rule=f"columns: {broken.rule} in {broken.column}",
+        threshold=0,
+        measured=float(records),
+        passed=False,
+        failing_rows=records,
+        remedy=broken.remedy,
+    )
 
 
 def attributes_of(models: Sequence[RowIntersection], schema: DataSchema) -> tuple[str, ...]:
@@ -429,7 +487,7 @@ def _pseudonym_findings(policy: ReleasePolicy, schema: DataSchema) -> list[Findi
     if policy.pseudonyms is None:
         return []
     scopes = [a.pseudonym.scope.value for a in schema.attributes if a.pseudonym]
-    scopes += ["release"] if schema.linked else []
+    scopes += ["random"] if schema.linked else []
     refused = sum(map(policy.refuses_pseudonyms, scopes))
     return [_limit_finding(f"pseudonyms: {policy.pseudonyms}", 0, refused)]
 
@@ -447,4 +505,4 @@ def _sentence(finding: Finding) -> str:
         text += f", missed by {finding.failing_persons} persons with together {finding.failing_rows} rows"
     if finding.failing_classes:
         text += f", missed by {finding.failing_classes} classes of together {finding.failing_rows} rows"
-    return text
+    return f"{text} rows: {finding.remedy}" if finding.remedy else text

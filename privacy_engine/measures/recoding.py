@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.coding import Meaning
 from privacy_engine.tables.columns import NULL, NULL_WORD
 from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.geometry import class_spans
@@ -145,7 +146,7 @@ class Recoding:
                     place[attribute.name], attribute, intervals
                 ):
                     columns[released.name] = per_class.take(labels).reset_index(drop=True)
-                    attributes.append(released)
+                    attributes.append(replace(released, meaning=released.meaning or attribute.about))
             else:
                 columns[attribute.name] = _records(self.encoded.table[attribute.name], kept)
                 attributes.append(attribute)
@@ -233,6 +234,22 @@ def null_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
     return found
 
 
+def code_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
+    """What the codes in the columns of a release stand for, in a sentence each.
+
+    Args:
+        source: of the table that was released, its values coded.
+        released: of what it became.
+    """
+    told = {a.name: a.codes_told() for a in source.attributes}
+    return {
+        column: codes
+        for name, codes in told.items()
+        for column in (name, f"{name}_min", f"{name}_max")
+        if codes and column in released.names
+    }
+
+
 def _set_text(labels: Sequence[str], codes: npt.NDArray[np.int64], null: int) -> str | None:
     if len(codes) == 1:
         return None if codes[0] == null else labels[codes[0]]
@@ -287,7 +304,7 @@ def _released(name: str, kind: Kind, *, nullable: bool = False) -> Attribute:
 
 def _told_null(name: str, cells: Interval) -> tuple[Attribute, pd.Series]:
     """The column that says which classes have nulls."""
-    told = Attribute(name=f"{name}_null", role=Role.QUASI_IDENTIFIER)
+    told = Attribute(name=f"{name}_null", role=Role.QUASI_IDENTIFIER, meaning=Meaning.OTHER)
     return told, pd.Series(cells.or_null | cells.only_null)
 
 

@@ -162,7 +162,7 @@ class Randomizer(ABC):
             secret: of the answers, where they were memoised.
         """
         randomization = self.randomization(schema)
-        released = schema.without_identifiers()
+        released = schema.without_identifiers().coded()
         return RandomizedRelease(
             table=answers,
             schema=DataSchema(tuple(_released(a, randomization) for a in released.attributes)),
@@ -294,5 +294,7 @@ def sorted_rows(table: pd.DataFrame) -> pd.DataFrame:
 def _released(attribute: Attribute, randomization: Randomization) -> Attribute:
     """What an attribute is in the release: numbers that TRR moved keep to no bounds."""
     if isinstance(randomization.mechanisms.get(attribute.name), Transformation):
-        return Attribute(name=attribute.name, role=attribute.role, kind=attribute.kind)
+        return Attribute(
+            name=attribute.name, role=attribute.role, kind=attribute.kind, meaning=attribute.meaning
+        )
     return attribute

@@ -30,7 +30,13 @@ def with_flat_domains(encoded: EncodedTable) -> EncodedTable:
     domains: tuple[Domain, ...] = flat
     by_name = dict(zip(encoded.quasi_identifiers, flat, strict=True))
     attributes = tuple(
-        Attribute(name=a.name, role=Role.QUASI_IDENTIFIER, hierarchy=by_name[a.name], nullable=a.nullable)
+        Attribute(
+            name=a.name,
+            role=Role.QUASI_IDENTIFIER,
+            hierarchy=by_name[a.name],
+            nullable=a.nullable,
+            meaning=a.about,
+        )
         if a.role is Role.QUASI_IDENTIFIER
         else a
         for a in encoded.schema.attributes

@@ -417,9 +417,9 @@ class CodedTable:
         schema.check(table)
         released = schema.without_identifiers().attributes
         _refuse_undeclared_nulls(table, released)
+        table = schema.normalized(table)
         storages = {a.name: Storage.of(table[a.name], a) for a in released}
         domains = public_domains(schema, storages, levels or {})
-        table = schema.normalized(table)
         codes = np.empty((len(domains), len(table)), dtype=code_type(domains))
         for row, domain in zip(codes, domains, strict=True):
             row[:] = domain.encode(table[domain.name])

@@ -122,7 +122,7 @@ class EncodedTable:
         """
         schema.require_original()
         schema.check(table)
-        table = schema.normalized(table)
+        table, schema = schema.normalized(table), schema.coded()
         if not schema.quasi_identifiers:
             raise SchemaError(
                 "the schema must have at least one quasi-identifier: give one attribute that role"

@@ -20,6 +20,7 @@ class Rule(StrEnum):
     SKIPPED = "skipped"
     INFINITE = "infinite"
     OUTSIDE = "outside"
+    CODES = "codes"
     CATEGORIES = "categories"
     HIERARCHY = "hierarchy"
 
@@ -36,6 +37,8 @@ _WORDS: Mapping[Rule, str] = {
     "the zone",
     Rule.INFINITE: "{rows} values are infinite: mend the source",
     Rule.OUTSIDE: "{rows} values are out of the bounds: widen the bounds or mend the source",
+    Rule.CODES: "{rows} values are shorter than a code, or have more digits: mend the source, or correct "
+    "width or prefix",
     Rule.CATEGORIES: "the categories miss {distinct} distinct values in {rows} rows: "
     "add them or mend the source",
     Rule.HIERARCHY: "the hierarchy miss {distinct} distinct values in {rows} rows: "
@@ -71,6 +74,17 @@ def faults_of_dates(
     """Those found in reading a column of dates, and those outside of the bounds; NaN is in none."""
     outside = 0 if bounds is None else ((numbers < bounds[0]) | (numbers > bounds[1])).sum()
     return faults | ({Rule.OUTSIDE: Counter({"": int(outside)})} if outside else {})
+
+
+def faults_of_codes(codes: npt.NDArray[np.int64], misfits: Sequence[bool]) -> Faults:
+    """Values that no code can be made of.
+
+    Args:
+        codes: (n,) place of each value among the distinct ones, -1 = null.
+        misfits: (v,) which of these are wrong.
+    """
+    count = int(np.array([*misfits, False])[codes].sum())
+    return {Rule.CODES: Counter({"": count})} if count else {}
 
 
 def faults_of_labels(

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -15,9 +16,10 @@ import yaml
 
 from privacy_engine.choice import E, choice
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.columns import floats, is_atomic, is_number, value_text
+from privacy_engine.tables.coding import CODING_FIELDS, CODING_SCHEMA, Coding, Meaning, read_number
+from privacy_engine.tables.columns import factorize, floats, is_atomic, is_number, value_text
 from privacy_engine.tables.date_form import FORM_FIELDS, DateForm
-from privacy_engine.tables.dates import DATES, TIMES, Period, is_dated
+from privacy_engine.tables.dates import DATES, TIMES, Period, end_of_bounds, is_dated
 from privacy_engine.tables.direct_identifiers import (
     ALLOWED_SCHEMA,
     FIELDS,
@@ -30,6 +32,7 @@ from privacy_engine.tables.direct_identifiers import (
 )
 from privacy_engine.tables.faults import (
     Faults,
+    faults_of_codes,
     faults_of_dates,
     faults_of_labels,
     faults_of_numbers,
@@ -82,6 +85,9 @@ class Attribute:
         text: what is done where released text holds addresses, numbers or names of persons: `redact`, or
             leave with a reason; None: the source is refused.
         unique: leave for an insensitive column with nearly one value a record, or a person.
+        coding: how values are coded as the table is read. Bounds are given of the source and become those of
+            the codes; categories and hierarchy are of the codes.
+        meaning: what the values are about, for policies that ask for it.
 
     Raises:
         SchemaError: if the parts contradict each other.
@@ -99,13 +105,15 @@ class Attribute:
     pseudonym: Pseudonym | None = None
     text: TextRule | None = None
     unique: Allowed | None = None
+    coding: Coding | None = None
+    meaning: Meaning | None = None
 
     def __post_init__(self) -> None:
         clock = _CLOCKS.get(self.kind)
         if clock is not None and self.dates is None:
             object.__setattr__(self, "dates", DateForm(clock=clock))
         problem = self._contradiction_of_dates() if self.dates else None
-        problem = problem or self._contradiction() or self._misplaced()
+        problem = problem or self._contradiction_of_coding() or self._contradiction() or self._misplaced()
         if problem:
             raise SchemaError(f"attribute {self.name!r}: {problem}")
 
@@ -139,6 +147,35 @@ class Attribute:
                 )
             if self.role is Role.SENSITIVE:
                 return "a sensitive date must state the precision of its values, such as precision: month"
+        return None
+
+    def _contradiction_of_coding(self) -> str | None:
+        """Also cuts the codes of dates as dates are, and makes the bounds those of the codes."""
+        if self.meaning is not None and self.dates is not None and self.meaning is not Meaning.DATE:
+            return f"meaning must be date where the kind is {self.kind.value}: correct one of both"
+        coding = self.coding
+        if coding is None:
+            return None
+        if self.role is Role.IDENTIFIER:
+            return "codes must stand on an attribute that is released: remove them, or correct the role"
+        if coding.of_text:
+            return None if self.kind is Kind.CATEGORICAL else "prefix is of text: make it kind: categorical"
+        if self.dates is None and not self._of_numbers:
+            return (
+                "top_code and bottom_code are of numbers and dates without categories and hierarchy: put the "
+                "ends into the categories or the hierarchy"
+            )
+        if self.dates is not None and self.dates.as_is:
+            return "as_is releases values as they are: leave top_code and bottom_code out, or as_is"
+        if self.dates is not None:
+            coding = coding.cut(self.dates.cut)
+        if self.bounds is not None and self.bounds[0] < self.bounds[1]:
+            coding = replace(coding, source=coding.source or self.bounds)
+            bounds = coding.within(self.bounds)
+            if bounds[0] >= bounds[1]:
+                return "top_code and bottom_code must leave more than one value of those within the bounds"
+            object.__setattr__(self, "bounds", bounds)
+        object.__setattr__(self, "coding", coding)
         return None
 
     def _contradiction(self) -> str | None:
@@ -181,6 +218,11 @@ class Attribute:
         if self.unique is not None and self.role is not Role.INSENSITIVE:
             return "unique must stand on an insensitive attribute; remove it"
         return None
+
+    @property
+    def about(self) -> Meaning | None:
+        """What its values are about; a date or timestamp says so by its kind."""
+        return self.meaning or (Meaning.DATE if self.dates is not None else None)
 
     @property
     def ordered(self) -> bool:
@@ -226,22 +268,74 @@ class Attribute:
             )
         if self._of_numbers and not is_number(column):
             return f"must be a number, got {column.dtype}: convert the column, or make it categorical"
+        if self.coding is not None:
+            whole = pd.api.types.is_integer_dtype(column.dtype)
+            return self.coding.type_problem(number=is_number(column), whole=whole)
         return None
 
     def faults(self, column: pd.Series) -> Faults:
         """What is wrong with the values of a column of the right type; those of its parts add up."""
         if self.dates is not None:
             return faults_of_dates(
-                self.dates.read(column).faults(nullable=self.allows_nulls), self.numbers(column), self.bounds
+                self.dates.read(column).faults(nullable=self.allows_nulls),
+                self.dates.numbers(column),
+                self.source_bounds,
             )
         if self._of_numbers:
-            return faults_of_numbers(column, nullable=self.allows_nulls, bounds=self.bounds)
+            return faults_of_numbers(column, nullable=self.allows_nulls, bounds=self.source_bounds)
         leaves = self.hierarchy.values if self.hierarchy else None
-        return faults_of_labels(column, nullable=self.allows_nulls, categories=self.categories, leaves=leaves)
+        if self.coding is None:
+            return faults_of_labels(
+                column, nullable=self.allows_nulls, categories=self.categories, leaves=leaves
+            )
+        coded = factorize(column)
+        misfits = self.coding.misfits(coded.texts, number=is_number(column))
+        return faults_of_codes(coded.codes, misfits) or faults_of_labels(
+            self.coding.prefixes(column),
+            nullable=self.allows_nulls,
+            categories=self.categories,
+            leaves=leaves,
+        )
+
+    @property
+    def source_bounds(self) -> tuple[float, float] | None:
+        """The bounds that values keep before they are coded."""
+        return (self.coding.source if self.coding else None) or self.bounds
 
     def numbers(self, column: pd.Series) -> npt.NDArray[np.float64]:
         """(n,) values of a column of numbers; of a date days, of a timestamp seconds, cut. NaN = null."""
-        return floats(column) if self.dates is None else self.dates.numbers(column)
+        numbers = floats(column) if self.dates is None else self.dates.numbers(column)
+        return numbers if self.coding is None else self.coding.clipped(numbers)
+
+    def normal(self, column: pd.Series) -> pd.Series:
+        """A checked column as everything behind ingest sees it: dates in one type and cut, values coded."""
+        if self.dates is not None:
+            if self.coding is None:
+                return self.dates.normal(column)
+            return self.dates.clock.column(self.numbers(column), column.name)
+        if self.coding is None:
+            return column
+        return self.coding.prefixes(column) if self.coding.of_text else self.coding.clipped_column(column)
+
+    def as_of(self, day: date) -> "Attribute":
+        """The same in a release of that day, see `Coding.as_of`."""
+        if self.coding is None or self.coding.years_before_release is None:
+            return self
+
+        def number_of(first: date) -> float:
+            known = end_of_bounds(first, self.dates.clock, upper=False) if self.dates else None
+            return float(first.year if known is None else known)
+
+        return replace(self, coding=self.coding.as_of(day, number_of))
+
+    def codes_told(self) -> str:
+        """What its codes stand for, in a sentence; empty where values stand for themselves."""
+        return self.coding.meaning_of(self._label, dated=self.dates is not None) if self.coding else ""
+
+    def _label(self, number: float) -> str:
+        if self.dates is None:
+            return value_text(number)
+        return self.dates.labels(np.array([number]))[0]
 
     @property
     def _of_numbers(self) -> bool:
@@ -253,7 +347,8 @@ class Attribute:
         if self.categories is not None:
             out["categories"] = list(self.categories)
         if self.bounds is not None:
-            out["bounds"] = self.dates.bounds_text(self.bounds) if self.dates else list(self.bounds)
+            bounds = self.source_bounds or self.bounds
+            out["bounds"] = self.dates.bounds_text(bounds) if self.dates else list(bounds)
         if self.bins is not None:
             out["bins"] = self.bins
         if self.hierarchy is not None:
@@ -262,7 +357,17 @@ class Attribute:
             out |= self.dates.to_dict()
         if self.nullable:
             out["nullable"] = True
+        if self.coding is not None:
+            out |= self.coding.to_dict(self._written)
+        if self.meaning is not None:
+            out["meaning"] = self.meaning.value
         return out | self.direct_identifiers()
+
+    def _written(self, number: float) -> float | str:
+        """A number of its scale, as schemas state it."""
+        if self.dates is None:
+            return number
+        return self.dates.clock.labels(np.array([number], dtype=np.int64), self.dates.clock.unit)[0]
 
     def direct_identifiers(self) -> dict[str, Any]:
         """Pseudonym, text and unique as plain values, as far as they are given."""
@@ -280,6 +385,7 @@ class Attribute:
         kind = _member(Kind, fields.get("kind", Kind.CATEGORICAL), name, "kind")
         form = _date_form(kind, fields, name)
         bounds = fields.get("bounds")
+        meaning = fields.get("meaning")
         return cls(
             name=name,
             role=_member(Role, fields.get("role", Role.INSENSITIVE), name, "role"),
@@ -290,6 +396,8 @@ class Attribute:
             bins=fields.get("bins"),
             hierarchy=_hierarchy(fields.get("hierarchy"), name, hierarchies or {}),
             nullable=_flag(fields.get("nullable", False), name),
+            coding=_coding(form, fields, name),
+            meaning=None if meaning is None else _member(Meaning, meaning, name, "meaning"),
             **read_fields(fields, name),
         )
 
@@ -418,13 +526,31 @@ class DataSchema:
             raise SchemaError("; ".join(problems))
 
     def normalized(self, table: pd.DataFrame) -> pd.DataFrame:
-        """A checked table with its dates in one type, cut to their precision, once and for all."""
-        forms = {a.name: a.dates for a in self.attributes if a.dates and a.role is not Role.IDENTIFIER}
-        dated = {name: form for name, form in forms.items() if name in table.columns}
-        if not dated:
-            return table
-        read = {name: form.normal(table[name]).set_axis(table.index) for name, form in dated.items()}
-        return table.assign(**read)
+        """A checked table with its dates in one type, cut to their precision, and its values coded.
+
+        A table that is normal already stays as it is.
+        """
+        read = {
+            a.name: a.normal(table[a.name]).set_axis(table.index)
+            for a in self.normalized_attributes
+            if a.name in table.columns
+        }
+        return table.assign(**read) if read else table
+
+    @property
+    def normalized_attributes(self) -> tuple[Attribute, ...]:
+        """Those whose values `normalized` may change."""
+        released = (a for a in self.attributes if a.role is not Role.IDENTIFIER)
+        return tuple(a for a in released if a.dates is not None or a.coding is not None)
+
+    def coded(self) -> "DataSchema":
+        """The schema of a normalized table."""
+        coded = (replace(a, coding=a.coding.coded()) if a.coding else a for a in self.attributes)
+        return replace(self, attributes=tuple(coded))
+
+    def as_of(self, day: date) -> "DataSchema":
+        """The same schema for a release of that day: codes that go by its year are known."""
+        return replace(self, attributes=tuple(a.as_of(day) for a in self.attributes))
 
     def check_columns(self, columns: Iterable[str]) -> None:
         """Refuse missing, unknown and repeated columns, before any value is read."""
@@ -524,6 +650,7 @@ class DataSchema:
                 "bin": period,
                 "as_is": {"type": "boolean"},
                 **JSON_SCHEMA,
+                **CODING_SCHEMA,
             },
         }
         person = {"column": text, "none": text, "rows": {"enum": [r.value for r in Rows]}}
@@ -549,6 +676,8 @@ _FIELDS = {
     *("role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable"),
     *FORM_FIELDS,
     *FIELDS,
+    *CODING_FIELDS,
+    "meaning",
 }
 
 
@@ -601,6 +730,24 @@ def _date_form(kind: Kind, fields: Mapping[str, Any], attribute: str) -> DateFor
         )
     try:
         return DateForm.of(clock, given)
+    except SchemaError as error:
+        raise SchemaError(f"attribute {attribute!r}: {error}") from None
+
+
+def _coding(form: DateForm | None, fields: Mapping[str, Any], attribute: str) -> Coding | None:
+    """What is said of codes; None where nothing is."""
+
+    def read(field: str, value: Any) -> float:
+        if form is None:
+            return read_number(field, value)
+        number = end_of_bounds(value, form.clock, upper=False)
+        if number is None:
+            raise SchemaError(f"{field} must be an ISO date without a zone, such as 1935-01-01")
+        return float(number)
+
+    given = {name: fields[name] for name in CODING_FIELDS if fields.get(name) is not None}
+    try:
+        return Coding.of(given, read)
     except SchemaError as error:
         raise SchemaError(f"attribute {attribute!r}: {error}") from None
 

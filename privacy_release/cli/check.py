@@ -34,15 +34,16 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _check_whole(path: Path) -> None:
     """Everything that can be known of a release without its records."""
-    from privacy_release.spec.check import check_files
-    from privacy_release.spec.floor import floor_policy
+    from privacy_release.spec.check import check_files, refuse_columns
+    from privacy_release.spec.floor import floor_policy, under_floor
     from privacy_release.spec.methods import build_method
     from privacy_release.spec.model import load_spec
     from privacy_release.steps.validate import check_suite
 
     spec = load_spec(path)
-    check_files(spec, floor_policy())
-    spec.data_schema()
+    floor = floor_policy()
+    check_files(spec, floor)
+    refuse_columns(spec, under_floor(spec.release_policy(), floor))
     build_method(spec.release.method, spec.release.parameters)
     if (suite := spec.expectation_suite()) is not None:
         check_suite(suite)

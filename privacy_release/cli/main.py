@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
 from privacy_release.cli.text import bars, finding_lines, manifest_lines, outcome_lines, release_line
 from privacy_release.cli.warm import add_warm_command
+from privacy_release.spec.presets import PRESETS
 
 if TYPE_CHECKING:
     from privacy_engine.engines.local import LocalEngine
@@ -161,6 +163,9 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="name a category if N records have it (default 10)",
     )
+    infer.add_argument(
+        "--preset", choices=sorted(PRESETS), metavar="PACK", help=f"rule pack to keep: {', '.join(PRESETS)}"
+    )
     _command(kinds, "json", "print the JSON Schema of a specification, for editors", _json_schema)
 
     add_query_command(_command(commands, "query", "ask published releases in SQL", None))
@@ -219,6 +224,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     from privacy_release.spec.files import load_policy
     from privacy_release.spec.floor import floor_policy, under_floor
     from privacy_release.spec.reading import LARGEST_MANIFEST, read_mapping
+    from privacy_release.steps.verify import text_findings
 
     policy = under_floor(load_policy(arguments.policy.absolute()), floor_policy())
     schema = released_schema(arguments.schema.absolute())
@@ -227,7 +233,16 @@ def _verify(arguments: argparse.Namespace) -> int:
     loss = PrivacyLoss(**told["loss"]) if told.get("loss") else None
     with _engine("verify") as (engine, folder):
         files = local_files(source, folder)
-        report = verify_files(engine, files, schema, policy, loss=loss, figures=told.get("figures"))
+        report = verify_files(
+            engine,
+            files,
+            schema,
+            policy,
+            loss=loss,
+            figures=told.get("figures"),
+            year=datetime.now(UTC).year,
+        )
+        report = replace(report, findings=(*report.findings, *text_findings(files, schema, policy)))
     print(f"{report.rows:,} rows in {report.classes:,} classes")
     print("\n".join(finding_lines(report.to_dict()["findings"])))
     report.raise_if_failed()
@@ -280,7 +295,8 @@ def _infer(arguments: argparse.Namespace) -> int:
     with _engine("infer") as (engine, folder):
         files = local_files(source, folder)
         name, found = draft_name(arguments.table), found_in_files(files)
-        text = draft_spec(engine, files, uri, name, least=arguments.min_count, found=found)
+        preset = PRESETS[arguments.preset] if arguments.preset else None
+        text = draft_spec(engine, files, uri, name, least=arguments.min_count, found=found, preset=preset)
     print(text, end="")
     return DONE
 

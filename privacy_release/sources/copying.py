@@ -127,7 +127,7 @@ def copy_source(
         fingerprint=read.digest.hexdigest(),
         rows=read.rows,
         dropped=read.dropped,
-        schema=kept_schema(pseudonyms.released(schema), individual),
+        schema=kept_schema(pseudonyms.released(schema), individual).coded(),
         text=read.scan.found(),
     )
 
@@ -205,7 +205,7 @@ class _Reading:
         if not len(frame) or self.problems:
             return
         self.repeats.add(frame)
-        table = _with_dates(table.select(schema.names), frame, schema)
+        table = _normalized(table.select(schema.names), frame, schema)
         if schema.by:
             who = pa.array(self.disguise.of(frame[schema.by]))
             table = table.set_column(table.schema.get_field_index(schema.by), schema.by, who)
@@ -279,16 +279,28 @@ def tables_of(
         check_count(rows, opened.metadata.num_rows, shown)
 
 
-def _with_dates(table: "pa.Table", frame: "pd.DataFrame", schema: "DataSchema") -> "pa.Table":
-    """Records that fit, whose dates are of one type and no more precise than the schema says."""
+def _normalized(table: "pa.Table", frame: "pd.DataFrame", schema: "DataSchema") -> "pa.Table":
+    """Records that fit, whose dates and codes are as `DataSchema.normalized` makes them.
+
+    A column of numbers keeps its type, which pandas changes where there are nulls.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     from privacy_engine.engines.frames import to_arrow
 
-    dated = [a.name for a in schema.attributes if a.dates is not None and a not in schema.identifiers]
-    if dated:
-        read = to_arrow(schema.normalized(frame[dated]))
-        for name, column in zip(dated, read.columns, strict=True):
-            place = table.schema.get_field_index(name)
-            table = table.set_column(place, read.schema.field(name), column)
+    for attribute in schema.normalized_attributes:
+        name = attribute.name
+        place = table.schema.get_field_index(name)
+        if attribute.dates is None and attribute.coding is not None and not attribute.coding.of_text:
+            kind, column = table.schema.field(name).type, table.column(name)
+            changed = pa.array(attribute.numbers(frame[name]), pa.float64(), from_pandas=True)
+            kept = pc.equal(changed, pc.cast(column, pa.float64(), safe=False))
+            column = pc.if_else(pc.fill_null(kept, True), column, pc.cast(changed, kind, safe=False))
+            table = table.set_column(place, table.schema.field(name), column)
+        else:
+            read = to_arrow(schema.normalized(frame[[name]]))
+            table = table.set_column(place, read.schema.field(name), read.column(name))
     return table
 
 

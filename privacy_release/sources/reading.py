@@ -157,6 +157,10 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute") -> str | None:
         return f"{rule}: cast it in the source"
     if attribute.dates is not None:
         return _problem_of_dates(kind, attribute)
+    if attribute.coding is not None and (
+        problem := attribute.coding.type_problem(number=number, whole=t.is_integer(kind))
+    ):
+        return problem
     if t.is_date(kind) or t.is_timestamp(kind):
         wanted = "date" if t.is_date(kind) else "timestamp, or of kind date without its time of the day,"
         return (

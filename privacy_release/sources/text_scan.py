@@ -8,6 +8,7 @@ is told by column, kind and number of records, never by value.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SchemaError
@@ -108,6 +109,51 @@ def found_in_files(files: Sequence[str]) -> dict[str, dict[str, int]]:
     for table in batches(files, names):
         scan.cleaned(table)
     return scan.found()
+
+
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_MORE: Mapping[str, str] = {  # what stops a release whose text must be clean, beside the kinds of the scan
+    "date": r"\b(?:\d{4}-\d{2}-\d{2}|\d{1,2}/\d{1,2}/\d{2}(?:\d{2})?|\d{1,2}\.\d{1,2}\.\d{4})\b|"
+    rf"(?i)\b(?:{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}|\d{{1,2}} {_MONTH} \d{{4}})\b",
+    "url": r"(?i)\b(?:https?://|www\.)\w",
+}
+
+
+def found_in_release(files: Sequence[str], schema: "DataSchema") -> dict[str, dict[str, int]]:
+    """What the released text of Parquet files holds: the number of records of each kind, by column.
+
+    Beside the kinds of the scan these are exact dates and web addresses. Columns that say they are of ages,
+    dates or postcodes are left out: policies have rules for these.
+    """
+    from privacy_engine.engines.parquet import batches
+    from privacy_engine.tables.coding import Meaning
+
+    ruled = (Meaning.AGE, Meaning.DATE, Meaning.POSTCODE)
+    scanned = [
+        a for a in schema.attributes if _is_scanned(a) and a.about not in ruled and a.name != schema.by
+    ]
+    if not scanned:
+        return {}
+    scan = TextScan(replace(schema, attributes=tuple(scanned), person=None))
+    more: dict[str, Counter[str]] = {a.name: Counter() for a in scanned}
+    for table in batches(files, [a.name for a in scanned]):
+        scan.cleaned(table)
+        for name, found in more.items():
+            found.update(_count_more(table.column(name)))
+    kinds = scan.found()
+    told = {name: dict(Counter(kinds.get(name, {})) + more[name]) for name in more}
+    return {name: found for name, found in told.items() if found}
+
+
+def _count_more(column: "pa.ChunkedArray") -> Counter[str]:
+    """Cells of text that hold an exact date or a web address."""
+    import pyarrow.compute as pc
+    import pyarrow.types as t
+
+    if not t.is_string(column.type):
+        return Counter()
+    hits = {kind: pc.sum(pc.match_substring_regex(column, form)).as_py() for kind, form in _MORE.items()}
+    return Counter({kind: int(count) for kind, count in hits.items() if count})
 
 
 def _is_plain(kind: "pa.DataType") -> bool:

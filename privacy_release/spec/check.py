@@ -42,9 +42,11 @@ def refuse_pseudonyms(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
     Raises:
         SpecError: naming the columns, and what the policy or the floor allows.
     """
-    scopes = {name: a.pseudonym.scope for name, a in spec.attributes.items() if a.pseudonym is not None}
+    scopes: dict[str, str] = {
+        name: a.pseudonym.scope for name, a in spec.attributes.items() if a.pseudonym is not None
+    }
     if spec.person is not None and spec.person.column is not None and spec.person.rows == "linked":
-        scopes[spec.person.column] = "release"
+        scopes[spec.person.column] = "random"
     if refused := [name for name, scope in scopes.items() if policy.refuses_pseudonyms(scope)]:
         raise wrong(
             spec.name,
@@ -66,6 +68,18 @@ def refuse_distances(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
         require_distances(policy.require, sensitive)
     except SchemaError as error:
         raise wrong(spec.name, f"policy: {error}") from None
+
+
+def refuse_columns(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
+    """Refuse a wrong schema, and columns that verification would refuse in the end, as far as it tells.
+
+    Raises:
+        SpecError: naming each column, the rule that it breaks, and what to do.
+    """
+    schema = spec.data_schema()
+    if policy.columns is not None and (broken := policy.columns.broken_by_schema(schema)):
+        told = "; ".join(f"{b.column} must keep {b.rule}: {b.remedy}" for b in broken)
+        raise wrong(spec.name, f"the policy or the floor policy has rules for columns. {told}")
 
 
 def require_approval(spec: ReleaseSpec, floor: Floor | None) -> None:

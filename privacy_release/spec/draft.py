@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_release.spec.presets import LEFT_BEHIND, Preset, likely_meaning
+
 if TYPE_CHECKING:
     from privacy_engine.engines.local import LocalEngine
     from privacy_engine.engines.profiling import ColumnProfile, DatesProfile
@@ -24,12 +26,18 @@ _ROWS_EACH = 1.5  # records a value, from which on a column may name persons wit
 
 _NULLS = "  # or keep: a null is a value of its own; or drop: records with one are left out"
 
-_HEADER = """\
+_ROLES = """\
 # DRAFT of a release specification. It cannot run before a person has decided on every TODO:
 #   role:   identifier (never released), quasi_identifier (known to others), sensitive (must not be learned),
 #           insensitive (released as it is).
-#   person: whose record a row is; {{column: ..., rows: linked}} where the release must link a person's rows.
+#   person: whose record a row is; {column: ..., rows: linked} where the release must link a person's rows.
 #   policy: what must hold before anything is published. The privacy officer owns it.
+"""
+_MEANING = """\
+#   meaning: what a released column is about; `other` says that it is none of the identifiers of safe harbor.
+#           Check what was guessed from names, too: docs/rule_packs.md.
+"""
+_CHECK = """\
 # CHECK before this file is shared or committed: what stands in it comes from the data. Categories are shown
 # if at least {least} records have them, bounds are the smallest and largest value rounded outward (dates to
 # decades). Replace both by what is publicly known of the attribute, and give categorical quasi-identifiers a
@@ -45,6 +53,7 @@ def draft_spec(
     *,
     least: int = 10,
     found: Mapping[str, Mapping[str, int]] | None = None,
+    preset: Preset | None = None,
 ) -> str:
     """YAML text of a draft.
 
@@ -55,6 +64,7 @@ def draft_spec(
         name: of the release.
         least: a category is named only if at least so many records have it.
         found: direct identifiers in text, by column and kind, see `privacy_release.sources.text_scan`.
+        preset: the rule pack that it is to keep; None: none.
 
     Raises:
         ValueError: as `check_least`.
@@ -75,13 +85,18 @@ def draft_spec(
     for profile in profiles:
         told = dict((found or {}).get(profile.name, {}))
         known = profile.dates is not None or profile.unreadable is not None
-        lines.append((None if known else _identifier(profile, told)) or _attribute(profile, least))
+        line = _left_behind(profile) if preset and preset.safe_harbor else None
+        line = line or (None if known else _identifier(profile, told))
+        lines.append(
+            line or _attribute(profile, least, safe_harbor=preset is not None and preset.safe_harbor)
+        )
     lines += [
-        "release: {method: mondrian, k: 10}",
-        "policy: TODO.yaml",
+        f"release: {preset.release if preset else '{method: mondrian, k: 10}'}",
+        f"policy: {preset.policy if preset else 'TODO.yaml'}",
         f"publish: {{lake: lake_default, table: {_yaml(name)}}}",
     ]
-    return _HEADER.format(least=least) + "\n".join(lines) + "\n"
+    header = _ROLES + (_MEANING if preset and preset.safe_harbor else "") + _CHECK.format(least=least)
+    return header + "\n".join(lines) + "\n"
 
 
 def check_least(least: int) -> None:
@@ -123,15 +138,33 @@ def _identifier(column: "ColumnProfile", found: Mapping[str, int]) -> str | None
     )
 
 
-def _attribute(column: "ColumnProfile", least: int) -> str:
+def _left_behind(column: "ColumnProfile") -> str | None:
+    """The line of a column whose name says that safe harbor removes it; None for any other."""
+    meaning = likely_meaning(column.name)
+    if meaning not in LEFT_BEHIND:
+        return None
+    kind = "numeric" if column.number else column.dates.kind.value if column.dates else "categorical"
+    return (
+        f"  {_yaml(column.name)}: {{role: identifier, kind: {kind}}}  # by its name a {meaning}: safe harbor "
+        "removes it"
+    )
+
+
+def _attribute(column: "ColumnProfile", least: int, *, safe_harbor: bool = False) -> str:
     """The line of one column: role to be decided, kind guessed, domain as far as it may be shown."""
+    meaning = likely_meaning(column.name) if safe_harbor else None
+    if meaning == "postcode":
+        return (
+            f"  {_yaml(column.name)}: {{role: TODO, kind: categorical, prefix: 3, width: 5, "
+            "rare: us_zip3_census_2000, meaning: postcode}  # the list must be that of the current census"
+        )
     notes = [f"{column.nulls:,} nulls"] if column.nulls else []
     fields = ["role: TODO"]
     if column.unreadable is not None:
         fields.append("kind: TODO")
         notes.append(f"{column.unreadable} is of no kind: cast it in the source, or do not read it")
     elif column.dates is not None:
-        own, told = _dates(column.dates)
+        own, told = _dates(column.dates, safe_harbor=safe_harbor)
         fields += own
         notes += told
     elif column.number:
@@ -147,6 +180,9 @@ def _attribute(column: "ColumnProfile", least: int) -> str:
         shown, note = _categories(column)
         fields += [f"categories: {_yaml(shown)}"] if shown else []
         notes += [note] if note else []
+    if safe_harbor and column.dates is None:
+        fields += ["top_code: 90"] if meaning == "age" and column.number else []
+        fields.append(f"meaning: {meaning or 'TODO'}")
     if _may_name_persons(column):
         notes.append(
             f"{column.distinct:,} values in {column.rows:,} records: if it tells whose record a row is, it "
@@ -156,14 +192,20 @@ def _attribute(column: "ColumnProfile", least: int) -> str:
     return line + (f"  # {'; '.join(notes)}" if notes else "")
 
 
-def _dates(dates: "DatesProfile") -> tuple[list[str], list[str]]:
-    """The fields of a column of dates: no more exact than a month, unless a person decides so; and notes."""
+def _dates(dates: "DatesProfile", *, safe_harbor: bool = False) -> tuple[list[str], list[str]]:
+    """The fields of a column of dates: no more exact than a month, unless a person decides so; and notes.
+
+    Under safe harbor no more exact than a year, and years that tell of an age over 89 as one group.
+    """
     fields, notes = [f"kind: {dates.kind.value}"], ["more exact dates tell people apart"]
     if dates.formats:
         fields.append(f"format: {_yaml(dates.formats[0])}")
     if len(dates.formats) > 1:
         notes.append(f"all values fit {' and '.join(dates.formats[1:])}, too")
-    fields.append("precision: month")
+    if safe_harbor:
+        fields += ["precision: year", "bottom_code: {years_before_release: 90}"]
+    else:
+        fields.append("precision: month")
     if dates.decades:
         fields.append(f"bounds: [{', '.join(dates.decades)}]")
     return fields, notes

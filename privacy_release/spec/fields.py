@@ -51,7 +51,8 @@ def _no_truth_value(value: object) -> object:
     return value
 
 
-def _bound(value: object) -> float | str:
+def plain_bound(value: object) -> float | str:
+    """A number, or a date as ISO text."""
     if isinstance(value, date):  # as YAML reads one; a datetime is one, too
         return value.isoformat()
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -61,13 +62,26 @@ def _bound(value: object) -> float | str:
     raise ValueError("must be a valid number, or of dates an ISO date such as 2020-12-31; correct it")
 
 
+def _rare(value: object) -> object:
+    if isinstance(value, str) and value not in RARE_LISTS:
+        raise ValueError(
+            f"must be a list of texts, in quotes, or one of the lists {sorted(RARE_LISTS)}; correct it"
+        )
+    return value
+
+
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?)?"
 
 Cron = Annotated[str, AfterValidator(_cron)]
 Whole = Annotated[int, BeforeValidator(_no_truth_value, json_schema_input_type=int)]
 Number = Annotated[float, BeforeValidator(_no_truth_value, json_schema_input_type=float)]
-Bound = Annotated[float | str, BeforeValidator(_bound, json_schema_input_type=float | str)]
+Bound = Annotated[float | str, BeforeValidator(plain_bound, json_schema_input_type=float | str)]
 # As the engine's, which is not imported where files are parsed.
 Period = Literal["second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade"]
+Meaning = Literal[
+    "age", "date", "postcode", "place", "region", "name", "contact", "number", "biometric", "other"
+]
+RARE_LISTS = frozenset({"us_zip3_census_2000"})
+Rare = Annotated[str | tuple[str, ...], BeforeValidator(_rare)]
 Label = Annotated[str, Field(min_length=1, max_length=100)]  # as long as Airflow's database takes them
 Connection = Annotated[str, AfterValidator(_connection)]

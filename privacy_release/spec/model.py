@@ -25,7 +25,18 @@ from pydantic import (
 
 from privacy_engine.registry import detector_names, is_anonymizer, is_randomizer, method_names
 from privacy_release.spec.engine import EngineField, EngineSpec, problem_of_engine
-from privacy_release.spec.fields import Bound, Connection, Cron, Label, Number, Period, Whole
+from privacy_release.spec.fields import (
+    Bound,
+    Connection,
+    Cron,
+    Label,
+    Meaning,
+    Number,
+    Period,
+    Rare,
+    Whole,
+    plain_bound,
+)
 from privacy_release.spec.files import (
     file_within,
     include_folder,
@@ -194,6 +205,19 @@ TextRule = Annotated[
 ]
 
 
+class YearSpec(_Strict):
+    """A year that goes by that of the release."""
+
+    years_before_release: Whole = Field(ge=1)
+
+
+def _bottom_code(value: object) -> object:
+    return value if isinstance(value, Mapping | YearSpec) else plain_bound(value)
+
+
+BottomCode = Annotated[float | str | YearSpec, BeforeValidator(_bottom_code)]
+
+
 class AttributeSpec(_Strict):
     """One column, see `privacy_engine.tables.schema.Attribute`; somebody must have decided on its role.
 
@@ -202,6 +226,11 @@ class AttributeSpec(_Strict):
         text: what is done where released text holds addresses, numbers or names of persons: `redact`, or
             leave with a reason. Otherwise the source is refused.
         unique: leave for an insensitive column with nearly one value a record, or a person.
+        top_code, bottom_code: larger and smaller values become it. `{years_before_release: 90}` as bottom is
+            the year so many years before that of the release.
+        prefix: so many characters of a code are kept. Numbers are filled up with zeros to `width` before.
+        rare: prefixes that become zeros, or the name of a list of them.
+        meaning: what the values are about, for policies that ask for it.
     """
 
     role: Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
@@ -217,6 +246,12 @@ class AttributeSpec(_Strict):
     calendar: tuple[Period, ...] | None = Field(default=None, min_length=1)
     bin: Period | None = None
     as_is: bool = False
+    top_code: Bound | None = None
+    bottom_code: BottomCode | None = None
+    prefix: Whole | None = Field(default=None, ge=1)
+    width: Whole | None = Field(default=None, ge=1)
+    rare: Rare | None = None
+    meaning: Meaning | None = None
     pseudonym: PseudonymSpec | None = None
     text: TextRule | None = None
     unique: Annotated[AllowSpec, BeforeValidator(_leave)] | None = None

@@ -1,6 +1,7 @@
 """Reading a table about people into a run's work area, without Airflow."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
@@ -73,6 +74,7 @@ def ingest(
     if people is not None and individual is not None:
         raise SpecError("history is about classes, which random answers have none of; leave history out")
     persons = Persons(people) if people is not None else None
+    schema = schema.as_of(datetime.now(UTC).date())
     schema = schema.keeping_nulls() if nulls == "keep" else schema
     source = find_source(uri, storage_options, filesystem)
     check_source(source, schema, columns, max_expansion)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
 from privacy_release.sources.pseudonyms import Naming
-from privacy_release.spec.check import refuse_pseudonyms
+from privacy_release.spec.check import refuse_columns, refuse_pseudonyms
 from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker, under_floor
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import RELEASE
@@ -95,6 +95,7 @@ def run_release(
     schema, policy = spec.data_schema(), spec.release_policy()
     refuse_weaker(policy, spec.policy, floor)
     refuse_pseudonyms(spec, under_floor(policy, floor))
+    refuse_columns(spec, under_floor(policy, floor))
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, schema, ledger, watch)
     table = _table(spec, release_id, schema, work, watch)

@@ -1,7 +1,8 @@
 """Holding staged bytes against a policy, without Airflow."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +82,14 @@ def verify_staged(
             figures=staged["figures"],
             across=across,
             by_person=persons,
+            year=datetime.now(UTC).year,
         )
+        text = text_findings([staged["uri"]], schema, policy)
     require_unchanged(staged["uri"], staged["sha256"])
     books: tuple[Finding, ...] = ()
     if loss is not None:
         books = bookkeeping_findings(staged, manifest, loss, _frames(staged), schema, ledger)
-    found = replace(report, findings=(*report.findings, *books)).to_dict()
+    found = replace(report, findings=(*report.findings, *text, *books)).to_dict()
     told = ReportRef(
         passed=found["passed"],
         sha256=staged["sha256"],
@@ -102,6 +105,32 @@ def verify_staged(
     if policy.across:
         told["compared"] = list(earlier)
     return told
+
+
+def text_findings(
+    files: Sequence[str], schema: "DataSchema", policy: "ReleasePolicy"
+) -> "tuple[Finding, ...]":
+    """Whether released text is clean, where the policy asks for it: what stands in the bytes themselves."""
+    from privacy_engine.judge.verification import Finding
+    from privacy_release.sources.text_scan import found_in_release
+
+    if policy.columns is None or not policy.columns.clean_text:
+        return ()
+    found = found_in_release(files, schema)
+    if not found:
+        return (Finding(rule="columns: clean_text as released", threshold=0, measured=0, passed=True),)
+    return tuple(
+        Finding(
+            rule=f"columns: clean_text as released in {column}, {kind.replace('_', ' ')}",
+            threshold=0,
+            measured=float(records),
+            passed=False,
+            failing_rows=records,
+            remedy="write `text: redact`, give it the role identifier, or list its values in the schema",
+        )
+        for column, kinds in found.items()
+        for kind, records in sorted(kinds.items())
+    )
 
 
 def require_one_claim(staged: StagedRef, manifest: Mapping[str, Any]) -> None:

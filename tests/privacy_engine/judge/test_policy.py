@@ -124,5 +124,5 @@ def test_of_two_rules_on_pseudonyms_the_stricter_holds(
 
 
 def test_a_misspelt_rule_on_pseudonyms_is_refused() -> None:
-    with pytest.raises(SpecError, match="pseudonyms must be one of forbid, release, any"):
+    with pytest.raises(SpecError, match="pseudonyms must be one of forbid, random, release, any"):
         ReleasePolicy(require=(KAnonymity(k=2),), pseudonyms="never")

@@ -1,0 +1,386 @@
+"""The rule packs on Synthea's tables, through the whole pipeline: what passes, and what each one stops."""
+
+import shutil
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from deploy.local.samples import synthea
+from deploy.local.samples.adult import provided
+from privacy_engine.errors import PrivacyEngineError, SchemaError, SpecError, VerificationError
+from privacy_engine.judge.verification import verify
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.cli.main import DONE, REFUSED, main
+from privacy_release.lake.read import manifest_of, read_release
+from privacy_release.lake.store import Lake
+from privacy_release.spec.files import load_policy
+from privacy_release.spec.model import load_spec
+from privacy_release.steps.run import run_release
+from privacy_release.work.area import WorkArea
+
+INCLUDE = Path(__file__).parents[3] / "include"
+EXAMPLE = "visits_safe_harbor"
+PACKS = ("hipaa_safe_harbor", "smallest_cell_11", "european_research")
+Spec = dict[str, Any]
+THIS_YEAR = datetime.now(UTC).year
+
+
+@pytest.fixture(scope="module")
+def visits() -> pd.DataFrame:
+    """Synthea's own records where they are provided, else such as the samples are made of."""
+    files = [provided(f"synthea_{name}.parquet") for name in ("patients", "encounters")]
+    if None not in files:
+        people, had = (pd.read_parquet(file) for file in files if file)
+    else:
+        people = synthea.patients(120, np.random.default_rng(1))
+        had = synthea.encounters(people, np.random.default_rng(2))
+    return synthea.with_patients(had, people).head(4_000)
+
+
+@pytest.fixture
+def include(tmp_path: Path, visits: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An include folder with the packs, and the sample beside it."""
+    folder = tmp_path / "home" / "include"
+    (folder / "releases").mkdir(parents=True)
+    shutil.copytree(INCLUDE / "policies", folder / "policies")
+    monkeypatch.setenv("PRIVACY_RELEASE_HOME", str(folder.parent))
+    write(folder, visits)
+    return folder
+
+
+def write(include: Path, table: pd.DataFrame) -> None:
+    sample = include.parent / "data/samples/visits.parquet"
+    sample.parent.mkdir(parents=True, exist_ok=True)
+    table.to_parquet(sample)
+
+
+def example() -> Spec:
+    fields: Spec = yaml.safe_load((INCLUDE / "releases" / f"{EXAMPLE}.yaml").read_text())
+    return fields
+
+
+def path_of(include: Path, fields: Spec) -> Path:
+    path = include / "releases" / f"{EXAMPLE}.yaml"
+    path.write_text(yaml.safe_dump(fields))
+    return path
+
+
+def publish(include: Path, lake: Lake, tmp_path: Path, fields: Spec) -> pd.DataFrame:
+    with WorkArea(tmp_path / "work", "1") as work:
+        run_release(load_spec(path_of(include, fields)), lake, "1", work)
+    return read_release(lake, EXAMPLE, "1").to_pandas()
+
+
+def test_safe_harbor_on_synthea(include: Path, lake: Lake, tmp_path: Path, visits: pd.DataFrame) -> None:
+    released = publish(include, lake, tmp_path, example())
+    names = {"PATIENT", "SSN", "FIRST", "LAST", "ADDRESS", "CITY", "COUNTY"}
+    assert not names & set(released)
+    cells = set(released.astype(str).to_numpy().ravel())
+    for name in names:
+        assert not cells & set(visits[name].dropna().astype(str)), name
+    for name in ("BIRTHDATE", "START"):
+        assert released[name].str.fullmatch(r"\d{4}|\[\d{4}, \d{4}\]").all()
+        assert released[name].str.findall(r"\d{4}").explode().astype(int).min() >= THIS_YEAR - 90
+    died = pd.to_datetime(released["DEATHDATE"].dropna())
+    assert len(died)
+    assert set(zip(died.dt.month, died.dt.day, strict=True)) == {(1, 1)}
+    codes = set(released["ZIP"].str.findall(r"\w+").explode())
+    own = {zip_code[:3] for zip_code in visits["ZIP"].dropna()}
+    assert codes <= own | {"000"}
+    assert all(len(code) == 3 for code in codes)
+    told = manifest_of(lake, EXAMPLE, "1")["columns"]
+    assert told["BIRTHDATE"]["codes"] == f"{THIS_YEAR - 90} stands for {THIS_YEAR - 90} and what is before it"
+    assert "stands for 17 rare prefixes (us_zip3_census_2000)" in told["ZIP"]["codes"]
+    assert (visits["BIRTHDATE"].map(lambda day: day.year) < THIS_YEAR - 90).any()  # or nothing was grouped
+
+
+def planted(name: str, value: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame]:
+    def change(_: Spec, table: pd.DataFrame) -> pd.DataFrame:
+        column = table[name].copy()
+        column.iloc[7] = value
+        return table.assign(**{name: column})
+
+    return change
+
+
+def added(
+    name: str, values: Callable[[int], Any], **told: Any
+) -> Callable[[Spec, pd.DataFrame], pd.DataFrame]:
+    def change(fields: Spec, table: pd.DataFrame) -> pd.DataFrame:
+        fields["schema"][name] = {"role": "insensitive", "kind": "categorical", **told}
+        fields["source"]["columns"].append(name)
+        return table.assign(**{name: values(len(table))})
+
+    return change
+
+
+def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame]:
+    def change(fields: Spec, table: pd.DataFrame) -> pd.DataFrame:
+        own = fields["schema"][name] | other
+        fields["schema"][name] = {field: value for field, value in own.items() if value is not None}
+        return table
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (planted("DESCRIPTION", "call 617-555-0123 at noon"), SchemaError, "DESCRIPTION: phone in 1 records"),
+        (
+            planted("DESCRIPTION", "seen on 03/14/2020"),
+            VerificationError,
+            "clean_text as released in DESCRIPTION, date measured 1 rows",
+        ),
+        (
+            planted("DESCRIPTION", "see www.example.org/p/7"),
+            VerificationError,
+            "clean_text as released in DESCRIPTION, url measured 1 rows",
+        ),
+        (told("DESCRIPTION", text={"allow": "it is fine"}), SpecError, "DESCRIPTION must keep clean_text"),
+        (told("START", precision="day"), VerificationError, r"date_precision\(year\) in START"),
+        (told("DEATHDATE", precision="day"), VerificationError, r"date_precision\(year\) in DEATHDATE"),
+        (told("DEATHDATE", precision="month"), VerificationError, r"date_precision\(year\) in DEATHDATE"),
+        (told("BIRTHDATE", bottom_code=None), VerificationError, r"age_group_from\(90\) in BIRTHDATE"),
+        (
+            told("BIRTHDATE", bottom_code=date(THIS_YEAR - 91, 1, 1)),
+            VerificationError,
+            r"age_group_from\(90\) in BIRTHDATE .*years_before_release: 90",
+        ),
+        (
+            added("AGE", lambda n: [93] + [40] * (n - 1), kind="numeric", meaning="age"),
+            VerificationError,
+            r"age_group_from\(90\) in AGE measured 1 rows: state `top_code: 90`",
+        ),
+        (
+            told("ZIP", prefix=None, width=None, rare=None),
+            VerificationError,
+            r"postcode_characters\(3\) in ZIP",
+        ),
+        (told("ZIP", prefix=4, rare=None), VerificationError, r"postcode_characters\(3\) in ZIP"),
+        (
+            lambda f, t: told("ZIP", rare=None)(f, planted("ZIP", "03601")(f, t)),
+            VerificationError,
+            r"rare_postcodes\(us_zip3_census_2000\) in ZIP",
+        ),
+        (told("RACE", meaning=None), SpecError, "RACE must keep declared: state its meaning"),
+        (told("CITY", role="quasi_identifier"), SpecError, r"CITY must keep forbid\(.*\): give it"),
+        (
+            added("NOTE", lambda n: np.arange(n).astype(str), meaning="other", unique={"allow": "drawn"}),
+            SpecError,
+            "NOTE must keep no_unique_columns",
+        ),
+        (
+            added("NOTE", lambda n: [f"note {i}" for i in range(n)], meaning="other"),
+            SchemaError,
+            "NOTE: about 4,000 different values",
+        ),
+    ],
+)
+def test_what_stops_a_release_under_safe_harbor(
+    include: Path,
+    lake: Lake,
+    tmp_path: Path,
+    visits: pd.DataFrame,
+    change: Callable[[Spec, pd.DataFrame], pd.DataFrame],
+    error: type[PrivacyEngineError],
+    message: str,
+) -> None:
+    fields = example()
+    write(include, change(fields, visits))
+    with pytest.raises(error, match=message) as caught:
+        publish(include, lake, tmp_path, fields)
+    assert not Path(lake.root, EXAMPLE).exists()
+    for value in ("617-555-0123", "03/14/2020", "03601", "93"):
+        assert value not in str(caught.value)
+
+
+def test_an_age_and_a_postcode_that_are_numbers_pass_coded(
+    include: Path, lake: Lake, tmp_path: Path, visits: pd.DataFrame
+) -> None:
+    fields = example()
+    change = added("AGE", lambda n: [93, None] + [40] * (n - 2), kind="numeric", meaning="age", top_code=90)
+    numbers = visits["ZIP"].astype("int64")
+    write(include, change(fields, visits).assign(ZIP=numbers))
+    released = publish(include, lake, tmp_path, fields)
+    assert released["AGE"].max() == 90
+    assert released["AGE"].isna().sum() == 1
+    codes = set(released["ZIP"].str.findall(r"\w+").explode())
+    assert codes <= {f"{number:05d}"[:3] for number in numbers} | {"000"}
+    assert any(code.startswith("0") and code != "000" for code in codes)
+
+
+@pytest.mark.parametrize(("rows", "passes"), [("linked", True), (None, False)])
+def test_random_pseudonyms_may_be_released_and_keyed_ones_may_not(
+    include: Path, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: str | None, passes: bool
+) -> None:
+    """164.514(c): a code must not be derived from information about the individual; a keyed hash is."""
+    monkeypatch.setenv("PRIVACY_PSEUDONYM_KEY", "k" * 40)
+    fields = example()
+    if rows:
+        fields["person"] = {"column": "PATIENT", "rows": rows}
+        fields["release"] = {"method": "mondrian", "k": 2}
+        keep = ("PATIENT", "GENDER", "RACE", "STATE")
+        fields["schema"] = {name: told for name, told in fields["schema"].items() if name in keep}
+        fields["source"]["columns"] = list(fields["schema"])
+        released = publish(include, lake, tmp_path, fields)
+        assert released["PATIENT"].nunique() > 2
+    else:
+        fields["schema"]["SSN"]["pseudonym"] = {"connection": "c", "scope": "release"}
+        with pytest.raises(SpecError, match=r"pseudonyms of \['SSN'\] must keep `pseudonyms: random`"):
+            publish(include, lake, tmp_path, fields)
+
+
+def test_the_command_line_verifies_a_table_under_the_pack(
+    include: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = {"AGE": {"role": "quasi_identifier", "kind": "numeric", "meaning": "age"}}
+    schema["NOTE"] = {"role": "insensitive", "kind": "categorical", "meaning": "other"}
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(schema))
+    notes = {"call 617-555-0123": REFUSED, "in good health": DONE}
+    for note, code in notes.items():
+        pd.DataFrame({"AGE": [90, 3], "NOTE": [note, "well"]}).to_parquet(tmp_path / "t.parquet")
+        files = [str(tmp_path / "t.parquet"), "--schema", str(tmp_path / "schema.yaml")]
+        assert main(["verify", *files, "--policy", str(include / "policies/hipaa_safe_harbor.yaml")]) == code
+        said = capsys.readouterr()
+        assert "617" not in said.out + said.err
+        assert ("clean_text as released in NOTE, phone" in said.err) is (code == REFUSED)
+
+
+@pytest.mark.parametrize("engine", ["fragments"])
+def test_fragments_are_held_against_the_pack(include: Path, lake: Lake, tmp_path: Path, engine: str) -> None:
+    fields = {**example(), "engine": {"kind": engine, "rows": 1_000, "memory": "300MB", "processes": 1}}
+    released = publish(include, lake, tmp_path, fields)
+    assert released["BIRTHDATE"].str.fullmatch(r"\d{4}|\[\d{4}, \d{4}\]").all()
+    told = manifest_of(lake, EXAMPLE, "1")
+    assert "codes" in told["columns"]["ZIP"]
+    assert {f["rule"] for f in told["measured"] if f["passed"]} >= {"columns: date_precision(year)"}
+
+
+def cells(schema: dict[str, str]) -> Spec:
+    """A release of these columns, each with its role."""
+    return {
+        "name": EXAMPLE,
+        "source": {"uri": "../data/samples/visits.parquet", "columns": list(schema), "nulls": "keep"},
+        "schema": {name: {"role": role, "kind": "categorical"} for name, role in schema.items()},
+        "person": "PATIENT",
+        "release": {"method": "bottom_up", "k": 11},
+        "policy": "policies/smallest_cell_11.yaml",
+        "publish": {"lake": "lake_default", "table": EXAMPLE},
+    }
+
+
+QUASI = {"PATIENT": "identifier", "GENDER": "quasi_identifier", "MARITAL": "quasi_identifier"}
+
+
+def test_every_cell_of_every_table_of_a_release_is_of_eleven_persons(
+    include: Path, lake: Lake, tmp_path: Path
+) -> None:
+    released = publish(include, lake, tmp_path, cells(QUASI))
+    assert set(released) == {"GENDER", "MARITAL"}
+    (finding,) = [f for f in manifest_of(lake, EXAMPLE, "1")["measured"] if f["rule"] == "k_anonymity(k=11)"]
+    assert finding["measured"] >= 11
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"release": {"method": "bottom_up", "k": 10}}, VerificationError, r"k_anonymity\(k=11\) measured"),
+        ({"schema": {**QUASI, "RACE": "sensitive"}}, SpecError, r"RACE must keep roles\(quasi_identifier\)"),
+    ],
+)
+def test_what_stops_a_release_under_smallest_cell_11(
+    include: Path, lake: Lake, tmp_path: Path, change: Spec, error: type[PrivacyEngineError], message: str
+) -> None:
+    fields = cells(change.get("schema", QUASI)) | {k: v for k, v in change.items() if k != "schema"}
+    with pytest.raises(error, match=message):
+        publish(include, lake, tmp_path, fields)
+
+
+def test_a_suppressed_record_is_a_cell_that_a_total_tells() -> None:
+    """CMS: no cell of 1 to 10 may be derived, and excluded cases count."""
+    schema = DataSchema.from_dict({"x": {"role": "quasi_identifier"}})
+    policy = load_policy(INCLUDE / "policies/smallest_cell_11.yaml")
+    for share, passes in ((0.0, True), (0.01, False)):
+        report = verify(pd.DataFrame({"x": ["a"] * 11}), schema, policy, figures={"suppressed": share})
+        assert report.passed is passes
+
+
+def test_the_european_preset_on_synthea(include: Path, lake: Lake, tmp_path: Path) -> None:
+    fields = example() | {
+        "policy": "policies/european_research.yaml",
+        "release": {"method": "bottom_up", "k": 12, "l": 3, "require": [{"model": "t_closeness", "t": 0.5}]},
+    }
+    del fields["schema"]["DEATHDATE"], fields["schema"]["ZIP"]
+    fields["source"]["columns"] = list(fields["schema"])
+    publish(include, lake, tmp_path, fields)
+    rules = {f["rule"].partition("(")[0] for f in manifest_of(lake, EXAMPLE, "1")["measured"] if f["passed"]}
+    assert rules >= {"k_anonymity", "distinct_l_diversity", "t_closeness", "row_intersection"}
+    fields["release"]["k"] = 11
+    with pytest.raises(VerificationError, match="k_anonymity"):
+        publish(include, lake, tmp_path, fields)
+
+
+def test_a_draft_under_safe_harbor_is_finished_by_roles_and_meanings(
+    include: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = include.parent / "data/samples/visits.parquet"
+    assert main(["schema", "infer", str(table), "--preset", "hipaa_safe_harbor"]) == DONE
+    text = capsys.readouterr().out
+    drafted = yaml.safe_load(text)
+    roles = {name: column["role"] for name, column in drafted["schema"].items()}
+    removed = {name for name, role in roles.items() if role == "identifier"}
+    assert removed >= {"PATIENT", "SSN", "FIRST", "LAST", "ADDRESS", "CITY", "COUNTY", "LAT", "DRIVERS"}
+    zip_code = {"prefix": 3, "width": 5, "rare": "us_zip3_census_2000", "meaning": "postcode"}
+    assert drafted["schema"]["ZIP"] == {"role": "TODO", "kind": "categorical", **zip_code}
+    for name in ("BIRTHDATE", "DEATHDATE", "START", "STOP"):
+        assert drafted["schema"][name]["precision"] == "year"
+        assert drafted["schema"][name]["bottom_code"] == {"years_before_release": 90}
+    (include / "releases/visits.yaml").write_text(text)
+    with pytest.raises(SpecError, match=r"schema.PROVIDER.meaning"):
+        load_spec(include / "releases/visits.yaml")
+    done = text.replace("role: TODO", "role: insensitive").replace("meaning: TODO", "meaning: other")
+    fields = yaml.safe_load(done)
+    for name, column in fields["schema"].items():
+        column.pop("categories", None)  # those of few records are not shown
+        column["role"] = "quasi_identifier" if name in ("BIRTHDATE", "GENDER") else column["role"]
+    for name in ("HEALTHCARE_EXPENSES", "HEALTHCARE_COVERAGE", "INCOME"):  # nearly one value a person
+        fields["schema"][name]["role"] = "identifier"
+    fields["source"]["nulls"] = "keep"
+    fields |= {"name": EXAMPLE, "person": "PATIENT", "publish": {"table": EXAMPLE}}
+    released = publish(include, lake, tmp_path, fields)
+    assert not removed & set(released)
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_a_draft_of_each_pack_names_its_policy(
+    include: Path, capsys: pytest.CaptureFixture[str], pack: str
+) -> None:
+    table = include.parent / "data/samples/visits.parquet"
+    assert main(["schema", "infer", str(table), "--preset", pack]) == DONE
+    drafted = yaml.safe_load(capsys.readouterr().out)
+    asked = load_policy(include / drafted["policy"]).to_dict().get("require", [])
+    for model in asked:
+        if model["model"] == "k_anonymity":
+            assert drafted["release"]["k"] == model["k"]
+
+
+@pytest.mark.parametrize("pack", PACKS)
+def test_each_pack_is_a_policy_and_has_its_page(pack: str) -> None:
+    policy = load_policy(INCLUDE / "policies" / f"{pack}.yaml")
+    assert policy.weaker_than(policy) == []
+    assert policy.columns is not None
+    page = (INCLUDE.parent / "docs/rule_packs.md").read_text()
+    assert f"policies/{pack}.yaml" in page
+
+
+def test_the_european_preset_bounds_the_risk_at_nine_in_a_hundred() -> None:
+    told = load_policy(INCLUDE / "policies/european_research.yaml").to_dict()
+    k = next(model["k"] for model in told["require"] if model["model"] == "k_anonymity")
+    assert 1 / k <= 0.09 < 1 / (k - 1)
