@@ -262,7 +262,7 @@ class ColumnRules:
         """Rule, (v,) which values break it, and the remedy."""
         if attribute.about is Meaning.DATE:
             if self.date_precision is not None:
-                remedy = f"state `precision: {self.date_precision.value}`, and release intervals as they are"
+                remedy = f"state `precision: {self.date_precision.value}`"
                 yield "date_precision", ~_dates_told(column, self.date_precision), remedy
             if self.age_group_from is not None:
                 remedy = f"state `bottom_code: {{years_before_release: {self.age_group_from}}}`"

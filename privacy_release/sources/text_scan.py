@@ -122,37 +122,34 @@ _MORE: Mapping[str, str] = {  # what stops a release whose text must be clean, b
 def found_in_release(files: Sequence[str], schema: "DataSchema") -> dict[str, dict[str, int]]:
     """What the released text of Parquet files holds: the number of records of each kind, by column.
 
-    Beside the kinds of the scan these are exact dates and web addresses. Columns that say they are of ages,
-    dates or postcodes are left out: policies have rules for these.
+    Beside the kinds of the scan these are web addresses, and exact dates outside of columns of dates.
     """
     from privacy_engine.engines.parquet import batches
     from privacy_engine.tables.coding import Meaning
 
-    ruled = (Meaning.AGE, Meaning.DATE, Meaning.POSTCODE)
-    scanned = [
-        a for a in schema.attributes if _is_scanned(a) and a.about not in ruled and a.name != schema.by
-    ]
+    scanned = [a for a in schema.attributes if _is_scanned(a) and a.name != schema.by]
     if not scanned:
         return {}
     scan = TextScan(replace(schema, attributes=tuple(scanned), person=None))
     more: dict[str, Counter[str]] = {a.name: Counter() for a in scanned}
-    for table in batches(files, [a.name for a in scanned]):
+    for table in batches(files, list(more)):
         scan.cleaned(table)
-        for name, found in more.items():
-            found.update(_count_more(table.column(name)))
-    kinds = scan.found()
-    told = {name: dict(Counter(kinds.get(name, {})) + more[name]) for name in more}
-    return {name: found for name, found in told.items() if found}
+        for attribute in scanned:
+            kinds = [kind for kind in _MORE if kind != "date" or attribute.about is not Meaning.DATE]
+            more[attribute.name].update(_count_more(table.column(attribute.name), kinds))
+    found = scan.found()
+    told = {name: dict(Counter(found.get(name, {})) + more[name]) for name in more}
+    return {name: kinds for name, kinds in told.items() if kinds}
 
 
-def _count_more(column: "pa.ChunkedArray") -> Counter[str]:
-    """Cells of text that hold an exact date or a web address."""
+def _count_more(column: "pa.ChunkedArray", kinds: Sequence[str]) -> Counter[str]:
+    """Cells of text that hold what is of these kinds."""
     import pyarrow.compute as pc
     import pyarrow.types as t
 
     if not t.is_string(column.type):
         return Counter()
-    hits = {kind: pc.sum(pc.match_substring_regex(column, form)).as_py() for kind, form in _MORE.items()}
+    hits = {kind: pc.sum(pc.match_substring_regex(column, _MORE[kind])).as_py() for kind in kinds}
     return Counter({kind: int(count) for kind, count in hits.items() if count})
 
 

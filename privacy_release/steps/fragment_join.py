@@ -20,7 +20,7 @@ from privacy_release.work.fragment_files import Account, Cut, read_account, read
 from privacy_release.work.parquet import opened_parquet, private_parquet, require_unchanged, write_private
 from privacy_release.work.people import counted_by_person, people_table
 from privacy_release.work.references import FileRef, FragmentReleaseRef, PeopleRef, StagedRef
-from privacy_release.work.staged import facts_of, finite, json_bytes, read_schema
+from privacy_release.work.staged import codes_of, facts_of, finite, json_bytes, read_schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -329,7 +329,7 @@ def _report(
         title=title or told["method"],
         source_rows=table["rows"] + suppressed_before(table),
         smallest_count=least,
-        about=facts_of(table),
+        about=facts_of(table) | codes_of(table),
     )
 
 

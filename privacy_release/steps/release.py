@@ -32,7 +32,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import parquet_bytes, private_parquet, read_private, write_private
 from privacy_release.work.references import EngineRef, StagedRef, TableRef
-from privacy_release.work.staged import facts_of, finite, read_schema
+from privacy_release.work.staged import codes_of, facts_of, finite, read_schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -343,7 +343,7 @@ def _report(
         risk,
         title=job.title or release.method,
         source_rows=table["rows"] + suppressed_before(table),
-        about=about or {},
+        about={**(about or {}), **codes_of(table)},
         budget=budget,
         rows=rows,
     )

@@ -39,6 +39,12 @@ def facts_of(table: TableRef) -> dict[str, str]:
     }
 
 
+def codes_of(table: TableRef) -> dict[str, str]:
+    """What a report says of values that were coded as the table was read."""
+    told = {a.name: a.codes_told() for a in read_schema(table["schema"]).attributes}
+    return {f"codes of {name}": codes for name, codes in told.items() if codes}
+
+
 def finite(figures: Mapping[str, float]) -> dict[str, float]:
     """The figures that are numbers; JSON knows no others."""
     return {name: float(value) for name, value in figures.items() if math.isfinite(value)}

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,7 +13,7 @@ import yaml
 
 from privacy_engine.errors import SpecError
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
-from privacy_engine.tables import dates
+from privacy_engine.tables import coding, dates
 from privacy_engine.tables.schema import DataSchema, Kind, Role
 from privacy_release.spec import fields as spec_fields
 from privacy_release.spec.check import check_files
@@ -55,7 +56,8 @@ def remover(*keys: str) -> Edit:
 def test_shipped_releases_are_read_whole(path: Path) -> None:
     spec = load_spec(path)
     assert spec.data_schema().names == spec.source.columns
-    assert spec.release_policy().require or spec.budget is not None
+    policy = spec.release_policy()
+    assert policy.require or policy.columns or spec.budget is not None
     assert (
         isinstance(spec.schedule, str)
         or spec.schedule is None
@@ -91,6 +93,39 @@ def test_roles_and_kinds_are_those_of_the_engine() -> None:
     assert properties["role"]["enum"] == [role.value for role in Role]
     assert properties["kind"]["enum"] == [kind.value for kind in Kind]
     assert list(get_args(spec_fields.Period)) == [period.value for period in dates.Period]
+    assert list(get_args(spec_fields.Meaning)) == [meaning.value for meaning in coding.Meaning]
+    assert set(coding.RARE_PREFIXES) == spec_fields.RARE_LISTS
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"top_code": "ninety"}, "top_code: must be a valid number"),
+        ({"bottom_code": {"years": 90}}, "bottom_code"),
+        ({"bottom_code": {"years_before_release": 0}}, "bottom_code"),
+        ({"prefix": 0}, "prefix"),
+        ({"rare": "us_zip3"}, "rare: must be a list of texts"),
+        ({"meaning": "zip"}, "meaning: must be 'age', 'date', 'postcode'"),
+    ],
+)
+def test_wrong_codes_and_meanings_are_told_by_field(home: Path, fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        load_spec(edited(home, lambda spec: spec["schema"]["visits"].update(fields)))
+
+
+def test_codes_survive_as_plain_values(home: Path) -> None:
+    """Also what YAML reads as a date."""
+    born = {"role": "insensitive", "kind": "date", "precision": "year", "bottom_code": date(1935, 1, 1)}
+    age = {"top_code": 90, "bottom_code": {"years_before_release": 90}, "meaning": "age"}
+
+    def change(spec: Any) -> None:
+        spec["schema"]["visits"].update(age)
+        spec["schema"]["born"] = born
+        spec["source"]["columns"].append("born")
+
+    spec = load_spec(edited(home, change))
+    assert load_schema(json.loads(json.dumps(spec.schema_fields))) == spec.data_schema()
+    assert spec.data_schema().to_dict()["born"]["bottom_code"] == "1935-01-01"
 
 
 def test_attribute_has_the_fields_of_the_engine() -> None:

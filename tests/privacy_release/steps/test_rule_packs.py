@@ -97,6 +97,8 @@ def test_safe_harbor_on_synthea(include: Path, lake: Lake, tmp_path: Path, visit
     told = manifest_of(lake, EXAMPLE, "1")["columns"]
     assert told["BIRTHDATE"]["codes"] == f"{THIS_YEAR - 90} stands for {THIS_YEAR - 90} and what is before it"
     assert "stands for 17 rare prefixes (us_zip3_census_2000)" in told["ZIP"]["codes"]
+    (report,) = Path(lake.root).rglob("*.html")
+    assert "codes of ZIP" in report.read_text()
     assert (visits["BIRTHDATE"].map(lambda day: day.year) < THIS_YEAR - 90).any()  # or nothing was grouped
 
 
@@ -142,6 +144,11 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             planted("DESCRIPTION", "see www.example.org/p/7"),
             VerificationError,
             "clean_text as released in DESCRIPTION, url measured 1 rows",
+        ),
+        (
+            added("AGE", lambda n: ["forty"] * (n - 1) + ["ask Mrs. Ellen Brown"], meaning="age"),
+            SchemaError,
+            "AGE: name in 1 records",
         ),
         (told("DESCRIPTION", text={"allow": "it is fine"}), SpecError, "DESCRIPTION must keep clean_text"),
         (told("START", precision="day"), VerificationError, r"date_precision\(year\) in START"),
