@@ -269,7 +269,7 @@ class Synthesizer(ABC):
         parts = self.sample_parts(model, schema, model.rows if self.rows is None else self.rows, rng, size)
         first = Release(
             table=next(parts),
-            schema=schema.without_identifiers(),
+            schema=schema.without_identifiers().coded(),
             method=self.key,
             parameters=parameters_of(self),
             guarantees=(),

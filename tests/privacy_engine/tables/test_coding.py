@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privacy_engine import load_method
+from privacy_engine import ReleasePolicy, load_method, verify
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.coding import RARE_PREFIXES
 from privacy_engine.tables.domains import BinnedDomain, Storage, public_domain
@@ -196,3 +196,25 @@ def test_the_manifest_tells_what_codes_stand_for() -> None:
     }
     assert release.table["age"].max() == 90
     assert set(release.table["born"]) == {date(1935, 1, 1)}
+
+
+def test_a_synthesizer_draws_nothing_beyond_a_code() -> None:
+    """Of the table in memory, too, whose schema was not coded at ingest."""
+    age = {**AGE, "bins": 10, "meaning": "age"}
+    zip_code = {**ZIP, "categories": ["021", "018", "000"], "meaning": "postcode"}
+    born = {**BORN, "bounds": ["1900-01-01", "2025-12-31"], "bottom_code": "1935-01-01", "bins": 5}
+    schema = DataSchema.from_dict({"age": age, "zip": zip_code, "born": born})
+    rng, n = np.random.default_rng(1), 500
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(0, 120, n),
+            "zip": rng.choice([2138, 1850, 3601], n),
+            "born": pd.to_datetime([f"{year}-03-05" for year in rng.integers(1900, 2026, n)]),
+        }
+    )
+    release = load_method("latent_class", epsilon=1.0).release(table, schema, np.random.default_rng(2))
+    release.schema.check(release.table)
+    rules = {"declared": True, "age_group_from": 90, "date_precision": "year", "postcode_characters": 3}
+    policy = ReleasePolicy.from_dict({"columns": {**rules, "rare_postcodes": "us_zip3_census_2000"}})
+    assert verify(release.table, release.schema, policy, year=2025).passed
+    assert "codes" in release.manifest()["columns"]["zip"]
