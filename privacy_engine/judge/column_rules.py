@@ -271,15 +271,12 @@ class ColumnRules:
             remedy = f"state `top_code: {self.age_group_from}`"
             yield "age_group_from", _largest_number(column) > self.age_group_from, remedy
         elif attribute.about is Meaning.POSTCODE:
-            codes = [re.findall(r"[A-Za-z0-9]+", re.sub(r"\bnull\b", "", str(text))) for text in column]
             if self.postcode_characters is not None:
                 remedy = f"state `prefix: {self.postcode_characters}`"
                 yield "postcode_characters", ~_codes_told(column, self.postcode_characters), remedy
-            rare = set(rare_prefixes(self.rare_postcodes))
-            if rare:
-                long = len(next(iter(rare)))
-                told = np.array([any(code[:long] in rare for code in found) for found in codes], np.bool_)
-                yield "rare_postcodes", told, f"state `rare: {_shown(self.to_dict()['rare_postcodes'])}`"
+            if rare := rare_prefixes(self.rare_postcodes):
+                remedy = f"state `rare: {_shown(self.to_dict()['rare_postcodes'])}`"
+                yield "rare_postcodes", _begins_with(column, rare), remedy
 
 
 def _released(schema: DataSchema) -> list[Attribute]:
@@ -342,6 +339,14 @@ def _codes_told(column: pd.Series, characters: int) -> Flags:
     code = _CODE.format(characters)
     listed = rf"\{{{code}(?:, {code})*\}}|\[{code}, {code}\]"
     return _all_match(column, rf"(?:{code}|{listed}|\{{{code}(?:, {code})*, null\}}){_NULL}")
+
+
+def _begins_with(column: pd.Series, prefixes: tuple[str, ...]) -> Flags:
+    """(v,) whether a code in a value begins so; numbers, which have lost their zeros, may all do."""
+    if is_number(column):
+        return np.ones(len(column), dtype=np.bool_)
+    codes = (re.findall(r"[A-Za-z0-9]+", str(text)) for text in column)
+    return np.array([any(code.startswith(prefixes) for code in found) for found in codes], dtype=np.bool_)
 
 
 def _all_match(column: pd.Series, form: str) -> Flags:

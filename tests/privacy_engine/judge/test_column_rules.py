@@ -73,7 +73,14 @@ CODES = {"postcode_characters": 3, "rare_postcodes": "us_zip3_census_2000"}
         ),
         (CODES, column("postcode"), ["021", "{021, 022, null}", "*", "02*", "000", None, "[021, 024]"], []),
         (CODES, column("postcode"), ["02138", "021 38", "{021, 0213}"], ["postcode_characters(3): 3"]),
-        (CODES, column("postcode", "numeric"), [21], ["postcode_characters(3): 1"]),
+        ({"postcode_characters": 3}, column("postcode", "numeric"), [21], ["postcode_characters(3): 1"]),
+        ({"rare_postcodes": ["036"]}, column("postcode", "numeric"), [3601], ["rare_postcodes(036): 1"]),
+        (
+            {"rare_postcodes": ["036", "9"]},
+            column("postcode"),
+            ["90210", "03"],
+            ["rare_postcodes(036, 9): 1"],
+        ),
         (
             CODES,
             column("postcode"),
