@@ -1,7 +1,9 @@
-"""How the dates or times of an attribute are read, how exactly they may be known, and how they generalize."""
+"""What a schema says of dates: how they are read, cut, shifted and generalized; what is derived from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import date
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,12 @@ from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.dates import (
     DATES,
+    MICROS_OF_DAY,
     Clock,
     Moments,
     Period,
     calendar_hierarchy,
+    complete_years,
     end_of_bounds,
     is_dated,
     is_zone,
@@ -25,9 +29,150 @@ from privacy_engine.tables.dates import (
     problem_of_calendar,
     problem_of_format,
 )
+from privacy_engine.tables.direct_identifiers import JSON_SCHEMA, Scope, require_texts, scope_of
 from privacy_engine.tables.hierarchy import Hierarchy
 
 Bounds = tuple[float, float]
+Floats = npt.NDArray[np.float64]
+
+MOST_DAYS = 36_500  # by which dates are shifted, about a century
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """By how much the dates of a person are moved while a source is read: all by one keyed number of days.
+
+    It is a disguise, no guarantee: whoever has the key, or knows one true date of a person, knows them all.
+
+    Attributes:
+        days: the number is one of -days .. -1 and 1 .. days, each as likely. It is never 0, so that nobody's
+            dates stay as they are.
+        scope: where a person's dates are moved by the same number.
+        connection: Airflow connection whose password is the key.
+        series: which releases belong together; None: those of one specification.
+
+    Raises:
+        SchemaError: if a part is of a wrong type.
+    """
+
+    days: int
+    scope: Scope
+    connection: str
+    series: str | None = None
+
+    def __post_init__(self) -> None:
+        require_texts("shift", connection=self.connection, series=self.series)
+        if type(self.days) is not int or not 1 <= self.days <= MOST_DAYS:
+            raise SchemaError(f"shift: days must be a whole number from 1 to {MOST_DAYS:,}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that ``from_dict`` reads back."""
+        told = {"connection": self.connection, "days": self.days, "scope": self.scope.value}
+        return told if self.series is None else told | {"series": self.series}
+
+    @classmethod
+    def from_dict(cls, given: Any) -> "Shift":
+        """Read a mapping.
+
+        Raises:
+            SchemaError: if it is none, or has unknown or missing fields.
+        """
+        needed = {"connection", "days", "scope"}
+        if not isinstance(given, Mapping) or not needed <= set(given) <= needed | {"series"}:
+            raise SchemaError("shift must be a mapping with connection, days, scope and, if need be, series")
+        return cls(**{**given, "scope": scope_of("shift", given["scope"])})
+
+
+class Span(StrEnum):
+    """What is derived from dates; the days of times count, on the clock that they are told by."""
+
+    YEARS_BETWEEN = "years_between"  # complete years from the first day to the second
+    DAYS_BETWEEN = "days_between"  # days from the first day to the second
+    DAYS_SINCE_FIRST = "days_since_first"  # days from the earliest day of the person to that of the record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivation:
+    """How a column of whole numbers is made from true dates while a source is read.
+
+    Of a null nothing is derived. From a later day to an earlier one numbers are negative; years are rounded
+    down, so that less than a year before is -1. Who is born on 29 February is a year older from 1 March on in
+    a year without that day.
+
+    Attributes:
+        span: what is derived.
+        of: two columns of dates, or one and an ISO day; of `days_since_first` one column.
+
+    Raises:
+        SchemaError: if there are other than these.
+
+    >>> Derivation(span="years_between", of=("born", "2026-01-01")).columns
+    ('born',)
+    """
+
+    span: Span
+    of: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "span", choice(Span, self.span, "derive"))
+        except ValueError as error:
+            raise SchemaError(str(error)) from None
+        one, given = self.span is Span.DAYS_SINCE_FIRST, tuple[object, ...](self.of)
+        if len(given) != (1 if one else 2) or not all(isinstance(name, str) and name for name in given):
+            ends = "the name of a column" if one else "two columns, or a column and a day such as 2026-01-01"
+            raise SchemaError(f"derive: {self.span.value} must be of {ends}")
+        if not self.columns:
+            raise SchemaError(f"derive: {self.span.value} must be of a column of the source at least")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it needs; whatever reads as an ISO day is none."""
+        return tuple(name for name in self.of if _day(name) is None)
+
+    def numbers(self, days: Mapping[str, Floats], first: Floats | None = None) -> pd.Series:
+        """(n,) whole numbers; null where a day is.
+
+        Args:
+            days: column -> (n,) days since 1970-01-01; NaN = null.
+            first: (n,) the first day of the person of each record, for `days_since_first`.
+        """
+        ends = [
+            days[name] if (day := _day(name)) is None else np.array([day], np.float64) for name in self.of
+        ]
+        if self.span is Span.DAYS_SINCE_FIRST and first is not None:
+            ends = [first, *ends]
+        start, end = np.broadcast_arrays(*ends)
+        known = ~(np.isnan(start) | np.isnan(end))
+        start, end = (np.where(known, days, 0).astype(np.int64) for days in (start, end))
+        numbers = complete_years(start, end) if self.span is Span.YEARS_BETWEEN else end - start
+        return pd.Series(numbers, dtype="Int64").mask(~known)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that ``from_dict`` reads back."""
+        return {self.span.value: self.of[0] if self.span is Span.DAYS_SINCE_FIRST else list(self.of)}
+
+    @classmethod
+    def from_dict(cls, given: Any) -> "Derivation":
+        """Read ``{span: columns}``; a day may be a date.
+
+        Raises:
+            SchemaError: if it is anything else.
+        """
+        if not isinstance(given, Mapping) or len(given) != 1:
+            raise SchemaError(
+                f"derive must be a mapping with one of {[span.value for span in Span]}, such as "
+                "`{years_between: [birth_date, 2026-01-01]}`"
+            )
+        ((span, of),) = given.items()
+        listed = of if isinstance(of, list | tuple) else [of]
+        days = [end.isoformat() if type(end) is date else end for end in listed]
+        return cls(span=span, of=tuple(days))
+
+
+def _day(name: str) -> int | None:
+    """Days since 1970-01-01 of an ISO day; None of any other text."""
+    return end_of_bounds(name, DATES, upper=False) if len(name) == 10 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +189,7 @@ class DateForm:
         calendar: periods in which a quasi-identifier is generalized, the finest first; empty: by intervals.
         bin: period of a public bin, for methods that need bins.
         as_is: that an insensitive attribute is released as exactly as it is in the source.
+        shift: by how much the values are to be moved before they are cut; None: not, or it is done.
 
     Raises:
         SchemaError: if the parts contradict each other.
@@ -59,6 +205,7 @@ class DateForm:
     calendar: tuple[Period, ...] = ()
     bin: Period | None = None
     as_is: bool = False
+    shift: Shift | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -112,6 +259,16 @@ class DateForm:
         low, high = self.clock.start(np.array(ends, dtype=np.int64), self.cut_to).tolist()
         return float(low), float(high)
 
+    def widened(self, bounds: Bounds) -> Bounds:
+        """Bounds, in days or seconds, that hold the shifted values, too; they may leave the calendar."""
+        last = self.clock.end(np.array(bounds[1:], np.int64), self.cut_to)
+        return bounds[0] - self._reach, float(last[0]) + self._reach
+
+    @property
+    def _reach(self) -> int:
+        """Days or seconds by which a value is shifted at most."""
+        return self.clock.units_of_day * self.shift.days if self.shift else 0
+
     def bounds_text(self, bounds: Bounds) -> list[str]:
         """Public bounds as ISO text: the first and the last day or second inside."""
         low, high = np.array(bounds, dtype=np.int64)
@@ -150,6 +307,23 @@ class DateForm:
             found = self.read(column)
             return self.clock.column_of(found.micros, found.null, column.name)
         return self.clock.column(self.numbers(column), column.name)
+
+    def shifted(self, column: pd.Series, days: npt.NDArray[np.int64]) -> pd.Series:
+        """The column in one type, each value moved by as many days as its place in (n,) `days` says, uncut.
+
+        Raises:
+            SchemaError: by count, if values are so near to an end of the calendar that a shift may leave it.
+        """
+        found, reach = self.read(column), self._reach
+        numbers = found.numbers(self.clock)
+        near = int(((numbers < self.clock.first + reach) | (numbers > self.clock.last - reach)).sum())
+        if near:
+            raise SchemaError(
+                f"{near} values are so near to the year 1 or 9999 that a shift may lead out of the calendar: "
+                "make them null in the source where they stand for no date"
+            )
+        micros = found.micros // MICROS_OF_DAY * MICROS_OF_DAY if self.clock == DATES else found.micros
+        return self.clock.column_of(micros + days * MICROS_OF_DAY, found.null, column.name)
 
     def labels(self, numbers: npt.NDArray[np.float64]) -> tuple[str, ...]:
         """What the periods of days or seconds are called."""
@@ -205,6 +379,8 @@ class DateForm:
         """Plain values of what is stated, which `of` reads back."""
         told = {f.name: getattr(self, f.name) for f in fields(self) if f.name in FORM_FIELDS}
         told = {name: value.value if isinstance(value, Period) else value for name, value in told.items()}
+        if self.shift:
+            told["shift"] = self.shift.to_dict()
         if self.calendar:
             told["calendar"] = [period.value for period in self.calendar]
         return {name: value for name, value in told.items() if value not in (None, (), False)}
@@ -223,10 +399,32 @@ class DateForm:
                 raise SchemaError("calendar must be a list of periods, such as [month, quarter, year]")
             if name in ("format", "zone") and (not isinstance(value, str) or not value):
                 raise SchemaError(f"{name} must be a text")
+        if "shift" in given:
+            given = {**given, "shift": Shift.from_dict(given["shift"])}
         return cls(clock=clock, **given)
 
 
-FORM_FIELDS = frozenset({"format", "zone", "precision", "calendar", "bin", "as_is"})
+FORM_FIELDS = frozenset({"format", "zone", "precision", "calendar", "bin", "as_is", "shift"})
+_KEYED = JSON_SCHEMA["pseudonym"]
+_TEXT: Mapping[str, Any] = {"type": "string"}
+_ENDS: Mapping[str, Any] = {"type": "array", "items": _TEXT, "minItems": 2, "maxItems": 2}
+DATE_SCHEMA: Mapping[str, Any] = {
+    "shift": {
+        **_KEYED,
+        "required": [*_KEYED["required"], "days"],
+        "properties": {
+            **_KEYED["properties"],
+            "days": {"type": "integer", "minimum": 1, "maximum": MOST_DAYS},
+        },
+    },
+    "derive": {
+        "type": "object",
+        "additionalProperties": False,
+        "minProperties": 1,
+        "maxProperties": 1,
+        "properties": {span.value: _TEXT if span is Span.DAYS_SINCE_FIRST else _ENDS for span in Span},
+    },
+}
 
 
 def _is_text(column: pd.Series) -> bool:

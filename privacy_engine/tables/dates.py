@@ -27,6 +27,7 @@ Flags = npt.NDArray[np.bool_]
 
 MOST_LEAVES = 100_000  # periods of a calendar hierarchy: days of 273 years
 _DAY = 86_400  # seconds
+MICROS_OF_DAY = _DAY * 10**6
 _FIRST, _LAST = (int(np.datetime64(day, "D").astype(np.int64)) for day in ("0001-01-01", "9999-12-31"))
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MOMENT_WORDS = frozenset({"now", "today"})  # what pandas reads as the time of the reading
@@ -79,20 +80,21 @@ class Clock:
     @property
     def first(self) -> int:
         """The first day or second of the calendar."""
-        return _FIRST * self._units_of_day
+        return _FIRST * self.units_of_day
 
     @property
     def last(self) -> int:
         """The last day or second of the calendar."""
-        return (_LAST + 1) * self._units_of_day - 1
+        return (_LAST + 1) * self.units_of_day - 1
 
     @property
-    def _units_of_day(self) -> int:
+    def units_of_day(self) -> int:
+        """How many days or seconds a day has."""
         return 1 if self.unit is Period.DAY else _DAY
 
     def index(self, numbers: Ints, period: Period) -> Ints:
         """(n,) the number of each one's period; those of successive periods are successive."""
-        days = numbers // self._units_of_day
+        days = numbers // self.units_of_day
         match period:
             case Period.SECOND | Period.MINUTE | Period.HOUR:
                 return numbers // {Period.SECOND: 1, Period.MINUTE: 60, Period.HOUR: 3600}[period]
@@ -116,14 +118,14 @@ class Clock:
             case Period.SECOND | Period.MINUTE | Period.HOUR:
                 numbers = index * {Period.SECOND: 1, Period.MINUTE: 60, Period.HOUR: 3600}[period]
             case Period.DAY:
-                numbers = index * self._units_of_day
+                numbers = index * self.units_of_day
             case Period.WEEK:
-                numbers = (index * 7 - 3) * self._units_of_day
+                numbers = (index * 7 - 3) * self.units_of_day
             case _:
                 in_months = {Period.MONTH: 1, Period.QUARTER: 3, Period.YEAR: 12, Period.DECADE: 120}
                 months = index * in_months[period] - (1970 * 12 if period is Period.DECADE else 0)
                 days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
-                numbers = days * self._units_of_day
+                numbers = days * self.units_of_day
         return np.maximum(numbers, self.first)
 
     def start(self, numbers: Ints, period: Period) -> Ints:
@@ -136,7 +138,7 @@ class Clock:
 
     def labels(self, numbers: Ints, period: Period) -> list[str]:
         """(n,) what each one's period is called, such as 2020-03-14, 2020-W11, 2020-03, 2020-Q1, 2020s."""
-        days = (numbers // self._units_of_day).astype("datetime64[D]")
+        days = (numbers // self.units_of_day).astype("datetime64[D]")
         match period:
             case Period.SECOND | Period.MINUTE | Period.HOUR:
                 unit = {Period.SECOND: "s", Period.MINUTE: "m", Period.HOUR: "h"}[period]
@@ -158,7 +160,7 @@ class Clock:
         """Days as a column of dates, seconds as one of time stamps without a zone; NaN = null."""
         null = np.isnan(numbers)
         return self.column_of(
-            np.where(null, 0, numbers).astype(np.int64) * (10**6 * _DAY // self._units_of_day), null, name
+            np.where(null, 0, numbers).astype(np.int64) * (MICROS_OF_DAY // self.units_of_day), null, name
         )
 
     def column_of(self, micros: Ints, null: Flags, name: Hashable = None) -> pd.Series:
@@ -166,6 +168,30 @@ class Clock:
         stamps = np.where(null, np.datetime64("NaT"), micros.astype("datetime64[us]"))
         column = pd.Series(stamps, name=name)
         return column.astype("date32[pyarrow]") if self.unit is Period.DAY else column
+
+
+def complete_years(start: Ints, end: Ints) -> Ints:
+    """(n,) years from one day to another, as an age is counted; negative where the other is earlier.
+
+    Args:
+        start: (n,) days since 1970-01-01.
+        end: (n,) likewise.
+
+    >>> born, on = (
+    ...     np.array(days, "datetime64[D]").astype(np.int64)
+    ...     for days in (
+    ...         ["2000-02-29", "2000-02-29", "2000-06-15"],
+    ...         ["2001-02-28", "2001-03-01", "2000-06-14"],
+    ...     )
+    ... )
+    >>> complete_years(born, on).tolist()
+    [0, 1, -1]
+    """
+    days = [numbers.astype("datetime64[D]") for numbers in (start, end)]
+    months = [day.astype("datetime64[M]") for day in days]
+    of_month = [day - month.astype("datetime64[D]") for day, month in zip(days, months, strict=True)]
+    complete = (months[1] - months[0]).astype(np.int64) - (of_month[1] < of_month[0])
+    return np.asarray(complete // 12)
 
 
 DATES, TIMES = Clock(Period.DAY), Clock(Period.SECOND)
@@ -281,7 +307,7 @@ class Moments:
 
     def numbers(self, clock: Clock) -> npt.NDArray[np.float64]:
         """(n,) days or seconds; NaN where there is none."""
-        units = self.micros // (_DAY * 10**6 if clock.unit is Period.DAY else 10**6)
+        units = self.micros // (MICROS_OF_DAY if clock.unit is Period.DAY else 10**6)
         unknown = np.logical_or.reduce([self.null, *self.wrong.values()])
         return np.where(unknown, np.nan, units)
 
@@ -372,17 +398,17 @@ def _micros(column: pd.Series, zone: str | None) -> tuple[Ints, Flags]:
         unit = np.datetime_data(naive.to_numpy().dtype)[0]
         raw = np.where(naive.isna(), 0, naive.to_numpy().view(np.int64))
     whole = raw // 1000 if unit == "ns" else raw
-    each = {"D": _DAY * 10**6, "s": 10**6, "ms": 10**3}.get(unit, 1)
-    out = (whole < _FIRST * _DAY * 10**6 // each) | (whole >= (_LAST + 1) * _DAY * 10**6 // each)
+    each = {"D": MICROS_OF_DAY, "s": 10**6, "ms": 10**3}.get(unit, 1)
+    out = (whole < _FIRST * MICROS_OF_DAY // each) | (whole >= (_LAST + 1) * MICROS_OF_DAY // each)
     micros = np.where(out, 0, whole) * each
     if aware and zone is not None:
         micros = micros + _offsets(micros, zone)
-        out = out | (micros < _FIRST * _DAY * 10**6) | (micros >= (_LAST + 1) * _DAY * 10**6)
+        out = out | (micros < _FIRST * MICROS_OF_DAY) | (micros >= (_LAST + 1) * MICROS_OF_DAY)
     return np.where(out, 0, micros), out
 
 
 def _offsets(micros: Ints, zone: str) -> Ints:
     """(n,) microseconds by which a zone's clock was ahead of UTC's; at the calendar's ends as inside."""
-    inside = np.clip(micros, (_FIRST + 2) * _DAY * 10**6, (_LAST - 2) * _DAY * 10**6)
+    inside = np.clip(micros, (_FIRST + 2) * MICROS_OF_DAY, (_LAST - 2) * MICROS_OF_DAY)
     local = pd.DatetimeIndex(inside.astype("datetime64[us]"), tz="UTC").tz_convert(zone).tz_localize(None)
     return local.to_numpy().view(np.int64) - inside

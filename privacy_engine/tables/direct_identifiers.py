@@ -43,10 +43,7 @@ class Pseudonym:
     key: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("connection", "series", "key"):
-            given: object = getattr(self, name)
-            if given is not None and not (isinstance(given, str) and given.strip()):
-                raise SchemaError(f"pseudonym: {name} must be a text that is not blank")
+        require_texts("pseudonym", connection=self.connection, series=self.series, key=self.key)
         if (self.connection is None) == (self.key is None):
             raise SchemaError("pseudonym must have the connection of its key; name it as `connection`")
 
@@ -66,11 +63,30 @@ class Pseudonym:
         known = ("connection", "scope", "series", "key")
         if not isinstance(given, Mapping) or set(map(str, given)) - set(known) or "scope" not in given:
             raise SchemaError("pseudonym must be a mapping with connection, scope and, if need be, series")
-        try:
-            scope = choice(Scope, given["scope"], "scope")
-        except ValueError as error:
-            raise SchemaError(f"pseudonym: {error}") from None
-        return cls(**{**given, "scope": scope})
+        return cls(**{**given, "scope": scope_of("pseudonym", given["scope"])})
+
+
+def require_texts(field: str, **given: object) -> None:
+    """Refuse what is given and is no text, or a blank one.
+
+    Raises:
+        SchemaError: naming the field.
+    """
+    for name, value in given.items():
+        if value is not None and not (isinstance(value, str) and value.strip()):
+            raise SchemaError(f"{field}: {name} must be a text that is not blank")
+
+
+def scope_of(field: str, given: object) -> Scope:
+    """Read a scope.
+
+    Raises:
+        SchemaError: naming the field, if it is none.
+    """
+    try:
+        return choice(Scope, given, "scope")
+    except ValueError as error:
+        raise SchemaError(f"{field}: {error}") from None
 
 
 @dataclass(frozen=True)

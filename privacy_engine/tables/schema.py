@@ -18,7 +18,15 @@ from privacy_engine.choice import E, choice
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.coding import CODING_FIELDS, CODING_SCHEMA, Coding, Meaning, read_number
 from privacy_engine.tables.columns import factorize, floats, is_atomic, is_number, value_text
-from privacy_engine.tables.date_form import FORM_FIELDS, DateForm
+from privacy_engine.tables.date_form import (
+    DATE_SCHEMA,
+    FORM_FIELDS,
+    DateForm,
+    Derivation,
+    Floats,
+    Shift,
+    Span,
+)
 from privacy_engine.tables.dates import DATES, TIMES, Period, end_of_bounds, is_dated
 from privacy_engine.tables.direct_identifiers import (
     ALLOWED_SCHEMA,
@@ -88,6 +96,8 @@ class Attribute:
         coding: how values are coded as the table is read. Bounds are given of the source and become those of
             the codes; categories and hierarchy are of the codes.
         meaning: what the values are about, for policies that ask for it.
+        derive: how a numeric or ordinal attribute is made from dates as the source is read, which has no such
+            column; None: it is a column of the table.
 
     Raises:
         SchemaError: if the parts contradict each other.
@@ -107,6 +117,7 @@ class Attribute:
     unique: Allowed | None = None
     coding: Coding | None = None
     meaning: Meaning | None = None
+    derive: Derivation | None = None
 
     def __post_init__(self) -> None:
         clock = _CLOCKS.get(self.kind)
@@ -133,6 +144,10 @@ class Attribute:
                     f"{form.cut_to.value}"
                 )
             object.__setattr__(self, "bounds", bounds)
+            if form.bounds(form.widened(bounds)) is None:
+                return "shift would lead out of the calendar: state bounds further inside of it"
+        if form.shift is not None and self.role is Role.IDENTIFIER:
+            return "shift is of dates that are released; remove it"
         if form.bin is not None and (self.bins is not None or self.bounds is None):
             return "bin needs bounds, and stands in the place of bins"
         if form.calendar and self.role is not Role.QUASI_IDENTIFIER:
@@ -167,6 +182,8 @@ class Attribute:
             )
         if self.dates is not None and self.dates.as_is:
             return "as_is releases values as they are: leave top_code and bottom_code out, or as_is"
+        if self.dates is not None and self.dates.shift:
+            return "shift moves values away from top_code and bottom_code: leave them out, or shift"
         if self.dates is not None:
             coding = coding.cut(self.dates.cut)
         if self.bounds is not None and self.bounds[0] < self.bounds[1]:
@@ -217,6 +234,10 @@ class Attribute:
             return "text must stand on a column of text that is released; remove it"
         if self.unique is not None and self.role is not Role.INSENSITIVE:
             return "unique must stand on an insensitive attribute; remove it"
+        if self.derive is not None and (
+            self.role is Role.IDENTIFIER or self.kind not in (Kind.NUMERIC, Kind.ORDINAL)
+        ):
+            return "what is derived from dates is a number that is released: make it numeric or ordinal"
         return None
 
     @property
@@ -341,6 +362,13 @@ class Attribute:
     def _of_numbers(self) -> bool:
         return self.ordered and self.categories is None
 
+    def ingested(self) -> "Attribute":
+        """The same once a source is read: it is derived or shifted, and its bounds hold what it became."""
+        if self.dates is None or self.dates.shift is None:
+            return replace(self, derive=None)
+        bounds = self.dates.widened(self.bounds) if self.bounds is not None else None
+        return replace(self, bounds=bounds, dates=replace(self.dates, shift=None))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back; the hierarchy is written out in full."""
         out: dict[str, Any] = {"role": self.role.value, "kind": self.kind.value}
@@ -361,6 +389,8 @@ class Attribute:
             out |= self.coding.to_dict(self._written)
         if self.meaning is not None:
             out["meaning"] = self.meaning.value
+        if self.derive is not None:
+            out["derive"] = self.derive.to_dict()
         return out | self.direct_identifiers()
 
     def _written(self, number: float) -> float | str:
@@ -398,6 +428,7 @@ class Attribute:
             nullable=_flag(fields.get("nullable", False), name),
             coding=_coding(form, fields, name),
             meaning=None if meaning is None else _member(Meaning, meaning, name, "meaning"),
+            derive=_derivation(fields.get("derive"), name),
             **read_fields(fields, name),
         )
 
@@ -437,6 +468,11 @@ class DataSchema:
                 "of a person, and each class would have to be of whole persons. Remove it; or aggregate the "
                 "source to one row a person, and remove `person`"
             )
+        if len({a.dates.shift for a in self.attributes if a.dates and a.dates.shift}) > 1:
+            raise SchemaError(
+                "shift must be the same wherever it stands: all dates of a person are moved by one number of "
+                "days, so that what lies between them stays"
+            )
 
     @property
     def by(self) -> str:
@@ -452,6 +488,43 @@ class DataSchema:
     def names(self) -> tuple[str, ...]:
         """The columns, in order."""
         return tuple(a.name for a in self.attributes)
+
+    @property
+    def read(self) -> "DataSchema":
+        """The schema of the columns that the source has: without those that are derived."""
+        return replace(self, attributes=tuple(a for a in self.attributes if a.derive is None))
+
+    @property
+    def derived_from(self) -> tuple[str, ...]:
+        """The columns that others are derived from."""
+        return tuple(dict.fromkeys(name for a in self.attributes if a.derive for name in a.derive.columns))
+
+    @property
+    def counted_from_first(self) -> tuple[str, ...]:
+        """The columns of dates that another counts the days in since the first one of a person."""
+        since = [a.derive for a in self.attributes if a.derive and a.derive.span is Span.DAYS_SINCE_FIRST]
+        return tuple(dict.fromkeys(derivation.of[0] for derivation in since))
+
+    @property
+    def to_shift(self) -> dict[str, Shift]:
+        """The dates that are to be shifted while a source is read, and by how much: all by the same."""
+        return {a.name: a.dates.shift for a in self.attributes if a.dates and a.dates.shift}
+
+    @property
+    def shifted_by(self) -> str:
+        """The identifier of the person by whom dates are shifted; empty where none are.
+
+        Raises:
+            SchemaError: if the schema does not tell which one it is.
+        """
+        names = [a.name for a in self.identifiers if a.name not in self.derived_from]
+        if not self.to_shift or self.by or len(names) == 1:
+            return (self.by or names[0]) if self.to_shift else ""
+        raise SchemaError(
+            f"{list(self.to_shift)} are shifted by person, and the schema has {len(names)} identifiers that "
+            "may tell whose record a row is: name that column as `person`; or have one identifier in the "
+            "schema, where each row is of another person"
+        )
 
     @cached_property
     def quasi_identifiers(self) -> tuple[Attribute, ...]:
@@ -509,6 +582,75 @@ class DataSchema:
                 f"identifier, got {self[self.by].role.value}; a release has a pseudonym in its place"
             )
 
+    def require_derivable(self) -> None:
+        """Refuse derivations and shifts that the schema has not the columns for.
+
+        Raises:
+            SchemaError: naming the attribute and the column.
+        """
+        dated = {a.name for a in self.attributes if a.dates is not None}
+        for attribute in self.attributes:
+            if attribute.derive is None:
+                continue
+            if missing := [name for name in attribute.derive.columns if name not in dated]:
+                raise SchemaError(
+                    f"attribute {attribute.name!r}: it is derived from {missing}, which must be columns of "
+                    "the schema of kind date or timestamp; one that is not released has the role identifier"
+                )
+            if attribute.derive.span is Span.DAYS_SINCE_FIRST and not self.by:
+                raise SchemaError(
+                    f"attribute {attribute.name!r}: {Span.DAYS_SINCE_FIRST.value} needs to know whose record "
+                    "a row is: name the column that tells it, as `person`"
+                )
+        _ = self.shifted_by
+
+    def derived(self, table: pd.DataFrame, first: Mapping[str, Floats] | None = None) -> pd.DataFrame:
+        """The table with the columns that are derived from its true dates.
+
+        Args:
+            table: with the columns of the source.
+            first: column of dates -> (n,) its first day of each record's person; None: the first in `table`.
+
+        Raises:
+            SchemaError: if the dates cannot be read, by column, rule and count.
+        """
+        self.require_derivable()
+        sources = [replace(self[name], nullable=True) for name in self.derived_from]
+        if problems := [f"{a.name}: {p}" for a in sources for p in a.problems(table[a.name])]:
+            raise SchemaError("; ".join(problems))
+        days = {a.name: a.dates.read(table[a.name]).numbers(DATES) for a in sources if a.dates}
+        if first is None and self.by:
+            first = {
+                name: pd.Series(of_each).groupby(table[self.by].to_numpy()).transform("min").to_numpy()
+                for name, of_each in days.items()
+            }
+        made = {
+            a.name: a.derive.numbers(days, (first or {}).get(a.derive.of[0])).set_axis(table.index)
+            for a in self.attributes
+            if a.derive
+        }
+        return table.assign(**made)
+
+    def shifted(self, table: pd.DataFrame, days: npt.NDArray[np.int64]) -> pd.DataFrame:
+        """The table with the dates that are to be shifted moved by the days (n,) of each record's person.
+
+        Raises:
+            SchemaError: if a shift may lead out of the calendar, by column and count.
+        """
+        moved = {}
+        for attribute in self.attributes:
+            if attribute.dates is not None and attribute.dates.shift is not None:
+                try:
+                    column = attribute.dates.shifted(table[attribute.name], days)
+                except SchemaError as error:
+                    raise SchemaError(f"{attribute.name}: {error}") from None
+                moved[attribute.name] = column.set_axis(table.index)
+        return table.assign(**moved)
+
+    def ingested(self) -> "DataSchema":
+        """The schema of what a source becomes: derived columns are columns, and dates are shifted."""
+        return replace(self, attributes=tuple(a.ingested() for a in self.attributes))
+
     def check(self, table: pd.DataFrame) -> None:
         """Refuse a table that does not fit.
 
@@ -529,7 +671,15 @@ class DataSchema:
         """A checked table with its dates in one type, cut to their precision, and its values coded.
 
         A table that is normal already stays as it is.
+
+        Raises:
+            SchemaError: if dates are still to be shifted.
         """
+        if self.to_shift:
+            raise SchemaError(
+                f"the dates of {list(self.to_shift)} are shifted where a source is read, by a key: take the "
+                "table and the schema that privacy_release.ingest gives, or remove `shift`"
+            )
         read = {
             a.name: a.normal(table[a.name]).set_axis(table.index)
             for a in self.normalized_attributes
@@ -595,7 +745,9 @@ class DataSchema:
             if not columns[_PERSON]:
                 del columns[_PERSON]
         attributes = (Attribute.from_dict(str(name), f, hierarchies) for name, f in columns.items())
-        return cls(tuple(attributes), person)
+        schema = cls(tuple(attributes), person)
+        schema.require_derivable()
+        return schema
 
     def to_yaml(self) -> str:
         """YAML text."""
@@ -649,6 +801,7 @@ class DataSchema:
                 "calendar": {"type": "array", "items": period, "minItems": 1, "uniqueItems": True},
                 "bin": period,
                 "as_is": {"type": "boolean"},
+                **DATE_SCHEMA,
                 **JSON_SCHEMA,
                 **CODING_SCHEMA,
             },
@@ -673,7 +826,7 @@ def nameless_records(by: str, count: int) -> str:
 
 _PERSON = "person"
 _FIELDS = {
-    *("role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable"),
+    *("role", "kind", "categories", "bounds", "bins", "hierarchy", "nullable", "derive"),
     *FORM_FIELDS,
     *FIELDS,
     *CODING_FIELDS,
@@ -696,6 +849,13 @@ def _texts(values: Any, name: str) -> tuple[str, ...] | None:
             f"attribute {name!r}: categories must be a list of texts or numbers, none of them null"
         )
     return tuple(map(value_text, values))
+
+
+def _derivation(given: Any, name: str) -> Derivation | None:
+    try:
+        return None if given is None else Derivation.from_dict(given)
+    except SchemaError as error:
+        raise SchemaError(f"attribute {name!r}: {error}") from None
 
 
 def _flag(value: Any, name: str) -> bool:

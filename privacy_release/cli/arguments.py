@@ -39,7 +39,7 @@ def released_schema(path: Path) -> "DataSchema":
     whole = isinstance(fields.get("schema"), Mapping) and "release" in fields and "source" in fields
     if not whole:
         return load_schema(path)
-    schema = load_spec(path).data_schema()
+    schema = load_spec(path).data_schema().ingested()
     return schema.with_pseudonym() if schema.linked else schema.without_identifiers()
 
 

@@ -22,9 +22,11 @@ from privacy_release.reports.text import (
     NULLS,
     PSEUDONYM_LIMITS,
     RISKS,
+    SHIFT_LIMIT,
     claim,
     shown,
 )
+from privacy_release.work.references import ShiftRef
 
 if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
     import numpy as np
@@ -68,6 +70,7 @@ def render_report(
     smallest_count: int | None = None,
     budget: Mapping[str, Any] | None = None,
     rows: int | None = None,
+    shifted: ShiftRef | None = None,
 ) -> str:
     """The report as HTML, on a release whose table is at hand; `render` is for any other.
 
@@ -81,6 +84,7 @@ def render_report(
         about: further facts for the head.
         budget: what the release's data set has spent.
         rows: of the release, where its table is only the first of them.
+        shifted: which dates of the source were shifted.
         smallest_count: counts of the source below it are hidden, others rounded to its multiples;
             by default the k that the release claims, else 10.
 
@@ -99,6 +103,7 @@ def render_report(
         findings=findings,
         about=about,
         budget=budget,
+        shifted=shifted,
     )
 
 
@@ -113,6 +118,7 @@ def render(
     findings: Sequence[Mapping[str, Any]] | None = None,
     about: Mapping[str, str] | None = None,
     budget: Mapping[str, Any] | None = None,
+    shifted: ShiftRef | None = None,
 ) -> str:
     """The report as HTML.
 
@@ -128,6 +134,7 @@ def render(
         about: further facts for the head, such as the release id; label -> text.
         budget: what the release's data set has spent, this release included: ``dataset``, and ``limits``, a
             list of ``period`` (in words), ``limit``, ``spent`` and ``left`` (epsilons).
+        shifted: which dates of the source were shifted.
     """
     loss, told = data.loss, figures if data.loss is None else {}
     linkable = bool(data.schema.quasi_identifiers) and loss is None and data.randomized is None
@@ -157,6 +164,7 @@ def render(
             *data.limits,
             *([NULLS] if linkable and _may_be_null(data) else []),
             *_pseudonym_limits(data),
+            *([_shift_limit(shifted)] if shifted and loss is None else []),
         ],
         fragments=data.fragments,
         effects=FRAGMENT_EFFECTS,
@@ -173,6 +181,12 @@ def _pseudonym_limits(data: ReportData) -> list[tuple[str, str]]:
     """What pseudonyms among the columns do not promise."""
     scopes = {a.pseudonym.scope.value for a in data.schema.attributes if a.pseudonym is not None}
     return [PSEUDONYM_LIMITS[scope] for scope in sorted(scopes)]
+
+
+def _shift_limit(shifted: ShiftRef) -> tuple[str, str]:
+    """What the shift of dates does not promise."""
+    name, text = SHIFT_LIMIT
+    return name.format(columns=", ".join(shifted["columns"])), text.format(days=shifted["days"])
 
 
 def page_template(name: str) -> Template:

@@ -182,7 +182,6 @@ FRAGMENT_EFFECTS: tuple[tuple[str, str], ...] = (
     ),
 )
 
-# Of every differentially private release.
 # Of a table with pseudonyms, by their scope.
 PSEUDONYM_LIMITS: Mapping[str, tuple[str, str]] = {
     "release": (
@@ -198,6 +197,15 @@ PSEUDONYM_LIMITS: Mapping[str, tuple[str, str]] = {
     ),
 }
 
+# Of a table with shifted dates; columns and days are filled in.
+SHIFT_LIMIT: tuple[str, str] = (
+    "Shifted dates: {columns}",
+    "All dates of a person are moved by the same number of days, at most {days} either way. That is a "
+    "disguise, not a guarantee: who has the key, or knows one true date of a person, can tell them all, and "
+    "the time between two of them is the true one.",
+)
+
+# Of every differentially private release.
 PRIVATE_LIMITS: tuple[tuple[str, str], ...] = (
     (
         "Several records of one person, and groups",

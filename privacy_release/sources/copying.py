@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
-from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.errors import IntegrityError, SchemaError, SpecError
 from privacy_release.sources.addresses import Source, reading, without_values
 from privacy_release.sources.footers import opened_source, records_of, source_schema
 from privacy_release.sources.identifiers import Disguise, Repeats
+from privacy_release.sources.person_dates import FirstDays, Shifts
 from privacy_release.sources.pseudonyms import Naming, Pseudonyms
 from privacy_release.sources.reading import (
     Nulls,
@@ -32,6 +33,7 @@ from privacy_release.sources.reading import (
 from privacy_release.sources.text_scan import TextScan
 from privacy_release.sources.uniqueness import NearlyUnique
 from privacy_release.work.parquet import MAX_EXPANSION, private_parquet
+from privacy_release.work.references import ShiftRef
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -67,6 +69,7 @@ class Copied:
         dropped: records left out because of nulls.
         schema: of the copy.
         text: in how many records what was found in text that is allowed or redacted, by column and kind.
+        shifted: which dates were shifted, if any.
     """
 
     sha256: str
@@ -75,6 +78,7 @@ class Copied:
     dropped: int
     schema: "DataSchema"
     text: dict[str, dict[str, int]]
+    shifted: ShiftRef | None = None
 
 
 def copy_source(
@@ -100,26 +104,39 @@ def copy_source(
             record, or `keep` it: a null is a value of its own then, as if each attribute were nullable.
         individual: the one identifier that is copied, too.
         people: is told the identifiers of the records that are kept, of one column, which is not copied.
-        naming: which release identifiers get pseudonyms for, where the schema asks for some.
+        naming: which release identifiers get pseudonyms for, and dates are shifted for, where the schema
+            asks for it.
         max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
 
     Raises:
         SchemaError: if a file is no whole Parquet file, its records unfold too far, or they do not fit the
             schema, by file, records, column, rule and count; or what is released of them looks like direct
             identifiers. No copy is left then.
-        SecretError: if a key of pseudonyms is missing or too short.
-        SpecError: if pseudonyms are asked for and not for which release, or of the individual.
+        SecretError: if a key of pseudonyms or shifted dates is missing or too short.
+        SpecError: if these are asked for and not for which release, or a pseudonym of the individual.
+        IntegrityError: if the files are read twice, and change. No copy is left then.
         CapacityError: if the disk or the memory is too small. No copy is left then, either.
     """
     from privacy_engine.engines.parquet import regrouped
 
     schema = schema.keeping_nulls() if nulls == "keep" else schema
-    pseudonyms = Pseudonyms(schema, naming)
+    pseudonyms, shifts = Pseudonyms(schema, naming), Shifts(schema, naming)
     if individual in pseudonyms.columns:
         raise SpecError(f"answers go by the identifier {individual} itself; remove its pseudonym")
-    read = _Reading(source, schema, columns, nulls, individual, people, max_expansion, pseudonyms)
+    read = _Reading(
+        source=source,
+        schema=schema,
+        columns=columns,
+        nulls=nulls,
+        individual=individual,
+        people=people,
+        max_expansion=max_expansion,
+        pseudonyms=pseudonyms,
+        shifts=shifts,
+        folder=target.parent,
+    )
     with private_parquet(target) as copy:
-        for part in regrouped(read.parts(target.parent)):
+        for part in regrouped(read.parts()):
             copy.write(part)
         read.require_fit()
     return Copied(
@@ -127,8 +144,9 @@ def copy_source(
         fingerprint=read.digest.hexdigest(),
         rows=read.rows,
         dropped=read.dropped,
-        schema=kept_schema(pseudonyms.released(schema), individual).coded(),
+        schema=kept_schema(pseudonyms.released(schema), individual).ingested().coded(),
         text=read.scan.found(),
+        shifted=shifts.told(),
     )
 
 
@@ -137,7 +155,11 @@ class _Reading:
     """How far the reading of a source has come.
 
     Attributes:
+        folder: for copies of the files, one at a time.
         problems: of the parts that do not fit, at most `_TOLD`.
+        kept: the schema of what is kept, as the source has it: nothing is shifted yet.
+        first_days: of the columns that count days since the first one of a person, and `first_digest` of the
+            files that were read for it.
     """
 
     source: Source
@@ -148,34 +170,70 @@ class _Reading:
     people: People | None
     max_expansion: int
     pseudonyms: Pseudonyms
+    shifts: Shifts
+    folder: Path
     digest: "_Hash" = field(default_factory=hashlib.sha256)
     rows: int = 0
     dropped: int = 0
     problems: list[str] = field(default_factory=list)
     disguise: Disguise = field(default_factory=Disguise)
+    first_days: dict[str, FirstDays] = field(default_factory=dict)
+    first_digest: str | None = None
+    kept: "DataSchema" = field(init=False)
+    repeats: Repeats = field(init=False)
+    scan: TextScan = field(init=False)
+    unique: NearlyUnique = field(init=False)
 
-    def parts(self, folder: Path) -> Iterator["pa.Table"]:
-        """The records that are kept; none any more once some do not fit."""
-        released = self.pseudonyms.released(self.schema)
+    def __post_init__(self) -> None:
+        schema, names = self.schema, self.pseudonyms.columns
         known_by = self.people.column if self.people else self.individual
-        kept = kept_schema(released, None if known_by in self.pseudonyms.columns else known_by)
-        # who is followed or answered by an identifier must be unique anyhow, which is said there
-        followed = {self.individual, self.people.column if self.people else None}
-        self.repeats = Repeats(self.schema, folder, without=followed, pseudonyms=self.pseudonyms.columns)
-        self.scan, self.unique = TextScan(kept), NearlyUnique(kept)
-        looked_at = [*kept.names, *(name for name in self.repeats.columns if name not in kept.names)]
+        self.kept = kept_schema(self.pseudonyms.released(schema), None if known_by in names else known_by)
+        # who is followed or answered by an identifier must be unique anyhow, which is said there; dates that
+        # columns are derived from name nobody
+        followed = {self.individual, self.people.column if self.people else None, *schema.derived_from}
+        self.repeats = Repeats(schema, self.folder, without=followed, pseudonyms=names)
+        self.scan, self.unique = TextScan(self.kept), NearlyUnique(self.kept)
+
+    def parts(self) -> Iterator["pa.Table"]:
+        """The records that are kept; none any more once some do not fit."""
+        self._find_first_days()
+        needed = {*self.kept.names, *self.repeats.columns, *self.schema.derived_from, self.shifts.by}
+        wanted = [name for name in self.schema.read.names if name in needed]
+        for place, table in self._tables(wanted, self.digest):
+            yield from self._fitting(table, place)
+            if len(self.problems) >= _TOLD:
+                return
+
+    def _find_first_days(self) -> None:
+        """Read all files for the first day of each person, where a column counts the days since."""
+        from privacy_engine.engines.frames import to_frame
+        from privacy_engine.tables.dates import DATES
+
+        self.first_days = {name: FirstDays() for name in self.schema.counted_from_first}
+        if not self.first_days:
+            return
+        by, digest = self.schema.by, hashlib.sha256()
+        for _, table in self._tables([by, *self.first_days], digest):
+            frame = to_frame(table).dropna(subset=[by])
+            persons = self.disguise.of(frame[by])
+            for name, days in self.first_days.items():
+                form = self.schema[name].dates
+                assert form is not None
+                days.add(persons, form.read(frame[name]).numbers(DATES))
+        self.first_digest = digest.hexdigest()
+
+    def _tables(self, wanted: Sequence[str], digest: "_Hash") -> Iterator[tuple[str, "pa.Table"]]:
+        """The records of all files, some at a time, and where they stand; the files are hashed."""
         first = None
         for file, name in zip(self.source.files, self.source.names, strict=True):
-            with _copied(self.source, file, name, folder, self.digest) as stream:
-                types = self._types(stream, name, looked_at)
+            with _copied(self.source, file, name, self.folder, digest) as stream:
+                types = self._types(stream, name, wanted)
                 first = types if first is None else first
                 check_equal(first, types, self.source.names[0], name)
                 begin = 1
-                for table in tables_of(stream, name, looked_at, self.max_expansion):
-                    yield from self._fitting(table, kept, f"{without_values(name)}, {_span(begin, table)}")
+                for table in tables_of(stream, name, wanted, self.max_expansion):
+                    yield f"{without_values(name)}, {_span(begin, table)}", table
                     begin += len(table)
-            if len(self.problems) >= _TOLD:
-                return
 
     def _types(self, stream: IO[bytes], name: str, wanted: Sequence[str]) -> "pa.Schema":
         """Names and types of what is read of a file; its footer may not be the one checked before."""
@@ -183,32 +241,33 @@ class _Reading:
         check_arrow(found, name, self.schema, self.columns)
         return wanted_columns(found.empty_table(), name, wanted).schema
 
-    def _fitting(self, table: "pa.Table", schema: "DataSchema", place: str) -> Iterator["pa.Table"]:
+    def _fitting(self, table: "pa.Table", place: str) -> Iterator["pa.Table"]:
         """The records of a part that are kept, if they fit the schema and all before them did."""
         import pyarrow as pa
 
         from privacy_engine.engines.frames import to_frame
 
-        if len(self.problems) >= _TOLD:
-            return
         self.rows += len(table)
         frame = to_frame(table)
-        if self.nulls == "drop":
-            whole = frame[never_null(schema)].notna().all(axis="columns").to_numpy(dtype=bool)
-            frame, table = frame[whole], table.filter(pa.array(whole))
-            self.dropped += int((~whole).sum())
         try:
+            frame = self._derived(frame)
+            if self.nulls == "drop":
+                whole = frame[never_null(self.kept)].notna().all(axis="columns").to_numpy(dtype=bool)
+                frame, table = frame[whole], table.filter(pa.array(whole))
+                self.dropped += int((~whole).sum())
             if len(frame):
-                schema.check(frame[list(schema.names)])
+                self.kept.check(frame[list(self.kept.names)])
+                frame = self._shifted(frame)
         except SchemaError as error:
             self.problems.append(f"{place}: {error}")
         if not len(frame) or self.problems:
             return
         self.repeats.add(frame)
-        table = _normalized(table.select(schema.names), frame, schema)
-        if schema.by:
-            who = pa.array(self.disguise.of(frame[schema.by]))
-            table = table.set_column(table.schema.get_field_index(schema.by), schema.by, who)
+        table = _normalized(table, frame, self.kept)
+        if by := self.kept.by:
+            table = table.set_column(
+                table.schema.get_field_index(by), by, pa.array(self.disguise.of(frame[by]))
+            )
         if self.people is not None:
             self.people.add(frame[self.people.column])
             if self.people.column not in self.pseudonyms.columns:
@@ -220,11 +279,30 @@ class _Reading:
         self.unique.add(table)
         yield table
 
+    def _derived(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """Records with the columns that are derived, from true dates."""
+        first = None
+        if self.first_days:
+            named = frame[self.schema.by].notna()
+            persons = self.disguise.of(frame.loc[named, self.schema.by])
+            first = {name: days.of(persons, among=named.to_numpy()) for name, days in self.first_days.items()}
+        return self.schema.derived(frame, first)
+
+    def _shifted(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """Records that fit, with the dates that are shifted."""
+        by = self.shifts.by
+        return self.kept.shifted(frame, self.shifts.of(frame[by])) if by else frame
+
     def require_fit(self) -> None:
-        """Refuse records that do not fit, and a table without records."""
+        """Refuse records that do not fit, files that changed meanwhile, and a table without records."""
         if self.problems:
             more = " (later records were not looked at)" if len(self.problems) >= _TOLD else ""
             raise SchemaError(f"{'; '.join(self.problems)}{more}")
+        if self.first_digest not in (None, self.digest.hexdigest()):
+            raise IntegrityError(
+                "the files of the source must stay as they are while they are read, and changed: run the "
+                "release again"
+            )
         self.repeats.require_none()
         self.scan.require_clean()
         self.unique.require_none()
@@ -270,7 +348,7 @@ def tables_of(
     shown, rows = without_values(name), 0
     with reading(name):
         stored = [column for column in wanted if column in opened.schema_arrow.names]
-        for batch in records_of(stream, stored):
+        for batch in records_of(stream, opened, stored):
             expansion.add_records(batch)
             table = wanted_columns(pa.Table.from_batches([batch]), name, wanted)
             check_text(table, f"{shown}, {_span(rows + 1, table)}")
@@ -280,7 +358,7 @@ def tables_of(
 
 
 def _normalized(table: "pa.Table", frame: "pd.DataFrame", schema: "DataSchema") -> "pa.Table":
-    """Records that fit, whose dates and codes are as `DataSchema.normalized` makes them.
+    """Records that fit, with derived columns, and dates and codes as `DataSchema.normalized` makes them.
 
     A column of numbers keeps its type, which pandas changes where there are nulls.
     """
@@ -289,6 +367,11 @@ def _normalized(table: "pa.Table", frame: "pd.DataFrame", schema: "DataSchema") 
 
     from privacy_engine.engines.frames import to_arrow
 
+    columns = {
+        a.name: pa.array(frame[a.name], pa.int64()) if a.derive else table.column(a.name)
+        for a in schema.attributes
+    }
+    table, schema = pa.table(columns), schema.ingested()
     for attribute in schema.normalized_attributes:
         name = attribute.name
         place = table.schema.get_field_index(name)

@@ -98,8 +98,10 @@ def opened_source(
         return opened, Expansion(shown, size, most)
 
 
-def records_of(stream: IO[bytes], columns: Sequence[str]) -> Iterator["pa.RecordBatch"]:
-    """The records of a file, in its order, with their text as dictionaries.
+def records_of(
+    stream: IO[bytes], opened: "pq.ParquetFile", columns: Sequence[str]
+) -> Iterator["pa.RecordBatch"]:
+    """The records of a file that `opened_source` opened, in its order, with their text as dictionaries.
 
     A value of a megabyte and a million references to it must be counted before they are unfolded. Encodings
     that pyarrow cannot read so are read as they are. (Which ones a file has stands in its footer, but pyarrow
@@ -107,8 +109,7 @@ def records_of(stream: IO[bytes], columns: Sequence[str]) -> Iterator["pa.Record
     """
     import pyarrow.types as t
 
-    plain = opened_parquet(stream)
-    folded = [field.name for field in plain.schema_arrow if t.is_string(field.type)]
+    folded = [field.name for field in opened.schema_arrow if t.is_string(field.type)]
     read = 0
     try:
         for batch in batches_of(opened_parquet(stream, folded), columns):
@@ -118,7 +119,7 @@ def records_of(stream: IO[bytes], columns: Sequence[str]) -> Iterator["pa.Record
     except OSError as error:
         if "Not yet implemented" not in str(error):
             raise
-    for batch in batches_of(plain, columns):
+    for batch in batches_of(opened, columns):
         if len(batch) > read:
             yield batch.slice(read)
         read = max(0, read - len(batch))

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from privacy_engine.tables.date_form import Shift
     from privacy_engine.tables.direct_identifiers import Pseudonym
     from privacy_engine.tables.schema import DataSchema
 
 VARIABLE = "PRIVACY_PSEUDONYM_KEY"
 _SHORTEST = 32  # bytes of a key
 _LENGTH = 16  # bytes of a pseudonym
+_WHAT = "the key of pseudonyms and shifted dates"
 _NEW_KEY = "python -c 'import secrets; print(secrets.token_hex(32))'"
 
 
@@ -43,8 +45,8 @@ class PseudonymKey:
     def __post_init__(self) -> None:
         if len(self.key) < _SHORTEST:
             raise SecretError(
-                f"the key of pseudonyms must be at least {_SHORTEST} random bytes, got {len(self.key)}; make "
-                f"one with {_NEW_KEY}, and keep it: with another key the same person has another pseudonym"
+                f"{_WHAT} must be at least {_SHORTEST} random bytes, got {len(self.key)}; make one with "
+                f"{_NEW_KEY}, and keep it: with another key a person has another pseudonym, and other dates"
             )
 
     def __repr__(self) -> str:
@@ -63,18 +65,48 @@ def key_of_environment(_: str) -> PseudonymKey:
         SecretError: if it is not set, or has fewer than 32 bytes.
     """
     if not os.environ.get(VARIABLE):
-        raise SecretError(
-            f"the key of pseudonyms must be in the environment variable {VARIABLE}; make one with {_NEW_KEY}"
-        )
+        raise SecretError(f"{_WHAT} must be in the environment variable {VARIABLE}; make one with {_NEW_KEY}")
     return PseudonymKey(os.environ[VARIABLE].encode())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Naming:
-    """Which release identifiers get their pseudonyms for.
+class KeyedHash:
+    """HMAC-SHA256 of identifiers for one purpose.
 
     Attributes:
-        series: name of the specification, which pseudonyms are of that name no series.
+        key: that it is made with.
+        series: of releases that it is for.
+        domain: what else goes into the hash.
+    """
+
+    key: PseudonymKey
+    series: str
+    domain: bytes
+
+    def of(self, identifiers: "pd.Series") -> "tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]":
+        """(d, 16) the first 128 bits for each distinct identifier, and (n,) which each record has; -1 = null.
+
+        Whole numbers count as equal in either number type, and as text.
+        """
+        import numpy as np
+
+        from privacy_engine.tables.columns import factorize
+
+        coded = factorize(identifiers)
+        # A Python loop over identifiers: a million take two seconds.
+        digests = b"".join(
+            hmac.digest(self.key.key, self.domain + text.encode("utf-8", "surrogatepass"), "sha256")[:_LENGTH]
+            for text in coded.texts
+        )
+        return np.frombuffer(digests, np.uint8).reshape(-1, _LENGTH), coded.codes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Naming:
+    """Which release identifiers get their pseudonyms for, and dates are shifted for.
+
+    Attributes:
+        series: name of the specification, which those are of that name no series.
         release: its id.
         key_of: the key that a connection holds, by its id.
     """
@@ -82,6 +114,21 @@ class Naming:
     series: str
     release: str
     key_of: Callable[[str], PseudonymKey] = key_of_environment
+
+    def keyed(self, purpose: str, asked: "Pseudonym | Shift") -> KeyedHash:
+        """The hash for a purpose, the same within the scope that is asked for.
+
+        Raises:
+            SecretError: if the key is missing or too short.
+        """
+        from privacy_engine.tables.direct_identifiers import Scope
+
+        key, series = self.key_of(asked.connection or ""), asked.series or self.series
+        parts = [purpose, asked.scope.value, series]
+        parts += [self.release] if asked.scope is Scope.RELEASE else []
+        # parts are told apart by their lengths
+        domain = b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in parts)
+        return KeyedHash(key=key, series=series, domain=domain)
 
 
 class Pseudonyms:
@@ -98,7 +145,7 @@ class Pseudonyms:
     """
 
     def __init__(self, schema: "DataSchema", naming: Naming | None) -> None:
-        self._made: dict[str, tuple[Pseudonym, bytes, bytes]] = {}
+        self._made: dict[str, tuple[Pseudonym, KeyedHash]] = {}
         for attribute in schema.attributes:
             if (asked := attribute.pseudonym) is None:
                 continue
@@ -109,10 +156,9 @@ class Pseudonyms:
                 )
             if naming is None:
                 raise SpecError(f"{attribute.name}: pseudonyms need the name and the id of the release")
-            key = naming.key_of(asked.connection)
-            series = asked.series or naming.series
-            told = replace(asked, connection=None, series=series, key=key.fingerprint)
-            self._made[attribute.name] = (told, key.key, _domain(told, naming.release))
+            keyed = naming.keyed("pseudonym", asked)
+            told = replace(asked, connection=None, series=keyed.series, key=keyed.key.fingerprint)
+            self._made[attribute.name] = (told, keyed)
 
     @property
     def columns(self) -> Sequence[str]:
@@ -132,31 +178,14 @@ class Pseudonyms:
         return DataSchema(tuple(attributes), schema.person)
 
     def of(self, name: str, identifiers: "pd.Series") -> "npt.NDArray[np.object_]":
-        """(n,) text, None for a null. Whole numbers count as equal in either number type."""
+        """(n,) text, None for a null; identifiers count as equal as in `KeyedHash.of`."""
         import numpy as np
 
-        from privacy_engine.tables.columns import factorize
-
-        _, key, domain = self._made[name]
-        coded = factorize(identifiers)
-        # A Python loop over identifiers: a million take two seconds.
-        digests = b"".join(
-            hmac.digest(key, domain + text.encode("utf-8", "surrogatepass"), "sha256")[:_LENGTH]
-            for text in coded.texts
-        )
-        made = np.empty(len(coded.texts) + 1, dtype=object)
-        made[:-1] = _base32(np.frombuffer(digests, np.uint8).reshape(-1, _LENGTH))
-        of_each: npt.NDArray[np.object_] = made[coded.codes]  # the code of a null is -1
+        digests, codes = self._made[name][1].of(identifiers)
+        made = np.empty(len(digests) + 1, dtype=object)
+        made[:-1] = _base32(digests)
+        of_each: npt.NDArray[np.object_] = made[codes]  # the code of a null is -1
         return of_each
-
-
-def _domain(pseudonym: "Pseudonym", release: str) -> bytes:
-    """What else goes into the hash: parts told apart by their lengths."""
-    from privacy_engine.tables.direct_identifiers import Scope
-
-    parts = ["pseudonym", pseudonym.scope.value, pseudonym.series or ""]
-    parts += [release] if pseudonym.scope is Scope.RELEASE else []
-    return b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in parts)
 
 
 def _base32(digests: "npt.NDArray[np.uint8]") -> "npt.NDArray[np.str_]":

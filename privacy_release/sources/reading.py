@@ -88,18 +88,24 @@ def wanted_columns(table: "pa.Table", name: str, wanted: Sequence[str]) -> "pa.T
 
 def check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: Sequence[str] | None) -> None:
     """Columns and types of one file."""
+    read, taken = schema.read, {a.name for a in schema.attributes if a.derive} & {*found.names}
     if columns is not None:
-        schema.check_columns(columns)
-    wanted = set(schema.names if columns is None else columns)
+        read.check_columns(columns)
+    elif taken:
+        raise SchemaError(
+            f"{without_values(name)}: columns {sorted(taken)} are derived, and the source has them, too: "
+            "rename those of the schema, or name the columns that are read"
+        )
+    wanted = set(read.names if columns is None else columns)
     present = [c for c in found.names if c in wanted or (columns is None and not _INDEX.fullmatch(c))]
     try:
-        schema.check_columns(present)
+        read.check_columns(present)
     except SchemaError as error:
         raise SchemaError(f"{without_values(name)}: {error}") from None
     problems = [
         f"{attribute.name}: {problem}"
-        for attribute in schema.attributes
-        if (problem := problem_of_type(found.field(attribute.name).type, attribute))
+        for attribute in read.attributes
+        if (problem := problem_of_type(found.field(attribute.name).type, attribute, schema))
     ]
     if problems:
         raise SchemaError(f"{without_values(name)}: {'; '.join(problems)}")
@@ -136,10 +142,11 @@ def require_left(rows: int, left: int) -> None:
         )
 
 
-def problem_of_type(kind: "pa.DataType", attribute: "Attribute") -> str | None:
+def problem_of_type(kind: "pa.DataType", attribute: "Attribute", schema: "DataSchema") -> str | None:
     """What is wrong with the type of a column, and the remedy; None if it fits.
 
-    Identifiers may have any type: they are not read, but for those that have pseudonyms.
+    Identifiers may have any type: they are not read, but for those that have pseudonyms, that dates are
+    shifted by, or that columns are derived from.
     """
     import pyarrow.types as t
 
@@ -150,11 +157,12 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute") -> str | None:
     if t.is_timestamp(kind) and kind.tz and not _is_known(kind.tz):
         return "its time zone is not in the time zone database: write the column in UTC"
     number = t.is_integer(kind) or t.is_floating(kind)
-    if attribute.role is Role.IDENTIFIER:
-        if attribute.pseudonym is None or number or _is_text(kind):
+    if attribute.role is Role.IDENTIFIER and attribute.name not in schema.derived_from:
+        keyed = attribute.pseudonym is not None or attribute.name == schema.shifted_by
+        if not keyed or number or _is_text(kind):
             return None
-        rule = f"must be text or a whole number to have a pseudonym, got {_shown(kind)}"
-        return f"{rule}: cast it in the source"
+        what = "have a pseudonym" if attribute.pseudonym else "shift dates by"
+        return f"must be text or a whole number to {what}, got {_shown(kind)}: cast it in the source"
     if attribute.dates is not None:
         return _problem_of_dates(kind, attribute)
     if attribute.coding is not None and (

@@ -70,6 +70,10 @@ def _rare(value: object) -> object:
     return value
 
 
+def _iso_day(value: object) -> object:
+    return value.isoformat() if type(value) is date else value  # as YAML reads one
+
+
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?)?"
 
 Cron = Annotated[str, AfterValidator(_cron)]
@@ -83,5 +87,7 @@ Meaning = Literal[
 ]
 RARE_LISTS = frozenset({"us_zip3_census_2000"})
 Rare = Annotated[str | tuple[str, ...], BeforeValidator(_rare)]
+# A column of dates, or a day that everybody knows.
+Moment = Annotated[str, Field(min_length=1), BeforeValidator(_iso_day, json_schema_input_type=str)]
 Label = Annotated[str, Field(min_length=1, max_length=100)]  # as long as Airflow's database takes them
 Connection = Annotated[str, AfterValidator(_connection)]

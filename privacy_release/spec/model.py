@@ -31,6 +31,7 @@ from privacy_release.spec.fields import (
     Cron,
     Label,
     Meaning,
+    Moment,
     Number,
     Period,
     Rare,
@@ -145,7 +146,7 @@ class SourceSpec(_Strict):
         uri: a Parquet file, folder or glob, as a path or address. A relative path is relative to the folder
             that holds `releases/`. `{release}` in it stands for the release's id: the partition key of the
             run, else its run id.
-        columns: to read; None reads all, and each must be in the schema then.
+        columns: to read, none of them derived; None reads all, and each must be in the schema then.
         nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
             these records, or `keep` them: a null is a value then, as if each attribute were `nullable`.
         connection: Airflow connection id of the object store.
@@ -174,6 +175,46 @@ class PseudonymSpec(_Strict):
     connection: Connection
     scope: Literal["release", "series"]
     series: Name | None = None
+
+
+class ShiftSpec(_Strict):
+    """By how much the dates of a person are moved, see `privacy_release.sources.person_dates`.
+
+    Attributes:
+        connection: Airflow connection id whose password is the key; without Airflow it is
+            $PRIVACY_PSEUDONYM_KEY.
+        days: by how many at most, either way, and never by none.
+        scope: the dates of a person are moved by the same number within one `release`, or in a `series`.
+        series: names the series, where it is not that of this release.
+    """
+
+    connection: Connection
+    days: Whole = Field(ge=1, le=36_500)
+    scope: Literal["release", "series"]
+    series: Name | None = None
+
+
+class DeriveSpec(_Strict):
+    """How a column of whole numbers is made from dates, see `privacy_engine.tables.date_form.Derivation`.
+
+    Exactly one of the fields is given. It names columns of the schema that are dates or timestamps; one end
+    of a span may also be a day, such as 2026-01-01.
+
+    Attributes:
+        years_between: complete years from the first day to the second, such as an age.
+        days_between: days from the first day to the second.
+        days_since_first: days since the first one of the person, in all files of the source.
+    """
+
+    years_between: tuple[Moment, Moment] | None = None
+    days_between: tuple[Moment, Moment] | None = None
+    days_since_first: Label | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if len(self.model_fields_set) != 1 or None in (getattr(self, name) for name in self.model_fields_set):
+            raise ValueError("must have exactly one of years_between, days_between, days_since_first")
+        return self
 
 
 class AllowSpec(_Strict):
@@ -231,6 +272,8 @@ class AttributeSpec(_Strict):
         prefix: so many characters of a code are kept. Numbers are filled up with zeros to `width` before.
         rare: prefixes that become zeros, or the name of a list of them.
         meaning: what the values are about, for policies that ask for it.
+        shift: by how much dates are moved, all of a person by the same.
+        derive: how the column is made from dates; the source has none of its name.
     """
 
     role: Literal["identifier", "quasi_identifier", "sensitive", "insensitive"]
@@ -252,6 +295,8 @@ class AttributeSpec(_Strict):
     width: Whole | None = Field(default=None, ge=1)
     rare: Rare | None = None
     meaning: Meaning | None = None
+    shift: ShiftSpec | None = None
+    derive: DeriveSpec | None = None
     pseudonym: PseudonymSpec | None = None
     text: TextRule | None = None
     unique: Annotated[AllowSpec, BeforeValidator(_leave)] | None = None
@@ -506,6 +551,8 @@ class ReleaseSpec(_Strict):
             raise ValueError(
                 f"source.columns {unknown} must be in schema; give each a role or do not read them"
             )
+        if read is not None and (made := [c for c in read if self.attributes[c].derive is not None]):
+            raise ValueError(f"source.columns {made} must not be derived, they are not read; remove them")
         if read is not None and (unread := self._unread(frozenset(read))):
             raise ValueError(
                 f"columns {unread} of schema must be in source.columns; add them or drop them from schema"
@@ -513,7 +560,7 @@ class ReleaseSpec(_Strict):
         return self
 
     def _unread(self, read: frozenset[str]) -> list[str]:
-        return [column for column in self.attributes if column not in read]
+        return [name for name, a in self.attributes.items() if name not in read and a.derive is None]
 
     @model_validator(mode="after")
     def _person_fits(self) -> Self:

@@ -330,6 +330,7 @@ def _report(
         source_rows=table["rows"] + suppressed_before(table),
         smallest_count=least,
         about=facts_of(table) | codes_of(table),
+        shifted=table["source"].get("shifted"),
     )
 
 

@@ -41,6 +41,7 @@ def ingest(
 ) -> TableRef:
     """Read a table about people into the work area, without its identifiers, or with pseudonyms for them.
 
+    Columns that the schema derives from dates are made on the way, and dates are shifted, where it says so.
     Text that will be released is looked through for addresses, numbers and names of persons, and insensitive
     columns for values that are nearly unique: both stop it unless the schema allows them.
 
@@ -61,10 +62,13 @@ def ingest(
         engine: that later steps work on the table with, where it may be larger than memory: it is copied in
             parts, and no step loads it. None, or one of kind `local`: it is held in memory.
         max_expansion: most bytes of records in memory for each byte of their file: no Parquet bomb.
-        naming: which release identifiers get pseudonyms for, where the schema asks for some.
+        naming: which release identifiers get pseudonyms for, and dates are shifted for, where the schema
+            asks for it.
 
     Raises:
         SchemaError: if the files cannot be read or do not fit the schema, by column, rule and remedy.
+        SecretError: if a key of pseudonyms or shifted dates is missing or too short.
+        IntegrityError: if the files change while they are read twice.
         CapacityError: if the disk or the memory is too small.
         SpecError: if its records are to be known by a person in two ways, or the floor policy of the
             deployment cannot be read: nothing could be published then.
@@ -115,4 +119,8 @@ def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema") -> Sou
     )
     if read.text:
         told["text"] = read.text
+    if derived := {a.name: a.derive.to_dict() for a in schema.attributes if a.derive}:
+        told["derived"] = derived
+    if read.shifted is not None:
+        told["shifted"] = read.shifted
     return told

@@ -346,4 +346,5 @@ def _report(
         about={**(about or {}), **codes_of(table)},
         budget=budget,
         rows=rows,
+        shifted=table["source"].get("shifted"),
     )

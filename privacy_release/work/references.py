@@ -10,6 +10,23 @@ _SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
 }
 
 
+class ShiftRef(TypedDict):
+    """Which dates were shifted, by at most how many days a person: a disguise, no guarantee.
+
+    Attributes:
+        scope: where a person's dates are shifted by the same number, and in which series.
+        key: fingerprint of the key.
+        promise: what it promises, in words.
+    """
+
+    columns: list[str]
+    days: int
+    scope: str
+    series: str
+    key: str
+    promise: str
+
+
 class SourceRef(TypedDict):
     """Where records came from.
 
@@ -21,6 +38,7 @@ class SourceRef(TypedDict):
         identifiers: columns that stayed in the source.
         text: in how many records what was found in text that the schema allows or redacts, by column and
             kind.
+        derived: how each derived column was made, as the schema says it.
     """
 
     uri: str
@@ -30,6 +48,8 @@ class SourceRef(TypedDict):
     dropped: int
     identifiers: list[str]
     text: NotRequired[dict[str, dict[str, int]]]
+    derived: NotRequired[dict[str, Any]]
+    shifted: NotRequired[ShiftRef]
 
 
 class OutlierRef(TypedDict):

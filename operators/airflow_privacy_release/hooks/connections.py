@@ -67,7 +67,7 @@ def pseudonym_key_of(connection_id: str) -> "PseudonymKey":
     """
     from privacy_release.sources.pseudonyms import PseudonymKey
 
-    return PseudonymKey(_password_of(connection_id, "the key of pseudonyms"))
+    return PseudonymKey(_password_of(connection_id, "the key of pseudonyms and shifted dates"))
 
 
 def _password_of(connection_id: str, what: str) -> bytes:
