@@ -172,7 +172,7 @@ class Home:
 
         Args:
             table: the source; without one the release reads that of `people`.
-            columns: fields of the schema that differ, by column.
+            columns: fields of the schema that differ, or of further columns, by column.
             release: method and parameters.
             more: other fields of the specification.
         """
@@ -184,7 +184,8 @@ class Home:
             "name": name,
             "source": {"uri": "people.parquet" if table is None else f"{name}.parquet"},
             "schema": {
-                column: {**fields, **(columns or {}).get(column, {})} for column, fields in SCHEMA.items()
+                column: {**SCHEMA.get(column, {}), **(columns or {}).get(column, {})}
+                for column in dict.fromkeys([*SCHEMA, *(columns or {})])
             },
             "expectations": f"expectations/{name}.json",
             "release": dict(release or {"method": "mondrian", "k": 5, "l": 2, "seed": 7}),

@@ -1,5 +1,6 @@
 """Unique invented values are planted in the input, and looked for in all that runs leave behind."""
 
+import datetime as dt
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +13,35 @@ from tests.dags.scanner import CANARIES, MARK, Left, left_by, new_root, planted_
 
 pytestmark = pytest.mark.slow
 
-GREEN, PSEUDONYMOUS = "people", "pseudonymous"
+GREEN, PSEUDONYMOUS, SHIFTED = "people", "pseudonymous", "shifted"
 KEY = "the key of pseudonyms of these runs alone"
 PSEUDONYM = {"pseudonym": {"connection": "pseudonyms", "scope": "series"}}
+SHIFT = {"connection": "pseudonyms", "days": 300, "scope": "series"}
+DATED: dict[str, Any] = {
+    "born": {"role": "identifier", "kind": "date", "bounds": ["1930-01-01", "1950-12-31"]},
+    "seen": {"role": "insensitive", "kind": "timestamp", "as_is": True, "shift": SHIFT},
+    "years": {
+        "role": "quasi_identifier",
+        "kind": "numeric",
+        "bounds": [0, 120],
+        "derive": {"years_between": ["born", "seen"]},
+    },
+}
+BORN, SEEN = dt.date(1931, 5, 7), dt.datetime(2011, 7, 9, 3, 41, 17)
+# As text, as Python writes them, in days and in microseconds since 1970.
+TRUE_DATES = [
+    form.encode()
+    for date in (BORN, SEEN.date())
+    for form in (date.isoformat(), repr(date)[:-1], f"{date:%d.%m.%Y}", f"{date:%Y/%m/%d}")
+]
+TRUE_DATES += [b"03:41:17", str(int(SEEN.replace(tzinfo=dt.UTC).timestamp() * 10**6)).encode()]
 IN_SET = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "town", "value_set": ["north"]}}
 NO_NUMBER = {"type": "expect_column_mean_to_be_between", "kwargs": {"column": "town", "min_value": 1}}
+
+
+def dated(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with true dates, the same for everybody, that no file may tell."""
+    return table.assign(born=BORN, seen=pd.Timestamp(SEEN))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +70,36 @@ FAULTS = {
     "repeated_pseudonym": Fault(
         step="ingest", spoil=lambda t: t.assign(name=f"{MARK}-twice"), changes={}, column={"name": PSEUDONYM}
     ),
+    "birth_out_of_bounds": Fault(
+        step="ingest",
+        spoil=dated,
+        changes={},
+        column={**DATED, "born": DATED["born"] | {"bounds": ["1940-01-01", "1950-12-31"]}},
+    ),
+    "seen_out_of_bounds": Fault(
+        step="ingest",
+        spoil=dated,
+        changes={},
+        column={**DATED, "seen": DATED["seen"] | {"bounds": ["2012-01-01", "2013-12-31"]}},
+    ),
+    "years_out_of_bounds": Fault(
+        step="ingest",
+        spoil=dated,
+        changes={},
+        column={**DATED, "years": DATED["years"] | {"bounds": [0, 79]}},
+    ),
+    "birth_unreadable": Fault(
+        step="ingest",
+        spoil=lambda t: dated(t).assign(born=f"{BORN:%d.%m.%Y}"),
+        changes={},
+        column={**DATED, "born": DATED["born"] | {"format": "%Y-%m-%d"}},
+    ),
+    "no_key_of_shifts": Fault(
+        step="ingest",
+        spoil=dated,
+        changes={},
+        column={**DATED, "seen": DATED["seen"] | {"shift": SHIFT | {"connection": "nowhere"}}},
+    ),
     "failed_expectation": Fault(
         step="validate", changes={"suite": {"name": "people", "expectations": [IN_SET]}}
     ),
@@ -68,10 +123,11 @@ def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any, invented: pd.
     home, table = make_home(root), planted_everywhere(invented)
     home.write(table, outliers={"method": "lof", "action": "set_aside", "top": 3})
     home.write(table, name=PSEUDONYMOUS, columns={"name": PSEUDONYM})
+    home.write(dated(table), name=SHIFTED, columns=DATED)
     for name, fault in FAULTS.items():
         home.write(fault.spoil(table), name=name, columns=fault.column, **fault.changes)
     login = {"AIRFLOW_CONN_PSEUDONYMS": json.dumps({"conn_type": "generic", "password": KEY})}
-    return left_by(root, [GREEN, PSEUDONYMOUS, *FAULTS], login)
+    return left_by(root, [GREEN, PSEUDONYMOUS, SHIFTED, *FAULTS], login)
 
 
 def test_a_green_run_publishes_the_planted_values(left: Left) -> None:
@@ -87,13 +143,22 @@ def test_a_release_with_pseudonyms_publishes_one_a_record(left: Left) -> None:
     assert rows["name"].is_unique
 
 
+def test_a_release_with_shifted_dates_publishes_ages_and_no_true_date(left: Left) -> None:
+    rows = left.rows(SHIFTED)
+    assert set(rows) == {"age", "town", "disease", "remark", "seen", "years"}
+    moved = (rows["seen"] - pd.Timestamp(SEEN)).dt.days
+    assert moved.abs().between(1, 300).all()
+    assert moved.nunique() > 60  # of 120 people
+    assert set(rows["years"].astype(str)) == {"80"}
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_faulty_run_fails_where_it_should(name: str, left: Left) -> None:
     left.require_failed_at(name, FAULTS[name].step)
 
 
 def test_no_planted_value_is_left_behind(left: Left) -> None:
-    assert left.leaks(*CANARIES, KEY.encode()) == []
+    assert left.leaks(*CANARIES, KEY.encode(), *TRUE_DATES) == []
 
 
 def test_the_work_area_is_empty(left: Left) -> None:

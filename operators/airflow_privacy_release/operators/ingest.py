@@ -23,9 +23,10 @@ class IngestParquetOperator(BaseOperator):
     """Read a Parquet file, folder or glob, check it against the schema and keep it in the run's work area.
 
     Identifiers stay behind: they are not copied, but for the one that memoised answers go by, or a keyed
-    pseudonym stands in their place. Text that will be released is looked through for addresses, numbers and
-    names of persons, and insensitive columns for values that are nearly unique: both stop the task unless the
-    schema allows them. Returns a reference to the table, not the table.
+    pseudonym stands in their place. Where the schema says so, columns are derived from dates, and dates are
+    shifted by person. Text that will be released is looked through for addresses, numbers and names of
+    persons, and insensitive columns for values that are nearly unique: both stop the task unless the schema
+    allows them. Returns a reference to the table, not the table.
 
     Args:
         uri: a path or address of a Parquet file, a folder of such files, or a glob.
@@ -44,8 +45,8 @@ class IngestParquetOperator(BaseOperator):
             is copied in parts, and no later step loads it.
         max_expansion: most bytes that records may take in memory for each byte of their file: a small file
             that unfolds further, beyond a GiB, is refused as a Parquet bomb.
-        series: name of the releases that pseudonyms of the scope `series` are the same in, where the schema
-            names none; None: the DAG's id.
+        series: name of the releases that pseudonyms and shifts of the scope `series` are the same in, where
+            the schema names none; None: the DAG's id.
     """
 
     template_fields = (

@@ -63,7 +63,10 @@ def test_neither_key_nor_identifier_is_returned(source: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "message"),
-    [(None, "pseudonyms of the key of pseudonyms and shifted dates must exist"), ("short", "at least 32 random bytes, got 5")],
+    [
+        (None, "pseudonyms of the key of pseudonyms and shifted dates must exist"),
+        ("short", "at least 32 random bytes, got 5"),
+    ],
     ids=["missing", "short"],
 )
 def test_a_key_that_is_missing_or_short_fails_for_good(

@@ -359,6 +359,21 @@ def test_a_derived_value_out_of_bounds_is_a_fault_by_column_and_count(tmp_path: 
     assert "170" not in str(caught.value)
 
 
+def test_an_age_that_is_derived_may_be_coded_and_a_shifted_date_not(tmp_path: Path) -> None:
+    """The bounds are of the age as it is derived; a code would tell where a shift moved a date from."""
+    born = [dt.date(1920, 1, 1), dt.date(1990, 1, 1), None]
+    table = pa.table({"id": ["x", "y", "z"], "born": pa.array(born, pa.date32()), "at": [START] * 3})
+    fields = {**DERIVED, "age": DERIVED["age"] | {"top_code": 90}}
+    kept, made = copied(tmp_path, table, fields, nulls="keep")
+    assert kept["age"].to_pylist() == [90, 30, None]
+    assert kept.schema.field("age").type == pa.int64()
+    assert made.schema["age"].bounds == (0, 90)
+    shift = {"connection": "a", "days": 3, "scope": "series"}
+    at = {"role": "quasi_identifier", "kind": "date", "bottom_code": "2019-01-01", "shift": shift}
+    with pytest.raises(SchemaError, match="shift moves values away from top_code and bottom_code"):
+        DataSchema.from_dict({**DERIVED, "at": at})
+
+
 def test_derived_columns_are_not_read(tmp_path: Path) -> None:
     table = visits(60)
     plain, read = copied(tmp_path, table, DERIVED)[0].drop_columns("id"), ["id", "born", "at"]
