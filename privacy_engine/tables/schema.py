@@ -619,13 +619,13 @@ class DataSchema:
         if problems := [f"{a.name}: {p}" for a in sources for p in a.problems(table[a.name])]:
             raise SchemaError("; ".join(problems))
         days = {a.name: a.dates.read(table[a.name]).numbers(DATES) for a in sources if a.dates}
-        if first is None and self.by:
+        if first is None:
             first = {
-                name: pd.Series(of_each).groupby(table[self.by].to_numpy()).transform("min").to_numpy()
-                for name, of_each in days.items()
+                name: pd.Series(days[name]).groupby(table[self.by].to_numpy()).transform("min").to_numpy()
+                for name in self.counted_from_first
             }
         made = {
-            a.name: a.derive.numbers(days, (first or {}).get(a.derive.of[0])).set_axis(table.index)
+            a.name: a.derive.numbers(days, first.get(a.derive.of[0])).set_axis(table.index)
             for a in self.attributes
             if a.derive
         }

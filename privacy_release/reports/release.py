@@ -164,7 +164,7 @@ def render(
             *data.limits,
             *([NULLS] if linkable and _may_be_null(data) else []),
             *_pseudonym_limits(data),
-            *([_shift_limit(shifted)] if shifted and loss is None else []),
+            *([_shift_limit(shifted)] if shifted and not data.synthetic else []),
         ],
         fragments=data.fragments,
         effects=FRAGMENT_EFFECTS,

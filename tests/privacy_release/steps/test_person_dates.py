@@ -310,23 +310,27 @@ def test_a_private_release_takes_shifted_dates_in_domains_that_the_schema_tells(
     assert "Shifted dates" not in Path(staged["report"]).read_text()
 
 
-def test_random_answers_refuse_dates_shifted_or_not(home: Path) -> None:
-    path = specified(home, release={"method": "trr", "p_0": 0.5}, schedule=None)
-    with pytest.raises(SpecError, match="person must not stand beside random answers"):
-        load_spec(path)
-
-
-def test_random_answers_take_what_is_derived_of_dates(work: WorkArea, tmp_path: Path) -> None:
+def test_random_answers_take_what_is_derived_of_dates_and_no_dates(work: WorkArea, tmp_path: Path) -> None:
     fields = {
         "patient": FIELDS["patient"],
         "born": FIELDS["born"],
+        "paid": FIELDS["paid"],
         "age": FIELDS["age"] | {"bins": 6, "derive": {"years_between": ["born", "2026-01-01"]}},
         "illness": FIELDS["illness"],
     }
-    seen().drop_duplicates("patient")[["patient", "born", "illness"]].to_parquet(
-        tmp_path / "t.parquet", index=False
-    )
-    table = privacy_release.ingest(str(tmp_path / "t.parquet"), DataSchema.from_dict(fields), work)
-    schema, rng = read_schema(table["schema"]), np.random.default_rng(0)
-    release = load_method("errph", p_0=0.2).release(pd.read_parquet(table["uri"]), schema, rng)
-    assert set(release.table) == {"age", "illness"}
+    true = seen().drop_duplicates("patient").drop(columns="seen")
+    true.to_parquet(tmp_path / "t.parquet", index=False)
+    naming, schema = Naming(series="s", release="1"), DataSchema.from_dict(fields)
+    table = privacy_release.ingest(str(tmp_path / "t.parquet"), schema, work, naming=naming)
+    found, kept = pd.read_parquet(table["uri"]), read_schema(table["schema"])
+    rng, method = np.random.default_rng(0), load_method("errph", p_0=0.2)
+    release = method.release(found, kept, rng)
+    # an insensitive date is released as it was ingested: moved
+    assert set(release.table) == {"paid", "age", "illness"}
+    assert sorted(release.table["paid"]) == sorted(found["paid"])
+    assert set(release.table["paid"]) != set(true["paid"].dt.date)
+    with pytest.raises(SchemaError, match=r"\['paid'\] are shifted where a source is read"):
+        method.release(schema.derived(true), schema, rng)
+    fields["paid"] = {"role": "sensitive", "kind": "date", "precision": "month", "shift": SHIFT}
+    with pytest.raises(SchemaError, match=r"\['paid'\] are dates, and random answers are given of numbers"):
+        method.release(found, DataSchema.from_dict(fields).ingested().without_identifiers(), rng)
