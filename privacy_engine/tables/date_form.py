@@ -140,11 +140,11 @@ class Derivation:
         ends = [
             days[name] if (day := _day(name)) is None else np.array([day], np.float64) for name in self.of
         ]
-        if self.span is Span.DAYS_SINCE_FIRST and first is not None:
+        if self.span is Span.DAYS_SINCE_FIRST:
+            assert first is not None
             ends = [first, *ends]
-        start, end = np.broadcast_arrays(*ends)
-        known = ~(np.isnan(start) | np.isnan(end))
-        start, end = (np.where(known, days, 0).astype(np.int64) for days in (start, end))
+        known = ~(np.isnan(ends[0]) | np.isnan(ends[1]))
+        start, end = (np.where(known, moment, 0).astype(np.int64) for moment in ends)
         numbers = complete_years(start, end) if self.span is Span.YEARS_BETWEEN else end - start
         return pd.Series(numbers, dtype="Int64").mask(~known)
 
