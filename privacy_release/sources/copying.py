@@ -1,10 +1,11 @@
 """Copying a source that may be larger than memory into the work area, checked on the way.
 
 What is hashed is what is parsed, and identifiers stay in the source; a number stands for the person of a row,
-where the schema says that several rows may be of one. Each file is first copied, in a stream,
-to a file of the work area that has no name and goes with this process; then its records are read from that
-copy, some at a time, held against the schema and written on. Memory: a row group of the source, and one of
-the copy. Disk: one file of the source, and the copy.
+where the schema says that several rows may be of one. Each file is first copied, in a stream, to a file of
+the work area that has no name and goes with this process; then its records are read from that copy, some at a
+time: columns are derived from true dates, all is held against the schema, dates are shifted and cut, and the
+records are written on. Memory: a row group of the source, and one of the copy. Disk: one file of the source,
+and the copy. Where days are counted since the first row of a person, all files are read once before.
 """
 
 import hashlib
