@@ -88,6 +88,7 @@ def copy_source(
     people: People | None = None,
     naming: Naming | None = None,
     max_expansion: int = MAX_EXPANSION,
+    disguise: Disguise | None = None,
 ) -> Copied:
     """Copy the records of all files, in the order of the file names, into one private Parquet file.
 
@@ -102,6 +103,7 @@ def copy_source(
         people: is told the identifiers of the records that are kept, of one column, which is not copied.
         naming: which release identifiers get pseudonyms for, where the schema asks for some.
         max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
+        disguise: numbers persons; None: as nowhere else. Tables that share persons share one.
 
     Raises:
         SchemaError: if a file is no whole Parquet file, its records unfold too far, or they do not fit the
@@ -118,6 +120,7 @@ def copy_source(
     if individual in pseudonyms.columns:
         raise SpecError(f"answers go by the identifier {individual} itself; remove its pseudonym")
     read = _Reading(source, schema, columns, nulls, individual, people, max_expansion, pseudonyms)
+    read.disguise = disguise or read.disguise
     with private_parquet(target) as copy:
         for part in regrouped(read.parts(target.parent)):
             copy.write(part)

@@ -171,7 +171,8 @@ def _anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: TableRef
     job.tell("measuring")
     loss, risk = measure(release, rng)
     before = suppressed_before(table)
-    loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
+    if not schema.tables:  # of several, nobody took records out before
+        loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
     told = release.manifest()
     if "outliers" in table:
         told |= {
@@ -313,15 +314,20 @@ def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, f
     """Loss of information, and risk of the released records, by name; what is not finite is left out."""
     from privacy_engine.judge import known_rows
     from privacy_engine.measures import risk, utility
-    from privacy_engine.tables.classes import EquivalenceClasses
+    from privacy_engine.tables.linked import ReleasedClasses
 
     lost = dict(release.notes)
     if release.recoding is not None:
         lost |= utility.figures(release.recoding, rng)
-    classes = EquivalenceClasses.of_table(release.table, release.schema, release.persons)
-    at_risk = risk.figures(classes)
-    if classes.persons is not None:
-        known = {name: classes.values_left(name) for name in classes.sensitive}
+    if release.recodings:
+        lost |= utility.figures_of_tables(list(release.recodings.values()))
+    released = ReleasedClasses.of_table(release.table, release.schema, release.persons)
+    at_risk = risk.figures(released.whole)
+    if released.tables:
+        at_risk["hasr"] = max(map(risk.hasr, released.tables.values()))
+    if released.whole.persons is not None:
+        secret = [a.name for a in release.schema.sensitive]
+        known = {name: released.of_attribute(name).values_left(name) for name in secret}
         at_risk |= known_rows.figures(known, release.guarantees)
     return finite(lost), finite(at_risk)
 

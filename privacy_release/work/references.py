@@ -21,6 +21,7 @@ class SourceRef(TypedDict):
         identifiers: columns that stayed in the source.
         text: in how many records what was found in text that the schema allows or redacts, by column and
             kind.
+        tables: the same of each of several tables, which are read as one.
     """
 
     uri: str
@@ -30,6 +31,7 @@ class SourceRef(TypedDict):
     dropped: int
     identifiers: list[str]
     text: NotRequired[dict[str, dict[str, int]]]
+    tables: "NotRequired[dict[str, SourceRef]]"
 
 
 class OutlierRef(TypedDict):
