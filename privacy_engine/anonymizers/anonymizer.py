@@ -149,8 +149,8 @@ class Anonymizer(ABC):
 
     def _release_linked(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
         """Rows, of one table or several, by classes of whole trajectories: the algorithm groups persons."""
-        schema.require_original()
-        schema.check(table)
+        if schema.tables:  # each is checked again when it is encoded, but for rows of none of them
+            schema.check(table)
         tables = rows_by_table(table, schema)
         encoded = [EncodedTable.encode(own.table, own.schema) for own in tables]
         who = [table[schema.by].to_numpy()[own.places] for own in tables]

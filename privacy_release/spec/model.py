@@ -501,6 +501,10 @@ class ReleaseSpec(_Strict):
         engine: what works on the table; with another than `local` no step holds it in memory.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["source", "schema"]}, {"required": ["tables"]}]}
+    )
+
     name: Name
     description: str = ""
     tags: tuple[Label, ...] = ()

@@ -184,12 +184,20 @@ def _anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: TableRef
         schema=release.schema,
         figures=loss | risk,
         sha256=write_private(job.records, parquet_bytes(release.table)),
-        report=_report(release, loss, risk, table, job, about=facts_of(table)),
+        report=_report(release, loss, risk, table, job, about=facts_of(table) | _facts_of_tables(told)),
         seconds=seconds,
         seeded=job.seed is not None,
         positions=release.rows,
         persons=release.persons,
     )
+
+
+def _facts_of_tables(told: Mapping[str, Any]) -> dict[str, str]:
+    """What a report says of each of several tables."""
+    return {
+        f"table {name}": f"{own['rows']:,} records, {own['suppressed']:,} suppressed"
+        for name, own in told.get("tables", {}).items()
+    }
 
 
 def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job, budget: Budget) -> Made:

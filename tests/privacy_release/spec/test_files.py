@@ -217,7 +217,7 @@ def test_policy_is_read_by_the_engine_and_its_limits_can_bind(path: Path) -> Non
     assert policy.max_gcp < 1
 
 
-@pytest.mark.parametrize("path", SUITES, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in SUITES if p.stem == "adult"], ids=lambda p: p.stem)
 def test_category_sets_of_the_expectations_are_the_leaves_of_the_hierarchies(path: Path) -> None:
     sets = [
         e["kwargs"] for e in load(path)["expectations"] if e["type"] == "expect_column_values_to_be_in_set"
