@@ -148,7 +148,7 @@ def with_carried(
                     f"column {column!r} is carried from table {name!r}, which must have one row a person; "
                     "take it out of carry"
                 )
-            shown = [n for n in _released_as(column, schemas[name]) if n not in found[table.name]]
+            shown = _released_as(column, schemas[name])
             row = pd.Index(whose[name]).get_indexer(pd.Index(whose[table.name]))
             cells = tables[name][shown].astype({n: _knows_nulls(tables[name][n]) for n in shown})
             cells = cells.reindex(pd.Index(row)).reset_index(drop=True)
@@ -158,7 +158,9 @@ def with_carried(
 
 def _released_as(column: str, schema: DataSchema) -> list[str]:
     """The columns that a quasi-identifier was released as: itself, or the ends of its interval."""
-    return [n for n in (column, *(f"{column}_{end}" for end in ("min", "max", "null"))) if n in schema.names]
+    if column in schema.names:
+        return [column]
+    return [name for end in ("min", "max", "null") if (name := f"{column}_{end}") in schema.names]
 
 
 def released_schema(

@@ -63,7 +63,7 @@ def refuse_distances(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
     """
     from privacy_engine.judge.models import require_distances
 
-    sensitive = {name: a for name, a in spec.attributes.items() if a.role == "sensitive"}
+    sensitive = {name: a for name, a in spec.every_attribute if a.role == "sensitive"}
     try:
         require_distances(policy.require, sensitive)
     except SchemaError as error:
