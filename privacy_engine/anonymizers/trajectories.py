@@ -62,7 +62,7 @@ def people_of(
     a person's rows, which weigh one together, or their most frequent value where it has no order. One column
     more of each table has their number, as its logarithm: of persons with n and with m > n rows, the second
     loses the share 1 - n/m, about log(m/n), in each of the quasi-identifiers, so it weighs as much as all of
-    them; one step more is between none and one. Who has no row in a table has nulls for it.
+    them; none counts as a factor of e less than one. Who has no row in a table has nulls for it.
     A sensitive attribute of which distinct values alone are asked has a code for each set of values;
     of another, one of a person's values is drawn, so that all persons are expected to have the distribution
     that the models are about. Who has none has a drawn one of somebody else's: none is no value.

@@ -116,6 +116,17 @@ def test_a_person_has_one_number_in_all_tables_and_no_identifier_is_copied(
     assert table["rows"] == len(rows) == sum(map(len, source.values()))
 
 
+def test_no_identifier_is_in_any_file_of_a_release(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
+    spec = clinic_spec(tmp_path)
+    files_in(tmp_path, {name: t.assign(patient="canary-" + t["patient"]) for name, t in clinic().items()})
+    run_release(spec, lake, "r1", work)
+    files = [path for root in (work.folder, tmp_path / "lake") for path in root.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for path in files:
+        told = pd.read_parquet(path).to_csv() if path.suffix == ".parquet" else path.read_text()
+        assert "canary" not in told
+
+
 def test_the_person_may_have_another_name_in_a_table(tmp_path: Path, lake: Lake, work: WorkArea) -> None:
     text = TABLES.replace("    schema:\n      patient:", "    person: Id\n    schema:\n      Id:     ", 1)
     spec = clinic_spec(tmp_path, text + REST)
