@@ -1,6 +1,7 @@
 """What a release method gives back, and the contract that every method keeps."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -12,6 +13,7 @@ import pandas as pd
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.judge.models import PrivacyModel, model_to_dict
 from privacy_engine.measures.recoding import Recoding, code_forms, null_forms
+from privacy_engine.tables.persons import TABLE
 from privacy_engine.tables.schema import DataSchema
 
 if TYPE_CHECKING:  # a judge of releases compiles no synthesizer
@@ -30,6 +32,7 @@ class Release:
         guarantees: what the method claims of ``table``.
         loss: differential privacy spent; None where there is no DP claim.
         recoding: what an anonymizer did to the quasi-identifiers; None for other methods.
+        recodings: the same for each of several tables that share a person, instead.
         rows: (n,) int64, which row of the source each released record is; None where the records are not the
             source's, or it is not told. It is as private as the source.
         persons: (n,) whose record each released one is, where several may be of one person; as private.
@@ -46,6 +49,7 @@ class Release:
     guarantees: tuple[PrivacyModel, ...]
     loss: PrivacyLoss | None = None
     recoding: Recoding | None = None
+    recodings: Mapping[str, Recoding] = field(default_factory=dict)
     rows: npt.NDArray[np.int64] | None = None
     persons: npt.NDArray[Any] | None = None
     model: "SynthesizerModel | None" = None
@@ -55,8 +59,10 @@ class Release:
     def manifest(self) -> dict[str, Any]:
         """What may be told to everybody: no record and no cell value."""
         recoding = self.recoding
-        nulls = null_forms(recoding.encoded.schema, self.schema) if recoding else {}
-        codes = code_forms(recoding.encoded.schema if recoding else self.schema, self.schema)
+        made = [recoding] if recoding else list(self.recodings.values())
+        nulls = {name: told for r in made for name, told in null_forms(r.encoded.schema, self.schema).items()}
+        sources = [r.encoded.schema for r in made] or [self.schema]
+        codes = {name: told for s in sources for name, told in code_forms(s, self.schema).items()}
         classes = recoding.classes if recoding and self.trajectories is None else self.trajectories
         told: dict[str, Any] = {
             "method": self.method,
@@ -64,7 +70,7 @@ class Release:
             "guarantees": [model_to_dict(model) for model in self.guarantees],
             "loss": self.loss.to_dict() if self.loss else None,
             "rows": len(self.table),
-            "suppressed": recoding.suppressed if recoding else 0,
+            "suppressed": sum(r.suppressed for r in made),
             "classes": classes,
             "columns": {
                 a.name: {"role": a.role.value, "kind": a.kind.value}
@@ -77,6 +83,12 @@ class Release:
             },
             "notes": dict(self.notes),
         }
+        if self.recodings:
+            released = self.table[TABLE].value_counts()
+            told["tables"] = {
+                name: {"rows": int(released.get(name, 0)), "suppressed": r.suppressed}
+                for name, r in self.recodings.items()
+            }
         if self.model is not None:
             told["model"] = {
                 "network": self.model.structure(),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from privacy_release.lake.publish import publish as publish
     from privacy_release.lake.read import manifest_of as manifest_of
     from privacy_release.lake.read import read_release as read_release
+    from privacy_release.lake.read import read_tables as read_tables
     from privacy_release.lake.read import releases as releases
     from privacy_release.lake.retract import retract as retract
     from privacy_release.lake.store import Lake as Lake
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from privacy_release.spec.files import load_schema as load_schema
     from privacy_release.spec.model import ReleaseSpec as ReleaseSpec
     from privacy_release.spec.model import load_spec as load_spec
+    from privacy_release.steps.ingest import TableSource as TableSource
     from privacy_release.steps.ingest import ingest as ingest
+    from privacy_release.steps.ingest import ingest_tables as ingest_tables
     from privacy_release.steps.outliers import detect_outliers as detect_outliers
     from privacy_release.steps.publish import publish_staged as publish_staged
     from privacy_release.steps.release import make_release as make_release
@@ -34,13 +37,13 @@ _HOME = {
     "lake.log": ("State",),
     "lake.publish": ("publish",),
     "query.answer": ("answer",),
-    "lake.read": ("manifest_of", "read_release", "releases"),
+    "lake.read": ("manifest_of", "read_release", "read_tables", "releases"),
     "lake.retract": ("retract",),
     "lake.store": ("Lake",),
     "ledger.ledger": ("BudgetLedger",),
     "spec.files": ("load_policy", "load_schema"),
     "spec.model": ("ReleaseSpec", "load_spec"),
-    "steps.ingest": ("ingest",),
+    "steps.ingest": ("TableSource", "ingest", "ingest_tables"),
     "steps.outliers": ("detect_outliers",),
     "steps.publish": ("publish_staged",),
     "steps.release": ("make_release",),

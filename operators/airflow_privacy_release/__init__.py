@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_privacy_release.operators.budget import BudgetGuardOperator
     from airflow_privacy_release.operators.compare import CompareOperator
     from airflow_privacy_release.operators.curator import CuratorReportOperator
-    from airflow_privacy_release.operators.ingest import IngestParquetOperator
+    from airflow_privacy_release.operators.ingest import IngestParquetOperator, IngestTablesOperator
     from airflow_privacy_release.operators.learning import TrainNaiveBayesOperator
     from airflow_privacy_release.operators.outliers import DetectOutliersOperator
     from airflow_privacy_release.operators.publish import (
@@ -66,6 +66,7 @@ __all__ = [
     "GreedyHamdistOperator",
     "ILPLDiversityOperator",
     "IngestParquetOperator",
+    "IngestTablesOperator",
     "JoinFragmentsOperator",
     "KACLUKOperator",
     "LatentClassOperator",
@@ -107,7 +108,7 @@ _HOME = {
     "operators.budget": ("BudgetGuardOperator",),
     "operators.compare": ("CompareOperator",),
     "operators.curator": ("CuratorReportOperator",),
-    "operators.ingest": ("IngestParquetOperator",),
+    "operators.ingest": ("IngestParquetOperator", "IngestTablesOperator"),
     "operators.learning": ("TrainNaiveBayesOperator",),
     "operators.outliers": ("DetectOutliersOperator",),
     "operators.publish": (

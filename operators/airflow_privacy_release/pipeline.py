@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Asset, CronPartitionTimetable, Param, PartitionedAs
 from airflow_privacy_release.operators.approve import ApproveReleaseOperator
 from airflow_privacy_release.operators.budget import BudgetGuardOperator
 from airflow_privacy_release.operators.curator import CuratorReportOperator
-from airflow_privacy_release.operators.ingest import IngestParquetOperator
+from airflow_privacy_release.operators.ingest import IngestParquetOperator, IngestTablesOperator
 from airflow_privacy_release.operators.outliers import DetectOutliersOperator
 from airflow_privacy_release.operators.publish import PublishOperator, SweepWorkAreasOperator, clean_up_after
 from airflow_privacy_release.operators.release import (
@@ -68,23 +68,7 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
     spent = spec.budget
     retries = _RETRIES if spent else {}
     with TaskGroup(spec.name, tooltip=spec.description) as group:
-        raw = IngestParquetOperator(
-            task_id="ingest",
-            uri=spec.source.uri.replace(RELEASE, _RELEASE_ID),
-            schema=spec.schema_fields,
-            columns=spec.source.columns,
-            nulls=spec.source.nulls,
-            max_expansion=spec.source.max_expansion,
-            connection=spec.source.connection,
-            individual=spec.individual,
-            series=spec.name,
-            engine=spec.engine.settings if spec.scaled else LOCAL,
-            **(
-                {"person": spec.history.identifier, "membership_key": spec.history.key}
-                if spec.history
-                else {}
-            ),
-        )
+        raw = _ingest(spec)
         if spent is not None:
             guard = BudgetGuardOperator(
                 task_id="budget",
@@ -95,9 +79,7 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
                 **retries,
             )
             guard >> raw
-        table = raw.output
-        if spec.expectations is not None:
-            table = ValidateOperator(task_id="validate", table=table, suite=spec.expectations).output
+        table, validated = _validated(spec, raw.output)
         if spec.outliers is not None:
             table = DetectOutliersOperator(
                 task_id="detect_outliers",
@@ -108,6 +90,8 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
                 max_share=spec.outliers.max_share,
             ).output
         staged = (_in_fragments if spec.mapped else _in_one_task)(spec, table, parameters)
+        for check in validated:
+            check >> staged.operator
         report = VerifyOperator(
             task_id="verify",
             table=staged,
@@ -147,6 +131,42 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             last.append(compared)
         clean_up_after(last)
     return group
+
+
+def _ingest(spec: ReleaseSpec) -> Any:
+    """The task that reads the table, or all of several."""
+    if spec.tables is not None and spec.person is not None:
+        tables = {
+            name: told | {"uri": told["uri"].replace(RELEASE, _RELEASE_ID)}
+            for name, told in spec.table_settings.items()
+        }
+        return IngestTablesOperator(task_id="ingest", tables=tables, person=spec.person.column or "")
+    source = spec.only_source
+    return IngestParquetOperator(
+        task_id="ingest",
+        uri=source.uri.replace(RELEASE, _RELEASE_ID),
+        schema=spec.schema_fields,
+        columns=source.columns,
+        nulls=source.nulls,
+        max_expansion=source.max_expansion,
+        connection=source.connection,
+        individual=spec.individual,
+        series=spec.name,
+        engine=spec.engine.settings if spec.scaled else LOCAL,
+        **({"person": spec.history.identifier, "membership_key": spec.history.key} if spec.history else {}),
+    )
+
+
+def _validated(spec: ReleaseSpec, table: Any) -> tuple[Any, list[Any]]:
+    """The table once it is validated; and the tasks that validate one of several each, side by side."""
+    if spec.expectations is not None:
+        return ValidateOperator(task_id="validate", table=table, suite=spec.expectations).output, []
+    checks = [
+        ValidateOperator(task_id=f"validate_{name}", table=table, suite=own.expectations, name=name)
+        for name, own in (spec.tables or {}).items()
+        if own.expectations is not None
+    ]
+    return table, checks
 
 
 def _in_one_task(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -> Any:
@@ -331,12 +351,13 @@ def _all(assets: list[Any]) -> Any:
 
 
 def _documentation(spec: ReleaseSpec) -> str:
-    columns = "\n".join(f"| `{name}` | {a.role} | {a.kind} |" for name, a in spec.attributes.items())
+    columns = "\n".join(f"| `{name}` | {a.role} | {a.kind} |" for name, a in spec.every_attribute)
+    uris = ", ".join(f"`{source.uri}`" for source in spec.sources)
     spent = f", privacy budget of `{spec.budget.dataset}`" if spec.budget else ""
     asked = ", after approval" if spec.approval and spec.approval.required else ""
     return (
         f"{spec.description or spec.name}\n\n"
-        f"Source `{spec.source.uri}`, method `{spec.release.method}`{spent}, "
+        f"Source {uris}, method `{spec.release.method}`{spent}, "
         f"release table `{spec.publish.table}` in the lake `{spec.publish.lake}`{asked}.\n\n"
         f"| column | role | kind |\n|---|---|---|\n{columns}\n"
     )

@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.anonymizers.trajectories import linked_recoding, people_of, with_pseudonyms
+from privacy_engine.anonymizers.trajectories import joined_release, linked_recoding, people_of
 from privacy_engine.choice import choice
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import InfeasibleError, SchemaError
@@ -18,6 +19,7 @@ from privacy_engine.judge.models import (
     DistinctLDiversity,
     KAnonymity,
     PrivacyModel,
+    classes_asked,
     holds,
     model_from_dict,
     require_distances,
@@ -25,8 +27,10 @@ from privacy_engine.judge.models import (
 from privacy_engine.measures.recoding import Intervals, Recoding, require_truthful
 from privacy_engine.parameters import require_types
 from privacy_engine.release import Release, parameters_of
-from privacy_engine.tables.classes import EquivalenceClasses, SensitiveValues
+from privacy_engine.tables.classes import SensitiveValues
 from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.tables.linked import ReleasedClasses, rows_by_table
+from privacy_engine.tables.persons import person_codes
 from privacy_engine.tables.schema import DataSchema
 
 
@@ -118,24 +122,17 @@ class Anonymizer(ABC):
             )
         guarantees = self.guarantees(schema)
         require_distances(guarantees, {a.name: a for a in schema.sensitive})
+        if schema.linked:
+            return self._release_linked(table, schema, rng)
         encoded = EncodedTable.encode(table, schema, whole)
-        _require_persons(encoded, self.least)
-        if schema.linked:
-            recoding = self._linked(encoded, guarantees, rng)
-        else:
-            self._require_feasible(encoded)
-            recoding = self.anonymize(encoded, rng)
-            if encoded.persons is not None:
-                recoding = self._by_person(recoding, guarantees)
-            _require_kept(recoding.encoded.classes_of(recoding.labels), guarantees)
+        _require_persons(encoded.persons, self.least)
+        self._require_feasible(encoded)
+        recoding = self.anonymize(encoded, rng)
+        if encoded.persons is not None:
+            recoding = self._by_person(recoding, guarantees)
+        classes = recoding.encoded.classes_of(recoding.labels)
+        _require_kept(ReleasedClasses(whole=classes, tables={}), guarantees)
         released, released_schema = recoding.render_by_row(self.intervals)
-        trajectories = None
-        if schema.linked:
-            persons = table[schema.by].to_numpy()[released.index.to_numpy()]
-            released, released_schema = with_pseudonyms(released, released_schema, persons, rng)
-            classes = EquivalenceClasses.of_table(released, released_schema)
-            _require_kept(classes, guarantees)
-            trajectories = len(classes)
         rows = released.index.to_numpy()
         changed = (recoding.encoded.sensitive != encoded.sensitive).any(axis=0) & (recoding.labels >= 0)
         return Release(
@@ -148,24 +145,51 @@ class Anonymizer(ABC):
             rows=rows,
             persons=table[schema.by].to_numpy()[rows] if schema.by else None,
             notes={"distorted": float(changed.mean())},
-            trajectories=trajectories,
+        )
+
+    def _release_linked(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
+        """Rows, of one table or several, by classes of whole trajectories: the algorithm groups persons."""
+        if schema.tables:  # each is checked again when it is encoded, but for rows of none of them
+            schema.check(table)
+        tables = rows_by_table(table, schema)
+        encoded = [EncodedTable.encode(own.table, own.schema) for own in tables]
+        who = [table[schema.by].to_numpy()[own.places] for own in tables]
+        persons = person_codes(np.concatenate([w[e.rows] for w, e in zip(who, encoded, strict=True)]))
+        ends = np.cumsum([len(e) for e in encoded])[:-1]
+        encoded = [replace(e, persons=p) for e, p in zip(encoded, np.split(persons, ends), strict=True)]
+        _require_persons(persons, self.least)
+        guarantees = self.guarantees(schema)
+        people = people_of(encoded, self.sensitive_models, rng)
+        self._require_feasible(people.table)
+        plain = replace(self, suppression_limit=0.0)  # what it suppressed would be persons, not records
+        recodings = linked_recoding(
+            encoded, people, lambda t: plain.anonymize(t, rng), guarantees, self.suppression_limit
+        )
+        rendered = [recoding.render_by_row(self.intervals) for recoding in recodings]
+        places = [own.places[t.index.to_numpy()] for own, (t, _) in zip(tables, rendered, strict=True)]
+        released, released_schema, rows = joined_release(
+            schema, [own.name for own in tables], rendered, places, table[schema.by].to_numpy(), rng
+        )
+        classes = ReleasedClasses.of_table(released, released_schema)
+        _require_kept(classes, guarantees)
+        return Release(
+            table=released,
+            schema=released_schema,
+            method=self.key,
+            parameters=parameters_of(self),
+            guarantees=guarantees,
+            recoding=None if schema.tables else recodings[0],
+            recodings={o.name: r for o, r in zip(tables, recodings, strict=True)} if schema.tables else {},
+            rows=rows,
+            persons=table[schema.by].to_numpy()[rows],
+            notes={"distorted": 0.0},
+            trajectories=len(classes.whole),
         )
 
     def _require_feasible(self, encoded: EncodedTable) -> None:
         """Refuse a table that cannot stand even as one class."""
         constraints = compile_constraints(self.sensitive_models, encoded)
         require_feasible(len(encoded), self.least, encoded.sensitive, constraints, encoded.sensitive_names)
-
-    def _linked(
-        self, encoded: EncodedTable, guarantees: tuple[PrivacyModel, ...], rng: np.random.Generator
-    ) -> Recoding:
-        """The recoding of whole trajectories: the algorithm makes groups of persons."""
-        people = people_of(encoded, self.sensitive_models, rng)
-        self._require_feasible(people.table)
-        plain = replace(self, suppression_limit=0.0)  # what it suppressed would be persons, not records
-        return linked_recoding(
-            encoded, people, lambda table: plain.anonymize(table, rng), guarantees, self.suppression_limit
-        )
 
     def _by_person(self, recoding: Recoding, guarantees: tuple[PrivacyModel, ...]) -> Recoding:
         """The recoding whose classes hold for persons: the algorithm may have counted rows."""
@@ -185,21 +209,22 @@ def _model(place: int, given: Any) -> PrivacyModel:
     return model
 
 
-def _require_persons(encoded: EncodedTable, least: int) -> None:
+def _require_persons(persons: npt.NDArray[np.int64] | None, least: int) -> None:
     """Refuse a table of fewer persons than a class needs."""
-    if encoded.persons is not None and (persons := len(np.unique(encoded.persons))) < least:
+    if persons is not None and (count := len(np.unique(persons))) < least:
         raise InfeasibleError(
-            f"{persons} persons cannot be {least}-anonymous, in however many rows; lower k or bring more "
+            f"{count} persons cannot be {least}-anonymous, in however many rows; lower k or bring more "
             "persons"
         )
 
 
-def _require_kept(classes: EquivalenceClasses, guarantees: tuple[PrivacyModel, ...]) -> None:
+def _require_kept(released: ReleasedClasses, guarantees: tuple[PrivacyModel, ...]) -> None:
     """Never release less than was claimed, whatever the algorithm did."""
     for model in guarantees:
-        if not holds(model, classes):
-            count = int(model.violations(classes).sum()) if len(classes) else 0
-            raise InfeasibleError(
-                f"{model.name} cannot be met: {count} of {len(classes)} classes miss it; weaken the model, "
-                "raise suppression_limit, or bring more records"
-            )
+        for classes in classes_asked(model, released):
+            if not holds(model, classes):
+                count = int(model.violations(classes).sum()) if len(classes) else 0
+                raise InfeasibleError(
+                    f"{model.name} cannot be met: {count} of {len(classes)} classes miss it; weaken the "
+                    "model, raise suppression_limit, or bring more records"
+                )

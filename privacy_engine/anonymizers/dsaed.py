@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.anonymizers.cell_suppression import CellModel, modelled
 from privacy_engine.anonymizers.local_recoding import LocalRecoding
 from privacy_engine.choice import choice
 from privacy_engine.grouping.agglomeration import Propose
@@ -20,7 +21,6 @@ from privacy_engine.grouping.boxes import Ints
 from privacy_engine.grouping.optics import density_clusters, mixed_distance, optics_of_records
 from privacy_engine.grouping.order_cut import cut_to_size
 from privacy_engine.measures.recoding import Recoding
-from privacy_engine.tables.cell_suppression import CellModel, modelled
 from privacy_engine.tables.encoding import EncodedTable
 
 ROUNDING = 1e-9  # distances that are equal in theory must not fall on both sides of eps

@@ -26,6 +26,7 @@ from typing import ClassVar
 import numpy as np
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.anonymizers.cell_suppression import CellModel, modelled, with_flat_domains
 from privacy_engine.anonymizers.local_recoding import LocalRecoding, label_distinct
 from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
@@ -35,7 +36,6 @@ from privacy_engine.grouping.boxes import Floats, Ints
 from privacy_engine.grouping.optics import MixedDistance, Reachability, mixed_distance, optics_of_records
 from privacy_engine.grouping.order_cut import cut_at_least_loss, cut_at_peaks, entropies, lexicographic_order
 from privacy_engine.measures.recoding import Recoding
-from privacy_engine.tables.cell_suppression import CellModel, modelled, with_flat_domains
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 

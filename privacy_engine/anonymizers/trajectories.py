@@ -10,8 +10,9 @@ are optimal assignments of one person at a time, the person with fewest rows fir
 strings; in groups that are not large each person is matched once more when all others are known.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +22,14 @@ from scipy.optimize import linear_sum_assignment
 from privacy_engine.compiled import kernel
 from privacy_engine.errors import SchemaError
 from privacy_engine.grouping.boxes import Codes, Floats, Ints, Space, enlarge, tabulate, union_cost
-from privacy_engine.grouping.people import hold_by_person
-from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel
+from privacy_engine.grouping.people import Scope, hold_by_person
+from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, asks_of
 from privacy_engine.measures.recoding import Recoding, released_order
-from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain
+from privacy_engine.tables.columns import NULL
+from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.persons import person_codes, trajectories
+from privacy_engine.tables.linked import released_schema, stacked, with_carried
+from privacy_engine.tables.persons import TABLE, person_codes, trajectories
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
 
 QUANTILES = (0.25, 0.75)  # of the rows of a person, by which their values of an ordered attribute are known
@@ -38,73 +41,135 @@ _LENGTH = 8
 
 @dataclass(frozen=True)
 class People:
-    """The persons of a table, one row each.
+    """The persons of one table, or of several, one row each.
 
     Attributes:
         table: what sums up the rows of each person, as quasi-identifiers; and of each sensitive attribute a
             code for their values.
-        of: (n,) the row of that table for each record.
+        of: for each table, (n,) the row of that table for each of its records.
     """
 
     table: EncodedTable
-    of: Ints
+    of: tuple[Ints, ...]
 
 
-def people_of(encoded: EncodedTable, models: Sequence[PrivacyModel], rng: np.random.Generator) -> People:
-    """The persons of a table.
+def people_of(
+    tables: Sequence[EncodedTable], models: Sequence[PrivacyModel], rng: np.random.Generator
+) -> People:
+    """The persons of tables.
 
     A quasi-identifier that is constant for each person stays as it is. Of one that varies stand quantiles of
     a person's rows, which weigh one together, or their most frequent value where it has no order. One column
-    more has their number, as its logarithm: of persons with n and with m > n rows, the second loses the share
-    1 - n/m, about log(m/n), in each of the quasi-identifiers, so it weighs as much as all of them.
+    more of each table has their number, as its logarithm: of persons with n and with m > n rows, the second
+    loses the share 1 - n/m, about log(m/n), in each of the quasi-identifiers, so it weighs as much as all of
+    them; none counts as a factor of e less than one. Who has no row in a table has nulls for it.
     A sensitive attribute of which distinct values alone are asked has a code for each set of values;
     of another, one of a person's values is drawn, so that all persons are expected to have the distribution
-    that the models are about.
+    that the models are about. Who has none has a drawn one of somebody else's: none is no value.
 
     Args:
-        encoded: the table, with its persons.
+        tables: with their persons, 0 .. p - 1, of whom each has a row in one of them.
         models: what is asked of the sensitive values.
         rng: draws the values.
     """
-    persons = encoded.persons
-    assert persons is not None
-    order = np.argsort(persons, kind="stable")
-    rows = np.bincount(persons)
-    first = np.cumsum(rows) - rows
+    every = [_rows_of(encoded) for encoded in tables]
+    count = max(int(own.who.max()) for own in every) + 1
+    attributes = sum(encoded.codes.shape[1] for encoded in tables)
     columns: list[tuple[Attribute, Domain, Codes]] = []
+    for i, own in enumerate(every):
+        for attribute, domain, codes in _summaries(own):
+            named = replace(attribute, name=f"{i}: {attribute.name}") if len(every) > 1 else attribute
+            columns.append((named, *_for_everybody(domain, codes, own.who, count)))
+        columns.append(_number_of(own, count, attributes, f"{i}: " if len(every) > 1 else ""))
+    codes = np.stack([column for _, _, column in columns], axis=1)
+    sets = [(own, *_sets(column, own.persons)) for own in every for column in own.encoded.sensitive]
+    ranked = np.lexsort([*(_spread(s, own.who, count) for own, s, _ in reversed(sets)), *codes.T[::-1]])
+    place = np.empty(count, dtype=np.int64)
+    place[ranked] = np.arange(count)
+    secrets = [a for own in every for a in own.encoded.schema.sensitive]
+    domains = [domain for own in every for domain in own.encoded.sensitive_domains]
+    values = [codes for own in every for codes in own.encoded.sensitive]
+    secret = []
+    for (own, s, several), attribute, domain, held in zip(sets, secrets, domains, values, strict=True):
+        drawn = _drawn(held, place[own.who][own.persons], count, rng)
+        distinct = several and _only_distinct(models, attribute.name)
+        everybody = _spread(s, own.who, count)[ranked] if distinct else drawn
+        none = everybody < 0
+        if none.any():
+            everybody[none] = rng.choice(everybody[~none], int(none.sum()))
+        secret.append((everybody, _flat(int(s.max()) + 1) if distinct else domain))
+    table = EncodedTable(
+        schema=DataSchema(tuple([a for a, _, _ in columns] + secrets)),
+        table=pd.DataFrame(
+            {a.name: cells for own in every for a, cells in _first_cells(own, ranked, count)},
+            index=range(count),
+        ),
+        codes=np.ascontiguousarray(codes[ranked], np.int32),
+        domains=tuple(domain for _, domain, _ in columns),
+        sensitive=np.array([s for s, _ in secret], np.int32).reshape(len(secret), count),
+        sensitive_domains=tuple(domain for _, domain in secret),
+        rows=np.arange(count),
+        public=frozenset().union(*(own.encoded.public for own in every)),
+    )
+    return People(table, tuple(place[own.who][own.persons] for own in every))
+
+
+class _Rows(NamedTuple):
+    """The rows of one table by persons: of those alone who have some.
+
+    who: (w,) their numbers among all persons, ascending.
+    persons: (n,) 0 .. w - 1, whose each record is.
+    first, many: (w,) in the order of the persons, where those of each begin, and how many they are.
+    """
+
+    encoded: EncodedTable
+    who: Ints
+    persons: Ints
+    first: Ints
+    many: Ints
+
+
+def _rows_of(encoded: EncodedTable) -> _Rows:
+    assert encoded.persons is not None
+    who, persons = np.unique(encoded.persons, return_inverse=True)
+    many = np.bincount(persons)
+    return _Rows(encoded, who, persons, np.cumsum(many) - many, many)
+
+
+def _summaries(own: _Rows) -> Iterator[tuple[Attribute, Domain, Codes]]:
+    """What sums up the rows of each person of a table."""
+    encoded = own.encoded
     for attribute, domain, codes in zip(
         encoded.schema.quasi_identifiers, encoded.domains, encoded.codes.T, strict=True
     ):
-        columns += _summary(attribute, domain, codes, persons, first, rows)
-    columns.append(_number_of(rows, encoded.codes.shape[1]))
-    codes = np.stack([column for _, _, column in columns], axis=1)
-    sets = [_sets(own, persons) for own in encoded.sensitive]
-    ranked = np.lexsort([*(s for s, _ in reversed(sets)), *codes.T[::-1]])
-    place = np.empty(len(rows), dtype=np.int64)
-    place[ranked] = np.arange(len(rows))
-    asked = [_only_distinct(models, a.name) for a in encoded.schema.sensitive]
-    secret = [
-        (s[ranked], _flat(int(s.max()) + 1)) if distinct and several else (drawn, domain)
-        for (s, several), distinct, drawn, domain in zip(
-            sets,
-            asked,
-            (_drawn(own, place[persons], rng) for own in encoded.sensitive),
-            encoded.sensitive_domains,
-            strict=True,
-        )
-    ]
-    others = [a for a in encoded.schema.attributes if a.role is not Role.QUASI_IDENTIFIER]
-    table = EncodedTable(
-        schema=DataSchema(tuple([a for a, _, _ in columns] + others)),
-        table=encoded.table.take(order[first][ranked]).reset_index(drop=True),
-        codes=np.ascontiguousarray(codes[ranked], np.int32),
-        domains=tuple(domain for _, domain, _ in columns),
-        sensitive=np.array([s for s, _ in secret], np.int32).reshape(len(secret), len(rows)),
-        sensitive_domains=tuple(domain for _, domain in secret),
-        rows=np.arange(len(rows)),
-        public=encoded.public,
-    )
-    return People(table, place[persons])
+        yield from _summary(attribute, domain, codes, own.persons, own.first, own.many)
+
+
+def _spread(codes: Ints, who: Ints, count: int) -> Ints:
+    """(count,) codes of persons (w,); -1 = of somebody else."""
+    everybody = np.full(count, -1, dtype=np.int64)
+    everybody[who] = codes
+    return everybody
+
+
+def _for_everybody(domain: Domain, codes: Codes, who: Ints, count: int) -> tuple[Domain, Codes]:
+    """The codes (w,) of some persons as those of all, (count,), with nulls for the others."""
+    if len(who) == count:
+        return domain, codes
+    if NULL not in domain_labels(domain):
+        domain = domain.with_leaf(NULL) if isinstance(domain, Hierarchy) else domain.with_null()
+    everybody = np.full(count, domain_labels(domain).index(NULL), dtype=np.int32)
+    everybody[who] = codes
+    return domain, everybody
+
+
+def _first_cells(own: _Rows, ranked: Ints, count: int) -> Iterator[tuple[Attribute, pd.Series]]:
+    """Of each sensitive attribute the cell of a person's first row, in the order of the persons."""
+    first = np.argsort(own.persons, kind="stable")[own.first]
+    rows = np.zeros(count, dtype=np.int64)  # of who has none: any
+    rows[own.who] = first
+    for attribute in own.encoded.schema.sensitive:
+        yield attribute, own.encoded.table[attribute.name].take(rows[ranked]).reset_index(drop=True)
 
 
 def _summary(
@@ -130,12 +195,14 @@ def _summary(
     return [(attribute, domain, value[most][np.cumsum(np.bincount(who)) - 1].astype(np.int32))]
 
 
-def _number_of(rows: Ints, attributes: int) -> tuple[Attribute, Domain, Codes]:
+def _number_of(own: _Rows, count: int, attributes: int, prefix: str) -> tuple[Attribute, Domain, Codes]:
     """The column of the numbers of rows."""
+    rows = np.zeros(count, dtype=np.int64)
+    rows[own.who] = own.many
     numbers, codes = np.unique(rows, return_inverse=True)
-    values = np.log(numbers)
+    values = np.log(np.maximum(numbers, 1)) - (numbers == 0)
     domain = OrderedDomain(values, tuple(map(str, numbers)), 0.0, 1.0 / attributes)
-    attribute = Attribute(name="number of rows", role=Role.QUASI_IDENTIFIER, kind=Kind.NUMERIC)
+    attribute = Attribute(name=f"{prefix}number of rows", role=Role.QUASI_IDENTIFIER, kind=Kind.NUMERIC)
     return attribute, domain, codes.astype(np.int32)
 
 
@@ -148,13 +215,13 @@ def _sets(codes: Codes, persons: Ints) -> tuple[Ints, bool]:
     return np.unique(ways, return_inverse=True)[1].astype(np.int64), len(pairs) > len(ways)
 
 
-def _drawn(codes: Codes, persons: Ints, rng: np.random.Generator) -> Ints:
-    """(p,) of each person one of their values, each as likely."""
+def _drawn(codes: Codes, persons: Ints, count: int, rng: np.random.Generator) -> Ints:
+    """(count,) of each person one of their values, each as likely; -1 = has none."""
     size = int(codes.max()) + 1
     who, value = np.divmod(np.unique(persons * size + codes), size)
-    many = np.bincount(who)
+    several, many = np.unique(who, return_counts=True)
     drawn: Ints = value[np.cumsum(many) - many + (rng.random(len(many)) * many).astype(np.int64)]
-    return drawn
+    return _spread(drawn, several, count)
 
 
 def _flat(size: int) -> Hierarchy:
@@ -168,20 +235,20 @@ def _only_distinct(models: Sequence[PrivacyModel], attribute: str) -> bool:
 
 
 def linked_recoding(
-    encoded: EncodedTable,
+    tables: Sequence[EncodedTable],
     people: People,
     group: Callable[[EncodedTable], Recoding],
     models: Sequence[PrivacyModel],
     suppression_limit: float,
-) -> Recoding:
-    """A recoding whose every class is one position in the trajectories of a group of persons.
+) -> list[Recoding]:
+    """Of each table a recoding whose every class is one position in the trajectories of a group of persons.
 
-    Rows beyond those of the person with fewest in the group are suppressed. What is left is counted exactly,
-    and groups that miss a model are merged and aligned again.
+    Rows beyond those of the person with fewest in the group are suppressed, table by table. What is left is
+    counted exactly, and groups that miss a model are merged and aligned again.
 
     Args:
-        encoded: the table.
-        people: its persons.
+        tables: the tables.
+        people: their persons.
         group: makes groups of persons of their table.
         models: what every group must satisfy.
         suppression_limit: share of the records that may be suppressed to meet the models; those that find no
@@ -196,30 +263,75 @@ def linked_recoding(
             "sensitive values cannot be changed where rows are linked: a person has several, which the "
             "method sees as one; take `repair: merge`, or `rows: linked` out of person"
         )
-    groups = grouped.labels
-    summed = replace(
-        encoded, codes=people.table.codes[people.of], domains=people.table.domains, persons=people.of
-    )
-    aligner = _Aligner(encoded, people)
+    groups, of = grouped.labels, np.concatenate(people.of)
+    summed, scopes = _summed(tables, people), _scopes(tables, models)
+    aligners = [_Aligner(encoded, own, len(groups)) for encoded, own in zip(tables, people.of, strict=True)]
     while True:
-        position = aligner.positions(groups)
-        labels = np.where(position >= 0, groups[people.of], -1)
-        held = hold_by_person(summed, labels, summed.geometry(), models, suppression_limit)
+        positions = [aligner.positions(groups) for aligner in aligners]
+        labels = np.where(np.concatenate(positions) >= 0, groups[of], -1)
+        held = hold_by_person(summed, labels, summed.geometry(), models, suppression_limit, scopes)
         merged = np.full(len(groups), -1, dtype=np.int64)
-        merged[people.of[held >= 0]] = held[held >= 0]
+        merged[of[held >= 0]] = held[held >= 0]
         if merged.max(initial=-1) == groups.max(initial=-1) and ((merged < 0) == (groups < 0)).all():
-            width = int(position.max(initial=0)) + 1
-            return Recoding.of_labels(encoded, np.where(labels >= 0, labels * width + position, -1))
+            return [
+                _by_position(encoded, groups[own], position)
+                for encoded, own, position in zip(tables, people.of, positions, strict=True)
+            ]
         groups = merged
+
+
+def _by_position(encoded: EncodedTable, groups: Ints, position: Ints) -> Recoding:
+    """The recoding by group and position of each record (n,); -1 = suppressed."""
+    width = int(position.max(initial=0)) + 1
+    kept = (position >= 0) & (groups >= 0)
+    return Recoding.of_labels(encoded, np.where(kept, groups * width + position, -1))
+
+
+def _summed(tables: Sequence[EncodedTable], people: People) -> EncodedTable:
+    """The records of all tables below each other, each with what sums up its person's.
+
+    Of a sensitive attribute that a table does not have its records have code 0, which no scope looks at.
+    """
+    of = np.concatenate(people.of)
+    ends = np.cumsum([len(encoded) for encoded in tables])
+    rows = []
+    for encoded, end in zip(tables, ends, strict=True):
+        for codes in encoded.sensitive:
+            rows.append(np.zeros(len(of), dtype=np.int32))
+            rows[-1][end - len(encoded) : end] = codes
+    return replace(
+        people.table,
+        table=pd.DataFrame(index=range(len(of))),
+        codes=people.table.codes[of],
+        sensitive=np.array(rows, np.int32).reshape(len(rows), len(of)),
+        sensitive_domains=tuple(domain for encoded in tables for domain in encoded.sensitive_domains),
+        rows=np.arange(len(of)),
+        persons=of,
+    )
+
+
+def _scopes(tables: Sequence[EncodedTable], models: Sequence[PrivacyModel]) -> Sequence[Scope]:
+    """Which of the records of all tables each model speaks of; none where there is one table."""
+    if len(tables) == 1:
+        return ()
+    table_of = np.repeat(np.arange(len(tables)), [len(encoded) for encoded in tables])
+    secret = [encoded.sensitive_names for encoded in tables]
+    every = [name for names in secret for name in names]
+    of_all = Scope(tuple(m for m in models if not asks_of(m, every)), None, ())
+    of_each = [
+        Scope(tuple(m for m in models if asks_of(m, names)), table_of == i, names)
+        for i, names in enumerate(secret)
+    ]
+    return [of_all, *(scope for scope in of_each if scope.models)]
 
 
 class _Aligner:
     """Aligns the rows of groups of persons; a group that was aligned before is not aligned again."""
 
-    def __init__(self, encoded: EncodedTable, people: People) -> None:
+    def __init__(self, encoded: EncodedTable, of: Ints, persons: int) -> None:
         self.codes, self.space = encoded.codes, tabulate(encoded.geometry())
-        order = np.argsort(people.of, kind="stable")
-        self.rows = np.split(order, np.cumsum(np.bincount(people.of))[:-1])
+        order = np.argsort(of, kind="stable")
+        self.rows = np.split(order, np.cumsum(np.bincount(of, minlength=persons))[:-1])
         self.known: dict[bytes, Ints] = {}
 
     def positions(self, groups: Ints) -> Ints:
@@ -249,6 +361,8 @@ def aligned(codes: Codes, persons: Sequence[Ints], space: Space) -> Ints:
         (p, m) rows, a line for each person, by the number of their rows; m is the smallest.
     """
     own = sorted(persons, key=len)
+    if not own or not len(own[0]):
+        return np.empty((len(own), 0), dtype=np.int64)
     first, *others = own
     chosen = np.empty((len(own), len(first)), dtype=np.int64)
     lo, hi = codes[first].copy(), codes[first].copy()
@@ -302,6 +416,46 @@ def _span(codes: Codes, chosen: Ints, lo: Codes, hi: Codes, space: Space) -> Non
         hi[i] = codes[chosen[0, i]]
         for p in range(1, len(chosen)):
             enlarge(space, lo[i], hi[i], codes[chosen[p, i]], codes[chosen[p, i]])
+
+
+def joined_release(
+    schema: DataSchema,
+    names: Sequence[str],
+    rendered: Sequence[tuple[pd.DataFrame, DataSchema]],
+    places: Sequence[Ints],
+    persons: npt.NDArray[np.generic],
+    rng: np.random.Generator,
+) -> tuple[pd.DataFrame, DataSchema, Ints]:
+    """The released rows of all tables below each other, with pseudonyms; their schema; and where they stood.
+
+    Args:
+        schema: of the source.
+        names: of the tables; one empty one where the source is one table.
+        rendered: of each table its released rows and their schema.
+        places: of each table (m,) where these rows stood in the source.
+        persons: (n,) whose record each row of the source is.
+        rng: draws the pseudonyms.
+
+    Raises:
+        SchemaError: if tables get different columns of one name, or what is carried is of several rows a
+            person.
+    """
+    tables = [table.reset_index(drop=True) for table, _ in rendered]
+    if not schema.tables:
+        released, described = tables[0], rendered[0][1]
+    else:
+        schemas = {name: own for name, (_, own) in zip(names, rendered, strict=True)}
+        carried = with_carried(
+            schema, dict(zip(names, tables, strict=True)), schemas, [persons[own] for own in places]
+        )
+        released, described = stacked(carried), released_schema(schema, carried, schemas)
+    rows = np.concatenate(places)
+    released = released.set_axis(pd.Index(rows), axis="index")
+    released, described = with_pseudonyms(released, described, persons[rows], rng)
+    if schema.tables:
+        order = np.argsort(released[TABLE].map(names.index).to_numpy(), kind="stable")
+        released = released.iloc[order]
+    return released.reset_index(drop=True), described, released.index.to_numpy()
 
 
 def with_pseudonyms(

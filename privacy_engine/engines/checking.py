@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.engines.class_sql import changed_values
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.engines.frames import to_frame
+from privacy_engine.errors import SchemaError
 from privacy_engine.judge import known_rows
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import (
@@ -19,14 +21,15 @@ from privacy_engine.judge.verification import (
     Report,
     attributes_of,
     check_columns,
+    require_own_cells,
     require_own_pseudonyms,
     require_persons,
     verify_classes,
 )
 from privacy_engine.measures.risk import PartFigures
 from privacy_engine.tables.classes import Classes, CountedClasses, SensitiveValues
-from privacy_engine.tables.persons import ValuesLeft, shares_of_persons
-from privacy_engine.tables.schema import DataSchema
+from privacy_engine.tables.persons import TABLE, Person, ValuesLeft, shares_of_persons
+from privacy_engine.tables.schema import Attribute, DataSchema, Role
 
 PSEUDONYM, PERSON = "pseudonym", "person"  # columns of a file that holds both against each other
 
@@ -61,7 +64,9 @@ def verify_files(
     columns = engine.columns(files).names
     check_columns(columns, schema)
     require_persons(schema, by_person is not None, loss)
+    asked = attributes_of(policy.known_rows, schema)
     parts, persons = _counted(engine, files, schema, by_person)
+    tables, known = _by_table(engine, files, schema, asked) if schema.tables else ((), {})
     return verify_classes(
         parts,
         columns,
@@ -71,7 +76,8 @@ def verify_files(
         figures=figures,
         across=across,
         persons=persons,
-        known=_known(engine, files, schema, by_person, attributes_of(policy.known_rows, schema)),
+        known=known or _known(engine, files, schema, by_person, asked),
+        tables=tables,
         values=partial(_values, engine, files),
         year=year,
     )
@@ -115,6 +121,8 @@ def examine_files(
             sizes.append(part.people)
             yield part
 
+    if schema.tables:
+        raise SchemaError("the rows of several tables cannot be examined as one: verify them")
     columns = engine.columns(files).names
     check_columns(columns, schema)
     require_persons(schema, by_person is not None)
@@ -170,6 +178,9 @@ def _counted(
     if schema.linked and by_person is not None:
         told = ([PSEUDONYM], [PERSON], [PSEUDONYM, PERSON])
         require_own_pseudonyms(schema, *(len(engine.class_sizes(by_person, names)) for names in told))
+    if schema.tables:
+        require_own_cells(schema, engine.filled_cells(files, TABLE))
+        schema = replace(schema, attributes=tuple(a for a in schema.attributes if a not in schema.sensitive))
     counted = files if schema.linked else by_person
     if counted is None:
         return _parts(engine, files, schema, None), None
@@ -196,6 +207,26 @@ def _values(engine: Engine, files: Files, column: str) -> tuple[pd.Series, npt.N
     values = to_frame(counted.select([column]))[column]
     known = values.notna().to_numpy(dtype=np.bool_)
     return values[known], counted.column("count").to_numpy().astype(np.int64)[known]
+
+
+def _by_table(
+    engine: Engine, files: Files, schema: DataSchema, attributes: Sequence[str]
+) -> tuple[Iterator[Classes], dict[str, ValuesLeft]]:
+    """The classes of each table with a sensitive attribute, and what is known of some of these attributes."""
+    quasi = [a.name for a in schema.quasi_identifiers]
+    kept = {t.name: [a.name for a in schema.of_table(t.name).sensitive] for t in schema.tables}
+    kept = {name: sensitive for name, sensitive in kept.items() if sensitive}
+    written = engine.trajectories_by_table(files, quasi, schema.by, TABLE, kept)
+    label = Attribute(name=written.label, role=Role.QUASI_IDENTIFIER)
+    person = Person(column=schema.by)
+    known: dict[str, ValuesLeft] = {}
+    parts = []
+    for name, sensitive in kept.items():
+        own = DataSchema((label, *(schema[a] for a in sensitive)), person)
+        asked = [a for a in attributes if a in sensitive]
+        known |= _known(engine, [], own, [written.files[name]], asked)
+        parts.append(_parts(engine, [written.files[name]], own, schema.by))
+    return chain.from_iterable(parts), known
 
 
 def _parts(engine: Engine, files: Files, schema: DataSchema, person: str | None) -> Iterator[Classes]:

@@ -4,6 +4,7 @@ Each reads Parquet files and holds no table. What it gives back is as large as i
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,19 @@ Files = Sequence[str]  # the Parquet files of one table, all with the same colum
 Assign = Callable[[pd.DataFrame], npt.NDArray[np.int32]]  # records -> (n,) the fragment of each
 Code = Callable[[pa.Table], pa.Table]  # some records -> rows to count, not necessarily one a record
 Work = Callable[[int, pa.Table], Mapping[str, Any]]  # fragment and its records -> plain values
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrajectoryFiles:
+    """Rows of several tables, in a file for each.
+
+    Attributes:
+        label: the column that tells the class of whole trajectories that the person of a row is in.
+        files: table -> its file.
+    """
+
+    label: str
+    files: Mapping[str, str]
 
 
 class Engine(Protocol):
@@ -83,6 +97,22 @@ class Engine(Protocol):
 
         Returns:
             Columns ``left``, ``persons`` and ``records``, all int64, ascending by the first.
+        """
+
+    def filled_cells(self, files: Files, column: str) -> dict[Any, dict[str, int]]:
+        """Of each value of a column how many records have a value, and no null, in each column."""
+
+    def trajectories_by_table(
+        self, files: Files, columns: Sequence[str], person: str, table: str, kept: Mapping[str, Sequence[str]]
+    ) -> TrajectoryFiles:
+        """The rows of several tables with the class of their person; the files stay until the engine closes.
+
+        Args:
+            files: of the rows of all tables.
+            columns: the quasi-identifiers, `table` among them.
+            person: the column that tells whose record each is.
+            table: the column that tells which table it is of.
+            kept: the tables, and the columns of each that its file has beside the person and the class.
         """
 
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:

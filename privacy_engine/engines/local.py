@@ -19,6 +19,7 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from privacy_engine.engines.class_sql import (
     Source,
@@ -36,7 +37,7 @@ from privacy_engine.engines.class_sql import (
     weights_sql,
 )
 from privacy_engine.engines.coded_counts import counted_codes, whole_runs
-from privacy_engine.engines.engine import Assign, Code, Files, Work
+from privacy_engine.engines.engine import Assign, Code, Files, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches, common_schema, footer, sampled, unreadable
 from privacy_engine.engines.partitions import counted_fragments, partition
@@ -201,6 +202,38 @@ class LocalEngine:
         """What whoever knows all rows of a person is left with: ``left``, ``persons`` and ``records``."""
         source, columns = self._classed(files, columns, person, linked)
         return self._table(files, values_left_sql(source, columns, attribute, person))
+
+    def filled_cells(self, files: Files, column: str) -> dict[Any, dict[str, int]]:
+        """Of each value of a column how many records have a value, and no null, in each column."""
+        source = self._source(files)
+        names = source.schema.names
+        counted = ", ".join(f"count({source.value(name)}) AS n{i}" for i, name in enumerate(names))
+        asked = f"SELECT {source.value(column)} AS value, {counted} FROM {source.sql} GROUP BY value"
+        return {
+            row["value"]: {name: row[f"n{i}"] for i, name in enumerate(names)}
+            for row in self._table(files, asked).to_pylist()
+        }
+
+    def trajectories_by_table(
+        self, files: Files, columns: Sequence[str], person: str, table: str, kept: Mapping[str, Sequence[str]]
+    ) -> TrajectoryFiles:
+        """See `Engine`."""
+        whole = self._source(files)
+        source, label = whole.with_trajectories(columns, person)
+        folder = Path(tempfile.mkdtemp(prefix="trajectories-", dir=self._folder))
+        found = {}
+        for i, (name, own) in enumerate(kept.items()):
+            names = [label, person, *own]
+            kinds = pa.schema([pa.field(n, source.kind(n)) for n in names])
+            shown = ", ".join(source.value(n) for n in names)
+            quoted = name.replace("'", "''")
+            asked = f"SELECT {shown} FROM {source.sql} WHERE {source.value(table)} = '{quoted}'"
+            found[name] = str(folder / f"{i}.parquet")
+            with pq.ParquetWriter(found[name], kinds) as file:
+                for batch in self._stream(files, asked):
+                    rows = pa.Table.from_batches([batch]).rename_columns(names).cast(kinds)
+                    file.write_table(rows)
+        return TrajectoryFiles(label=label, files=found)
 
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:
         """The distinct combinations of values of some columns, and in column ``count`` how often each occurs.

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from privacy_engine.engines.class_sql import counted_people
-from privacy_engine.engines.engine import Assign, Code, Files, Work
+from privacy_engine.engines.engine import Assign, Code, Files, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import common_schema, footer, subset
 from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
@@ -49,6 +49,10 @@ _SETTINGS = {
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
 _MEMORY = 10**9
 _ENTRIES = 2_000_000  # some 50 MB on their way to the driver
+
+
+def _several_tables() -> SchemaError:
+    return SchemaError("rows of several tables are counted by the engine local alone: verify them with it")
 
 
 class SparkEngine:
@@ -219,6 +223,16 @@ class SparkEngine:
             .agg(said("count(*) as persons"), said("sum(n) as records"))
         )
         return found.toArrow().sort_by("left")
+
+    def filled_cells(self, files: Files, column: str) -> dict[Any, dict[str, int]]:
+        """Refused: see `trajectories_by_table`."""
+        raise _several_tables()
+
+    def trajectories_by_table(
+        self, files: Files, columns: Sequence[str], person: str, table: str, kept: Mapping[str, Sequence[str]]
+    ) -> TrajectoryFiles:
+        """Refused: no method makes a release of several tables on Spark."""
+        raise _several_tables()
 
     @in_our_words
     def contingency(self, files: Files, columns: Sequence[str]) -> pa.Table:

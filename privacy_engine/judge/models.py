@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -29,6 +29,7 @@ from privacy_engine.judge.distance import hierarchical_distance, ordered_distanc
 if TYPE_CHECKING:  # it loads pandas, and a policy is read wherever DAGs are parsed
     from privacy_engine.tables.classes import ClassCounts, Classes
     from privacy_engine.tables.hierarchy import Hierarchy
+    from privacy_engine.tables.linked import ReleasedClasses
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -55,6 +56,22 @@ class PrivacyModel(Protocol):
 def holds(model: PrivacyModel, classes: Classes) -> bool:
     """Whether a table satisfies a model; an empty table satisfies none."""
     return len(classes) > 0 and not model.violations(classes).any()
+
+
+def classes_asked(model: PrivacyModel, released: ReleasedClasses) -> tuple[Classes, ...]:
+    """The classes that a model speaks of.
+
+    Of several tables a model of sensitive values speaks of those with such an attribute, each by its own
+    rows; any other speaks of all rows together.
+    """
+    return tuple(c for c in released.tables.values() if asks_of(model, c.sensitive)) or (released.whole,)
+
+
+def asks_of(model: PrivacyModel, sensitive: Collection[str]) -> bool:
+    """Whether a model asks of one of these sensitive attributes."""
+    if not isinstance(model, SensitiveModel):
+        return False
+    return bool(sensitive) if model.attribute is None else model.attribute in sensitive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,17 @@ from privacy_engine.errors import SchemaError, VerificationError
 from privacy_engine.judge.column_rules import Broken, Values
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
-from privacy_engine.judge.models import PrivacyModel, require_distances, rule_of
+from privacy_engine.judge.models import (
+    PrivacyModel,
+    asks_of,
+    classes_asked,
+    require_distances,
+    rule_of,
+)
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.classes import Classes, EquivalenceClasses, class_labels
-from privacy_engine.tables.persons import ValuesLeft
+from privacy_engine.tables.linked import ReleasedClasses
+from privacy_engine.tables.persons import TABLE, ValuesLeft
 from privacy_engine.tables.schema import DataSchema
 
 
@@ -135,13 +142,20 @@ def verify(
         both = [table[schema.by], pd.Series(persons)]
         distinct = (len(np.unique(class_labels(told, len(table)))) for told in (both[:1], both[1:], both))
         require_own_pseudonyms(schema, *distinct)
-    classes = EquivalenceClasses.of_table(table, schema, persons if schema.by else None)
+    if schema.tables:
+        whose = table[TABLE].fillna("").to_numpy()
+        cells = table.notna().groupby(whose).sum()
+        require_own_cells(schema, {name: dict(cells.loc[name]) for name in cells.index})
+    released = ReleasedClasses.of_table(table, schema, persons if schema.by else None)
+    classes = released.whole
     judged = _judged(policy, by_person=classes.persons is not None)
     for model in judged:
-        model.add(classes)
+        for part in classes_asked(model.model, released):
+            model.add(part)
     found = [model.finding() for model in judged]
     if classes.persons is not None:
-        left = {name: classes.values_left(name) for name in attributes_of(policy.known_rows, schema)}
+        asked = attributes_of(policy.known_rows, schema)
+        left = {name: released.of_attribute(name).values_left(name) for name in asked}
         found += known_rows_findings(policy, left, len(table))
     if policy.across:
         known = _known_persons(policy, schema, loss, persons)
@@ -196,6 +210,30 @@ def require_own_pseudonyms(schema: DataSchema, pseudonyms: int, persons: int, pa
         )
 
 
+def require_own_cells(schema: DataSchema, filled: Mapping[Any, Mapping[str, int]]) -> None:
+    """Refuse rows of no table, and values in columns that a row's table does not have: no model reads them.
+
+    Args:
+        schema: of the released records, which are of several tables.
+        filled: of each value of the column `TABLE` the cells that are not null, by column.
+
+    Raises:
+        VerificationError: see above.
+    """
+    own = {t.name: {schema.by, TABLE, *t.columns} for t in schema.tables}
+    if foreign := [value for value in filled if value not in own]:
+        raise VerificationError(
+            f"{TABLE} must be one of {list(own)} in every row, it has {len(foreign)} other values; run the "
+            "release again"
+        )
+    for name, cells in filled.items():
+        if stray := [column for column, n in cells.items() if n and column not in own[name]]:
+            raise VerificationError(
+                f"table {name} does not have the columns {stray}, so they must be null in its rows; run the "
+                "release again"
+            )
+
+
 def across_findings(
     table: pd.DataFrame,
     schema: DataSchema,
@@ -233,6 +271,7 @@ def verify_classes(
     known: Mapping[str, ValuesLeft] | None = None,
     values: Values | None = None,
     year: int | None = None,
+    tables: Iterable[Classes] = (),
 ) -> Report:
     """Measure every rule of a policy on the classes of released records, part by part.
 
@@ -251,6 +290,8 @@ def verify_classes(
         known: what is left of each sensitive attribute of ``attributes_of``, likewise.
         values: of the columns, where the policy has rules for them.
         year: as for `verify`.
+        tables: where the records are of several tables, the same classes as far as they have rows in a table
+            with sensitive attributes, for each such table, with these attributes; ``parts`` have none.
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
@@ -269,12 +310,19 @@ def verify_classes(
         )
     judged = _judged(policy, by_person=persons is not None)
     for model in judged:  # nothing fails yet; a model that cannot be measured at all says so
-        model.add(EquivalenceClasses.of_table(pd.DataFrame(columns=list(columns)), schema))
+        none = ReleasedClasses.of_table(pd.DataFrame(columns=list(columns)), schema)
+        for empty in classes_asked(model.model, none):
+            model.add(empty)
+    of_rows = [m for m in judged if not (schema.tables and asks_of(m.model, _sensitive(schema)))]
     rows = classes = 0
     for part in parts:
         rows, classes = rows + part.records, classes + len(part)
-        for model in judged:
+        for model in of_rows:
             model.add(part)
+    for part in tables:
+        for model in judged:
+            if asks_of(model.model, part.sensitive):
+                model.add(part)
     found = [model.finding() for model in judged]
     if persons is not None:
         found += known_rows_findings(policy, known or {}, rows)
@@ -321,6 +369,10 @@ def broken_finding(broken: Broken, rows: int) -> Finding:
         failing_rows=records,
         remedy=broken.remedy,
     )
+
+
+def _sensitive(schema: DataSchema) -> list[str]:
+    return [a.name for a in schema.sensitive]
 
 
 def attributes_of(models: Sequence[RowIntersection], schema: DataSchema) -> tuple[str, ...]:

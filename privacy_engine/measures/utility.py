@@ -4,6 +4,7 @@ All are computed over all source records. A suppressed record lost everything: i
 with the whole domain in each attribute.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -265,3 +266,24 @@ def figures(recoding: Recoding, rng: np.random.Generator | None = None) -> dict[
     if rng is not None:
         found["query_error"] = query_error(recoding, rng)
     return found
+
+
+def figures_of_tables(recodings: Sequence[Recoding]) -> dict[str, float]:
+    """Those of `figures` that are shares or counts of cells or records, over all of several tables.
+
+    Each of their cells counts once, in the domain of its own table; what a table does not have is no cell.
+    """
+    rows = np.array([len(recoding.encoded) for recoding in recodings], dtype=np.float64)
+    cells = rows * [len(recoding.encoded.domains) for recoding in recodings]
+    gone = sum(recoding.suppressed for recoding in recodings)
+    by_lca, own = (
+        float(cells @ [gcp(recoding, charge) for recoding in recodings] / cells.sum()) for charge in Charge
+    )
+    return {
+        "gcp": by_lca,
+        "gcp_lca": by_lca,
+        "gcp_own": own,
+        "suppressed": gone / float(rows.sum()),
+        "suppressed_records": float(gone),
+        "suppressed_cells": float(sum(map(suppressed_cells, recodings))),
+    }

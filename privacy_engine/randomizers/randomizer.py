@@ -141,6 +141,7 @@ class Randomizer(ABC):
     def _release(
         self, table: pd.DataFrame, schema: DataSchema, source: Source, secret: Secret | None
     ) -> RandomizedRelease:
+        require_row_each(schema)  # before an answer is drawn
         mechanisms = self.mechanisms(schema)
         table = schema.normalized(table)
         columns = {

@@ -48,6 +48,10 @@ class OrderedDomain:
         """Whether the last code stands for a null."""
         return self.labels[-1:] == (NULL,)
 
+    def with_null(self) -> "OrderedDomain":
+        """The same domain and a null, as its last code."""
+        return replace(self, values=np.append(self.values, np.nan), labels=(*self.labels, NULL))
+
     @property
     def known(self) -> int:
         """Number of values that are no null; their codes are the first."""
@@ -120,6 +124,8 @@ class EncodedTable:
             SchemaError: if the table does not fit the schema or the whole table, or the schema has no
                 quasi-identifier, or is that of a release.
         """
+        if schema.tables:
+            raise SchemaError("the rows of several tables cannot be encoded as one: encode each table")
         schema.require_original()
         schema.check(table)
         table, schema = schema.normalized(table), schema.coded()

@@ -13,9 +13,11 @@ With one row a person, both are the share of the records with s.
 
 Where a pseudonym in the release links the rows of a person, the composite quasi-identifier of a person is the
 multiset of the quasi-identifiers of all their rows, a trajectory, and a class is of persons with equal ones.
+The rows may be of several tables: they stand below each other in one, whose column `TABLE` tells of each row
+which table it is of, and is a quasi-identifier, too; what a table does not have is null in its rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -38,6 +40,41 @@ class Rows(StrEnum):
     LINKED = "linked"  # a pseudonym does, so a class is of whole trajectories
 
 
+TABLE = "table_name"  # the column that tells which table a row is of, where there are several
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkedTable:
+    """One of several tables about the same persons.
+
+    Attributes:
+        name: of the table, as `TABLE` has it.
+        columns: that it has, beside that of the person.
+        carried: columns of a table with one row a person whose released values its rows get, too.
+
+    Raises:
+        SchemaError: if it has no column.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    carried: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("columns", "carried"):
+            given: object = getattr(self, field)
+            if isinstance(given, str) or not isinstance(given, Sequence):
+                raise SchemaError(f"table {self.name!r}: {field} must be a list of names of columns")
+            object.__setattr__(self, field, tuple(given))
+        if not self.columns:
+            raise SchemaError(f"table {self.name!r} must have a column beside that of the person")
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """Its columns, and those that are carried to it, if any."""
+        told = {"columns": list(self.columns), "carried": list(self.carried)}
+        return {name: columns for name, columns in told.items() if columns}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Person:
     """Whose record a row is.
@@ -47,14 +84,17 @@ class Person:
             row is of another person.
         none: why each row is of another person although an identifier repeats; it goes into the manifest.
         rows: whether the release links the rows of a person, by a pseudonym in ``column``.
+        tables: that the rows are of, at least two; empty where all are of one.
 
     Raises:
-        SchemaError: unless exactly one of column and none is given; if rows are linked without a column.
+        SchemaError: unless exactly one of column and none is given; if rows are linked without a column, or
+            of several tables and not linked.
     """
 
     column: str | None = None
     none: str | None = None
     rows: Rows = Rows.INDEPENDENT
+    tables: tuple[LinkedTable, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("column", "none"):
@@ -72,6 +112,14 @@ class Person:
             raise SchemaError(f"person: {error}") from None
         if self.linked and self.column is None:
             raise SchemaError("person: rows can be linked only where column names the person of each")
+        if self.tables and not self.linked:
+            raise SchemaError(
+                "person: the rows of several tables share a pseudonym, so they are linked: write "
+                "`rows: linked`"
+            )
+        names = [table.name for table in self.tables]
+        if len(names) == 1 or len(set(names)) < len(names):
+            raise SchemaError(f"person: tables must be two or more with different names, got {len(names)}")
 
     @property
     def linked(self) -> bool:
@@ -80,7 +128,13 @@ class Person:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back; rows only where they are linked."""
-        told = {"column": self.column, "none": self.none, "rows": self.rows.value if self.linked else None}
+        tables = {table.name: table.to_dict() for table in self.tables}
+        told = {
+            "column": self.column,
+            "none": self.none,
+            "rows": self.rows.value if self.linked else None,
+            "tables": tables or None,
+        }
         return {name: value for name, value in told.items() if value is not None}
 
     @classmethod
@@ -101,7 +155,18 @@ class Person:
             raise SchemaError("person must be the name of a column, or `none: <reason>`")
         if unknown := sorted(set(map(str, given)) - PERSON_FIELDS):
             raise SchemaError(f"person: unknown fields {unknown}; known are {sorted(PERSON_FIELDS)}")
-        return cls(**given)
+        return cls(**{**given, "tables": _tables(given.get("tables", {}))})
+
+
+def _tables(given: Any) -> tuple[LinkedTable, ...]:
+    """Read what `LinkedTable.to_dict` writes, by name."""
+    fine = isinstance(given, Mapping) and all(
+        isinstance(fields, Mapping) and "columns" in fields and not set(fields) - {"columns", "carried"}
+        for fields in given.values()
+    )
+    if not fine:
+        raise SchemaError("person: tables must be a mapping from names to columns and carried")
+    return tuple(LinkedTable(name=str(name), **fields) for name, fields in given.items())
 
 
 PERSON_FIELDS = {field.name for field in fields(Person)}

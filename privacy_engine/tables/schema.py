@@ -47,7 +47,7 @@ from privacy_engine.tables.faults import (
     problems_of,
 )
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.persons import PERSON_FIELDS, Person, Rows
+from privacy_engine.tables.persons import PERSON_FIELDS, TABLE, LinkedTable, Person, Rows
 
 
 class Role(StrEnum):
@@ -473,6 +473,27 @@ class DataSchema:
                 "shift must be the same wherever it stands: all dates of a person are moved by one number of "
                 "days, so that what lies between them stays"
             )
+        known = {self.by, TABLE, *(name for t in self.tables for name in (*t.columns, *t.carried))}
+        if self.tables and (foreign := [name for name in self.names if name not in known]):
+            raise SchemaError(f"attributes {foreign} are of none of the tables: name the table of each")
+
+    @property
+    def tables(self) -> tuple[LinkedTable, ...]:
+        """The tables that the rows are of; empty where all are of one."""
+        return self.person.tables if self.person else ()
+
+    def of_table(self, name: str) -> "DataSchema":
+        """The schema of one of the tables: its own columns, after that of the person.
+
+        Raises:
+            SchemaError: if it is not one of them.
+        """
+        for table in self.tables:
+            if table.name == name and self.person is not None:
+                own = {self.by, *table.columns}
+                kept = tuple(a for a in self.attributes if a.name in own)
+                return DataSchema(kept, replace(self.person, tables=()))
+        raise SchemaError(f"no table {name!r} in the schema; it has {[t.name for t in self.tables]}")
 
     @property
     def by(self) -> str:
@@ -568,7 +589,9 @@ class DataSchema:
         """The schema of a release of linked rows: the person's pseudonym in the place of the identifier."""
         pseudonym = Attribute(name=self.by, role=Role.INSENSITIVE)
         named = (pseudonym if a.name == self.by else a for a in self.attributes)
-        return DataSchema(tuple(a for a in named if a.role is not Role.IDENTIFIER), self.person)
+        tables = tuple(replace(t, columns=(*t.columns, *t.carried), carried=()) for t in self.tables)
+        person = self.person and replace(self.person, tables=tables)
+        return DataSchema(tuple(a for a in named if a.role is not Role.IDENTIFIER), person)
 
     def require_original(self) -> None:
         """Refuse the schema of a release as that of a source: its persons have pseudonyms already.
@@ -660,10 +683,28 @@ class DataSchema:
         self.check_columns(table.columns)
         if not len(table):
             raise SchemaError("the table is empty: nothing can be released")
+        if self.tables:
+            self._check_tables(table)
+            return
         checked = (a for a in self.attributes if a.role is not Role.IDENTIFIER)
         problems = [f"{a.name}: {p}" for a in checked for p in a.problems(table[a.name])]
         if self.by in self.names and (nameless := int(table[self.by].isna().sum())):
             problems.append(nameless_records(self.by, nameless))
+        if problems:
+            raise SchemaError("; ".join(problems))
+
+    def _check_tables(self, table: pd.DataFrame) -> None:
+        """Refuse rows of no table, and rows that do not fit the schema of theirs."""
+        names = [t.name for t in self.tables]
+        problems = []
+        if foreign := int((~table[TABLE].isin(names)).sum()):
+            problems.append(f"{TABLE}: {foreign} rows are of none of the tables {names}: mend the source")
+        for name in names:
+            own = self.of_table(name)
+            try:
+                own.check(table.loc[(table[TABLE] == name).to_numpy(dtype=bool), list(own.names)])
+            except SchemaError as error:
+                problems.append(f"table {name}: {error}")
         if problems:
             raise SchemaError("; ".join(problems))
 
@@ -806,7 +847,19 @@ class DataSchema:
                 **CODING_SCHEMA,
             },
         }
-        person = {"column": text, "none": text, "rows": {"enum": [r.value for r in Rows]}}
+        columns = {"type": "array", "items": text, "minItems": 1}
+        table = {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["columns"],
+            "properties": {"columns": columns, "carried": columns},
+        }
+        person = {
+            "column": text,
+            "none": text,
+            "rows": {"enum": [r.value for r in Rows]},
+            "tables": {"type": "object", "minProperties": 2, "additionalProperties": table},
+        }
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "type": "object",

@@ -36,8 +36,8 @@ def released_schema(path: Path) -> "DataSchema":
     from privacy_release.spec.reading import read_mapping
 
     fields = read_mapping(path)
-    whole = isinstance(fields.get("schema"), Mapping) and "release" in fields and "source" in fields
-    if not whole:
+    whole = isinstance(fields.get("schema"), Mapping) and "source" in fields
+    if "release" not in fields or not (whole or isinstance(fields.get("tables"), Mapping)):
         return load_schema(path)
     schema = load_spec(path).data_schema().ingested()
     return schema.with_pseudonym() if schema.linked else schema.without_identifiers()

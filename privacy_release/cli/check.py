@@ -45,5 +45,6 @@ def _check_whole(path: Path) -> None:
     check_files(spec, floor)
     refuse_columns(spec, under_floor(spec.release_policy(), floor))
     build_method(spec.release.method, spec.release.parameters)
-    if (suite := spec.expectation_suite()) is not None:
+    suites = [spec.expectation_suite(), *(table.suite() for table in (spec.tables or {}).values())]
+    for suite in (suite for suite in suites if suite is not None):
         check_suite(suite)

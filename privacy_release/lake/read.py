@@ -73,6 +73,29 @@ def read_release(lake: Lake, name: str, release_id: str, version: int | None = N
     return rows
 
 
+def read_tables(lake: Lake, name: str, release_id: str, version: int | None = None) -> "dict[str, pa.Table]":
+    """Each of the tables of a release of several, with its own columns, all as of one version of the table.
+
+    Arguments and errors as of `read_release`.
+
+    Raises:
+        PublishError: besides, if the release is of one table.
+    """
+    import pyarrow.compute as pc
+
+    from privacy_engine.tables.persons import TABLE
+
+    version = existing_version(lake, name) if version is None else version
+    rows = read_release(lake, name, release_id, version)
+    person = manifest_of(lake, name, release_id, version).get("person", {})
+    if "tables" not in person:
+        raise PublishError(f"the release in {name} is of one table; read it as a release")
+    return {
+        table: rows.filter(pc.equal(rows[TABLE], table)).select([person["column"], *own["columns"]])
+        for table, own in person["tables"].items()
+    }
+
+
 def manifest_of(lake: Lake, name: str, release_id: str, version: int | None = None) -> dict[str, Any]:
     """The manifest of a release; of a retracted one the tombstone manifest, which has `"retracted": true`.
 

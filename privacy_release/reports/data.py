@@ -1,7 +1,7 @@
 """What a report tells of a release, whether its table was at hand or is known by its counts alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.reports.randomized import RandomizedPart, randomized_part
@@ -15,6 +15,7 @@ from privacy_release.reports.text import (
     RANDOMIZED_LIMITS,
     SYNTHETIC_LIMITS,
     SYNTHETIC_PERSON_LIMITS,
+    TABLES_LIMITS,
 )
 
 if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
@@ -24,7 +25,9 @@ if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where 
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.judge.models import PrivacyModel
     from privacy_engine.measures.distributions import Distribution, Withheld
+    from privacy_engine.measures.recoding import Recoding
     from privacy_engine.release import Release
+    from privacy_engine.tables.linked import ReleasedClasses
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.reports.network import NetworkDrawing
 
@@ -92,26 +95,21 @@ def data_of_release(release: "Release", smallest_count: int) -> ReportData:
         release: what was made; its table is read only for class sizes and the claimed models.
         smallest_count: see `render_report`.
     """
-    from privacy_engine.judge.models import holds
-    from privacy_engine.measures.distributions import distributions
-    from privacy_engine.tables.classes import EquivalenceClasses
+    from privacy_engine.tables.linked import ReleasedClasses
 
-    classes = EquivalenceClasses.of_table(release.table, release.schema, release.persons)
-    recoding = release.recoding if release.loss is None else None
+    released = ReleasedClasses.of_table(release.table, release.schema, release.persons)
+    recodings = _recodings(release)
     return ReportData(
         method=release.method,
         parameters=release.parameters,
         schema=release.schema,
         rows=len(release.table),
-        guarantees=[
-            Measured(model=model, number=model.measure(classes), holds=holds(model, classes))
-            for model in release.guarantees
-        ],
-        class_sizes=classes.people,
+        guarantees=[_measured(model, released) for model in release.guarantees],
+        class_sizes=released.whole.people,
         notes=release.notes,
         loss=release.loss,
-        losses=_losses(release) if recoding else (),
-        distributions=distributions(recoding, smallest_count) if recoding else (),
+        losses=_losses(recodings),
+        distributions=_distributions(recodings, smallest_count),
         limits=_limits(release),
         randomized=randomized_part(release),
         synthetic=release.model is not None,
@@ -141,16 +139,59 @@ def _limits(release: "Release") -> tuple[tuple[str, str], ...]:
 
 def limits_of_classes(schema: "DataSchema") -> tuple[tuple[str, str], ...]:
     """What no model of classes promises: name and text."""
+    if schema.tables:
+        return TABLES_LIMITS + LINKED_LIMITS + LIMITS
     if schema.linked:
         return LINKED_LIMITS + LIMITS
     return KNOWN_ROWS_LIMITS + LIMITS if schema.by else LIMITS
 
 
-def _losses(release: "Release") -> list[tuple[str, float, float]]:
+def _recodings(release: "Release") -> "dict[str, Recoding]":
+    """What was done to each table, by what its columns are called after; nothing beside a privacy loss."""
+    if release.loss is not None:
+        return {}
+    if release.recoding is not None:
+        return {"": release.recoding}
+    return {f"{name}: ": recoding for name, recoding in release.recodings.items()}
+
+
+def _measured(model: "PrivacyModel", released: "ReleasedClasses") -> Measured:
+    """A model and the number of its worst class, of whatever table."""
+    from privacy_engine.judge.models import classes_asked, holds
+
+    asked = classes_asked(model, released)
+    worst = min if model.at_least else max
+    return Measured(
+        model=model,
+        number=worst(model.measure(classes) for classes in asked),
+        holds=all(holds(model, classes) for classes in asked),
+    )
+
+
+def _distributions(
+    recodings: "Mapping[str, Recoding]", smallest_count: int
+) -> "list[Distribution | Withheld]":
+    """Before and after of each quasi-identifier."""
+    from privacy_engine.measures.distributions import distributions
+
+    return [
+        replace(told, attribute=f"{table}{told.attribute}")
+        for table, recoding in recodings.items()
+        for told in distributions(recoding, smallest_count)
+    ]
+
+
+def _losses(recodings: "Mapping[str, Recoding]") -> list[tuple[str, float, float]]:
     """Mean loss of each quasi-identifier, both ways of charging."""
     from privacy_engine.measures.utility import Charge, ncp
 
-    assert release.recoding is not None
-    names = release.recoding.encoded.quasi_identifiers
-    by_lca, own = ncp(release.recoding, Charge.LCA), ncp(release.recoding, Charge.OWN)
-    return [(name, float(a), float(b)) for name, a, b in zip(names, by_lca, own, strict=True)]
+    return [
+        (f"{table}{name}", float(by_lca), float(own))
+        for table, recoding in recodings.items()
+        for name, by_lca, own in zip(
+            recoding.encoded.quasi_identifiers,
+            ncp(recoding, Charge.LCA),
+            ncp(recoding, Charge.OWN),
+            strict=True,
+        )
+    ]

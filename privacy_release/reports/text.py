@@ -141,6 +141,16 @@ KNOWN_ROWS_LIMITS: tuple[tuple[str, str], ...] = (
     ),
 )
 
+# Of a release of several tables, before those of linked rows.
+TABLES_LIMITS: tuple[tuple[str, str], ...] = (
+    (
+        "Several tables are one release",
+        "A person has one pseudonym in all of them. A class is of persons whose rows have equal "
+        "quasi-identifiers in every table, and who have as many in each. What is sensitive is measured by "
+        "the rows of its own table; a class without rows there has nothing to tell.",
+    ),
+)
+
 # Of a release in which a pseudonym links the rows of a person, before all others.
 LINKED_LIMITS: tuple[tuple[str, str], ...] = (
     (

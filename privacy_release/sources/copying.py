@@ -93,6 +93,7 @@ def copy_source(
     people: People | None = None,
     naming: Naming | None = None,
     max_expansion: int = MAX_EXPANSION,
+    disguise: Disguise | None = None,
 ) -> Copied:
     """Copy the records of all files, in the order of the file names, into one private Parquet file.
 
@@ -108,6 +109,7 @@ def copy_source(
         naming: which release identifiers get pseudonyms for, and dates are shifted for, where the schema
             asks for it.
         max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
+        disguise: numbers persons; None: as nowhere else. Tables that share persons share one.
 
     Raises:
         SchemaError: if a file is no whole Parquet file, its records unfold too far, or they do not fit the
@@ -135,6 +137,7 @@ def copy_source(
         pseudonyms=pseudonyms,
         shifts=shifts,
         folder=target.parent,
+        disguise=disguise or Disguise(),
     )
     with private_parquet(target) as copy:
         for part in regrouped(read.parts()):

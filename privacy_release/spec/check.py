@@ -26,12 +26,14 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
         SpecError: naming the file, the field and what to do.
     """
     spec.expectation_suite()
+    for table in (spec.tables or {}).values():
+        table.suite()
     policy = spec.release_policy()
     refuse_weaker(policy, spec.policy, floor)
     require_approval(spec, floor)
     refuse_pseudonyms(spec, under_floor(policy, floor))
     refuse_distances(spec, under_floor(policy, floor))
-    for name in dict.fromkeys(a.hierarchy for a in spec.attributes.values() if a.hierarchy):
+    for name in dict.fromkeys(a.hierarchy for _, a in spec.every_attribute if a.hierarchy):
         if not LARGEST_AT_PARSE < Path(name).stat().st_size <= LARGEST_HIERARCHY:
             read_hierarchy(Path(name))
 
@@ -43,9 +45,9 @@ def refuse_pseudonyms(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
         SpecError: naming the columns, and what the policy or the floor allows.
     """
     scopes: dict[str, str] = {
-        name: a.pseudonym.scope for name, a in spec.attributes.items() if a.pseudonym is not None
+        name: a.pseudonym.scope for name, a in spec.every_attribute if a.pseudonym is not None
     }
-    if spec.person is not None and spec.person.column is not None and spec.person.rows == "linked":
+    if spec.linked and spec.person is not None and spec.person.column is not None:
         scopes[spec.person.column] = "random"
     if refused := [name for name, scope in scopes.items() if policy.refuses_pseudonyms(scope)]:
         raise wrong(
@@ -63,7 +65,7 @@ def refuse_distances(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
     """
     from privacy_engine.judge.models import require_distances
 
-    sensitive = {name: a for name, a in spec.attributes.items() if a.role == "sensitive"}
+    sensitive = {name: a for name, a in spec.every_attribute if a.role == "sensitive"}
     try:
         require_distances(policy.require, sensitive)
     except SchemaError as error:

@@ -60,6 +60,28 @@ def load_schema(schema: str | Path | Mapping[str, Any]) -> "DataSchema":
         raise wrong(place, str(error)) from None
 
 
+def load_tables(tables: Mapping[str, Mapping[str, Any]], person: str) -> "DataSchema":
+    """The schema of several tables that share a person, as one.
+
+    Args:
+        tables: of each its `schema`; the columns of others that are carried to it, as `carry`; and what the
+            column that names the person is called in it, as `person`, where it is called otherwise.
+        person: what that column is called in the release.
+
+    Raises:
+        SpecError: as `load_schema`, or if the tables do not fit each other.
+    """
+    from privacy_engine.tables.linked import renamed_person, schema_of_tables
+
+    schemas = {name: load_schema(fields["schema"]) for name, fields in tables.items()}
+    try:
+        for name, fields in tables.items():
+            schemas[name] = renamed_person(schemas[name], fields.get("person") or person, person)
+        return schema_of_tables(schemas, person, {n: f.get("carry", ()) for n, f in tables.items()})
+    except PrivacyEngineError as error:
+        raise wrong("tables", str(error)) from None
+
+
 def _hierarchy_path(name: str, *, in_file: bool) -> Path:
     """A file may name no hierarchy outside of the include folder; a program may."""
     return file_within(_home(), name) if in_file else _include_path(name)

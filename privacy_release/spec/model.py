@@ -44,6 +44,7 @@ from privacy_release.spec.files import (
     load_policy,
     load_schema,
     load_suite,
+    load_tables,
 )
 from privacy_release.spec.outliers import REMOVING, Action, check_action
 from privacy_release.spec.reading import read_mapping
@@ -504,6 +505,68 @@ class PublishSpec(_Strict):
     table: Name
 
 
+def _check_read(source: SourceSpec, attributes: Mapping[str, AttributeSpec]) -> None:
+    """Refuse columns that are read and have no role, and such that have one and are not read."""
+    read = source.columns
+    if read is None:
+        return
+    if len(set(read)) < len(read):
+        raise ValueError("source.columns must be distinct; remove the repeated ones")
+    if unknown := [c for c in read if c not in attributes]:
+        raise ValueError(f"source.columns {unknown} must be in schema; give each a role or do not read them")
+    if made := [c for c in read if attributes[c].derive is not None]:
+        raise ValueError(f"source.columns {made} must not be derived, they are not read; remove them")
+    if unread := [n for n, a in attributes.items() if n not in read and a.derive is None]:
+        raise ValueError(
+            f"columns {unread} of schema must be in source.columns; add them or drop them from schema"
+        )
+
+
+def _fields_of(attributes: Mapping[str, AttributeSpec], source: SourceSpec) -> dict[str, dict[str, Any]]:
+    """Attributes as plain values that `load_schema` reads."""
+    fields = {name: a.model_dump(mode="json", exclude_none=True) for name, a in attributes.items()}
+    if source.nulls == "keep":  # as `DataSchema.keeping_nulls`: a null more can make a loss larger
+        for name, attribute in attributes.items():
+            fields[name]["nullable"] |= attribute.role != "identifier"
+    return fields
+
+
+class TableSpec(_Strict):
+    """One of several tables that share a person.
+
+    Attributes:
+        attributes: field `schema`, as of a release of one table; the person is among them.
+        person: the column that names the person, where it is called otherwise than in the release.
+        carry: quasi-identifiers of another one of the tables, with one row a person, whose released values
+            the rows of this one get, too.
+        expectations: absolute path of its suite.
+    """
+
+    source: SourceSpec
+    attributes: dict[str, AttributeSpec] = Field(alias="schema", min_length=1)
+    person: Annotated[str, Field(min_length=1)] | None = None
+    carry: tuple[str, ...] = ()
+    expectations: IncludeFile | None = None
+
+    @model_validator(mode="after")
+    def _columns_have_roles(self) -> Self:
+        _check_read(self.source, self.attributes)
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is read, and how, as plain values: what `IngestTablesOperator` takes."""
+        source = self.source.model_dump(exclude_none=True, exclude={"columns"})
+        columns = {} if self.source.columns is None else {"columns": list(self.source.columns)}
+        schema = _fields_of(self.attributes, self.source)
+        person = {} if self.person is None else {"person": self.person}
+        return {**source, **columns, "schema": schema, **person, "carry": list(self.carry)}
+
+    def suite(self) -> dict[str, Any] | None:
+        """The Great Expectations suite, or None if the table has none."""
+        return None if self.expectations is None else load_suite(self.expectations)
+
+
 def _schedule_form(value: object) -> str:
     return "event" if isinstance(value, Mapping | ScheduleSpec) else "cron"
 
@@ -514,10 +577,15 @@ class ReleaseSpec(_Strict):
     Attributes:
         name: of the DAG; the file must be called the same.
         attributes: field `schema` of the file; hierarchies as absolute paths.
+        tables: instead of source, schema and expectations: several tables that share the person.
         expectations, policy: absolute paths of the files.
         person: whose record a row is; the guarantee is of persons then.
         engine: what works on the table; with another than `local` no step holds it in memory.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["source", "schema"]}, {"required": ["tables"]}]}
+    )
 
     name: Name
     description: str = ""
@@ -529,9 +597,10 @@ class ReleaseSpec(_Strict):
         ]
         | None
     ) = None
-    source: SourceSpec
+    source: SourceSpec | None = None
     engine: EngineField = EngineSpec(kind="local")
-    attributes: dict[str, AttributeSpec] = Field(alias="schema", min_length=1)
+    attributes: dict[str, AttributeSpec] = Field(default={}, alias="schema", min_length=1)
+    tables: dict[Name, TableSpec] | None = Field(default=None, min_length=2)
     person: Annotated[PersonSpec, BeforeValidator(_person_of_column)] | None = None
     expectations: IncludeFile | None = None
     outliers: OutliersSpec | None = None
@@ -544,27 +613,63 @@ class ReleaseSpec(_Strict):
 
     @model_validator(mode="after")
     def _columns_have_roles(self) -> Self:
-        read = self.source.columns
-        if read is not None and len(set(read)) < len(read):
-            raise ValueError("source.columns must be distinct; remove the repeated ones")
-        if read is not None and (unknown := [c for c in read if c not in self.attributes]):
-            raise ValueError(
-                f"source.columns {unknown} must be in schema; give each a role or do not read them"
-            )
-        if read is not None and (made := [c for c in read if self.attributes[c].derive is not None]):
-            raise ValueError(f"source.columns {made} must not be derived, they are not read; remove them")
-        if read is not None and (unread := self._unread(frozenset(read))):
-            raise ValueError(
-                f"columns {unread} of schema must be in source.columns; add them or drop them from schema"
-            )
+        if self.tables is not None:
+            self._check_tables(self.tables)
+            return self
+        given = {"source": self.source, "schema": self.attributes}
+        if missing := [name for name, value in given.items() if not value]:
+            raise ValueError(f"{missing[0]}: is missing; add it, or describe several tables as `tables`")
+        _check_read(self.only_source, self.attributes)
         return self
 
-    def _unread(self, read: frozenset[str]) -> list[str]:
-        return [name for name, a in self.attributes.items() if name not in read and a.derive is None]
+    def _check_tables(self, tables: Mapping[str, TableSpec]) -> None:
+        """Refuse what says nothing, or not enough, of a release of several tables."""
+        other = {
+            "source, schema or expectations of its own": {"source", "attributes", "expectations"},
+            "a budget": {"budget"},
+            "history": {"history"},
+            "outliers": {"outliers"},
+        }
+        for what, names in other.items():
+            if any(getattr(self, name) for name in names):
+                raise ValueError(
+                    f"tables must not stand beside {what}; remove it, or release each table by itself"
+                )
+        if not is_anonymizer(self.release.method) or self.engine.kind != LOCAL:
+            raise ValueError(
+                "tables must be released by an anonymizer with the engine local: a class is of all rows of a "
+                "person in all tables; take another method, or release each table by itself"
+            )
+        by = self.person.column if self.person else None
+        if self.person is None or by is None:
+            raise ValueError("tables must share a person; name the column that tells whose record a row is")
+        if self.person.rows == "independent" and "rows" in self.person.model_fields_set:
+            raise ValueError(
+                "person.rows must be linked where tables share a pseudonym; remove rows: independent"
+            )
+        for name, table in tables.items():
+            known = table.attributes.get(table.person or by)
+            if known is None or known.role != "identifier":
+                raise ValueError(
+                    f"tables.{name}.schema must have the column {table.person or by} with the role "
+                    f"identifier; add it, or name the table's own as tables.{name}.person"
+                )
+            if "table_name" in table.attributes:  # `persons.TABLE`, whose module loads pandas
+                raise ValueError(f"tables.{name}.schema must not have a column table_name; rename it")
+            if named := [n for n, a in table.attributes.items() if a.pseudonym is not None]:
+                raise ValueError(
+                    f"tables.{name}.schema must have no pseudonyms beside that of the person, it has "
+                    f"{named}; remove `pseudonym`"
+                )
+            if shifted := [n for n, a in table.attributes.items() if a.shift is not None]:
+                raise ValueError(
+                    f"tables.{name}.schema must shift no dates, it shifts {shifted}; remove `shift`, or "
+                    "release each table by itself"
+                )
 
     @model_validator(mode="after")
     def _person_fits(self) -> Self:
-        if self.person is None or self.person.column is None:
+        if self.person is None or self.person.column is None or self.tables is not None:
             return self
         known = self.attributes.get(self.person.column)
         if known is None or known.role != "identifier":
@@ -643,7 +748,7 @@ class ReleaseSpec(_Strict):
             )
         # A record that replaces another may bring a null where there was none: the number of records, which
         # counts as public, would depend on it.
-        if self.source.nulls == "drop":
+        if self.only_source.nulls == "drop":
             raise ValueError(
                 "source.nulls must be fail or keep beside a budget: a loss for a public number of "
                 "records does not cover which records have a null; keep them, or leave the columns out"
@@ -679,6 +784,34 @@ class ReleaseSpec(_Strict):
         return self
 
     @property
+    def only_source(self) -> SourceSpec:
+        """The source of a release of one table."""
+        assert self.source is not None
+        return self.source
+
+    @property
+    def sources(self) -> tuple[SourceSpec, ...]:
+        """The sources of all tables."""
+        return tuple(table.source for table in (self.tables or {}).values()) or (self.only_source,)
+
+    @property
+    def linked(self) -> bool:
+        """Whether the release links the rows of a person by a pseudonym."""
+        return self.tables is not None or (self.person is not None and self.person.rows == "linked")
+
+    @property
+    def every_attribute(self) -> tuple[tuple[str, AttributeSpec], ...]:
+        """Name and description of each column, of all tables."""
+        if self.tables is None:
+            return tuple(self.attributes.items())
+        return tuple(pair for table in self.tables.values() for pair in table.attributes.items())
+
+    @property
+    def table_settings(self) -> dict[str, dict[str, Any]]:
+        """What is read for each of several tables, see `TableSpec.settings`; empty where there is one."""
+        return {name: table.settings for name, table in (self.tables or {}).items()}
+
+    @property
     def scaled(self) -> bool:
         """Whether no step may hold the whole table in memory."""
         return self.engine.kind != LOCAL
@@ -709,10 +842,7 @@ class ReleaseSpec(_Strict):
     @property
     def schema_fields(self) -> dict[str, dict[str, Any]]:
         """The schema as plain values that `load_schema` reads."""
-        fields = {name: a.model_dump(mode="json", exclude_none=True) for name, a in self.attributes.items()}
-        if self.source.nulls == "keep":  # as `DataSchema.keeping_nulls`: a null more can make a loss larger
-            for name, attribute in self.attributes.items():
-                fields[name]["nullable"] |= attribute.role != "identifier"
+        fields = _fields_of(self.attributes, self.only_source)
         if self.person is not None:  # a column of that name keeps its own fields beside
             fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_defaults=True)
         return fields
@@ -723,7 +853,9 @@ class ReleaseSpec(_Strict):
         Raises:
             SpecError: if the engine finds that its parts contradict each other.
         """
-        return load_schema(self.schema_fields)
+        if self.tables is None or self.person is None:
+            return load_schema(self.schema_fields)
+        return load_tables(self.table_settings, self.person.column or "")
 
     def release_policy(self) -> "ReleasePolicy":
         """The policy for the engine.
@@ -755,10 +887,20 @@ def load_spec(path: str | Path) -> ReleaseSpec:
         raise wrong(
             path, f"name must be {path.stem!r} like the file, so that no two are the same; rename one"
         )
-    if not re.match(r"[A-Za-z][\w+.-]*://|/", spec.source.uri):
-        source = spec.source.model_copy(update={"uri": str(home / spec.source.uri)})
-        spec = spec.model_copy(update={"source": source})
-    return spec
+    if spec.tables is None:
+        return spec.model_copy(update={"source": _found_from(spec.only_source, home)})
+    tables = {
+        name: table.model_copy(update={"source": _found_from(table.source, home)})
+        for name, table in spec.tables.items()
+    }
+    return spec.model_copy(update={"tables": tables})
+
+
+def _found_from(source: SourceSpec, home: Path) -> SourceSpec:
+    """A source whose address depends on no folder."""
+    if re.match(r"[A-Za-z][\w+.-]*://|/", source.uri):
+        return source
+    return source.model_copy(update={"uri": str(home / source.uri)})
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,23 +1,29 @@
 """Reading a table about people into a run's work area, without Airflow."""
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from privacy_engine.errors import SpecError
+from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.sources.addresses import Source, find_source, without_secret
 from privacy_release.sources.copying import Copied, copy_source
+from privacy_release.sources.identifiers import Disguise
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.reading import Nulls, check_source
 from privacy_release.spec.floor import floor_policy
 from privacy_release.steps.history import Identification, Persons
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
-from privacy_release.work.parquet import MAX_EXPANSION
+from privacy_release.work.parquet import MAX_EXPANSION, private_parquet, unchanged_batches
 from privacy_release.work.references import EngineRef, SourceRef, TableRef
 from privacy_release.work.staged import write_schema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from fsspec import AbstractFileSystem
 
     from privacy_engine.tables.schema import DataSchema
@@ -106,6 +112,155 @@ def ingest(
     if persons is not None:
         table["persons"] = persons.write(work.path(f"{label}.persons.parquet"))
     return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSource:
+    """What is read of one of several tables that share a person; as the arguments of `ingest`.
+
+    Attributes:
+        person: the column that names the person, where it is called otherwise than in the schema.
+    """
+
+    uri: str
+    person: str | None = None
+    columns: Sequence[str] | None = None
+    nulls: Nulls = "fail"
+    storage_options: Mapping[str, Any] | None = None
+    filesystem: "AbstractFileSystem | None" = None
+    max_expansion: int = MAX_EXPANSION
+
+
+def ingest_tables(
+    sources: Mapping[str, TableSource], schema: "DataSchema", work: WorkArea, *, label: str = "ingest"
+) -> TableRef:
+    """Read tables that share persons into one file of the work area, as `ingest` reads each.
+
+    Their records stand below each other, with the name of their table in the column `table_name`, and nulls
+    for what their table does not have. A person has the same number in all of them.
+
+    Args:
+        sources: of each table of the schema.
+        schema: of all of them.
+        work: where the copy is kept until teardown.
+        label: begins the names of the files.
+
+    Raises:
+        SchemaError: as `ingest`, naming the table; or if two tables have a column of different types.
+        CapacityError, SpecError: as `ingest`.
+    """
+    from privacy_engine.tables.linked import renamed_person, schema_of_tables
+
+    floor_policy()
+    schema, disguise = schema.as_of(datetime.now(UTC).date()), Disguise()
+    read: dict[str, Copied] = {}
+    origins: dict[str, SourceRef] = {}
+    paths = {name: work.path(f"{label}.{name}.parquet") for name in sources}
+    for name, told in sources.items():
+        own = renamed_person(schema.of_table(name), schema.by, told.person or schema.by)
+        own = own.keeping_nulls() if told.nulls == "keep" else own
+        source = find_source(told.uri, told.storage_options, told.filesystem)
+        with _of_table(name):
+            check_source(source, own, told.columns, told.max_expansion)
+            read[name] = copy_source(
+                source,
+                own,
+                paths[name],
+                told.columns,
+                told.nulls,
+                max_expansion=told.max_expansion,
+                disguise=disguise,
+            )
+        origins[name] = _origin(told.uri, source, read[name], own)
+    whole = schema_of_tables(
+        {name: renamed_person(c.schema, c.schema.by, schema.by) for name, c in read.items()},
+        schema.by,
+        {table.name: table.carried for table in schema.tables},
+    )
+    path = work.path(f"{label}.parquet")
+    copies = [_Copy(name, paths[name], c.sha256, c.schema.by) for name, c in read.items()]
+    sha256 = _stacked(copies, whole, path)
+    for own_path in paths.values():
+        own_path.unlink()
+    return TableRef(
+        uri=str(path),
+        rows=sum(copied.rows - copied.dropped for copied in read.values()),
+        sha256=sha256,
+        schema=write_schema(work, label, whole),
+        source=_joined(origins),
+    )
+
+
+@contextmanager
+def _of_table(name: str) -> Iterator[None]:
+    """Say which table an error is about."""
+    try:
+        yield
+    except SchemaError as error:
+        raise SchemaError(f"table {name}: {error}") from None
+
+
+class _Copy(NamedTuple):
+    """A copied table: its name, file, the file's sha256, and the column of its persons."""
+
+    name: str
+    path: Path
+    sha256: str
+    person: str
+
+    def batches(self, person: str) -> Iterator["pa.RecordBatch"]:
+        """Its records, with the persons in a column of this name."""
+        for batch in unchanged_batches(self.path, self.sha256):
+            names = [person if name == self.person else name for name in batch.schema.names]
+            yield batch.rename_columns(names)
+
+
+def _stacked(copies: Sequence[_Copy], schema: "DataSchema", path: Path) -> str:
+    """Write copied tables below each other, part by part; the sha256 of the file.
+
+    Raises:
+        SchemaError: if two tables have a column of different types.
+    """
+    import pyarrow as pa
+
+    from privacy_engine.tables.persons import TABLE
+
+    kinds: dict[str, pa.DataType] = {TABLE: pa.string()}
+    for copy in copies:
+        for column in next(copy.batches(schema.by)).schema:
+            if kinds.setdefault(column.name, column.type) != column.type:
+                raise SchemaError(
+                    f"table {copy.name}: column {column.name!r} must have one type in all tables, got "
+                    f"{column.type} and {kinds[column.name]}; cast it in one source, or rename it"
+                )
+    told = pa.schema([(name, kinds[name]) for name in schema.names])
+    with private_parquet(path) as file:
+        for copy in copies:
+            for batch in copy.batches(schema.by):
+                cells = {TABLE: pa.repeat(pa.scalar(copy.name), len(batch))}
+                cells |= dict(zip(batch.schema.names, batch.columns, strict=True))
+                columns = [cells[n] if n in cells else pa.nulls(len(batch), kinds[n]) for n in schema.names]
+                file.write(pa.Table.from_arrays(columns, schema=told))
+    return file.sha256
+
+
+def _joined(origins: Mapping[str, SourceRef]) -> SourceRef:
+    """Where the records of all tables came from, and those of each."""
+    whole = hashlib.sha256()
+    for name, origin in origins.items():
+        whole.update(f"{name}\0{origin['fingerprint']}\n".encode())
+    joined = SourceRef(
+        uri=", ".join(origin["uri"] for origin in origins.values()),
+        files=sum(origin["files"] for origin in origins.values()),
+        fingerprint=whole.hexdigest(),
+        rows=sum(origin["rows"] for origin in origins.values()),
+        dropped=sum(origin["dropped"] for origin in origins.values()),
+        identifiers=list(dict.fromkeys(n for origin in origins.values() for n in origin["identifiers"])),
+        tables=dict(origins),
+    )
+    if derived := {n: told for origin in origins.values() for n, told in origin.get("derived", {}).items()}:
+        joined["derived"] = derived
+    return joined
 
 
 def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema") -> SourceRef:

@@ -47,15 +47,17 @@ def detect_outliers(
         The table to go on with; its `outliers` say what was found, after what earlier searches found.
 
     Raises:
-        SpecError: if detector, parameters, action or share are wrong.
+        SpecError: if detector, parameters, action or share are wrong, or the table is of several.
         SchemaError: if there are too many outliers, or the table does not suit the detector.
         InfeasibleError: if the detector cannot work with so few records, or none would be left.
         IntegrityError: if the table changed since it was ingested.
     """
     action = check_action(action, max_share)
-    detector = build_detector(method, parameters or {})
+    detector, schema = build_detector(method, parameters or {}), read_schema(table["schema"])
+    if schema.tables:
+        raise SpecError("outliers are of one table: look for them before several are released together")
     frame = read_private(table["uri"], table["sha256"])
-    found = detector.detect(frame, read_schema(table["schema"]))
+    found = detector.detect(frame, schema)
     scores = work.path(f"{label}.scores.parquet")
     write_private(scores, _score_bytes(found))
     if max_share is not None and found.share > max_share:

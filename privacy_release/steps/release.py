@@ -171,7 +171,8 @@ def _anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: TableRef
     job.tell("measuring")
     loss, risk = measure(release, rng)
     before = suppressed_before(table)
-    loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
+    if not schema.tables:  # of several, nobody took records out before
+        loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
     told = release.manifest()
     if "outliers" in table:
         told |= {
@@ -183,12 +184,20 @@ def _anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: TableRef
         schema=release.schema,
         figures=loss | risk,
         sha256=write_private(job.records, parquet_bytes(release.table)),
-        report=_report(release, loss, risk, table, job, about=facts_of(table)),
+        report=_report(release, loss, risk, table, job, about=facts_of(table) | _facts_of_tables(told)),
         seconds=seconds,
         seeded=job.seed is not None,
         positions=release.rows,
         persons=release.persons,
     )
+
+
+def _facts_of_tables(told: Mapping[str, Any]) -> dict[str, str]:
+    """What a report says of each of several tables."""
+    return {
+        f"table {name}": f"{own['rows']:,} records, {own['suppressed']:,} suppressed"
+        for name, own in told.get("tables", {}).items()
+    }
 
 
 def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job, budget: Budget) -> Made:
@@ -313,15 +322,20 @@ def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, f
     """Loss of information, and risk of the released records, by name; what is not finite is left out."""
     from privacy_engine.judge import known_rows
     from privacy_engine.measures import risk, utility
-    from privacy_engine.tables.classes import EquivalenceClasses
+    from privacy_engine.tables.linked import ReleasedClasses
 
     lost = dict(release.notes)
     if release.recoding is not None:
         lost |= utility.figures(release.recoding, rng)
-    classes = EquivalenceClasses.of_table(release.table, release.schema, release.persons)
-    at_risk = risk.figures(classes)
-    if classes.persons is not None:
-        known = {name: classes.values_left(name) for name in classes.sensitive}
+    if release.recodings:
+        lost |= utility.figures_of_tables(list(release.recodings.values()))
+    released = ReleasedClasses.of_table(release.table, release.schema, release.persons)
+    at_risk = risk.figures(released.whole)
+    if released.tables:
+        at_risk["hasr"] = max(map(risk.hasr, released.tables.values()))
+    if released.whole.persons is not None:
+        secret = [a.name for a in release.schema.sensitive]
+        known = {name: released.of_attribute(name).values_left(name) for name in secret}
         at_risk |= known_rows.figures(known, release.guarantees)
     return finite(lost), finite(at_risk)
 

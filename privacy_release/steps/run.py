@@ -17,7 +17,7 @@ from privacy_release.spending.secrets import Memory, default_secret, last_finger
 from privacy_release.steps.approval import ApprovalRef
 from privacy_release.steps.curator import report_to_curator
 from privacy_release.steps.history import identification_of_environment
-from privacy_release.steps.ingest import ingest
+from privacy_release.steps.ingest import TableSource, ingest, ingest_tables
 from privacy_release.steps.outliers import detect_outliers
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
@@ -180,17 +180,20 @@ def _table(
     spec: "ReleaseSpec", release_id: str, schema: "DataSchema", work: WorkArea, watch: Watcher
 ) -> TableRef:
     """The ingested table, validated and searched for outliers."""
+    if spec.tables is not None:
+        return _tables(spec, release_id, schema, work, watch)
     suite = spec.expectation_suite()
     people = identification_of_environment(spec.history.identifier) if spec.history else None
     watch(Stage.INGEST, "reading")
-    uri = spec.source.uri.replace(RELEASE, release_id.replace("/", "_"))
+    source = spec.only_source
+    uri = source.uri.replace(RELEASE, release_id.replace("/", "_"))
     table = ingest(
         uri,
         schema,
         work,
-        columns=spec.source.columns,
-        nulls=spec.source.nulls,
-        max_expansion=spec.source.max_expansion,
+        columns=source.columns,
+        nulls=source.nulls,
+        max_expansion=source.max_expansion,
         individual=spec.individual,
         people=people,
         naming=Naming(series=spec.name, release=release_id),
@@ -213,4 +216,30 @@ def _table(
         )
         told = table["outliers"][-1]
         watch(Stage.OUTLIERS, f"{told['flagged']:,} outliers, {told['removed']:,} taken out")
+    return table
+
+
+def _tables(
+    spec: "ReleaseSpec", release_id: str, schema: "DataSchema", work: WorkArea, watch: Watcher
+) -> TableRef:
+    """Several tables, ingested as one, each validated by itself."""
+    tables = spec.tables or {}
+    suites = {name: suite for name, own in tables.items() if (suite := own.suite()) is not None}
+    watch(Stage.INGEST, f"reading {len(tables)} tables")
+    sources = {
+        name: TableSource(
+            uri=own.source.uri.replace(RELEASE, release_id.replace("/", "_")),
+            person=own.person,
+            columns=own.source.columns,
+            nulls=own.source.nulls,
+            max_expansion=own.source.max_expansion,
+        )
+        for name, own in tables.items()
+    }
+    table = ingest_tables(sources, schema, work)
+    watch(Stage.INGEST, f"{table['rows']:,} records, {table['source']['dropped']:,} dropped for nulls")
+    for name, suite in suites.items():
+        watch(Stage.VALIDATE, f"running on {name}")
+        found = validate(table, suite, name)
+        watch(Stage.VALIDATE, f"{found['passed']} of {found['expected']} expectations met")
     return table

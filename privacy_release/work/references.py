@@ -39,6 +39,7 @@ class SourceRef(TypedDict):
         text: in how many records what was found in text that the schema allows or redacts, by column and
             kind.
         derived: how each derived column was made, as the schema says it.
+        tables: the same of each of several tables, which are read as one.
     """
 
     uri: str
@@ -50,6 +51,7 @@ class SourceRef(TypedDict):
     text: NotRequired[dict[str, dict[str, int]]]
     derived: NotRequired[dict[str, Any]]
     shifted: NotRequired[ShiftRef]
+    tables: "NotRequired[dict[str, SourceRef]]"
 
 
 class OutlierRef(TypedDict):

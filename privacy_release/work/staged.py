@@ -28,7 +28,10 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
             would void that.
     """
     hidden = {"uri", "fingerprint", "rows", "dropped", "text"} if private else {"uri"}
-    return {name: value for name, value in source.items() if name not in hidden}
+    told = {name: value for name, value in source.items() if name not in hidden}
+    if "tables" in source:
+        told["tables"] = {name: public_source(own, private=private) for name, own in source["tables"].items()}
+    return told
 
 
 def facts_of(table: TableRef) -> dict[str, str]:

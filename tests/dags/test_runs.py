@@ -13,7 +13,7 @@ from deploy.local.embedded import checkout
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.dp.limits import Limit
 from privacy_engine.registry import method_class, method_names
-from privacy_release.lake.read import read_release, releases
+from privacy_release.lake.read import read_release, read_tables, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.places import default_ledger
 from privacy_release.spec.model import RELEASE, load_spec
@@ -47,7 +47,7 @@ def test_the_dag_of_a_release_runs_green(
     file: Path, run: Callable[..., Any], officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
     spec = load_spec(file)
-    partition = key_of(0) if RELEASE in spec.source.uri else None
+    partition = key_of(0) if RELEASE in spec.sources[0].uri else None
     done = run(spec.name, partition)
     assert done.state == "success", done.tasks
     assert len(officers.seen) == bool(spec.approval and spec.approval.required)
@@ -56,6 +56,26 @@ def test_the_dag_of_a_release_runs_green(
     rows = read_release(airflow_lake, spec.publish.table, partition or done.run_id)
     assert rows.num_rows == published["rows"] == done.returned(f"{spec.name}.verify")["rows"]
     assert not list(work_root.iterdir())
+
+
+def test_the_tables_of_a_clinic_are_validated_side_by_side_and_appear_at_once(
+    run: Callable[[str], Any], load: Callable[[], Any], airflow_lake: Lake
+) -> None:
+    tasks = load().dags["clinic_tables"].task_dict
+    validated = {f"clinic_tables.validate_{name}" for name in ("patients", "visits")}
+    assert tasks["clinic_tables.ingest"].downstream_task_ids >= validated
+    assert tasks["clinic_tables.release"].upstream_task_ids >= validated
+    done = run("clinic_tables")
+    assert done.state == "success", done.tasks
+    (published,) = releases(airflow_lake, "clinic_tables")
+    assert published["release_id"] == done.run_id
+    tables = read_tables(airflow_lake, "clinic_tables", done.run_id)
+    persons = {name: set(own["PATIENT"].to_pylist()) for name, own in tables.items()}
+    assert persons["visits"] <= persons["patients"]
+    assert "GENDER" in tables["visits"].column_names
+    report = done.returned("clinic_tables.verify")
+    assert report["persons"] == len(persons["patients"])
+    assert report["findings"][0]["measured"] >= 5
 
 
 def test_the_hand_composed_dag_publishes_one_of_three(

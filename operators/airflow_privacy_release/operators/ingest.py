@@ -1,4 +1,4 @@
-"""Operator that brings a Parquet table into the run's work area, checked against its schema."""
+"""Operators that bring Parquet tables into the run's work area, checked against their schemas."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -127,4 +127,58 @@ class IngestParquetOperator(BaseOperator):
         self.log.info(
             "ingested", rows=table["rows"], files=table["source"]["files"], uri=table["source"]["uri"]
         )
+        return table
+
+
+class IngestTablesOperator(BaseOperator):
+    """Read tables that share persons, check each against its schema and keep them as one in the work area.
+
+    A person has the same number in all of them, so it is one task that reads all. Each is read as by
+    `IngestParquetOperator`; the name of its table stands in each record, in the column `table_name`. What the
+    method then releases has one pseudonym a person, and a class is of whole persons: of all their rows in all
+    tables. Returns a reference to the table, not the table.
+
+    Args:
+        tables: of each table, by its name, a mapping with `uri` and `schema` (the mapping itself, or a file),
+            and, if needed, `columns`, `nulls`, `connection` and `max_expansion`, as of
+            `IngestParquetOperator`; `person`, the column that names the person, where it is called otherwise
+            there; and `carry`: quasi-identifiers of another table, which has one row a
+            person, whose released values the rows of this one get, too.
+        person: the identifier that names the person; the release has the pseudonym in a column of that name.
+    """
+
+    template_fields = ("tables", "person")
+    template_fields_renderers = {"tables": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#e8f1fa"
+
+    def __init__(self, *, tables: Mapping[str, Mapping[str, Any]], person: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+        self.person = person
+
+    @guarded
+    @monitored("ingest")
+    def execute(self, context: "Context") -> "TableRef":
+        """Copy the tables into the work area; a reference to them."""
+        from privacy_release.spec.files import load_tables
+        from privacy_release.steps.ingest import TableSource, ingest_tables
+
+        sources = {
+            name: TableSource(
+                uri=told["uri"],
+                person=told.get("person"),
+                columns=told.get("columns"),
+                nulls=told.get("nulls", "fail"),
+                max_expansion=int(told.get("max_expansion", MAX_EXPANSION)),
+                **source_access(told["uri"], told.get("connection")),
+            )
+            for name, told in self.tables.items()
+        }
+        schema = load_tables(self.tables, self.person)
+        with run_work_area(context) as work:
+            table = ingest_tables(sources, schema, work, label=file_label(context))
+        for name, origin in table["source"]["tables"].items():
+            self.log.info(
+                "ingested", table=name, rows=origin["rows"], files=origin["files"], uri=origin["uri"]
+            )
         return table

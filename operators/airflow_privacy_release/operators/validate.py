@@ -19,16 +19,25 @@ class ValidateOperator(BaseOperator):
     Args:
         table: reference to an ingested table.
         suite: a JSON file (absolute, or relative to the include folder), or the suite itself.
+        name: which of the tables, where several were ingested together.
     """
 
-    template_fields = ("table", "suite")
+    template_fields = ("table", "suite", "name")
     template_fields_renderers = {"table": "json", "suite": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#fdf3d8"
 
-    def __init__(self, *, table: "TableRef | XComArg", suite: str | Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        table: "TableRef | XComArg",
+        suite: str | Mapping[str, Any],
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.table: Any = table  # a reference by the time of execute
         self.suite = suite
+        self.name = name
 
     @guarded
     def execute(self, context: "Context") -> "TableRef":
@@ -37,7 +46,7 @@ class ValidateOperator(BaseOperator):
         from privacy_release.steps.validate import validate
 
         table: TableRef = self.table
-        found = validate(table, load_suite(self.suite))
+        found = validate(table, load_suite(self.suite), self.name)
         self.log.info(
             "validated",
             rows=table["rows"],

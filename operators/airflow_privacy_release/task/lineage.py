@@ -33,10 +33,11 @@ def lineage_of(staged: "StagedRef", published: "Published", report: Any) -> Any:
         ],
         loss=staged["loss"],
     )
-    space, name = dataset_name(staged["source"]["uri"])
+    sources = staged["source"].get("tables", {"": staged["source"]}).values()
+    inputs = [dataset_name(source["uri"]) for source in sources]
     target_space, target = dataset_name(f"{published['lake']}/{published['table']}")
     return OperatorLineage(
-        inputs=[Dataset(namespace=space, name=name)],
+        inputs=[Dataset(namespace=space, name=name) for space, name in inputs],
         outputs=[Dataset(namespace=target_space, name=target, facets={FACET: facet})],
     )
 

@@ -70,6 +70,17 @@ def test_the_list_tells_what_was_measured_spent_and_approved(
     }
 
 
+def test_a_release_of_several_tables_tells_what_each_has(
+    officer: Visit, publish_people: Callable[..., int]
+) -> None:
+    tables = {"patients": {"columns": ["age"]}, "<visits>": {"columns": ["month", "illness"]}}
+    counts = {name: {"rows": 1_000 + i, "suppressed": 2} for i, name in enumerate(tables)}
+    version = publish_people(manifest={"person": {"column": "who", "tables": tables}, "tables": counts})
+    page = officer.get("/release", {"lake": "lake_default", "table": "people", "version": version}).text
+    told = dict(re.findall(r'<tr><th scope="row">Table (.*?)</th><td>(.*?)</td></tr>', page))
+    assert told == {"patients": "1,000 records: age", "&lt;visits&gt;": "1,001 records: month, illness"}
+
+
 @pytest.mark.parametrize(
     ("query", "shown"),
     [

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from privacy_engine import DataSchema, EncodedTable, Hierarchy, Recoding, SchemaError, load_method
+from privacy_engine.anonymizers.cell_suppression import with_flat_domains
 from privacy_engine.measures.utility import gcp, suppressed_cells
-from privacy_engine.tables.cell_suppression import with_flat_domains
 from privacy_release.spec.files import load_schema
 
 TREES = ("native-country", "marital-status", "race", "workclass")

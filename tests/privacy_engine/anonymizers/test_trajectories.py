@@ -1,6 +1,7 @@
 """Groups of persons: what sums them up, how their rows are aligned, and what becomes of one that fails."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from privacy_engine.grouping.boxes import tabulate
 from privacy_engine.judge.models import DistinctLDiversity, EntropyLDiversity, KAnonymity
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.measures.utility import gcp
+from privacy_engine.tables.columns import NULL
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
@@ -44,7 +46,7 @@ def test_a_person_is_summed_up_in_one_row() -> None:
         ]
         + [("v", 40, 9, "a2", "x")]
     )
-    people = people_of(table, L2, np.random.default_rng(1)).table
+    people = people_of([table], L2, np.random.default_rng(1)).table
     names = people.quasi_identifiers
     assert names == ("age", *(f"month, quantile {q}" for q in QUANTILES), "place", "number of rows")
     told = [[d.labels[c] for d, c in zip(people.domains, row, strict=True)] for row in people.codes]
@@ -56,7 +58,7 @@ def test_a_distribution_is_asked_of_drawn_values_that_each_person_has() -> None:
     table = encoded([("u", 30, i, "a1", ill) for i, ill in enumerate("xyz")] + [("v", 40, 9, "a2", "x")])
     drawn = set()
     for seed in range(30):
-        people = people_of(table, (EntropyLDiversity(l=2),), np.random.default_rng(seed)).table
+        people = people_of([table], (EntropyLDiversity(l=2),), np.random.default_rng(seed)).table
         assert people.sensitive_domains == table.sensitive_domains
         u, v = people.sensitive[0]
         assert v == 0
@@ -110,8 +112,8 @@ TENS = encoded(
 def test_a_group_that_fails_is_merged_or_suppressed_where_that_is_allowed(
     limit: float, persons: int, smallest: int
 ) -> None:
-    people = people_of(TENS, L2, np.random.default_rng(1))
-    recoding = linked_recoding(TENS, people, by_tens, L2, limit)
+    people = people_of([TENS], L2, np.random.default_rng(1))
+    (recoding,) = linked_recoding([TENS], people, by_tens, L2, limit)
     assert TENS.persons is not None
     kept = recoding.labels >= 0
     assert len(set(TENS.persons[kept])) == persons
@@ -123,7 +125,33 @@ def test_rows_that_find_no_match_take_their_values_with_them() -> None:
     """v's second value goes with the rows that are suppressed, so one value is left of two."""
     rows = [("u", 20, 0, "a1", "x"), ("v", 21, 0, "a1", "x"), ("v", 21, 9, "b1", "y")]
     table = encoded([*rows, ("w", 80, 0, "a1", "y"), ("z", 81, 0, "a1", "x")])
-    people = people_of(table, L2, np.random.default_rng(1))
-    recoding = linked_recoding(table, people, by_tens, L2, 0.0)
+    people = people_of([table], L2, np.random.default_rng(1))
+    (recoding,) = linked_recoding([table], people, by_tens, L2, 0.0)
     assert recoding.classes == 1
     assert recoding.sizes.tolist() == [4]
+
+
+def test_who_has_no_row_in_a_table_is_known_by_that() -> None:
+    """None is as far from one row as a factor of e between two numbers, and has somebody else's values."""
+    first = encoded([("u", 30, 1, "a1", "x"), ("v", 40, 2, "b1", "x"), ("w", 50, 3, "b2", "y")])
+    second = encoded([("v", 0, 9, "a1", "s"), ("w", 0, 9, "a1", "t"), ("w", 10, 9, "a1", "s")])
+    second = replace(second, persons=second.persons + 1)  # v and w
+    second = replace(
+        second,
+        schema=DataSchema(tuple(replace(a, name=f"{a.name} 2") for a in second.schema.attributes)),
+        table=second.table.set_axis([f"{n} 2" for n in second.table], axis="columns"),
+    )
+    models = (KAnonymity(k=2), EntropyLDiversity(l=1.5))
+    people = people_of([first, second], models, np.random.default_rng(1))
+    assert [own.tolist() for own in people.of] == [[0, 1, 2], [1, 2, 2]]
+    told = dict(zip(people.table.quasi_identifiers, range(99), strict=False))
+    labels = {
+        name: [people.table.domains[j].labels[c] for c in people.table.codes[:, j]]
+        for name, j in told.items()
+    }
+    assert labels["0: age"] == ["30", "40", "50"]
+    assert labels["1: age 2, quantile 0.75"] == [NULL, "0", "0"]
+    assert labels["1: number of rows"] == ["0", "1", "2"]
+    values = people.table.domains[told["1: number of rows"]].values
+    assert values.tolist() == pytest.approx([-1, 0, np.log(2)])
+    assert set(people.table.sensitive[1]) <= {0, 1}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from privacy_engine.anonymizers.cell_suppression import with_flat_domains
 from privacy_engine.measures.distributions import (
     MOST_GROUPS,
     Distribution,
@@ -14,7 +15,6 @@ from privacy_engine.measures.distributions import (
     protected,
 )
 from privacy_engine.measures.recoding import Recoding
-from privacy_engine.tables.cell_suppression import with_flat_domains
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role

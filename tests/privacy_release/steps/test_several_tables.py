@@ -1,0 +1,422 @@
+"""Releases of several tables: from their sources to the lake, all or nothing, and what must not pass."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from deploy.local.embedded import checkout
+from privacy_engine.errors import IntegrityError, PublishError, SchemaError, SpecError, VerificationError
+from privacy_release.cli.main import DONE, REFUSED, main
+from privacy_release.lake.read import manifest_of, read_release, read_tables, releases
+from privacy_release.lake.retract import retract
+from privacy_release.lake.store import Lake
+from privacy_release.query.answer import answer
+from privacy_release.spec.check import check_files
+from privacy_release.spec.model import load_spec
+from privacy_release.steps.ingest import TableSource, ingest_tables
+from privacy_release.steps.outliers import detect_outliers
+from privacy_release.steps.publish import publish_staged
+from privacy_release.steps.release import make_release
+from privacy_release.steps.run import run_release
+from privacy_release.steps.validate import validate
+from privacy_release.steps.verify import verify_staged
+from privacy_release.work.area import WorkArea
+from privacy_release.work.engines import read_engine
+from privacy_release.work.parquet import parquet_bytes, write_private
+from privacy_release.work.references import StagedRef, TableRef
+from tests.clinic_release import REST, TABLES, clinic_spec, files_in, written
+from tests.several_tables import clinic, recounted
+
+OWN = {"patients": ["age", "district"], "visits": ["month", "ward", "age"]}
+CHILD = checkout() / "tests" / "children" / "lake_child.py"
+
+
+def ingested(folder: Path, work: WorkArea) -> TableRef:
+    spec = clinic_spec(folder)
+    assert spec.tables is not None
+    sources = {name: TableSource(uri=own.source.uri, nulls="keep") for name, own in spec.tables.items()}
+    return ingest_tables(sources, spec.data_schema(), work)
+
+
+@pytest.fixture
+def table(tmp_path: Path, work: WorkArea) -> TableRef:
+    return ingested(tmp_path, work)
+
+
+def made(table: TableRef, work: WorkArea, seed: int = 7, label: str = "staged") -> StagedRef:
+    parameters = {"k": 4, "l": 2}
+    return make_release(
+        table, work, method="bottom_up", parameters=parameters, seed=seed, label=label, title="clinic"
+    )
+
+
+def policy_of(folder: Path) -> Any:
+    return load_spec(folder / "clinic.yaml").release_policy()
+
+
+def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, work: WorkArea) -> None:
+    outcome = run_release(clinic_spec(tmp_path), lake, "r1", work)
+    rows = read_release(lake, "clinic", "r1").to_pandas()
+    found = recounted(rows, OWN, {"visits": "illness"})
+    findings = {f["rule"]: f["measured"] for f in outcome.report["findings"]}
+    assert findings["k_anonymity(k=4)"] == min(told["k"] for told in found) >= 4
+    least = min(told["visits"] for told in found if "visits" in told)
+    assert findings["distinct_l_diversity(l=2)"] == least >= 2
+    assert outcome.report["classes"] == len(found)
+    tables = read_tables(lake, "clinic", "r1")
+    assert tables["patients"].column_names == ["patient", "age", "district", "insurer"]
+    assert tables["visits"].column_names == ["patient", "month", "ward", "illness", "age"]
+    manifest = manifest_of(lake, "clinic", "r1")
+    assert {name: own.num_rows for name, own in tables.items()} == {
+        name: told["rows"] for name, told in manifest["tables"].items()
+    }
+    assert not set(rows["patient"]) & set(clinic()["visits"]["patient"])
+    assert manifest["sha256"] == outcome.report["sha256"]
+    assert set(manifest["source"]["tables"]) == {"patients", "visits"}
+    assert "uri" not in json.dumps(manifest["source"])
+
+
+def test_the_classes_of_the_released_bytes_can_be_counted_in_sql(table: TableRef, work: WorkArea) -> None:
+    staged = made(table, work)
+    counted = duckdb.sql(
+        f"""
+        SELECT min(persons), count(*) FROM (
+            SELECT count(*) AS persons FROM (
+                SELECT patient, list_sort(list((table_name, age, district, month, ward))) AS way
+                FROM read_parquet('{staged["uri"]}') GROUP BY patient
+            ) GROUP BY way
+        )
+        """
+    ).fetchall()
+    assert counted[0][0] >= 4
+    assert counted[0][1] == json.loads(Path(staged["manifest"]).read_bytes())["classes"]
+
+
+def test_a_person_has_one_number_in_all_tables_and_no_identifier_is_copied(
+    table: TableRef, work: WorkArea
+) -> None:
+    rows, source = pq.read_table(table["uri"]).to_pandas(), clinic()
+    by_name = {}
+    for name in ("patients", "visits"):
+        told = rows.loc[rows["table_name"] == name, "patient"].to_numpy()
+        for person, number in zip(source[name]["patient"], told, strict=True):
+            assert by_name.setdefault(person, number) == number
+    assert len(set(by_name.values())) == len(by_name)
+    assert not list(work.folder.glob("ingest.*s.parquet"))
+    assert table["rows"] == len(rows) == sum(map(len, source.values()))
+
+
+def test_no_identifier_is_in_any_file_of_a_release(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
+    spec = clinic_spec(tmp_path)
+    files_in(tmp_path, {name: t.assign(patient="canary-" + t["patient"]) for name, t in clinic().items()})
+    run_release(spec, lake, "r1", work)
+    files = [path for root in (work.folder, tmp_path / "lake") for path in root.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for path in files:
+        told = pd.read_parquet(path).to_csv() if path.suffix == ".parquet" else path.read_text()
+        assert "canary" not in told
+
+
+def test_the_person_may_have_another_name_in_a_table(tmp_path: Path, lake: Lake, work: WorkArea) -> None:
+    text = TABLES.replace("    schema:\n      patient:", "    person: Id\n    schema:\n      Id:     ", 1)
+    spec = clinic_spec(tmp_path, text + REST)
+    source = pd.read_parquet(tmp_path / "patients.parquet").rename(columns={"patient": "Id"})
+    source.to_parquet(tmp_path / "patients.parquet", index=False)
+    run_release(spec, lake, "r1", work)
+    persons = {n: set(t["patient"].to_pylist()) for n, t in read_tables(lake, "clinic", "r1").items()}
+    assert len(persons["patients"] & persons["visits"]) > 20
+
+
+def test_the_report_names_the_tables(table: TableRef, work: WorkArea) -> None:
+    told = Path(made(table, work)["report"]).read_text()
+    for words in ("Several tables are one release", "patients: age", "visits: month", "table visits"):
+        assert words in told
+    assert "visits: age" not in told  # it is carried, and no cell of its own
+
+
+# What must not pass
+
+
+def with_records(staged: StagedRef, frame: pd.DataFrame) -> StagedRef:
+    """Other bytes in the place of the staged ones, with all hashes set right."""
+    sha256 = write_private(Path(staged["uri"]), parquet_bytes(frame))
+    people = {**staged["people"], "of": sha256}
+    return StagedRef(**{**staged, "sha256": sha256, "people": people})  # type: ignore[typeddict-item]  # same keys
+
+
+def test_a_cell_of_one_visit_changed_fails(tmp_path: Path, table: TableRef, work: WorkArea) -> None:
+    staged = made(table, work)
+    frame = pd.read_parquet(staged["uri"])
+    frame.loc[frame.index[-1], "ward"] = "{a, b, c, d}"
+    report = verify_staged(with_records(staged, frame), policy_of(tmp_path))
+    assert not report["passed"]
+    assert report["findings"][0]["measured"] == 1
+
+
+def test_a_value_in_a_row_of_another_table_fails(tmp_path: Path, table: TableRef, work: WorkArea) -> None:
+    staged = made(table, work)
+    frame = pd.read_parquet(staged["uri"])
+    frame.loc[0, "illness"] = "a"
+    with pytest.raises(VerificationError, match=r"patients does not have the columns \['illness'\]"):
+        verify_staged(with_records(staged, frame), policy_of(tmp_path))
+
+
+def test_a_visit_of_another_pseudonym_fails(tmp_path: Path, table: TableRef, work: WorkArea) -> None:
+    staged = made(table, work)
+    frame = pd.read_parquet(staged["uri"])
+    frame.loc[frame.index[-1], "patient"] = frame["patient"].iloc[0]
+    with pytest.raises(VerificationError, match="one pseudonym for each person"):
+        verify_staged(with_records(staged, frame), policy_of(tmp_path))
+
+
+def test_bytes_that_changed_after_the_verification_are_not_published(
+    tmp_path: Path, table: TableRef, work: WorkArea, lake: Lake
+) -> None:
+    staged = made(table, work)
+    report = verify_staged(staged, policy_of(tmp_path))
+    frame = pd.read_parquet(staged["uri"])
+    write_private(Path(staged["uri"]), parquet_bytes(frame.iloc[1:]))
+    with pytest.raises(IntegrityError):
+        publish_staged(staged, report, lake, "clinic", "r1")
+    assert releases(lake, "clinic") == []
+
+
+def test_fragments_and_methods_without_classes_are_refused(table: TableRef, work: WorkArea) -> None:
+    engine = read_engine({"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1})
+    with pytest.raises(SpecError, match="only by engine local"):
+        make_release(table, work, method="mondrian", parameters={"k": 4}, engine=engine)
+    for method in ("errph", "latent_class"):
+        with pytest.raises(SpecError, match="no classes of whole trajectories"):
+            make_release(table, work, method=method)
+
+
+def test_steps_of_one_table_refuse_several(table: TableRef, work: WorkArea) -> None:
+    with pytest.raises(SpecError, match="outliers are of one table"):
+        detect_outliers(table, work)
+    suite = {"name": "any", "expectations": []}
+    for name in (None, "stays"):
+        with pytest.raises(SpecError, match=r"one of the tables \['patients', 'visits'\]"):
+            validate(table, suite, name)
+
+
+def test_each_table_is_validated_by_its_own_rows(table: TableRef) -> None:
+    rows = {"type": "expect_table_row_count_to_be_between", "severity": "critical"}
+    many = len(clinic()["patients"])
+    suite = {"name": "s", "expectations": [rows | {"kwargs": {"min_value": many, "max_value": many}}]}
+    assert validate(table, suite, "patients")["passed"] == 1
+    with pytest.raises(SchemaError, match="row_count"):
+        validate(table, suite, "visits")
+    null = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "month"}}
+    validate(table, {"name": "s", "expectations": [null | {"severity": "critical"}]}, "visits")
+
+
+def test_a_source_that_does_not_fit_is_refused_by_table_and_nothing_stays(
+    tmp_path: Path, work: WorkArea
+) -> None:
+    spec = clinic_spec(tmp_path)
+    tables = clinic()
+    tables["visits"].loc[[0, 1], "month"] = 99
+    files_in(tmp_path, tables)
+    with pytest.raises(SchemaError, match=r"table visits: .*month: 2 values are out of the bounds"):
+        run_release(spec, Lake(root=str(tmp_path / "lake")), "r1", work)
+    tables["visits"] = tables["visits"].drop(columns="ward")
+    files_in(tmp_path, tables)
+    with pytest.raises(SchemaError, match=r"table visits: .*'ward'"):
+        run_release(spec, Lake(root=str(tmp_path / "lake")), "r1", work)
+    assert not (tmp_path / "lake").exists()
+
+
+def test_columns_of_one_name_and_two_types_are_refused(tmp_path: Path, work: WorkArea) -> None:
+    text = TABLES.replace(
+        "month:    {role", "insurer:  {role: insensitive, kind: categorical}\n      month:    {role"
+    )
+    spec = clinic_spec(tmp_path, text + REST)
+    tables = clinic()
+    tables["visits"]["insurer"] = 1
+    files_in(tmp_path, tables)
+    with pytest.raises(SchemaError, match="'insurer' must have one type in all tables"):
+        run_release(spec, Lake(root=str(tmp_path / "lake")), "r1", work)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (REST + "source: {uri: a}\n", "beside source, schema"),
+        (REST + "history: {identifier: patient}\n", "beside history"),
+        (REST + "outliers: {method: okplof}\n", "beside outliers"),
+        (REST + "budget: {dataset: people}\n", "beside a budget"),
+        (REST + "engine: fragments\n", "engine local"),
+        (REST.replace("bottom_up, k: 4, l: 2", "latent_class, epsilon: 1"), "by an anonymizer"),
+        (REST.replace("person: patient", "person: {column: patient, rows: independent}"), "must be linked"),
+        (REST.replace("person: patient", "person: {none: households}"), "must share a person"),
+        (REST.replace("person: patient", ""), "must share a person"),
+        (REST.replace("person: patient", "person: age"), "role identifier"),
+    ],
+)
+def test_what_does_not_stand_beside_tables_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        load_spec(written(tmp_path, TABLES + text))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("carry: [age]", "carry: [illness]"), "which has it"),
+        (("carry: [age]", "carry: [insurer]"), "must be a quasi-identifier of one other"),
+        (("ward:  ", "age:   "), "age"),
+    ],
+)
+def test_tables_that_do_not_fit_each_other_are_refused(
+    tmp_path: Path, change: tuple[str, str], words: str
+) -> None:
+    with pytest.raises(SpecError, match=words):
+        load_spec(written(tmp_path, TABLES.replace(*change) + REST)).data_schema()
+
+
+def test_one_table_is_not_several_and_none_is_missing(tmp_path: Path) -> None:
+    first = TABLES.split("  visits:")[0]
+    with pytest.raises(SpecError, match="tables"):
+        load_spec(written(tmp_path, first + REST))
+    with pytest.raises(SpecError, match="source: is missing; add it, or describe several tables"):
+        load_spec(written(tmp_path, REST))
+
+
+def test_pseudonyms_must_be_allowed_by_the_policy(tmp_path: Path) -> None:
+    spec = clinic_spec(tmp_path)
+    check_files(spec, None)
+    (tmp_path / "policy.yaml").write_text("require: [{model: k_anonymity, k: 4}]\npseudonyms: forbid\n")
+    with pytest.raises(SpecError, match=r"pseudonyms of \['patient'\]"):
+        check_files(spec, None)
+
+
+# All or nothing
+
+
+def staged_twice(table: TableRef, work: WorkArea) -> tuple[StagedRef, StagedRef]:
+    return made(table, work, 7, "first"), made(table, work, 8, "second")
+
+
+def send(lake: Lake, folder: Path, staged: StagedRef, run: str) -> Any:
+    report = verify_staged(staged, policy_of(folder))
+    return publish_staged(staged, report, lake, "clinic", "r", run_key=run)
+
+
+def child(lake: Lake, staged: StagedRef, point: str, run: str) -> subprocess.Popen[str]:
+    """Publishes in a process of its own that dies, or waits, at a point."""
+    task = {
+        "root": lake.root,
+        "name": "clinic",
+        "release_id": "r",
+        "run_key": run,
+        "points": [point],
+        "staged": staged["uri"],
+        "report": staged["report"],
+        "sha256": staged["sha256"],
+        "manifest": json.loads(Path(staged["manifest"]).read_bytes()),
+    }
+    return subprocess.Popen(
+        [sys.executable, str(CHILD), json.dumps(task)],
+        env={**os.environ, "PYTHONPATH": str(checkout())},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def shown(lake: Lake) -> dict[str, set[str]]:
+    """The pseudonyms in each table, as our reader tells, and any Delta client that knows nothing of us."""
+    told = {name: set(own["patient"].to_pylist()) for name, own in read_tables(lake, "clinic", "r").items()}
+    plain = DeltaTable(lake.table("clinic")).to_pandas()
+    assert told == {name: set(own["patient"]) for name, own in plain.groupby("table_name")}
+    return told
+
+
+def pseudonyms(staged: StagedRef) -> dict[str, set[str]]:
+    frame = pd.read_parquet(staged["uri"])
+    return {str(name): set(own["patient"]) for name, own in frame.groupby("table_name")}
+
+
+@pytest.mark.parametrize("point", ["between_proofs", "before_commit", "data_on_disk", "after_commit"])
+def test_a_kill_leaves_all_old_tables_or_all_new_ones_and_a_retry_publishes_once(
+    tmp_path: Path, table: TableRef, work: WorkArea, lake: Lake, point: str
+) -> None:
+    old, new = staged_twice(table, work)
+    send(lake, tmp_path, old, "run 1")
+    with child(lake, new, point, "run 2") as process:
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert shown(lake) == pseudonyms(new if point == "after_commit" else old)
+    done = send(lake, tmp_path, new, "run 2")
+    assert done["already"] == (point == "after_commit")
+    assert shown(lake) == pseudonyms(new)
+    assert [entry["state"] for entry in releases(lake, "clinic")] == ["superseded", "current"]
+
+
+def test_racing_publishers_leave_the_tables_of_one_of_them(
+    table: TableRef, work: WorkArea, lake: Lake, tmp_path: Path
+) -> None:
+    both = staged_twice(table, work)
+    send(lake, tmp_path, both[0], "run 0")
+    children = [child(lake, one, "meet_at_commit", f"run {i}") for i, one in enumerate(both, 1)]
+    for process in children:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in children:
+        process.communicate("go\n")
+        assert process.returncode == 0
+    assert shown(lake) in [pseudonyms(one) for one in both]
+    assert [e["state"] for e in releases(lake, "clinic")] == ["superseded", "superseded", "current"]
+
+
+def test_a_retraction_takes_all_tables_back(
+    table: TableRef, work: WorkArea, lake: Lake, tmp_path: Path
+) -> None:
+    send(lake, tmp_path, made(table, work), "run 1")
+    retract(lake, "clinic", "r", "wrong source")
+    with pytest.raises(PublishError, match="retracted"):
+        read_tables(lake, "clinic", "r")
+    assert len(DeltaTable(lake.table("clinic")).to_pandas()) == 0
+    assert not list((tmp_path / "lake" / "clinic").rglob("*.parquet"))
+
+
+def test_a_release_of_one_table_has_no_tables(home: Path, lake: Lake, work: WorkArea) -> None:
+    run_release(load_spec(home / "releases" / "people.yaml"), lake, "r", work)
+    with pytest.raises(PublishError, match="of one table"):
+        read_tables(lake, "people", "r")
+
+
+def test_the_tables_are_queried_by_their_name(tmp_path: Path, lake: Lake, work: WorkArea) -> None:
+    run_release(clinic_spec(tmp_path), lake, "r1", work)
+    statement = "SELECT table_name, count(*) AS n FROM clinic GROUP BY table_name ORDER BY table_name"
+    told = answer(lake, statement)
+    expected = [(name, own.num_rows) for name, own in sorted(read_tables(lake, "clinic", "r1").items())]
+    assert [tuple(row.values()) for row in told.rows.to_pylist()] == expected
+
+
+def test_the_command_line_runs_checks_and_verifies_it(
+    tmp_path: Path, lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_WORK_AREA", str(tmp_path / "work"))
+    spec = written(tmp_path)
+    assert main(["check", str(spec)]) == DONE
+    assert main(["run", str(spec), "--lake", lake.root, "--release-id", "r1"]) == DONE
+    capsys.readouterr()
+    rows = read_release(lake, "clinic", "r1")
+    pq.write_table(rows, tmp_path / "copy.parquet")
+    policy = tmp_path / "asked.yaml"
+    policy.write_text("require: [{model: k_anonymity, k: 4}, {model: distinct_l_diversity, l: 2}]\n")
+    asked = ["verify", str(tmp_path / "copy.parquet"), "--policy", str(policy), "--schema", str(spec)]
+    assert main(asked) == DONE
+    pq.write_table(rows.slice(1), tmp_path / "copy.parquet")
+    assert main(asked) == REFUSED
+    assert "FAILED    k_anonymity(k=4)" in capsys.readouterr().out
