@@ -15,6 +15,7 @@ from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.grouping.model_rules import compile_constraints, least_size, require_feasible
 from privacy_engine.grouping.people import hold_by_person
+from privacy_engine.grouping.repair import suppress_where_it_pays
 from privacy_engine.judge.models import (
     DistinctLDiversity,
     KAnonymity,
@@ -43,9 +44,10 @@ class Anonymizer(ABC):
             record it is.
         l: least number of distinct values of each sensitive attribute in a class; None = no such demand.
         require: further privacy models, or their dicts, that every class must satisfy.
-        suppression_limit: largest share of records that may be suppressed to meet l and ``require``, 0 .. 1.
-            Classes that fail are suppressed, the smallest first; what the limit does not cover is merged.
-            Where rows are linked, those without a match in their class's trajectories are suppressed besides.
+        suppression_limit: largest share of records that may be suppressed, 0 .. 1. A record is suppressed
+            only where its class saves more without it than it loses: more leave never gives more loss.
+            Where rows are linked, what fails is suppressed, the smallest groups first, and besides it rows
+            without a match in their class's trajectories.
         intervals: how intervals are written.
     """
 
@@ -81,6 +83,11 @@ class Anonymizer(ABC):
     def keeps_distribution(self) -> bool:
         """Whether the released sensitive values are those of the table, so that it is known before."""
         return not self.suppression_limit
+
+    @property
+    def suppressible(self) -> float:
+        """The share of records that may be suppressed where that pays; 0 where a method chooses itself."""
+        return self.suppression_limit
 
     def guarantees(self, schema: DataSchema) -> tuple[PrivacyModel, ...]:
         """k-anonymity, distinct l-diversity where l is given, and the required models."""
@@ -130,6 +137,7 @@ class Anonymizer(ABC):
         recoding = self.anonymize(encoded, rng)
         if encoded.persons is not None:
             recoding = self._by_person(recoding, guarantees)
+        recoding = self._with_suppression(recoding)
         classes = recoding.encoded.classes_of(recoding.labels)
         _require_kept(ReleasedClasses(whole=classes, tables={}), guarantees)
         released, released_schema = recoding.render_by_row(self.intervals)
@@ -194,10 +202,17 @@ class Anonymizer(ABC):
     def _by_person(self, recoding: Recoding, guarantees: tuple[PrivacyModel, ...]) -> Recoding:
         """The recoding whose classes hold for persons: the algorithm may have counted rows."""
         encoded = recoding.encoded
-        labels = hold_by_person(
-            encoded, recoding.labels, encoded.geometry(), guarantees, self.suppression_limit
-        )
+        labels = hold_by_person(encoded, recoding.labels, encoded.geometry(), guarantees)
         return Recoding.of_labels(encoded, labels)
+
+    def _with_suppression(self, recoding: Recoding) -> Recoding:
+        """The recoding without the records whose suppression pays."""
+        if not self.suppressible:
+            return recoding
+        labels = suppress_where_it_pays(
+            recoding.encoded, recoding.labels, self.least, self.sensitive_models, self.suppressible
+        )
+        return Recoding.of_labels(recoding.encoded, labels)
 
 
 def _model(place: int, given: Any) -> PrivacyModel:

@@ -61,7 +61,6 @@ class BottomUp(Anonymizer):
             geometry=geometry,
             models=self.sensitive_models,
             k=self.least,
-            suppression_limit=self.suppression_limit,
             refine=self.refine,
             block_size=self.block_size,
         )

@@ -62,7 +62,6 @@ class DSAED(Anonymizer):
             geometry=geometry,
             models=self.sensitive_models,
             k=self.least,
-            suppression_limit=self.suppression_limit,
             refine=False,
             block_size=self.block_size,
         )

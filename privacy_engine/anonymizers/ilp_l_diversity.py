@@ -41,7 +41,7 @@ class Repair(StrEnum):
 
     MERGE = "merge"  # with the class that costs least: truthful
     DISTORT = "distort"  # the paper's: random records get another value of their cluster: false
-    SUPPRESS = "suppress"  # within the suppression limit; beyond it, merge
+    SUPPRESS = "suppress"  # merge, then suppress within the limit what pays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +88,11 @@ class ILPLDiversity(Anonymizer):
         return (DistinctLDiversity(l=self.l, attribute=self.sensitive), *self.require)
 
     @property
+    def suppressible(self) -> float:
+        """None where classes are merged."""
+        return 0.0 if self.repair is Repair.MERGE else self.suppression_limit
+
+    @property
     def keeps_distribution(self) -> bool:
         """Not where values are suppressed or changed."""
         return super().keeps_distribution and self.repair is not Repair.DISTORT
@@ -103,7 +108,6 @@ class ILPLDiversity(Anonymizer):
             geometry=encoded.geometry(attribute_weights(weights)),
             models=self.require if distorted else self.sensitive_models,
             k=self.least,
-            suppression_limit=0.0 if self.repair is Repair.MERGE else self.suppression_limit,
             refine=self.refine,
             block_size=self.block_size,
         )

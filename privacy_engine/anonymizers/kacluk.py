@@ -49,7 +49,6 @@ class KACLUK(Anonymizer):
             geometry=encoded.geometry(),
             models=self.sensitive_models,
             k=self.least,
-            suppression_limit=self.suppression_limit,
             refine=self.refine,
         )
         clusters = clusters_in_play(encoded.sensitive[row], utility, 1, self.clusters, rng)

@@ -1,4 +1,8 @@
-"""What the agglomerating methods share: merge, repair, refine; over the whole table, or block by block."""
+"""What the agglomerating methods share: merge, repair, refine; over the whole table, or block by block.
+
+Where a model bounds the distribution of the sensitive values, refinement also starts from classes that are
+built under quotas of these values (see ``quotas``), and the partition that loses less is taken.
+"""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -9,16 +13,19 @@ import numpy as np
 
 from privacy_engine.grouping.agglomeration import Propose, distinct_tuples, propose, propose_serially
 from privacy_engine.grouping.boxes import Floats, Ints, tabulate
-from privacy_engine.grouping.constraints import Constraints
+from privacy_engine.grouping.constraints import Constraints, bounds_distribution
 from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.grouping.partitioning import blocks
 from privacy_engine.grouping.people import hold_by_person
 from privacy_engine.grouping.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
-from privacy_engine.grouping.repair import merge_until_kept, repair, suppress_failing
+from privacy_engine.grouping.repair import merge_until_kept, repair
 from privacy_engine.judge.models import KAnonymity, PrivacyModel
+from privacy_engine.quotas.search import QuotaSearch
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 
+MOST_VALUES = 2_000  # of all sensitive attributes together; with more of them quotas take too long
+HOPEFUL = 1.5  # merged classes that lose more than so many times the others are not refined, too
 Merge = Callable[[EncodedTable, np.random.Generator, Propose], Ints]
 
 
@@ -30,7 +37,6 @@ class LocalRecoding:
         geometry: costs of the quasi-identifiers.
         models: what every class must satisfy besides k.
         k: least number of persons in a class.
-        suppression_limit: share of the records that may be suppressed to meet the models.
         refine: whether to lower the loss afterwards.
         block_size: a table of more records is cut into blocks of at most so many, by Mondrian's cuts, such
             that each can meet k and the models by itself: O(n x block) instead of O(n^2), on all cores.
@@ -40,7 +46,6 @@ class LocalRecoding:
     geometry: Geometry
     models: Sequence[PrivacyModel]
     k: int
-    suppression_limit: float = 0.0
     refine: bool = True
     block_size: int | None = None
 
@@ -54,7 +59,7 @@ class LocalRecoding:
         """
         if self.block_size is None or len(encoded) <= self.block_size:
             labels = merge(encoded, rng, propose)
-            labels = self._kept(encoded, labels, self.suppression_limit)
+            labels = self._kept(encoded, labels)
             constraints = compile_constraints(self.models, encoded.released(labels))
             return self._refined(encoded, labels, constraints, rng, look_up)
         constraints = compile_constraints(self.models, encoded)
@@ -71,15 +76,15 @@ class LocalRecoding:
             part = encoded.take(rows)
             labels = merge(part, stream, propose_serially)
             if self._counts_persons(part):
-                labels = self._kept(replace(part, whole_priors=priors), labels, self.suppression_limit)
+                part = replace(part, whole_priors=priors)
+                labels = self._kept(part, labels)
             else:
-                labels = suppress_failing(part, labels, constraints, self.suppression_limit)
                 labels = merge_until_kept(part, labels, self.geometry, constraints, self.k)
             return self._refined(part, labels, constraints, stream, look_up_serially)
 
         labels = inside_blocks(block, rng, inside)
-        # suppression changed the distribution that t-closeness and its like compare with
-        return self._kept(encoded, labels, 0.0)
+        # records that a method set aside change the distribution that t-closeness and its like compare with
+        return self._kept(encoded, labels)
 
     def _counts_persons(self, encoded: EncodedTable) -> bool:
         """Whether classes are made to hold for persons here: refinement starts from such classes.
@@ -88,14 +93,11 @@ class LocalRecoding:
         """
         return encoded.persons is not None and self.refine
 
-    def _kept(self, encoded: EncodedTable, labels: Ints, suppression_limit: float) -> Ints:
-        """The classes after those that miss a model, or k persons, are suppressed or merged."""
+    def _kept(self, encoded: EncodedTable, labels: Ints) -> Ints:
+        """The classes after those that miss a model, or k persons, are merged."""
         if not self._counts_persons(encoded):
-            return repair(encoded, labels, self.geometry, self.models, self.k, suppression_limit)
-        least = KAnonymity(k=self.k)
-        if suppression_limit:  # it is for the models alone: classes of too few persons are merged
-            labels = hold_by_person(encoded, labels, self.geometry, [least])
-        return hold_by_person(encoded, labels, self.geometry, [least, *self.models], suppression_limit)
+            return repair(encoded, labels, self.geometry, self.models, self.k)
+        return hold_by_person(encoded, labels, self.geometry, [KAnonymity(k=self.k), *self.models])
 
     def _refined(
         self,
@@ -107,6 +109,32 @@ class LocalRecoding:
     ) -> Ints:
         if not self.refine:
             return labels
+        by_quotas = bounds_distribution(constraints) and constraints.start[-1] <= MOST_VALUES
+        if not by_quotas or (labels < 0).any():
+            return self._moved(encoded, labels, constraints, rng, search)
+        codes = np.ascontiguousarray(encoded.codes, np.int32)
+        quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
+        start = quotas.start(rng)
+        if encoded.persons is None:
+            found = merge_until_kept(encoded, start, self.geometry, constraints, self.k)
+            candidates = [quotas.improve(found, rng, search)]
+        else:
+            found = self._kept(encoded, start)
+            candidates = [self._kept(encoded, self._moved(encoded, found, constraints, rng, search))]
+        if quotas.loss(labels) <= HOPEFUL * quotas.loss(candidates[0]):
+            candidates.append(self._moved(encoded, labels, constraints, rng, search))
+            if encoded.persons is not None:
+                candidates[-1] = self._kept(encoded, candidates[-1])
+        return min(candidates, key=quotas.loss)
+
+    def _moved(
+        self,
+        encoded: EncodedTable,
+        labels: Ints,
+        constraints: Constraints,
+        rng: np.random.Generator,
+        search: LookUp,
+    ) -> Ints:
         space = tabulate(self.geometry)
         return refine_in(
             space,

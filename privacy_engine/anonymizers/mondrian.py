@@ -12,10 +12,8 @@ import numpy as np
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.choice import choice
-from privacy_engine.grouping.constraints import no_constraints
 from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.grouping.partitioning import CutRule, mondrian
-from privacy_engine.grouping.repair import repair
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.tables.encoding import EncodedTable
 
@@ -36,18 +34,14 @@ class Mondrian(Anonymizer):
         object.__setattr__(self, "rule", choice(CutRule, self.rule, "rule"))
 
     def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
-        """Cut while a cut is allowed. With a suppression limit the cuts ask for k alone; repair follows."""
-        models = self.sensitive_models
-        constraints = no_constraints() if self.suppression_limit else compile_constraints(models, encoded)
+        """Cut while a cut is allowed: both sides must keep all that is asked."""
         labels = mondrian(
             encoded.codes,
             encoded.geometry(),
             self.least,
             encoded.sensitive,
-            constraints,
+            compile_constraints(self.sensitive_models, encoded),
             self.rule,
             encoded.persons,
         )
-        if self.suppression_limit and encoded.persons is None:
-            labels = repair(encoded, labels, encoded.geometry(), models, self.least, self.suppression_limit)
         return Recoding.of_labels(encoded, labels)

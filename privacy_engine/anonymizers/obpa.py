@@ -129,7 +129,6 @@ class OBPA(Anonymizer):
             geometry=geometry,
             models=self.sensitive_models,
             k=self.least,
-            suppression_limit=self.suppression_limit - spent,
             refine=self.refine,
             block_size=self.block_size,
         )

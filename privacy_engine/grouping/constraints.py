@@ -47,6 +47,19 @@ class RuleKind(IntEnum):
     DELTA = 9  # limit delta
 
 
+# Of these the shares of the values count, so that merging what fails ends in a few giant classes.
+DISTRIBUTIONS = (
+    RuleKind.ENTROPY,
+    RuleKind.RECURSIVE,
+    RuleKind.CLOSE_EQUAL,
+    RuleKind.CLOSE_ORDERED,
+    RuleKind.CLOSE_HIERARCHICAL,
+    RuleKind.BETA_BASIC,
+    RuleKind.BETA_ENHANCED,
+    RuleKind.DELTA,
+)
+
+
 class Constraints(NamedTuple):
     """M rules over s sensitive attributes whose values' counts are concatenated.
 
@@ -122,6 +135,11 @@ def pack_rules(
     )
 
 
+def bounds_distribution(constraints: Constraints) -> bool:
+    """Whether a rule is about the shares of the sensitive values."""
+    return bool(np.isin(constraints.kind, DISTRIBUTIONS).any())
+
+
 @kernel()
 def admits(counts: npt.NDArray[np.int32], size: int, constraints: Constraints) -> bool:
     """Whether a class of `size` records with these counts (m_total,) keeps every rule; an empty one does."""
@@ -142,7 +160,7 @@ def first_refusal(counts: npt.NDArray[np.int32], size: int, constraints: Constra
         if kind <= RuleKind.RECURSIVE:
             kept = _diverse(kind, own, size, limit, constraints.rank[rule])
         elif kind <= RuleKind.CLOSE_HIERARCHICAL:
-            kept = _distance(kind, own, size, prior, a, constraints) <= limit + _slack(limit)
+            kept = earth_movers_distance(kind, own, size, prior, a, constraints) <= limit + _slack(limit)
         else:
             kept = _bounded(kind, own, size, prior, limit)
         if not kept:
@@ -178,7 +196,7 @@ def _diverse(kind: int, counts: npt.NDArray[np.int32], size: int, limit: float, 
 
 
 @kernel()
-def _distance(
+def earth_movers_distance(
     kind: int,
     counts: npt.NDArray[np.int32],
     size: int,
@@ -217,6 +235,62 @@ def _bounded(
             if kind == RuleKind.BETA_ENHANCED and (q - p) / p > -np.log(p) * (1.0 + TOLERANCE):
                 return False
     return True
+
+
+@kernel()
+def shortfall(counts: npt.NDArray[np.int32], size: int, constraints: Constraints) -> float:
+    """How far a class of `size` > 0 records is from keeping the rules, >= 0.
+
+    The sum over rules of what the distance, the shares, or the entropy in nats miss; for distinct values
+    the share of l that is missing. 0 where all rules are kept; a strict rule may be broken at 0, too.
+    """
+    total = 0.0
+    for rule in range(constraints.kind.shape[0]):
+        a = constraints.attribute[rule]
+        own = counts[constraints.start[a] : constraints.start[a + 1]]
+        prior = constraints.prior[constraints.start[a] : constraints.start[a + 1]]
+        kind, limit = constraints.kind[rule], constraints.limit[rule]
+        if kind == RuleKind.DISTINCT:
+            distinct = 0
+            for count in own:
+                distinct += count > 0
+            total += max(0.0, limit - distinct) / limit
+        elif kind == RuleKind.ENTROPY:
+            entropy = 0.0
+            for count in own:
+                if count > 0:
+                    entropy -= count / size * np.log(count / size)
+            total += max(0.0, np.log(limit) - entropy)
+        elif kind == RuleKind.RECURSIVE:
+            ordered = np.sort(own)
+            tail = ordered[: len(ordered) - constraints.rank[rule] + 1].sum()
+            total += max(0.0, (ordered[-1] - limit * tail) / size)
+        elif kind <= RuleKind.CLOSE_HIERARCHICAL:
+            total += max(
+                0.0, earth_movers_distance(kind, own, size, prior, a, constraints) - limit - TOLERANCE
+            )
+        else:
+            total += _excess(kind, own, size, prior, limit)
+    return total
+
+
+@kernel()
+def _excess(
+    kind: int, counts: npt.NDArray[np.int32], size: int, prior: npt.NDArray[np.float64], limit: float
+) -> float:
+    """By how much shares are above, and for delta-disclosure below, what a rule allows."""
+    total = 0.0
+    for value in range(len(counts)):
+        q, p = counts[value] / size, prior[value]
+        most, least = limit, 0.0
+        if kind == RuleKind.DELTA:
+            most, least = p * np.exp(limit), p * np.exp(-limit)
+        elif kind != RuleKind.ALPHA:
+            most = p * (1.0 + limit)
+            if kind == RuleKind.BETA_ENHANCED and p > 0.0:
+                most = min(most, p * (1.0 - np.log(p)))
+        total += max(0.0, q - most - TOLERANCE) + max(0.0, least - q)
+    return total
 
 
 @kernel()

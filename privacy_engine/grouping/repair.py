@@ -1,4 +1,4 @@
-"""Classes that miss a required model are suppressed within a limit, then merged until all keep it."""
+"""Classes that miss a required model are merged until all keep it; records go whose suppression pays."""
 
 import math
 from collections.abc import Sequence
@@ -8,22 +8,36 @@ import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first, propose_serially
-from privacy_engine.grouping.box_tree import Criterion, plant
+from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, boxes_of, tabulate
-from privacy_engine.grouping.constraints import Constraints, admits, class_counts
+from privacy_engine.grouping.class_state import (
+    LEAST,
+    ClassState,
+    exit_gain,
+    may_swap,
+    members_of,
+    move,
+    open_state,
+    single_records,
+)
+from privacy_engine.grouping.constraints import (
+    Constraints,
+    admits,
+    bounds_distribution,
+    class_counts,
+    shortfall,
+)
 from privacy_engine.grouping.model_rules import compile_constraints
-from privacy_engine.judge.models import PrivacyModel
+from privacy_engine.judge.models import KAnonymity, PrivacyModel, holds
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 
+PARTNERS = 16  # cheapest classes that a failing one is tried with
+CHECKS = 64  # lengths of the list of suppressed records that are counted exactly
+
 
 def repair(
-    encoded: EncodedTable,
-    labels: Ints,
-    geometry: Geometry,
-    models: Sequence[PrivacyModel],
-    k: int,
-    suppression_limit: float = 0.0,
+    encoded: EncodedTable, labels: Ints, geometry: Geometry, models: Sequence[PrivacyModel], k: int
 ) -> Ints:
     """Make every class keep the models.
 
@@ -33,41 +47,23 @@ def repair(
         geometry: costs by which merges are chosen.
         models: what every class must satisfy besides k.
         k: least class size.
-        suppression_limit: share of all records that may be suppressed here.
 
     Returns:
         labels: (n,) int64, 0 .. classes - 1 and -1. One class remains where nothing else helps.
     """
     if not models:
         return labels
-    labels = suppress_failing(encoded, labels, compile_constraints(models, encoded), suppression_limit)
     constraints = compile_constraints(models, encoded.released(labels))  # they compare with what is released
     return merge_until_kept(encoded, labels, geometry, constraints, k)
-
-
-def suppress_failing(
-    encoded: EncodedTable, labels: Ints, constraints: Constraints, suppression_limit: float
-) -> Ints:
-    """Suppress classes that break a rule, the smallest first, up to a share of the records."""
-    budget = math.floor(suppression_limit * len(encoded) + 1e-9)  # 0.29 of 100 are 29
-    if not budget:
-        return labels
-    kept = labels >= 0
-    names, numbered = np.unique(labels[kept], return_inverse=True)
-    sizes = np.bincount(numbered)
-    counts = class_counts(numbered, encoded.sensitive[:, kept], constraints.start, len(names))
-    failing = np.flatnonzero(_fails(sizes.astype(np.float64), counts, constraints, 0))
-    order = failing[np.argsort(sizes[failing], kind="stable")]
-    gone = order[np.cumsum(sizes[order]) <= budget]
-    if len(gone) == len(names):
-        return labels  # never an empty table: all would go, so all are merged instead
-    return np.where(np.isin(labels, names[gone]), -1, labels)
 
 
 def merge_until_kept(
     encoded: EncodedTable, labels: Ints, geometry: Geometry, constraints: Constraints, k: int
 ) -> Ints:
     """Merge each class that fails with the class that costs least, until none fails or one is left.
+
+    Where the distribution of sensitive values counts, also with the class that brings it nearest to keeping
+    the rules for what it costs; the partition that loses less is taken.
 
     Takes and gives labels (n,) int64, -1 = suppressed; given, they are 0 .. classes - 1.
     """
@@ -78,12 +74,22 @@ def merge_until_kept(
     numbered = np.unique(labels[kept], return_inverse=True)[1].astype(np.int64)
     boxes = boxes_of(encoded.codes[kept], numbered, geometry)
     counts = class_counts(numbered, encoded.sensitive[:, kept], constraints.start, len(boxes.size))
-    into = _merge_failing(tabulate(geometry), boxes, counts, constraints, k)
+    space = tabulate(geometry)
+    if bounds_distribution(constraints):
+        mended = Boxes(boxes.lo.copy(), boxes.hi.copy(), boxes.size.copy(), boxes.cost.copy())
+        other = _merge_failing(space, mended, counts.copy(), constraints, k, mending=True)
+        into = _merge_failing(space, boxes, counts, constraints, k, mending=False)
+        if mended.size @ mended.cost < boxes.size @ boxes.cost:
+            into = other
+    else:
+        into = _merge_failing(space, boxes, counts, constraints, k, mending=False)
     out[kept] = np.unique(into[numbered], return_inverse=True)[1]
     return out
 
 
-def _merge_failing(space: Space, boxes: Boxes, counts: Codes, constraints: Constraints, k: int) -> Ints:
+def _merge_failing(
+    space: Space, boxes: Boxes, counts: Codes, constraints: Constraints, k: int, *, mending: bool
+) -> Ints:
     """The rounds of agglomeration, with breaking a rule in the place of being small."""
     into = np.arange(len(boxes.size))
     while True:
@@ -92,7 +98,10 @@ def _merge_failing(space: Space, boxes: Boxes, counts: Codes, constraints: Const
         if len(failing) == 0 or len(alive) == 1:
             return follow(into)
         grown = plant(space, boxes, alive)
-        partner, price = propose_serially(space, boxes, grown, failing, int(Criterion.INCREASE))
+        if mending:
+            partner, price = _propose_mending(space, boxes, grown, failing, counts, constraints)
+        else:
+            partner, price = propose_serially(space, boxes, grown, failing, int(Criterion.INCREASE))
         merge_cheapest_first(space, boxes, into, failing, partner, price)
         gone = alive[boxes.size[alive] == 0]
         counts[into[gone]] += counts[gone]  # a class takes in one other a round
@@ -105,3 +114,104 @@ def _fails(size: Floats, counts: Codes, constraints: Constraints, k: int) -> npt
     for c in range(len(size)):
         found[c] = size[c] < k or not admits(counts[c], int(size[c]), constraints)
     return found
+
+
+@kernel(nogil=True)
+def _propose_mending(
+    space: Space, boxes: Boxes, grown: BoxTree, failing: Ints, counts: Codes, constraints: Constraints
+) -> tuple[Ints, Floats]:
+    """Of the cheapest partners of each failing class the one with the least price for what it mends.
+
+    That is by how much the shortfalls, each times the records of its class, fall together. A class that
+    none of them mends proposes to the cheapest, after all others.
+    """
+    partner, price = np.empty(len(failing), np.int64), np.empty(len(failing))
+    found, prices = np.empty(PARTNERS, np.int64), np.empty(PARTNERS)
+    for t in range(len(failing)):
+        a = failing[t]
+        size, cost = boxes.size[a], boxes.cost[a]
+        lo, hi = boxes.lo[a], boxes.hi[a]
+        have = cheapest(space, boxes, grown, lo, hi, size, cost, a, Criterion.INCREASE, np.inf, found, prices)
+        missed = size * shortfall(counts[a], int(size), constraints)
+        partner[t], price[t], least = found[0], np.inf, np.inf
+        for i in range(have):
+            b = found[i]
+            mended = missed + boxes.size[b] * shortfall(counts[b], int(boxes.size[b]), constraints)
+            mended -= (size + boxes.size[b]) * shortfall(
+                counts[a] + counts[b], int(size + boxes.size[b]), constraints
+            )
+            if mended > LEAST and (prices[i] + LEAST) / mended < least:
+                least = (prices[i] + LEAST) / mended
+                partner[t], price[t] = b, least
+    return partner, price
+
+
+def suppress_where_it_pays(
+    encoded: EncodedTable, labels: Ints, k: int, models: Sequence[PrivacyModel], limit: float
+) -> Ints:
+    """Suppress records whose classes save more without them than they lose: each costs 1, the whole domain.
+
+    The records form one list, the most profitable first, that does not depend on the limit, of which as many
+    as the limit allows are suppressed. So a larger limit never gives a larger loss. Where a model compares
+    with all that is released, or counts persons, only lengths of the list after which every class was counted
+    to keep the models are taken.
+
+    Args:
+        encoded: the table.
+        labels: (n,) int64 classes that keep the models, 0 .. c - 1; -1 = suppressed: those stay so and count.
+        k: least class size.
+        models: what every class must satisfy besides k.
+        limit: share of all records that may be suppressed.
+    """
+    room = math.floor(limit * len(encoded) + 1e-9) - int(np.count_nonzero(labels < 0))  # 0.29 of 100 are 29
+    if room <= 0 or labels.max(initial=-1) < 0:
+        return labels
+    constraints = compile_constraints(models, encoded.released(labels))
+    space, codes = tabulate(encoded.geometry()), np.ascontiguousarray(encoded.codes, np.int32)
+    values = np.zeros((0, len(encoded)), np.int32)
+    if len(constraints.kind):
+        values = (encoded.sensitive + constraints.start[:-1, None]).astype(np.int32)
+    classes = int(labels.max()) + 1
+    state = open_state(space, single_records(codes, values), int(constraints.start[-1]), labels, classes + 1)
+    listed = _profitable(space, state, classes, k, constraints)
+    exact = [KAnonymity(k=max(k, 2)), *models]
+
+    def after(length: int) -> Ints:
+        out = labels.copy()
+        out[listed[:length]] = -1
+        return out
+
+    if encoded.persons is None and not bounds_distribution(constraints):
+        return after(room)
+    lengths = np.unique(np.arange(1, CHECKS + 1) * len(listed) // CHECKS)
+    for length in lengths[(lengths > 0) & (lengths <= room)][::-1]:
+        found = after(int(length))
+        counted = encoded.classes_of(found)
+        if all(holds(model, counted) for model in exact):
+            return found
+    return labels
+
+
+@kernel(nogil=True)
+def _profitable(space: Space, state: ClassState, dump: int, k: int, constraints: Constraints) -> Ints:
+    """The records whose suppression pays, the most profitable first; they are moved to the class `dump`."""
+    n, q = state.codes.shape
+    lo, hi, listed, have = np.empty(q, np.int32), np.empty(q, np.int32), np.empty(n, np.int64), 0
+    best, gain = np.full(dump, -1), np.zeros(dump)
+    changed: Ints = np.arange(dump)
+    while True:
+        for c in changed:
+            best[c], gain[c] = -1, LEAST
+            if state.people[c] <= k or state.boxes.cost[c] == 0.0:
+                continue
+            for r in np.sort(members_of(state, c)):
+                saved = exit_gain(space, state, r) - 1.0
+                if saved > gain[c] and may_swap(state, c, r, -1, constraints):
+                    best[c], gain[c] = r, saved
+        chosen = int(np.argmax(gain))
+        if best[chosen] < 0:
+            return listed[:have]
+        listed[have] = best[chosen]
+        have += 1
+        move(space, state, best[chosen], dump, lo, hi)
+        changed = np.full(1, chosen)

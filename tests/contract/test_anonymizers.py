@@ -21,6 +21,7 @@ from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import SpecError
 from privacy_engine.fragments.plan import fragmentable
 from privacy_engine.judge.models import holds
+from privacy_engine.measures.utility import gcp
 from privacy_engine.release import parameters_of
 from privacy_engine.tables.classes import SensitiveValues
 from tests.contract import tables
@@ -115,6 +116,36 @@ def test_no_record_is_lost_beyond_the_suppression_limit(name: str, parameters: d
     limit = load_method(name, **parameters).suppression_limit
     assert len(release.table) >= (1 - limit) * len(people())
     assert release.recoding.suppressed == len(people()) - len(release.table)
+
+
+LIMITS = (0.0, 0.05, 0.1, 0.2)
+SUPPRESSING = [
+    {"k": 5},
+    {"k": 4, "l": 3},
+    {"k": 3, "require": ({"model": "t_closeness", "t": 0.25, "attribute": "disease"},)},
+    {"k": 3, "require": ({"model": "beta_likeness", "beta": 1.0},)},
+    {"k": 3, "require": ({"model": "entropy_l_diversity", "l": 3.0},)},
+]
+
+
+@methods
+@pytest.mark.parametrize("parameters", SUPPRESSING, ids=["k", "l", "t", "beta", "entropy"])
+def test_a_larger_suppression_limit_never_gives_a_larger_loss(
+    name: str, parameters: dict[str, object]
+) -> None:
+    table = people()
+    table.iloc[:3, table.columns.get_loc("age")] = [0, 99, 100]  # far from all others
+    losses = []
+    for limit in LIMITS:
+        release = released(name, parameters | {"suppression_limit": limit}, table)
+        assert release.recoding is not None
+        assert release.recoding.suppressed <= limit * len(table)
+        assert all(
+            holds(model, EquivalenceClasses.of_table(release.table, release.schema))
+            for model in release.guarantees
+        )
+        losses.append(gcp(release.recoding))
+    assert losses == sorted(losses, reverse=True)
 
 
 @methods

@@ -1,4 +1,4 @@
-"""Repair: classes that miss a model are suppressed within the limit, then merged at the least cost."""
+"""Repair: classes that miss a model are merged; records are suppressed where that lowers the loss."""
 
 import numpy as np
 import pandas as pd
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.grouping.model_rules import compile_constraints, least_size
-from privacy_engine.grouping.repair import repair, suppress_failing
+from privacy_engine.grouping.model_rules import least_size
+from privacy_engine.grouping.repair import repair, suppress_where_it_pays
 from privacy_engine.judge.models import (
     AlphaKAnonymity,
     BetaLikeness,
@@ -41,9 +41,20 @@ def repaired(
     labels: list[int],
     models: tuple[PrivacyModel, ...] = L2,
     k: int = 2,
-    limit: float = 0,
 ) -> list[int]:
-    return repair(encoded, np.array(labels), encoded.geometry(), models, k, limit).tolist()
+    return repair(encoded, np.array(labels), encoded.geometry(), models, k).tolist()
+
+
+def suppressed(
+    encoded: EncodedTable,
+    labels: list[int],
+    limit: float,
+    models: tuple[PrivacyModel, ...] = (),
+    k: int = 2,
+) -> list[int]:
+    """The records that are suppressed."""
+    found = suppress_where_it_pays(encoded, np.array(labels), k, models, limit)
+    return np.flatnonzero(found < 0).tolist()
 
 
 def test_a_class_that_fails_is_merged_with_the_one_that_costs_least() -> None:
@@ -72,39 +83,54 @@ def test_one_class_remains_where_nothing_else_helps() -> None:
     assert repaired(encoded, [0, 0, 1, 1]) == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("limit", "gone"),
-    [(0.0, 0), (0.19, 0), (0.2, 2), (0.49, 2), (0.5, 5), (1.0, 5)],  # of 10; classes of 2 and 3 fail
-)
-def test_failing_classes_are_suppressed_the_smallest_first_within_the_limit(limit: float, gone: int) -> None:
-    encoded = encode([10, 11, 30, 31, 32, 60, 61, 62, 90, 91], "aaaaaababa")
-    found = np.array(repaired(encoded, [0, 0, 1, 1, 1, 2, 2, 2, 3, 3], limit=limit))
-    assert np.flatnonzero(found < 0).tolist() == list(range(gone))
-    assert holds(L2[0], encoded.classes_of(found))
+def test_of_two_ways_to_repair_the_one_that_loses_less_is_taken() -> None:
+    # The nearest class has the same disease again; the one that mends lies a little further.
+    encoded = encode([10, 11, 13, 14, 16, 17, 90, 91], "aaaabbab")
+    found = repaired(encoded, [0, 0, 1, 1, 2, 2, 3, 3], models=(TCloseness(t=0.3),))
+    assert len(set(found)) == 2
+    assert holds(TCloseness(t=0.3), encoded.classes_of(np.array(found)))
+
+
+# Nine records at 10 and one at 100: with it each of the ten loses 0.9, without it none.
+FAR = [10] * 9 + [100]
+
+
+def test_a_record_is_suppressed_where_its_class_saves_more_than_it_loses() -> None:
+    assert suppressed(encode(FAR, "ab" * 5), [0] * 10, 0.1) == [9]
+
+
+def test_a_record_is_not_suppressed_where_that_does_not_pay() -> None:
+    assert suppressed(encode([10] * 9 + [11], "ab" * 5), [0] * 10, 1.0) == []
+
+
+@pytest.mark.parametrize(("limit", "gone"), [(0.0, 0), (0.19, 0), (0.2, 1), (0.29, 1), (0.4, 2), (1.0, 2)])
+def test_the_most_profitable_go_first_within_the_limit(limit: float, gone: int) -> None:
+    # of 5 records: 100 first, then 40
+    assert suppressed(encode([10, 10, 10, 60, 100], "ababa"), [0] * 5, limit) == [3, 4][2 - gone :]
 
 
 def test_a_limit_that_is_a_share_of_the_records_is_used_to_the_last_one() -> None:
     # 0.29 of 100 is 28.999999999999996 in floating point
-    encoded = encode(list(range(100)), "a" * 29 + "ab" * 35 + "b")
-    labels = [0] * 29 + [1] * 71
-    assert repaired(encoded, labels, limit=0.29).count(-1) == 29
+    encoded = encode([0] * 71 + [100] * 29, "a" * 100)
+    assert len(suppressed(encoded, [0] * 71 + [0] * 29, 0.29)) in (0, 29)
+    spread = encode([0] * 71 + list(range(72, 101)), "a" * 100)
+    assert len(suppressed(spread, [0] * 100, 0.29)) == 29
+
+
+def test_no_class_falls_below_k_or_breaks_a_model_by_suppression() -> None:
+    assert suppressed(encode([10, 10, 100], "aba"), [0] * 3, 1.0, k=3) == []
+    assert suppressed(encode([10] * 8 + [100], "a" * 8 + "b"), [0] * 9, 1.0, L2) == []
+
+
+def test_records_suppressed_before_count_against_the_limit() -> None:
+    encoded = encode([10, *FAR], "ab" * 5 + "a")
+    assert suppressed(encoded, [-1] + [0] * 10, 0.1) == [0]
+    assert suppressed(encoded, [-1] + [0] * 10, 0.2) == [0, 10]
 
 
 def test_records_suppressed_before_stay_suppressed() -> None:
     encoded = encode([10, 20, 30, 40, 50], "aabab")
     assert repaired(encoded, [-1, 0, 0, 1, 1])[0] == -1
-
-
-def test_a_table_whose_classes_would_all_go_is_merged_instead() -> None:
-    encoded = encode([10, 20, 30, 40], "aabb")
-    assert repaired(encoded, [0, 0, 1, 1], limit=1.0) == [0, 0, 0, 0]
-
-
-def test_only_failing_classes_are_suppressed() -> None:
-    encoded = encode([10, 20, 30, 40, 50, 60], "aaabab")
-    assert suppress_failing(
-        encoded, np.array([0, 0, 1, 1, 2, 2]), compile_constraints(L2, encoded), 1.0
-    ).tolist() == [-1, -1, 1, 1, 2, 2]
 
 
 MODELS: list[PrivacyModel] = [
@@ -134,7 +160,10 @@ def test_what_is_left_keeps_the_model_wherever_the_whole_of_it_does(
     labels = data.draw(st.lists(st.integers(0, 3), min_size=len(records), max_size=len(records)))
     limit = data.draw(st.sampled_from([0.0, 0.25, 0.5]))
     k = max(2, least_size([model]))
-    found = np.array(repaired(encoded, labels, (model,), k, limit))
+    merged = np.array(repaired(encoded, labels, (model,), k))
+    if len(set(merged.tolist())) == 1:
+        return
+    found = suppress_where_it_pays(encoded, merged, k, (model,), limit)
     assert np.count_nonzero(found < 0) <= limit * len(records)
     left = encoded.classes_of(found)
     if len(left) > 1:
@@ -150,6 +179,6 @@ def test_what_is_left_keeps_the_model_wherever_the_whole_of_it_does(
 def test_records_of_a_class_are_never_parted(records: list[tuple[int, str]], data: st.DataObject) -> None:
     ages, diseases = zip(*sorted(records), strict=True)
     labels = np.array(data.draw(st.lists(st.integers(0, 3), min_size=len(records), max_size=len(records))))
-    found = np.array(repaired(encode(list(ages), "".join(diseases)), labels.tolist(), limit=0.25))
+    found = np.array(repaired(encode(list(ages), "".join(diseases)), labels.tolist()))
     for label in np.unique(labels):
         assert len(set(found[labels == label].tolist())) == 1

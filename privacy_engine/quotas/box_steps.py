@@ -1,0 +1,244 @@
+"""Steps of large classes, whose boxes no single record changes.
+
+A class takes what lies in a larger box, or gives away what lies outside of a smaller one. The boxes differ in
+one attribute: by the parent or a child of a node, or by 1, 2, 4, ... values at one end. A step is made if it
+lowers the total loss and every class that it touches keeps k and the rules.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.compiled import kernel
+from privacy_engine.grouping.boxes import (
+    Boxes,
+    Codes,
+    Ints,
+    Space,
+    box_cost,
+    enlarge,
+    union_cost_up_to,
+)
+from privacy_engine.grouping.class_state import LEAST
+from privacy_engine.grouping.constraints import Constraints, admits
+from privacy_engine.quotas.compositions import count_kind
+
+LARGE = 100  # records of a class that makes such steps
+LONGEST = 6  # powers of two of values by which an end of a box moves
+WIDTH = 1e-12  # of rounding: whether a record lies in a box
+
+
+@kernel(nogil=True)
+def step_boxes(
+    space: Space,
+    codes: Codes,
+    values: Ints,
+    labels: Ints,
+    boxes: Boxes,
+    counts: Codes,
+    k: int,
+    constraints: Constraints,
+) -> float:
+    """One round over all large classes and attributes; by how much the total loss fell.
+
+    Args:
+        space: costs of the attributes.
+        codes: (n, q) int32.
+        values: (n, s) int64, where each record is counted.
+        labels: (n,) classes, -1 = in none; changed in place, as `boxes` and `counts` (m, values) of them are.
+        boxes: of m classes.
+        counts: of them.
+        k: least size of a class.
+        constraints: the rules.
+    """
+    before = (boxes.size * boxes.cost).sum()
+    lo, hi = np.empty(codes.shape[1], np.int32), np.empty(codes.shape[1], np.int32)
+    for c in range(len(boxes.size)):
+        for j in range(codes.shape[1]):
+            choice = 0
+            while boxes.size[c] >= LARGE and choice >= 0:
+                lo[:] = boxes.lo[c]
+                hi[:] = boxes.hi[c]
+                choice = _changed(space, j, choice, lo, hi)
+                if choice >= 0:
+                    _try(space, codes, values, labels, boxes, counts, k, constraints, c, lo, hi)
+    return float(before - (boxes.size * boxes.cost).sum())
+
+
+@kernel(nogil=True)
+def _changed(space: Space, j: int, choice: int, lo: Codes, hi: Codes) -> int:
+    """Change the box to the next choice in attribute j; the number of the choice after it, -1 = no more."""
+    nodes = space.start[j + 1] - space.start[j]
+    if space.tree[j]:
+        parent = space.parent[space.start[j] : space.start[j + 1]]
+        node = lo[j]
+        for u in range(choice, nodes):
+            if u != node and (parent[u] == node or parent[node] == u):
+                lo[j] = u
+                hi[j] = u
+                return u + 1
+        return -1
+    first, last = lo[j], hi[j]
+    while choice < 4 * LONGEST:
+        by, end = 1 << (choice // 4), choice % 4
+        choice += 1
+        lo[j], hi[j] = first, last
+        if end == 0:
+            lo[j] = max(first - by, 0)
+        elif end == 1:
+            hi[j] = min(last + by, nodes - 1)
+        elif end == 2:
+            lo[j] = min(first + by, last)
+        else:
+            hi[j] = max(last - by, first)
+        if lo[j] != first or hi[j] != last:
+            return choice
+    return -1
+
+
+@kernel(nogil=True)
+def _try(
+    space: Space,
+    codes: Codes,
+    values: Ints,
+    labels: Ints,
+    boxes: Boxes,
+    counts: Codes,
+    k: int,
+    constraints: Constraints,
+    c: int,
+    lo: Codes,
+    hi: Codes,
+) -> None:
+    """Make the step of class c to the box lo, hi if it pays."""
+    cost = box_cost(space, lo, hi)
+    saved = boxes.size[c] * (boxes.cost[c] - cost)
+    inside = _inside(space, codes, lo, hi, cost)
+    if saved < 0.0:
+        rows = np.flatnonzero(inside & (labels >= 0) & (labels != c))
+        for r in rows:
+            saved += max(0.0, boxes.cost[labels[r]] - cost)
+    else:
+        rows = np.flatnonzero(~inside & (labels == c))
+        if boxes.size[c] - len(rows) < k:
+            return
+        saved += len(rows) * cost  # at most: elsewhere they cost something
+    if saved <= LEAST or len(rows) == 0:
+        return
+    source, old = labels[rows], (boxes.lo.copy(), boxes.hi.copy(), boxes.size.copy(), boxes.cost.copy())
+    if cost > boxes.cost[c]:
+        kept = _take(values, labels, boxes, counts, k, constraints, c, cost, rows)
+    else:
+        kept = _give(space, codes, values, labels, boxes, counts, constraints, c, cost, rows)
+    if kept:
+        touched = np.zeros(len(boxes.size), np.bool_)
+        touched[c] = True
+        touched[source] = True
+        touched[labels[rows]] = True
+        _cover(space, codes, labels, boxes, touched)
+        before = (old[2] * old[3]).sum()
+        kept = (boxes.size * boxes.cost).sum() < before - LEAST
+    if not kept:
+        for i in range(len(rows)):
+            count_kind(counts[labels[rows[i]]], values, rows[i], -1)
+            count_kind(counts[source[i]], values, rows[i], 1)
+            labels[rows[i]] = source[i]
+        boxes.lo[:] = old[0]
+        boxes.hi[:] = old[1]
+        boxes.size[:] = old[2]
+        boxes.cost[:] = old[3]
+
+
+@kernel(nogil=True)
+def _inside(space: Space, codes: Codes, lo: Codes, hi: Codes, cost: float) -> npt.NDArray[np.bool_]:
+    """(n,) which records lie in a box."""
+    found = np.empty(len(codes), np.bool_)
+    for r in range(len(codes)):
+        found[r] = union_cost_up_to(space, lo, hi, codes[r], codes[r], cost * (1.0 + WIDTH) + WIDTH) < np.inf
+    return found
+
+
+@kernel(nogil=True)
+def _take(
+    values: Ints,
+    labels: Ints,
+    boxes: Boxes,
+    counts: Codes,
+    k: int,
+    constraints: Constraints,
+    c: int,
+    cost: float,
+    rows: Ints,
+) -> bool:
+    """Move records to class c from dearer classes that can spare them; whether c keeps the rules then."""
+    for r in rows:
+        a = labels[r]
+        if boxes.cost[a] <= cost or boxes.size[a] <= k:
+            continue
+        count_kind(counts[a], values, r, -1)
+        if not admits(counts[a], int(boxes.size[a]) - 1, constraints):
+            count_kind(counts[a], values, r, 1)
+            continue
+        boxes.size[a] -= 1
+        boxes.size[c] += 1
+        count_kind(counts[c], values, r, 1)
+        labels[r] = c
+    return bool(admits(counts[c], int(boxes.size[c]), constraints))
+
+
+@kernel(nogil=True)
+def _give(
+    space: Space,
+    codes: Codes,
+    values: Ints,
+    labels: Ints,
+    boxes: Boxes,
+    counts: Codes,
+    constraints: Constraints,
+    c: int,
+    cost: float,
+    rows: Ints,
+) -> bool:
+    """Move records of class c, which then costs so much, to where they cost least; whether that may pay."""
+    balance = boxes.size[c] * boxes.cost[c] - (boxes.size[c] - len(rows)) * cost
+    for r in rows:
+        row, best, price = codes[r], -1, balance
+        for b in range(len(boxes.size)):
+            if b == c or boxes.size[b] == 0:
+                continue
+            size = boxes.size[b]
+            limit = (price + size * boxes.cost[b]) / (size + 1) * (1.0 + WIDTH)
+            union = union_cost_up_to(space, boxes.lo[b], boxes.hi[b], row, row, limit)
+            if union + size * (union - boxes.cost[b]) < price:
+                count_kind(counts[b], values, r, 1)
+                if admits(counts[b], int(size) + 1, constraints):
+                    best, price = b, union + size * (union - boxes.cost[b])
+                count_kind(counts[b], values, r, -1)
+        if best < 0:
+            return False
+        balance -= price
+        labels[r] = best
+        count_kind(counts[c], values, r, -1)
+        count_kind(counts[best], values, r, 1)
+        boxes.size[c] -= 1
+        boxes.size[best] += 1
+        enlarge(space, boxes.lo[best], boxes.hi[best], row, row)
+        boxes.cost[best] = box_cost(space, boxes.lo[best], boxes.hi[best])
+    return bool(admits(counts[c], int(boxes.size[c]), constraints))
+
+
+@kernel(nogil=True)
+def _cover(space: Space, codes: Codes, labels: Ints, boxes: Boxes, touched: npt.NDArray[np.bool_]) -> None:
+    """Fit the boxes of classes to their records anew."""
+    begun = np.zeros(len(touched), np.bool_)
+    for r in range(len(labels)):
+        c = labels[r]
+        if c < 0 or not touched[c]:
+            continue
+        if begun[c]:
+            enlarge(space, boxes.lo[c], boxes.hi[c], codes[r], codes[r])
+        else:
+            boxes.lo[c] = codes[r]
+            boxes.hi[c] = codes[r]
+            begun[c] = True
+    for c in np.flatnonzero(touched):
+        boxes.cost[c] = box_cost(space, boxes.lo[c], boxes.hi[c])

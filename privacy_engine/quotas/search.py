@@ -1,0 +1,124 @@
+"""The search for classes under models that bound the distribution of the sensitive values.
+
+Repairing a k-anonymous partition by merging what fails ends in a few giant classes. Here classes are right
+from the start: grown under quotas, or, where that takes large classes, cut so that both sides keep the rules.
+Then every step keeps the rules: steps of boxes for large classes, swaps of records with equal sensitive
+values, and refinement.
+
+Sources: Cao, Karras, Kalnis, Tan (2011) for the quotas (see `compositions`); LeFevre et al. (2006) for the
+cuts. Swaps and steps of boxes are ours.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from privacy_engine.grouping.boxes import Boxes, Codes, Ints, Space, boxes_of, tabulate
+from privacy_engine.grouping.class_state import open_state, single_records
+from privacy_engine.grouping.constraints import Constraints, class_counts
+from privacy_engine.grouping.partitioning import mondrian
+from privacy_engine.grouping.refinement import ROUNDS, LookUp, refine_in
+from privacy_engine.quotas.box_steps import LARGE, step_boxes
+from privacy_engine.quotas.compositions import kinds_of
+from privacy_engine.quotas.growth import grow_classes, join_left_over
+from privacy_engine.quotas.swaps import swap_alike
+from privacy_engine.tables.geometry import Geometry
+
+CYCLES = 3  # of all steps where classes are large; one does where they are small
+SWEEPS = 3  # of swaps at most; the first brings most
+BOX_ROUNDS = 6
+ENOUGH = 1e-2  # a round that lowers the total by less is the last
+
+
+@dataclass(frozen=True)
+class QuotaSearch:
+    """A table and the rules that its classes must keep; each record counts as a person.
+
+    Attributes:
+        codes: (n, q) int32 quasi-identifiers, in one memory layout.
+        sensitive: (s, n) int32 codes of the sensitive attributes.
+        geometry: costs of the quasi-identifiers.
+        constraints: the rules.
+        k: least size of a class.
+    """
+
+    codes: Codes
+    sensitive: Codes
+    geometry: Geometry
+    constraints: Constraints
+    k: int
+
+    def start(self, rng: np.random.Generator) -> Ints:
+        """Labels (n,) of classes 0 .. c - 1 of k records or more; what breaks a rule must be repaired."""
+        grown = self._grown(rng)
+        if grown is not None and np.bincount(grown).max() < LARGE:
+            return grown
+        cut = mondrian(self.codes, self.geometry, self.k, self.sensitive, self.constraints)
+        return cut if grown is None or self.loss(cut) <= self.loss(grown) else grown
+
+    def improve(self, labels: Ints, rng: np.random.Generator, look_up: LookUp) -> Ints:
+        """Labels of no larger loss, from those of classes that keep k and the rules."""
+        space = tabulate(self.geometry)
+        large = np.bincount(labels[labels >= 0]).max() >= LARGE
+        for _ in range(CYCLES if large else 1):
+            before = self.loss(labels)
+            labels = self._swapped(space, self._stepped(space, labels), rng)
+            labels = refine_in(
+                space, self.codes, labels, self.k, rng, self.sensitive, self.constraints, ROUNDS, look_up
+            )
+            if self.loss(labels) >= before * (1.0 - ENOUGH):
+                break
+        return self._swapped(space, labels, rng)
+
+    def loss(self, labels: Ints) -> float:
+        """Loss summed over the records that are in a class."""
+        boxes = boxes_of(self.codes, labels, self.geometry)
+        return float(boxes.size @ boxes.cost)
+
+    def _grown(self, rng: np.random.Generator) -> Ints | None:
+        kinds = kinds_of(self.sensitive, self.constraints)
+        space, n = tabulate(self.geometry), len(self.codes)
+        order = rng.permutation(n)
+        labels = grow_classes(space, self.codes, kinds.of, kinds.places, order, self.k, self.constraints)
+        if labels.max() < 0:
+            return None
+        boxes, counts = self._classes(labels)
+        join_left_over(space, self.codes, self._values(), labels, boxes, counts, order, self.constraints)
+        return labels
+
+    def _stepped(self, space: Space, labels: Ints) -> Ints:
+        labels = labels.copy()
+        boxes, counts = self._classes(labels)
+        for _ in range(BOX_ROUNDS):
+            loss = boxes.size @ boxes.cost
+            fell = step_boxes(
+                space, self.codes, self._values(), labels, boxes, counts, self.k, self.constraints
+            )
+            if fell <= ENOUGH * loss:
+                break
+        return labels
+
+    def _swapped(self, space: Space, labels: Ints, rng: np.random.Generator) -> Ints:
+        kinds, n = kinds_of(self.sensitive, self.constraints), len(self.codes)
+        records = single_records(self.codes, self._values().T.astype(np.int32))
+        state = open_state(space, records, int(self.constraints.start[-1]), labels, int(labels.max()) + 1)
+        start = np.concatenate([[0], np.cumsum(np.bincount(kinds.of))])
+        for _ in range(SWEEPS):
+            order = rng.permutation(n)
+            pool = order[np.argsort(kinds.of[order], kind="stable")]
+            loss = state.boxes.size @ state.boxes.cost
+            fell = swap_alike(
+                space, state, kinds.of, pool, start, rng.permutation(n), rng.permutation(n), kinds.exact,
+                self.constraints,
+            )  # fmt: skip
+            if fell <= ENOUGH * loss:
+                break
+        return state.labels
+
+    def _classes(self, labels: Ints) -> tuple[Boxes, Codes]:
+        boxes = boxes_of(self.codes, labels, self.geometry)
+        return boxes, class_counts(labels, self.sensitive, self.constraints.start, len(boxes.size))
+
+    def _values(self) -> Ints:
+        """(n, s) where each record is counted."""
+        return np.ascontiguousarray((self.sensitive + self.constraints.start[:-1, None]).T)
