@@ -26,8 +26,9 @@ from privacy_engine.tables.geometry import Geometry
 
 CYCLES = 3  # of all steps where classes are large; one does where they are small
 SWEEPS = 3  # of swaps at most; the first brings most
-BOX_ROUNDS = 6
-ENOUGH = 1e-2  # a round that lowers the total by less is the last
+BOX_ROUNDS = 12
+ENOUGH = 2e-3  # a round that lowers the total by a smaller share is the last
+ENOUGH_SWAPS = 1e-2  # likewise of swaps, after which refinement follows
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class QuotaSearch:
                 space, state, kinds.of, pool, start, rng.permutation(n), rng.permutation(n), kinds.exact,
                 self.constraints,
             )  # fmt: skip
-            if fell <= ENOUGH * loss:
+            if fell <= ENOUGH_SWAPS * loss:
                 break
         return state.labels
 

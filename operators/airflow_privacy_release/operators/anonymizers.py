@@ -21,8 +21,8 @@ class AnonymizerOperator(MethodOperator):
         k: least number of persons in a class, >= 2.
         l: least number of distinct values of each sensitive attribute in a class; None = no such demand.
         require: further privacy models, as their dicts, that every class must satisfy.
-        suppression_limit: largest share of records that may be suppressed, 0 .. 1. A record is suppressed only
-            where its class saves more without it than it loses: more leave never gives more loss.
+        suppression_limit: largest share of records that may be suppressed, 0 .. 1. A record is suppressed
+            only where its class saves more without it than it loses: more leave never gives more loss.
         intervals: how intervals are written: `text`, `bounds` or `midpoint`.
         seed: of the random choices; None takes fresh entropy.
     """
