@@ -25,7 +25,7 @@ from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 
 MOST_VALUES = 2_000  # of all sensitive attributes together; with more of them quotas take too long
-HOPEFUL = 1.5  # merged classes that lose more than so many times the others are not refined, too
+HOPEFUL = 1.2  # merged classes that lose more than so many times the others are not refined, too
 Merge = Callable[[EncodedTable, np.random.Generator, Propose], Ints]
 
 

@@ -26,8 +26,8 @@ from privacy_engine.tables.geometry import Geometry
 
 CYCLES = 3  # of all steps where classes are large; one does where they are small
 SWEEPS = 3  # of swaps at most; the first brings most
-BOX_ROUNDS = 12
-ENOUGH = 2e-3  # a round that lowers the total by a smaller share is the last
+BOX_ROUNDS = 8
+ENOUGH = 5e-3  # a round that lowers the total by a smaller share is the last
 ENOUGH_SWAPS = 1e-2  # likewise of swaps, after which refinement follows
 
 
