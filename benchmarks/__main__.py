@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import (
+    closeness,
     dp_peers,
     dp_persons,
     dp_speed,
@@ -30,6 +31,7 @@ from benchmarks.tables import Table, adult, head
 Part = Callable[[Table], Section]
 FULL: Mapping[str, Part] = {
     "quality": quality.run,
+    "closeness": closeness.run,
     "paper_ilp": paper_ilp.run,
     "speed": speed.run,
     "obpa": obpa.run,
@@ -47,6 +49,7 @@ FULL: Mapping[str, Part] = {
 }
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
+    "closeness": lambda table: closeness.run(table, models=("t = .3",)),
     "paper_ilp": lambda table: paper_ilp.run(table, ks=(2, 5, 20), repeats=1),
     "speed": lambda table: speed.run(table, rows=None, repeats=2, with_peers=False),
     "obpa": lambda table: obpa.run(table, ks=(16,), gcp_ks=(10,), seeds=(1,)),
