@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from privacy_engine.tables.hierarchy import Hierarchy as Hierarchy
     from privacy_engine.tables.schema import Attribute as Attribute
     from privacy_engine.tables.schema import DataSchema as DataSchema
-    from privacy_engine.tables.schema import Kind as Kind
-    from privacy_engine.tables.schema import Role as Role
+    from privacy_engine.vocabulary import Kind as Kind
+    from privacy_engine.vocabulary import Role as Role
 
 _HOME = {
     "tables.classes": ("EquivalenceClasses",),

@@ -3,7 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 JOBS = ("clerk", "coder", "cook", "nurse", "pilot")
 TOWNS = tuple(f"town{i}" for i in range(12))

@@ -10,7 +10,8 @@ from enum import StrEnum
 
 from privacy_engine.tables.encoding import Domain, EncodedTable, domain_labels
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, Role
+from privacy_engine.tables.schema import Attribute
+from privacy_engine.vocabulary import Role
 
 
 class CellModel(StrEnum):

@@ -37,7 +37,8 @@ from privacy_engine.release import Release
 from privacy_engine.tables.classes import SensitiveValues
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.encoding import EncodedTable
-from privacy_engine.tables.schema import DataSchema, Role
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Role
 
 MOST_CELLS = 500_000_000  # of the one-hot columns, 2 GB while the forest is grown
 

@@ -30,7 +30,8 @@ from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain, 
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.linked import released_schema, stacked, with_carried
 from privacy_engine.tables.persons import TABLE, person_codes, trajectories
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 QUANTILES = (0.25, 0.75)  # of the rows of a person, by which their values of an ordered attribute are known
 MOST_AGAIN = 100  # persons of a group, up to which each is matched once more: quadratic in them

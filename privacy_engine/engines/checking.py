@@ -29,7 +29,8 @@ from privacy_engine.judge.verification import (
 from privacy_engine.measures.risk import PartFigures
 from privacy_engine.tables.classes import Classes, CountedClasses, SensitiveValues
 from privacy_engine.tables.persons import TABLE, Person, ValuesLeft, shares_of_persons
-from privacy_engine.tables.schema import Attribute, DataSchema, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Role
 
 PSEUDONYM, PERSON = "pseudonym", "person"  # columns of a file that holds both against each other
 

@@ -11,8 +11,8 @@ from privacy_engine.engines.engine import Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches
 from privacy_engine.tables.columns import factorize
-from privacy_engine.tables.dates import DATES, TIMES, Period, moments
-from privacy_engine.tables.schema import Kind
+from privacy_engine.tables.dates import DATES, TIMES, moments
+from privacy_engine.vocabulary import Kind, Period
 
 # Of text that is tried for dates; where several fit, the first.
 FORMATS = (

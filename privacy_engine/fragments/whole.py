@@ -19,7 +19,8 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.classes import SensitiveValues
 from privacy_engine.tables.columns import factorize, is_rounded
 from privacy_engine.tables.encoding import Domain, records_with, sensitive_domain
-from privacy_engine.tables.schema import Attribute, DataSchema, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Role
 
 
 @dataclass(frozen=True)

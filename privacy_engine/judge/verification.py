@@ -11,7 +11,7 @@ import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import SchemaError, VerificationError
-from privacy_engine.judge.column_rules import Broken, Values
+from privacy_engine.judge.column_checks import Broken, Values, broken
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
 from privacy_engine.judge.models import (
@@ -350,24 +350,24 @@ def column_findings(
             "the policy has rules for columns, and their values or the year of the release are not known; "
             "give both, or take `columns` out of the policy"
         )
-    broken = rules.broken(schema, values, year)
-    kept = [name for name in rules.names if name not in {b.rule for b in broken}]
+    found = broken(rules, schema, values, year)
+    kept = [name for name in rules.names if name not in {b.rule for b in found}]
     return [
         *(Finding(rule=f"columns: {name}", threshold=0, measured=0, passed=rows > 0) for name in kept),
-        *(broken_finding(b, rows) for b in broken),
+        *(broken_finding(b, rows) for b in found),
     ]
 
 
-def broken_finding(broken: Broken, rows: int) -> Finding:
+def broken_finding(told: Broken, rows: int) -> Finding:
     """A rule that a column of so many records breaks: in how many of them."""
-    records = rows if broken.records is None else broken.records
+    records = rows if told.records is None else told.records
     return Finding(
-        rule=f"columns: {broken.rule} in {broken.column}",
+        rule=f"columns: {told.rule} in {told.column}",
         threshold=0,
         measured=float(records),
         passed=False,
         failing_rows=records,
-        remedy=broken.remedy,
+        remedy=told.remedy,
     )
 
 

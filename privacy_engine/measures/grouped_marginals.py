@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from privacy_engine.tables.columns import NULL_WORD
 from privacy_engine.tables.domains import BinnedDomain, CodedTable, DatedDomain, LabelledDomain, PublicDomain
-from privacy_engine.tables.schema import DataSchema, Kind
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Kind
 
 MOST_GROUPS = 16  # more bars than these are not read
 

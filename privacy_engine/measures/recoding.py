@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.coding import Meaning
 from privacy_engine.tables.columns import NULL, NULL_WORD
 from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.geometry import class_spans
 from privacy_engine.tables.hierarchy import ROOT, Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Meaning, Role
 
 
 class Intervals(StrEnum):

@@ -27,7 +27,8 @@ from privacy_engine.measures.synthetic_utility import (
     wasserstein,
 )
 from privacy_engine.tables.domains import CodedTable
-from privacy_engine.tables.schema import DataSchema, Role
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Role
 
 WAYS = 3
 LEARNING_ROWS = 1_500  # records that a classifier learns from; the cost grows with their square

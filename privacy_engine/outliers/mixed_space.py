@@ -20,7 +20,8 @@ import pandas as pd
 from privacy_engine.errors import SchemaError
 from privacy_engine.grouping.agglomeration import distinct_tuples
 from privacy_engine.tables.columns import NULL, factorize, is_number, require_span
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

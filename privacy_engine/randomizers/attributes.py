@@ -8,7 +8,8 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.randomizers.channel import LARGEST
 from privacy_engine.tables.columns import NULL
 from privacy_engine.tables.domains import DEFAULT_BINS, SINGLE_VALUES, LabelledDomain, Storage, public_domain
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 
 def randomized(schema: DataSchema) -> tuple[Attribute, ...]:

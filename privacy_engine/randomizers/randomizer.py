@@ -33,7 +33,8 @@ from privacy_engine.randomizers.randomness import (
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.columns import factorize, floats, value_text
 from privacy_engine.tables.domains import Storage, require_row_each
-from privacy_engine.tables.schema import Attribute, DataSchema, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Role
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,8 @@ from privacy_engine.tables.domains import (
     undeclared_nulls,
 )
 from privacy_engine.tables.faults import Rule, told
-from privacy_engine.tables.schema import Attribute, DataSchema, Role, nameless_records
+from privacy_engine.tables.schema import Attribute, DataSchema, nameless_records
+from privacy_engine.vocabulary import Role
 
 _FAULTS = pa.schema({"attribute": pa.int32(), "rule": pa.string(), "value": pa.string()})
 PERSON = "person"  # the column of persons' numbers, beside the codes, which are named by digits

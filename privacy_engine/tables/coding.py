@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -17,34 +16,10 @@ import pandas as pd
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize, is_number
+from privacy_engine.vocabulary import RARE_PREFIXES, Meaning, rare_prefixes, read_rare
 
 Bounds = tuple[float, float]
 Numbers = npt.NDArray[np.float64]
-
-# Three-digit ZIP codes of at most 20,000 people by the census of 2000: HHS, Office for Civil Rights, Guidance
-# Regarding Methods for De-identification of Protected Health Information (2012), "When can ZIP codes be
-# included in de-identified information?".
-RARE_PREFIXES: Mapping[str, tuple[str, ...]] = {
-    "us_zip3_census_2000": (
-        *("036", "059", "063", "102", "203", "556", "692", "790", "821", "823", "830", "831", "878", "879"),
-        *("884", "890", "893"),
-    )
-}
-
-
-class Meaning(StrEnum):
-    """What the values of a column are about, for policies that treat columns by that."""
-
-    AGE = "age"  # of a person, in years
-    DATE = "date"  # about a person, or a part of one, such as a year; implied by kind date and timestamp
-    POSTCODE = "postcode"  # or its first characters
-    PLACE = "place"  # smaller than a state: address, city, county, precinct, coordinates, geocodes
-    REGION = "region"  # a state, or larger
-    NAME = "name"  # of the person, relatives, employers, members of the household
-    CONTACT = "contact"  # telephone, fax, email, web or IP address
-    NUMBER = "number"  # or code that is somebody's own: of a person, record, plan, account, licence, device
-    BIOMETRIC = "biometric"  # or a picture of the face
-    OTHER = "other"  # none of these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,26 +274,6 @@ CODING_SCHEMA: Mapping[str, Any] = {
         ]
     },
 }
-
-
-def rare_prefixes(rare: str | tuple[str, ...]) -> tuple[str, ...]:
-    """The prefixes of a list by its name, or the list itself."""
-    return RARE_PREFIXES[rare] if isinstance(rare, str) else rare
-
-
-def read_rare(given: Any, field: str) -> str | tuple[str, ...]:
-    """A list of prefixes, or the name of one.
-
-    Raises:
-        SchemaError: naming the field.
-    """
-    if isinstance(given, str) and given in RARE_PREFIXES:
-        return given
-    if not isinstance(given, list | tuple) or not all(isinstance(text, str) for text in given):
-        raise SchemaError(
-            f"{field} must be a list of texts, in quotes, or one of the lists {sorted(RARE_PREFIXES)}"
-        )
-    return tuple(given)
 
 
 def read_number(field: str, value: Any) -> float:

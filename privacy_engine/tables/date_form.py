@@ -17,7 +17,6 @@ from privacy_engine.tables.dates import (
     MICROS_OF_DAY,
     Clock,
     Moments,
-    Period,
     calendar_hierarchy,
     complete_years,
     end_of_bounds,
@@ -31,6 +30,7 @@ from privacy_engine.tables.dates import (
 )
 from privacy_engine.tables.direct_identifiers import JSON_SCHEMA, Scope, require_texts, scope_of
 from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.vocabulary import Period
 
 Bounds = tuple[float, float]
 Floats = npt.NDArray[np.float64]

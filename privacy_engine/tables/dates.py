@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from enum import StrEnum
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -21,6 +20,7 @@ import pandas as pd
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.faults import Faults, Rule
 from privacy_engine.tables.hierarchy import ROOT, Hierarchy
+from privacy_engine.vocabulary import Period
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -33,20 +33,6 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MOMENT_WORDS = frozenset({"now", "today"})  # what pandas reads as the time of the reading
 _PROBE = datetime(2009, 11, 23, 17, 48, 59)
 _PROBE_SECONDS = int((_PROBE - datetime(1970, 1, 1)).total_seconds())
-
-
-class Period(StrEnum):
-    """A unit of the calendar."""
-
-    SECOND = "second"
-    MINUTE = "minute"
-    HOUR = "hour"
-    DAY = "day"
-    WEEK = "week"
-    MONTH = "month"
-    QUARTER = "quarter"
-    YEAR = "year"
-    DECADE = "decade"
 
 
 _ORDER = {period: place for place, period in enumerate(Period)}

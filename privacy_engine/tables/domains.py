@@ -19,7 +19,8 @@ import pandas as pd
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize, floats, is_number
 from privacy_engine.tables.date_form import DateForm
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind
 
 Codes = npt.NDArray[np.int64]
 

@@ -17,7 +17,8 @@ from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.geometry import Geometry
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.persons import person_codes
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 
 @dataclass(frozen=True)

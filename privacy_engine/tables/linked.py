@@ -15,7 +15,8 @@ import pandas as pd
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.persons import TABLE, LinkedTable, Person, Rows
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +15,7 @@ import yaml
 
 from privacy_engine.choice import E, choice
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.coding import CODING_FIELDS, CODING_SCHEMA, Coding, Meaning, read_number
+from privacy_engine.tables.coding import CODING_FIELDS, CODING_SCHEMA, Coding, read_number
 from privacy_engine.tables.columns import factorize, floats, is_atomic, is_number, value_text
 from privacy_engine.tables.date_form import (
     DATE_SCHEMA,
@@ -27,7 +26,7 @@ from privacy_engine.tables.date_form import (
     Shift,
     Span,
 )
-from privacy_engine.tables.dates import DATES, TIMES, Period, end_of_bounds, is_dated
+from privacy_engine.tables.dates import DATES, TIMES, end_of_bounds, is_dated
 from privacy_engine.tables.direct_identifiers import (
     ALLOWED_SCHEMA,
     FIELDS,
@@ -48,26 +47,7 @@ from privacy_engine.tables.faults import (
 )
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.persons import PERSON_FIELDS, TABLE, LinkedTable, Person, Rows
-
-
-class Role(StrEnum):
-    """What an attribute means for the people in the table."""
-
-    IDENTIFIER = "identifier"  # names one person: never released
-    QUASI_IDENTIFIER = "quasi_identifier"  # known to others, names a person in combination
-    SENSITIVE = "sensitive"  # what must not be learned of a person
-    INSENSITIVE = "insensitive"  # released as it is
-
-
-class Kind(StrEnum):
-    """Which comparisons the values of an attribute allow."""
-
-    CATEGORICAL = "categorical"
-    ORDINAL = "ordinal"
-    NUMERIC = "numeric"
-    DATE = "date"
-    TIMESTAMP = "timestamp"
-
+from privacy_engine.vocabulary import Kind, Meaning, Period, Role
 
 _CLOCKS = {Kind.DATE: DATES, Kind.TIMESTAMP: TIMES}
 _NO_TEXT = (Kind.NUMERIC, *_CLOCKS)

@@ -167,7 +167,8 @@ class Pseudonyms:
 
     def released(self, schema: "DataSchema") -> "DataSchema":
         """The schema with insensitive attributes of text in the place of these identifiers."""
-        from privacy_engine.tables.schema import Attribute, DataSchema, Role
+        from privacy_engine.tables.schema import Attribute, DataSchema
+        from privacy_engine.vocabulary import Role
 
         attributes = (
             Attribute(name=a.name, role=Role.INSENSITIVE, pseudonym=self._made[a.name][0])

@@ -150,7 +150,7 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute", schema: "DataSc
     """
     import pyarrow.types as t
 
-    from privacy_engine.tables.schema import Role
+    from privacy_engine.vocabulary import Role
 
     if t.is_dictionary(kind):
         kind = kind.value_type
@@ -193,7 +193,7 @@ def _problem_of_dates(kind: "pa.DataType", attribute: "Attribute") -> str | None
     """The same of an attribute of kind date or timestamp."""
     import pyarrow.types as t
 
-    from privacy_engine.tables.schema import Kind
+    from privacy_engine.vocabulary import Kind
 
     if t.is_timestamp(kind) or (t.is_date(kind) and attribute.kind is Kind.DATE):
         return None

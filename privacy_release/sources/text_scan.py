@@ -125,7 +125,7 @@ def found_in_release(files: Sequence[str], schema: "DataSchema") -> dict[str, di
     Beside the kinds of the scan these are web addresses, and exact dates outside of columns of dates.
     """
     from privacy_engine.engines.parquet import batches
-    from privacy_engine.tables.coding import Meaning
+    from privacy_engine.vocabulary import Meaning
 
     scanned = [a for a in schema.attributes if _is_scanned(a) and a.name != schema.by]
     if not scanned:
@@ -162,7 +162,7 @@ def _is_plain(kind: "pa.DataType") -> bool:
 
 def _is_scanned(attribute: "Attribute") -> bool:
     """Whether values of an attribute are released that no schema names."""
-    from privacy_engine.tables.schema import Kind, Role
+    from privacy_engine.vocabulary import Kind, Role
 
     released = attribute.role is not Role.IDENTIFIER and attribute.pseudonym is None
     words = attribute.kind is not Kind.NUMERIC and attribute.dates is None

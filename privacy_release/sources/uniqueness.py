@@ -92,7 +92,7 @@ class NearlyUnique:
 
 
 def _is_looked_at(attribute: "Attribute") -> bool:
-    from privacy_engine.tables.schema import Role
+    from privacy_engine.vocabulary import Role
 
     released = attribute.role is Role.INSENSITIVE and attribute.pseudonym is None
     return released and attribute.unique is None

@@ -78,8 +78,10 @@ def refuse_columns(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
     Raises:
         SpecError: naming each column, the rule that it breaks, and what to do.
     """
+    from privacy_engine.judge.column_checks import broken_by_schema
+
     schema = spec.data_schema()
-    if policy.columns is not None and (broken := policy.columns.broken_by_schema(schema)):
+    if policy.columns is not None and (broken := broken_by_schema(policy.columns, schema)):
         told = "; ".join(f"{b.column} must keep {b.rule}: {b.remedy}" for b in broken)
         raise wrong(spec.name, f"the policy or the floor policy has rules for columns. {told}")
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from privacy_engine.vocabulary import RARE_PREFIXES
+
 PRESETS = frozenset(
     {"@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly"}
 )
@@ -63,9 +65,9 @@ def plain_bound(value: object) -> float | str:
 
 
 def _rare(value: object) -> object:
-    if isinstance(value, str) and value not in RARE_LISTS:
+    if isinstance(value, str) and value not in RARE_PREFIXES:
         raise ValueError(
-            f"must be a list of texts, in quotes, or one of the lists {sorted(RARE_LISTS)}; correct it"
+            f"must be a list of texts, in quotes, or one of the lists {sorted(RARE_PREFIXES)}; correct it"
         )
     return value
 
@@ -85,7 +87,6 @@ Period = Literal["second", "minute", "hour", "day", "week", "month", "quarter", 
 Meaning = Literal[
     "age", "date", "postcode", "place", "region", "name", "contact", "number", "biometric", "other"
 ]
-RARE_LISTS = frozenset({"us_zip3_census_2000"})
 Rare = Annotated[str | tuple[str, ...], BeforeValidator(_rare)]
 # A column of dates, or a day that everybody knows.
 Moment = Annotated[str, Field(min_length=1), BeforeValidator(_iso_day, json_schema_input_type=str)]

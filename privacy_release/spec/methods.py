@@ -44,7 +44,8 @@ def _loss(loss: Any) -> str:
 
 def _small_schema() -> Any:
     """A schema with one attribute of each role that matters: guarantees depend on roles, never on data."""
-    from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.vocabulary import Kind, Role
 
     age = Attribute(name="age", role=Role.QUASI_IDENTIFIER, kind=Kind.NUMERIC, bounds=(0, 120))
     return DataSchema((age, Attribute(name="diagnosis", role=Role.SENSITIVE, categories=("no", "yes"))))

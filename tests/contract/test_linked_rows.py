@@ -21,7 +21,8 @@ from privacy_engine.measures.recoding import Intervals
 from privacy_engine.registry import load_method, method_names
 from privacy_engine.release import Release
 from privacy_engine.tables.persons import Person
-from privacy_engine.tables.schema import Attribute, DataSchema, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Role
 from tests.contract.test_persons import ANONYMIZERS, POLICY, QUICK, TABLES
 from tests.contract.test_persons import CONSTANT as CONSTANT_ROWS
 from tests.contract.test_persons import SCHEMA as INDEPENDENT

@@ -166,8 +166,10 @@ def test_the_example_releases_find_the_samples_where_they_look_for_them() -> Non
         volume.split(":")[1] for volume in services()["worker"]["volumes"] if "/include:" in volume
     )
     for file in (checkout() / "include" / "releases").glob("*.yaml"):
-        address = yaml.safe_load(file.read_text())["source"]["uri"]
-        assert os.path.normpath(f"{include}/{address}").startswith(f"{folder}/"), file.name
+        spec = yaml.safe_load(file.read_text())
+        for table in spec.get("tables", {"": spec}).values():
+            address = table["source"]["uri"]
+            assert os.path.normpath(f"{include}/{address}").startswith(f"{folder}/"), file.name
 
 
 def test_the_image_runs_as_a_service_user_with_locked_packages_and_no_build_tools() -> None:

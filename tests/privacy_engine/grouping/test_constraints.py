@@ -32,7 +32,8 @@ from privacy_engine.judge.models import (
 )
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 PAIRS = SensitiveTree(  # ((0, 1), (2, 3))
     parent=np.array([4, 4, 5, 5, 6, 6, 6], np.int32), height=np.array([0, 0, 0, 0, 0.5, 0.5, 1.0])

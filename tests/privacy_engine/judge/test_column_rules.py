@@ -9,6 +9,7 @@ import pytest
 
 from privacy_engine import ReleasePolicy, verify
 from privacy_engine.errors import SpecError, VerificationError
+from privacy_engine.judge.column_checks import broken_by_schema
 from privacy_engine.judge.column_rules import ColumnRules
 from privacy_engine.judge.verification import verify_classes
 from privacy_engine.tables.schema import DataSchema
@@ -128,7 +129,7 @@ def test_pseudonyms_and_identifiers_are_of_other_rules() -> None:
             "p": {"role": "insensitive", "pseudonym": {"scope": "release", "key": "k"}},
         }
     )
-    assert rules.broken_by_schema(schema) == []
+    assert broken_by_schema(rules, schema) == []
 
 
 def test_a_rule_that_is_not_measured_is_never_passed_over() -> None:

@@ -17,7 +17,8 @@ from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import across_findings, verify
 from privacy_engine.registry import load_method, method_class, method_names
 from privacy_engine.tables.classes import EquivalenceClasses
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 SCHEMA = DataSchema(
     (

@@ -17,7 +17,8 @@ from privacy_engine.measures.distributions import (
 from privacy_engine.measures.recoding import Recoding
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 QI = Role.QUASI_IDENTIFIER
 

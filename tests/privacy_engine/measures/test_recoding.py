@@ -14,7 +14,8 @@ from privacy_engine.measures.recoding import Intervals, Recoding
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import DataSchema, Kind, Role
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 JOBS = Hierarchy(
     (("clerk", "office", "*"), ("coder", "office", "*"), ("cook", "food", "*"), ("waiter", "food", "*"))

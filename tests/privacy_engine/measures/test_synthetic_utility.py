@@ -21,7 +21,8 @@ from privacy_engine.measures.synthetic_utility import (
     marginal_tvd,
     wasserstein,
 )
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 from tests.synthetic_tables import SCHEMA, people
 
 ABC = DataSchema(

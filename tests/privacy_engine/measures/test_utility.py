@@ -24,7 +24,8 @@ from privacy_engine.measures.utility import (
 )
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 JOBS = Hierarchy(
     (("clerk", "office", "*"), ("coder", "office", "*"), ("cook", "food", "*"), ("waiter", "food", "*"))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from privacy_engine import ReleasePolicy, load_method, verify
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.coding import RARE_PREFIXES
 from privacy_engine.tables.domains import BinnedDomain, Storage, public_domain
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import RARE_PREFIXES
 
 AGE = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120], "top_code": 90}
 BORN = {"role": "quasi_identifier", "kind": "date", "precision": "year"}

@@ -11,17 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.dates import (
-    DATES,
-    MOST_LEAVES,
-    TIMES,
-    Clock,
-    Period,
-    calendar_hierarchy,
-    moments,
-    nests,
-)
+from privacy_engine.tables.dates import DATES, MOST_LEAVES, TIMES, Clock, calendar_hierarchy, moments, nests
 from privacy_engine.tables.faults import Rule
+from privacy_engine.vocabulary import Period
 
 EPOCH = date(1970, 1, 1)
 OF_DAYS = [p for p in Period if nests(Period.DAY, p)]

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine import Attribute, DataSchema, Hierarchy, SchemaError
-from privacy_engine.tables.dates import Period, nests
+from privacy_engine.tables.dates import nests
 from privacy_engine.tables.domains import CodedTable, PublicDomain, Storage, decode, public_domain
+from privacy_engine.vocabulary import Period
 
 CITIES = Hierarchy(
     (("Bern", "south", "*"), ("Basel", "north", "*"), ("Chur", "south", "*"), ("Zug", "north", "*"))

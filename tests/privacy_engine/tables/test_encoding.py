@@ -13,7 +13,8 @@ from privacy_engine.tables.columns import NULL, number_text
 from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.geometry import class_spans, span_costs
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 
 JOBS = Hierarchy(
     (("clerk", "office", "*"), ("coder", "office", "*"), ("cook", "food", "*"), ("waiter", "food", "*"))

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.dates import Period, nests
+from privacy_engine.tables.dates import nests
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Period, Role
 
 CITIES = Hierarchy((("Bern", "south", "*"), ("Basel", "north", "*")))
 CANARY = "canary-7f3a"

@@ -24,7 +24,8 @@ from privacy_engine.synthesizers.privbayes import PrivBayes
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.schema import Attribute, DataSchema, Kind, Role
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind, Role
 from privacy_release.reports.release import render_report
 from privacy_release.reports.text import FIGURES, LIMITS, MECHANISMS, PROMISES, RISKS, SYNTHETIC_LIMITS, claim
 from tests.servers.pages import Page, require_closed_page

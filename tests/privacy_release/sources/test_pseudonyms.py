@@ -13,7 +13,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from privacy_engine.errors import SchemaError, SecretError, SpecError
-from privacy_engine.tables.schema import DataSchema, Role
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Role
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey, key_of_environment

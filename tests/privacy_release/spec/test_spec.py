@@ -11,10 +11,11 @@ from typing import Any, get_args
 import pytest
 import yaml
 
+from privacy_engine import vocabulary
 from privacy_engine.errors import SpecError
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
-from privacy_engine.tables import coding, dates
-from privacy_engine.tables.schema import DataSchema, Kind, Role
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Kind, Role
 from privacy_release.spec import fields as spec_fields
 from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder, load_policy, load_schema, load_suite
@@ -95,9 +96,8 @@ def test_roles_and_kinds_are_those_of_the_engine() -> None:
     properties = AttributeSpec.model_json_schema()["properties"]
     assert properties["role"]["enum"] == [role.value for role in Role]
     assert properties["kind"]["enum"] == [kind.value for kind in Kind]
-    assert list(get_args(spec_fields.Period)) == [period.value for period in dates.Period]
-    assert list(get_args(spec_fields.Meaning)) == [meaning.value for meaning in coding.Meaning]
-    assert set(coding.RARE_PREFIXES) == spec_fields.RARE_LISTS
+    assert list(get_args(spec_fields.Period)) == [period.value for period in vocabulary.Period]
+    assert list(get_args(spec_fields.Meaning)) == [meaning.value for meaning in vocabulary.Meaning]
 
 
 @pytest.mark.parametrize(

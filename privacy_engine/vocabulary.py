@@ -1,0 +1,85 @@
+"""The words in which columns and dates are described, for schemas and policies alike; it loads no pandas."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from privacy_engine.errors import SchemaError
+
+# Three-digit ZIP codes of at most 20,000 people by the census of 2000: HHS, Office for Civil Rights, Guidance
+# Regarding Methods for De-identification of Protected Health Information (2012), "When can ZIP codes be
+# included in de-identified information?".
+RARE_PREFIXES: Mapping[str, tuple[str, ...]] = {
+    "us_zip3_census_2000": (
+        *("036", "059", "063", "102", "203", "556", "692", "790", "821", "823", "830", "831", "878", "879"),
+        *("884", "890", "893"),
+    )
+}
+
+
+class Role(StrEnum):
+    """What an attribute means for the people in the table."""
+
+    IDENTIFIER = "identifier"  # names one person: never released
+    QUASI_IDENTIFIER = "quasi_identifier"  # known to others, names a person in combination
+    SENSITIVE = "sensitive"  # what must not be learned of a person
+    INSENSITIVE = "insensitive"  # released as it is
+
+
+class Kind(StrEnum):
+    """Which comparisons the values of an attribute allow."""
+
+    CATEGORICAL = "categorical"
+    ORDINAL = "ordinal"
+    NUMERIC = "numeric"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+
+
+class Meaning(StrEnum):
+    """What the values of a column are about, for policies that treat columns by that."""
+
+    AGE = "age"  # of a person, in years
+    DATE = "date"  # about a person, or a part of one, such as a year; implied by kind date and timestamp
+    POSTCODE = "postcode"  # or its first characters
+    PLACE = "place"  # smaller than a state: address, city, county, precinct, coordinates, geocodes
+    REGION = "region"  # a state, or larger
+    NAME = "name"  # of the person, relatives, employers, members of the household
+    CONTACT = "contact"  # telephone, fax, email, web or IP address
+    NUMBER = "number"  # or code that is somebody's own: of a person, record, plan, account, licence, device
+    BIOMETRIC = "biometric"  # or a picture of the face
+    OTHER = "other"  # none of these
+
+
+class Period(StrEnum):
+    """A unit of the calendar."""
+
+    SECOND = "second"
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+    DECADE = "decade"
+
+
+def rare_prefixes(rare: str | tuple[str, ...]) -> tuple[str, ...]:
+    """The prefixes of a list by its name, or the list itself."""
+    return RARE_PREFIXES[rare] if isinstance(rare, str) else rare
+
+
+def read_rare(given: Any, field: str) -> str | tuple[str, ...]:
+    """A list of prefixes, or the name of one.
+
+    Raises:
+        SchemaError: naming the field.
+    """
+    if isinstance(given, str) and given in RARE_PREFIXES:
+        return given
+    if not isinstance(given, list | tuple) or not all(isinstance(text, str) for text in given):
+        raise SchemaError(
+            f"{field} must be a list of texts, in quotes, or one of the lists {sorted(RARE_PREFIXES)}"
+        )
+    return tuple(given)
