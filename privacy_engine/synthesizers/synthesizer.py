@@ -73,10 +73,6 @@ class Synthesizer(ABC):
         _ = self.contribution  # refuses what is none
         if self.rows is not None:
             check_whole("rows", self.rows, 1)
-        if not isinstance(self.levels, Mapping):
-            raise ValueError(
-                f"levels must be a mapping from attribute to level, got {type(self.levels).__name__}"
-            )
         for attribute, level in self.levels.items():
             check_whole(f"levels[{attribute!r}]", level, 0)
         object.__setattr__(self, "levels", dict(self.levels))

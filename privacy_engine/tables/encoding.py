@@ -415,9 +415,9 @@ def _encode_numbers(attribute: Attribute, column: pd.Series) -> tuple[npt.NDArra
     if attribute.bounds is not None:
         low, high = (float(Decimal(end) - found.origin) for end in attribute.bounds)
     require_span(attribute.name, low, high)
-    nulls = int(codes.max(initial=-1)) + 1 - len(known)
-    labels = (*found.texts, *[NULL] * nulls)
-    domain = OrderedDomain(np.append(known, [np.nan] * nulls), labels, low, high, found.origin)
+    domain = OrderedDomain(known, found.texts, low, high, found.origin)
+    if (codes == len(known)).any():
+        domain = domain.with_null()
     return codes.astype(np.int32), domain
 
 

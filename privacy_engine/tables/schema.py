@@ -354,8 +354,7 @@ class Attribute:
         out: dict[str, Any] = {"role": self.role.value, "kind": self.kind.value}
         if self.categories is not None:
             out["categories"] = list(self.categories)
-        if self.bounds is not None:
-            bounds = self.source_bounds or self.bounds
+        if (bounds := self.source_bounds) is not None:
             out["bounds"] = self.dates.bounds_text(bounds) if self.dates else list(bounds)
         if self.bins is not None:
             out["bins"] = self.bins

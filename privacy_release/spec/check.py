@@ -31,8 +31,9 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
     policy = spec.release_policy()
     refuse_weaker(policy, spec.policy, floor)
     require_approval(spec, floor)
-    refuse_pseudonyms(spec, under_floor(policy, floor))
-    refuse_distances(spec, under_floor(policy, floor))
+    asked = under_floor(policy, floor)
+    refuse_pseudonyms(spec, asked)
+    refuse_distances(spec, asked)
     for name in dict.fromkeys(a.hierarchy for _, a in spec.every_attribute if a.hierarchy):
         if not LARGEST_AT_PARSE < Path(name).stat().st_size <= LARGEST_HIERARCHY:
             read_hierarchy(Path(name))

@@ -94,8 +94,9 @@ def run_release(
         )
     schema, policy = spec.data_schema(), spec.release_policy()
     refuse_weaker(policy, spec.policy, floor)
-    refuse_pseudonyms(spec, under_floor(policy, floor))
-    refuse_columns(spec, under_floor(policy, floor))
+    asked = under_floor(policy, floor)
+    refuse_pseudonyms(spec, asked)
+    refuse_columns(spec, asked)
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, schema, ledger, watch)
     table = _table(spec, release_id, schema, work, watch)
