@@ -12,6 +12,7 @@ KS = (5, 10, 50)
 L = 3
 PLAIN: dict[str, object] = {"refine": False, "price": "whole"}
 BOTTOM_UP = "Bottom-up, refined (default)"
+ILP_BASED = "ILP-based, refined, l = 3 (default)"
 METHODS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "Mondrian, widest cut (paper)": ("mondrian", {"rule": "widest"}),
     "Mondrian, cut of least loss (default)": ("mondrian", {}),
@@ -25,7 +26,8 @@ METHODS: Mapping[str, tuple[str, Mapping[str, object]]] = {
         {"l": L, "reading": "equal", "refine": False},
     ),
     "ILP-based, refined, l = 3, equal weights": ("ilp_l_diversity", {"l": L, "reading": "equal"}),
-    "ILP-based, refined, l = 3 (default)": ("ilp_l_diversity", {"l": L}),
+    ILP_BASED: ("ilp_l_diversity", {"l": L}),
+    "ILP-based, refined, l = 3, complement": ("ilp_l_diversity", {"l": L, "reading": "complement"}),
     "KACLUK (paper)": ("kacluk", {}),
     "KACLUK, l = 3": ("kacluk", {"l": L}),
 }
@@ -33,7 +35,7 @@ PLOTTED = (
     "Mondrian, cut of least loss (default)",
     "Bottom-up, price of the union (paper)",
     BOTTOM_UP,
-    "ILP-based, refined, l = 3 (default)",
+    ILP_BASED,
     "KACLUK (paper)",
 )
 # What a naive agglomeration with three sweeps reaches: the refined Bottom-up may not lose more.

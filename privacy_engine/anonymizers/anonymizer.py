@@ -152,7 +152,7 @@ class Anonymizer(ABC):
             recoding=recoding,
             rows=rows,
             persons=table[schema.by].to_numpy()[rows] if schema.by else None,
-            notes={"distorted": float(changed.mean())},
+            notes={"distorted": float(changed.mean()), **recoding.notes},
         )
 
     def _release_linked(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
@@ -170,9 +170,8 @@ class Anonymizer(ABC):
         people = people_of(encoded, self.sensitive_models, rng)
         self._require_feasible(people.table)
         plain = replace(self, suppression_limit=0.0)  # what it suppressed would be persons, not records
-        recodings = linked_recoding(
-            encoded, people, lambda t: plain.anonymize(t, rng), guarantees, self.suppression_limit
-        )
+        grouped = plain.anonymize(people.table, rng)
+        recodings = linked_recoding(encoded, people, grouped, guarantees, self.suppression_limit)
         rendered = [recoding.render_by_row(self.intervals) for recoding in recodings]
         places = [own.places[t.index.to_numpy()] for own, (t, _) in zip(tables, rendered, strict=True)]
         released, released_schema, rows = joined_release(
@@ -190,7 +189,7 @@ class Anonymizer(ABC):
             recodings={o.name: r for o, r in zip(tables, recodings, strict=True)} if schema.tables else {},
             rows=rows,
             persons=table[schema.by].to_numpy()[rows],
-            notes={"distorted": 0.0},
+            notes={"distorted": 0.0, **grouped.notes},
             trajectories=len(classes.whole),
         )
 
@@ -203,7 +202,7 @@ class Anonymizer(ABC):
         """The recoding whose classes hold for persons: the algorithm may have counted rows."""
         encoded = recoding.encoded
         labels = hold_by_person(encoded, recoding.labels, encoded.geometry(), guarantees)
-        return Recoding.of_labels(encoded, labels)
+        return Recoding.of_labels(encoded, labels, recoding.notes)
 
     def _with_suppression(self, recoding: Recoding) -> Recoding:
         """The recoding without the records whose suppression pays."""
@@ -212,7 +211,7 @@ class Anonymizer(ABC):
         labels = suppress_where_it_pays(
             recoding.encoded, recoding.labels, self.least, self.sensitive_models, self.suppressible
         )
-        return Recoding.of_labels(recoding.encoded, labels)
+        return Recoding.of_labels(recoding.encoded, labels, recoding.notes)
 
 
 def _model(place: int, given: Any) -> PrivacyModel:

@@ -9,14 +9,13 @@ of Huang and Zhu (RFKA), for any privacy model.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.choice import choice
@@ -33,11 +32,8 @@ from privacy_engine.features.features import (
 )
 from privacy_engine.judge.models import PrivacyModel, holds
 from privacy_engine.measures.utility import gcp
-from privacy_engine.release import Release
-from privacy_engine.tables.classes import SensitiveValues
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.encoding import EncodedTable
-from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Role
 
 MOST_CELLS = 500_000_000  # of the one-hot columns, 2 GB while the forest is grown
@@ -287,24 +283,6 @@ class FeatureSelection(Anonymizer):
     def suppressible(self) -> float:
         """None: what is suppressed is chosen with the features."""
         return 0.0
-
-    def release(
-        self,
-        table: pd.DataFrame,
-        schema: DataSchema,
-        rng: np.random.Generator,
-        *,
-        whole: Mapping[str, SensitiveValues] | None = None,
-    ) -> Release:
-        """Keep what can be kept of a table; the notes tell how much, and each attribute's importance.
-
-        Raises:
-            SchemaError: if the table does not fit the schema, or there is no class label in it.
-            InfeasibleError: if not even the table without quasi-identifiers meets the guarantees.
-        """
-        release = super().release(table, schema, rng, whole=whole)
-        notes = release.recoding.notes if isinstance(release.recoding, FeatureRecoding) else {}
-        return replace(release, notes=release.notes | notes)
 
 
 def class_label(encoded: EncodedTable, target: str | None) -> Ints:

@@ -5,7 +5,10 @@ of Computers 33(8), 2010, sections 3 and 4. Deviations:
 
 * ``repair="merge"`` (default) keeps sensitive values true; the paper's ``repair="distort"`` changes them,
   and the release says how many (R_man).
-* The weights w_ij, which the text leaves open, follow ``reading``.
+* The weights w_ij follow ``reading``: ``literal``, as section 5.2 prints them, or ``complement``, since by
+  the paper's own words a low entry of the utility matrix is a great utility.
+* A sensitive value too rare for l - 1 companions joins the nearest cluster that has them; the release's notes
+  say how many did, and how many clusters there are.
 * A cluster of fewer than k records joins the cluster most alike.
 * ``refine`` lowers the loss afterwards, over the whole table and with all models as constraints.
 """
@@ -63,7 +66,7 @@ class ILPLDiversity(Anonymizer):
     l: int = 3  # noqa: E741  the field's own symbol
     sensitive: str | None = None
     repair: Repair = Repair.MERGE
-    reading: Reading = Reading.COMPLEMENT
+    reading: Reading = Reading.LITERAL
     utility: tuple[tuple[float, ...], ...] | None = None
     price: MergePrice = MergePrice.INCREASE
     refine: bool = True
@@ -114,7 +117,7 @@ class ILPLDiversity(Anonymizer):
 
         def merge(part: EncodedTable, stream: np.random.Generator, search: Propose) -> Ints:
             persons = part.persons
-            groups = sensitive_groups(part.sensitive[row], utility, clusters, self.least, persons)
+            groups = sensitive_groups(part.sensitive[row], utility, clusters.of, self.least, persons)
             return label_groups(
                 groups,
                 lambda group: agglomerate(
@@ -130,9 +133,12 @@ class ILPLDiversity(Anonymizer):
 
         labels = recode.labels(encoded, merge, rng)
         if distorted:
-            groups = sensitive_groups(encoded.sensitive[row], utility, clusters, self.least, encoded.persons)
+            groups = sensitive_groups(
+                encoded.sensitive[row], utility, clusters.of, self.least, encoded.persons
+            )
             encoded = distort(encoded, row, labels, groups, self.l, rng)
-        return Recoding.of_labels(encoded, labels)
+        notes = {"clusters": float(clusters.count), "absorbed_values": float(clusters.absorbed)}
+        return Recoding.of_labels(encoded, labels, notes)
 
     def _utility(self, encoded: EncodedTable, row: int) -> FloatMatrix:
         if self.utility is None:

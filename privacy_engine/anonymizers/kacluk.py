@@ -2,7 +2,8 @@
 
 Li, Tang, Wu, Luo, Li, Lin, Zuo: k-anonymity via clustering domain knowledge for privacy preservation,
 FSKD 2008; as the baseline of Zhu, Zhao, Wang (2010): sensitive values are clustered by the utility
-matrix (3 clusters), and the classes inside a cluster are merged at random. Beyond the papers: any
+matrix (3 clusters), and the classes inside a cluster, first single records, are merged at random in rounds
+until each has k records. Beyond the papers: any
 privacy model by repair, and refinement, off by default because it would no longer be this baseline.
 """
 
@@ -23,7 +24,7 @@ from privacy_engine.tables.encoding import EncodedTable
 
 @dataclass(frozen=True, kw_only=True)
 class KACLUK(Anonymizer):
-    """Cluster the sensitive values, then merge at random inside each cluster: O(n).
+    """Cluster the sensitive values, then merge at random inside each cluster: O(n log k).
 
     Attributes:
         sensitive: attribute whose values are clustered; None = the only one.
@@ -54,7 +55,7 @@ class KACLUK(Anonymizer):
         clusters = clusters_in_play(encoded.sensitive[row], utility, 1, self.clusters, rng)
 
         def merge(part: EncodedTable, stream: np.random.Generator, _: Propose) -> Ints:
-            groups = sensitive_groups(part.sensitive[row], utility, clusters, self.least)
+            groups = sensitive_groups(part.sensitive[row], utility, clusters.of, self.least)
             return label_groups(groups, lambda group: merge_at_random(len(group.rows), self.least, stream))
 
         return Recoding.of_labels(encoded, recode.labels(encoded, merge, rng))

@@ -4,6 +4,7 @@ Zhu, Zhao, Wang (2010), sections 3.1 and 4.2, and Li et al. (2008), whose KACLUK
 values in the same way.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -18,10 +19,14 @@ ITERATIONS = 100  # means under an L1 distance need not converge
 
 
 class Reading(StrEnum):
-    """How weights come from the utility matrix u; the paper says only that they "reflect the utility"."""
+    """How weights come from the utility matrix u.
 
+    The paper says that they "reflect the utility" and prints sums of the matrix's entries (section 5.2);
+    but by its own words a low entry is a great utility.
+    """
+
+    LITERAL = "literal"  # w ~ u: as printed
     COMPLEMENT = "complement"  # w ~ 1 - u + 1e-3: a low u says much, and is kept precise
-    LITERAL = "literal"  # w ~ u
     EQUAL = "equal"  # w = 1/q for each attribute: the loss is the normalised certainty penalty
 
 
@@ -89,33 +94,52 @@ def attribute_weights(
     return np.asarray(summed / summed.sum(), dtype=np.float64)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ValueClusters:
+    """Clusters of alike sensitive values.
+
+    Attributes:
+        of: (m,) int64, the cluster of each value, 0 .. count - 1; -1 = the value does not occur.
+        absorbed: values that found no ``least - 1`` companions and joined the nearest cluster that had them.
+    """
+
+    of: npt.NDArray[np.int64]
+    absorbed: int = 0
+
+    @property
+    def count(self) -> int:
+        """Number of clusters."""
+        return int(self.of.max(initial=-1)) + 1
+
+
 def clusters_in_play(
     codes: npt.NDArray[np.int32], utility: FloatMatrix, least: int, clusters: int, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
-    """(m,) cluster of each sensitive value that occurs among the codes (n,), -1 for one that does not."""
+) -> ValueClusters:
+    """Clusters of the sensitive values that occur among the codes (n,)."""
     present = np.unique(codes)
-    found = np.full(len(utility), -1, dtype=np.int64)
-    found[present] = cluster_values(utility[present], least, clusters, rng)
-    return found
+    found = cluster_values(utility[present], least, clusters, rng)
+    of = np.full(len(utility), -1, dtype=np.int64)
+    of[present] = found.of
+    return ValueClusters(of=of, absorbed=found.absorbed)
 
 
 def cluster_values(
     utility: FloatMatrix, least: int, clusters: int, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+) -> ValueClusters:
     """Clusters of alike sensitive values, each of at least ``least`` of them.
 
     Section 4.2: random centres, Lloyd's iterations on D_ik = sum_j |u_ij - u_kj|, again if a cluster is
     too small, and one cluster fewer after a bounded number of tries. With many clusters a tenth of
     them goes at once, which the paper, with 14 values, did not need.
 
+    Beyond the paper: where every start fails, which would leave one cluster, the start that fails by the
+    fewest values is taken (of equal ones that with most clusters), and these values are absorbed.
+
     Args:
         utility: (m, q) of the values in play.
         least: values that each cluster must have, >= 1.
         clusters: number to begin with; never more than m // least.
         rng: draws the centres.
-
-    Returns:
-        (m,) the cluster of each value, 0 .. clusters - 1.
 
     Raises:
         InfeasibleError: if there are fewer than ``least`` values.
@@ -124,13 +148,29 @@ def cluster_values(
     if m < least:
         raise InfeasibleError(f"the sensitive attribute has {m} values and {least} are needed: lower l")
     wanted = max(1, min(clusters, m // least))
+    failed: list[ValueClusters] = []
     while wanted > 1:
         for _ in range(RESTARTS):
-            found = _lloyd(utility, wanted, rng)
-            if np.bincount(found, minlength=wanted).min() >= least:
+            found = _absorbed(utility, _lloyd(utility, wanted, rng), least)
+            if not found.absorbed and found.count == wanted:
                 return found
+            if found.count > 1:
+                failed.append(found)
         wanted = min(wanted - 1, wanted * 9 // 10)
-    return np.zeros(m, dtype=np.int64)
+    one = ValueClusters(of=np.zeros(m, dtype=np.int64))
+    return min(failed, key=lambda found: (found.absorbed, -found.count), default=one)
+
+
+def _absorbed(utility: FloatMatrix, nearest: npt.NDArray[np.int64], least: int) -> ValueClusters:
+    """Clusters of at least ``least`` values alone: the others' values join the nearest of these, by D."""
+    kept = np.flatnonzero(np.bincount(nearest) >= least)
+    rare = ~np.isin(nearest, kept)
+    if not len(kept):
+        return ValueClusters(of=np.zeros_like(nearest))
+    of = np.searchsorted(kept, nearest)
+    centres = np.array([utility[nearest == c].mean(axis=0) for c in kept])
+    of[rare] = np.abs(utility[rare, None, :] - centres[None, :, :]).sum(axis=2).argmin(axis=1)
+    return ValueClusters(of=of, absorbed=int(rare.sum()))
 
 
 def _lloyd(utility: FloatMatrix, clusters: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ are optimal assignments of one person at a time, the person with fewest rows fir
 strings; in groups that are not large each person is matched once more when all others are known.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -238,7 +238,7 @@ def _only_distinct(models: Sequence[PrivacyModel], attribute: str) -> bool:
 def linked_recoding(
     tables: Sequence[EncodedTable],
     people: People,
-    group: Callable[[EncodedTable], Recoding],
+    grouped: Recoding,
     models: Sequence[PrivacyModel],
     suppression_limit: float,
 ) -> list[Recoding]:
@@ -250,7 +250,7 @@ def linked_recoding(
     Args:
         tables: the tables.
         people: their persons.
-        group: makes groups of persons of their table.
+        grouped: groups of persons, of their table.
         models: what every group must satisfy.
         suppression_limit: share of the records that may be suppressed to meet the models; those that find no
             match are suppressed whatever it is, and count.
@@ -258,7 +258,6 @@ def linked_recoding(
     Raises:
         SchemaError: if the method changes sensitive values.
     """
-    grouped = group(people.table)
     if (grouped.encoded.sensitive != people.table.sensitive).any():
         raise SchemaError(
             "sensitive values cannot be changed where rows are linked: a person has several, which the "

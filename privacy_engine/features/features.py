@@ -132,12 +132,10 @@ class FeatureRecoding(Recoding):
         groups: (q,) of each quasi-identifier the (v,) int64 group of every code of its domain.
         kept: (q,) whether any feature of the quasi-identifier is kept; the others' columns are left out,
             and are charged as released with their whole domain.
-        notes: figures of the selection, for the release.
     """
 
     groups: tuple[npt.NDArray[np.int64], ...]
     kept: tuple[bool, ...]
-    notes: dict[str, float]
 
     @cached_property
     def _group_of_class(self) -> npt.NDArray[np.int64]:
@@ -194,7 +192,7 @@ def feature_recoding(
     notes: dict[str, float],
 ) -> FeatureRecoding:
     """A recoding by any labels >= 0, renumbered without gaps; -1 = suppressed stays."""
-    return FeatureRecoding(encoded, Recoding.of_labels(encoded, labels).labels, groups, kept, notes)
+    return FeatureRecoding(encoded, Recoding.of_labels(encoded, labels).labels, groups, kept, notes=notes)
 
 
 def _ends(domain: object, codes: npt.NDArray[np.int64]) -> tuple[int, int]:

@@ -108,14 +108,32 @@ def agglomerate(
 
 
 def merge_at_random(n: int, k: int, rng: np.random.Generator) -> Ints:
-    """Labels (n,) of n records in random classes of k to 2k - 1, as even as they can be (KACLUK).
+    """Labels (n,) of n records whose classes were merged at random until all have k .. 2k - 1 (KACLUK).
+
+    Zhu, Zhao, Wang (2010), sections 2 and 4.3: each record begins as a class; in a round every class of
+    fewer than k meets another one, so that sizes double; a class that has reached k meets no more. Where
+    their number is odd one waits for the next round; the last joins any class, which is halved where it then
+    has 2k or more.
 
     Raises:
         InfeasibleError: fewer than k records.
     """
     if n < k:
         raise InfeasibleError(f"{n} rows cannot be {k}-anonymous; lower k or allow suppression")
-    return rng.permutation(np.arange(n, dtype=np.int64) * max(n // k, 1) // max(n, 1))
+    into, sizes = np.arange(n, dtype=np.int64), np.ones(n, dtype=np.int64)
+    while len(small := np.flatnonzero((sizes > 0) & (sizes < k))) > 1:
+        one, other = rng.permutation(small)[: len(small) // 2 * 2].reshape(2, -1)
+        into[other] = one
+        sizes[one] += sizes[other]
+        sizes[other] = 0
+    labels = follow(into)
+    for last in small:  # at most one
+        host = rng.choice(np.flatnonzero(sizes >= k))
+        members = rng.permutation(np.flatnonzero((labels == last) | (labels == host)))
+        labels[members] = host
+        if len(members) >= 2 * k:
+            labels[members[: len(members) // 2]] = last
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def distinct_tuples(codes: Codes) -> tuple[Codes, Ints, Ints]:

@@ -1,7 +1,7 @@
 """What was done to the quasi-identifiers, and the tables it renders to."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
@@ -50,10 +50,12 @@ class Recoding:
     Attributes:
         encoded: the table it recodes.
         labels: (n,) int64, class of each record, 0 .. c - 1 without gaps; -1 = suppressed.
+        notes: figures of the method, for the readers of the release.
     """
 
     encoded: EncodedTable
     labels: npt.NDArray[np.int64]
+    notes: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.labels.shape != (len(self.encoded),):
@@ -65,12 +67,17 @@ class Recoding:
             raise ValueError("class labels must be 0 .. c - 1 without gaps")
 
     @classmethod
-    def of_labels(cls, encoded: EncodedTable, labels: npt.NDArray[np.int64]) -> "Recoding":
+    def of_labels(
+        cls,
+        encoded: EncodedTable,
+        labels: npt.NDArray[np.int64],
+        notes: Mapping[str, float] | None = None,
+    ) -> "Recoding":
         """A recoding by any labels >= 0; they are renumbered without gaps, -1 stays."""
         kept = labels >= 0
         numbered = np.full(len(labels), -1, dtype=np.int64)
         numbered[kept] = np.unique(labels[kept], return_inverse=True)[1]
-        return cls(encoded, numbered)
+        return cls(encoded, numbered, notes=notes or {})
 
     @property
     def classes(self) -> int:

@@ -73,7 +73,7 @@ class BottomUpOperator(AnonymizerOperator):
 
     Args:
         sensitive: attribute from which the weights come; None = the only one. Unused with equal weights.
-        reading: weights of the quasi-identifiers: `equal`, or `complement` and `literal`, which come from a
+        reading: weights of the quasi-identifiers: `equal`, or `literal` and `complement`, which come from a
             sensitive attribute.
         price: what a merge costs: `increase`, what it adds to the table's loss, or `whole`, the loss of the
             union.
@@ -104,15 +104,17 @@ class BottomUpOperator(AnonymizerOperator):
 class ILPLDiversityOperator(AnonymizerOperator):
     """Cluster the sensitive values, merge records inside each cluster, and repair the classes to l-diversity.
 
-    What matters for a sensitive value is kept most precise. Guarantees k-anonymity and distinct l-diversity,
-    and `require` where given, see `AnonymizerOperator`.
+    A sensitive value too rare to find l - 1 companions joins the nearest cluster; the release's notes say how
+    many did, and how many clusters there are. Guarantees k-anonymity and distinct l-diversity, and `require`
+    where given, see `AnonymizerOperator`.
 
     Args:
         l: least number of distinct sensitive values in a class, >= 2.
         sensitive: the sensitive attribute; None = the only one.
         repair: what is done with a class that misses l: `merge` it with another, `distort` sensitive values,
             as the paper does, which makes them false, or `suppress` it within the suppression limit.
-        reading: how weights come from the utility matrix: `complement`, `literal` or `equal`.
+        reading: how weights come from the utility matrix, whose low entries say much: `literal`, its entries
+            as the paper prints them, `complement`, what says much is kept most precise, or `equal`.
         utility: an expert's utility matrix instead of the data's: a row for each value of the attribute, in
             their order, a column for each quasi-identifier; entries in [0, 1], low = says much.
         price: what a merge costs: `increase`, what it adds to the table's loss, or `whole`, the loss of the
@@ -129,7 +131,7 @@ class ILPLDiversityOperator(AnonymizerOperator):
         l: int | str = 3,  # noqa: E741  the field's own symbol
         sensitive: str | None = None,
         repair: str = "merge",
-        reading: str = "complement",
+        reading: str = "literal",
         utility: Sequence[Sequence[float]] | None = None,
         price: str = "increase",
         refine: bool | str = True,

@@ -91,7 +91,7 @@ def test_equal_weights_are_those_of_the_normalised_certainty_penalty() -> None:
 
 def test_two_groups_of_alike_values_become_two_clusters() -> None:
     utility = np.array([[0.1, 0.1], [0.9, 0.8], [0.1, 0.2], [0.8, 0.9]])
-    found = cluster_values(utility, 2, 2, np.random.default_rng(0))
+    found = cluster_values(utility, 2, 2, np.random.default_rng(0)).of
     assert found[0] == found[2] != found[1] == found[3]
 
 
@@ -105,8 +105,10 @@ def test_every_cluster_has_the_least_number_of_values(m: int, least: int, cluste
             cluster_values(utility, least, clusters, rng)
         return
     found = cluster_values(utility, least, clusters, rng)
-    sizes = np.bincount(found)
-    assert len(found) == m
+    sizes = np.bincount(found.of)
+    assert len(found.of) == m
+    assert len(sizes) == found.count
+    assert 0 <= found.absorbed <= m - found.count * least
     assert sizes.min() >= least
     assert len(sizes) <= clusters
 
@@ -114,7 +116,24 @@ def test_every_cluster_has_the_least_number_of_values(m: int, least: int, cluste
 def test_equal_seeds_give_equal_clusters() -> None:
     utility = np.random.default_rng(3).random((14, 8))
     one, other = (cluster_values(utility, 3, 4, np.random.default_rng(5)) for _ in range(2))
-    assert np.array_equal(one, other)
+    assert np.array_equal(one.of, other.of)
+    assert one.absorbed == other.absorbed
+
+
+def test_values_too_rare_join_the_nearest_cluster_that_has_companions() -> None:
+    utility = np.array([[0.0], [0.1], [0.2], [0.3], [2.0], [2.1], [2.2], [2.3], [70.0]])
+    for seed in range(20):  # the last value is a cluster by itself in every start
+        found = cluster_values(utility, 3, 3, np.random.default_rng(seed))
+        assert found.of[:4].tolist() == [found.of[0]] * 4
+        assert found.of[4:].tolist() == [1 - found.of[0]] * 5
+        assert (found.count, found.absorbed) == (2, 1)
+
+
+def test_where_no_start_has_two_clusters_there_is_one_and_nothing_is_absorbed() -> None:
+    utility = np.array([[0.0], [0.0], [0.0], [0.0], [9.0], [9.0]])  # the nines never find a third
+    found = cluster_values(utility, 3, 2, np.random.default_rng(0))
+    assert found.of.tolist() == [0] * 6
+    assert (found.count, found.absorbed) == (1, 0)
 
 
 def test_the_sensitive_attribute_must_be_named_where_there_are_several() -> None:
@@ -139,5 +158,6 @@ def test_only_values_in_play_are_clustered() -> None:
     utility = np.array([[0.0], [0.5], [0.1], [1.0]])
     codes = np.array([3, 0, 3, 2], dtype=np.int32)
     found = clusters_in_play(codes, utility, 1, 2, np.random.default_rng(0))
-    assert found[1] == -1
-    assert found[0] == found[2] != found[3]
+    assert found.of[1] == -1
+    assert found.of[0] == found.of[2] != found.of[3]
+    assert (found.count, found.absorbed) == (2, 0)

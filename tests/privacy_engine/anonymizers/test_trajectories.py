@@ -113,7 +113,7 @@ def test_a_group_that_fails_is_merged_or_suppressed_where_that_is_allowed(
     limit: float, persons: int, smallest: int
 ) -> None:
     people = people_of([TENS], L2, np.random.default_rng(1))
-    (recoding,) = linked_recoding([TENS], people, by_tens, L2, limit)
+    (recoding,) = linked_recoding([TENS], people, by_tens(people.table), L2, limit)
     assert TENS.persons is not None
     kept = recoding.labels >= 0
     assert len(set(TENS.persons[kept])) == persons
@@ -126,7 +126,7 @@ def test_rows_that_find_no_match_take_their_values_with_them() -> None:
     rows = [("u", 20, 0, "a1", "x"), ("v", 21, 0, "a1", "x"), ("v", 21, 9, "b1", "y")]
     table = encoded([*rows, ("w", 80, 0, "a1", "y"), ("z", 81, 0, "a1", "x")])
     people = people_of([table], L2, np.random.default_rng(1))
-    (recoding,) = linked_recoding([table], people, by_tens, L2, 0.0)
+    (recoding,) = linked_recoding([table], people, by_tens(people.table), L2, 0.0)
     assert recoding.classes == 1
     assert recoding.sizes.tolist() == [4]
 

@@ -165,6 +165,29 @@ def test_random_classes_have_k_to_two_k_minus_one_records(n: int, k: int) -> Non
     assert sizes.max() <= 2 * k - 1
 
 
+def test_random_classes_double_until_they_have_k_records() -> None:
+    for k, size in ((2, 2), (3, 4), (5, 8), (8, 8), (9, 16)):  # 64 / size classes, as even as the rounds are
+        assert set(np.bincount(merge_at_random(64, k, np.random.default_rng(0)))) == {size}
+
+
+@pytest.mark.parametrize(("n", "k", "sizes"), [(11, 4, [4, 7]), (12, 5, [6, 6])])
+def test_what_is_left_over_joins_a_class_that_is_halved_at_two_k(n: int, k: int, sizes: list[int]) -> None:
+    """11 of 4: classes of 4, 4 and 3. 12 of 5: classes of 8 and 4, together 12, which is no less than 10."""
+    for seed in range(10):
+        assert sorted(np.bincount(merge_at_random(n, k, np.random.default_rng(seed)))) == sizes
+
+
+def test_every_pair_of_records_meets_equally_often() -> None:
+    together = np.zeros((6, 6))
+    rng = np.random.default_rng(3)
+    for _ in range(4_000):
+        labels = merge_at_random(6, 2, rng)
+        together += labels[:, None] == labels[None, :]
+    shares = together[np.triu_indices(6, 1)] / 4_000
+    # each of the 15 pairs is a class with chance 1/5; 5 standard deviations are .032: one alarm in 10^5 seeds
+    assert np.abs(shares - 0.2).max() < 0.032
+
+
 @settings(deadline=None, max_examples=60)
 @given(records=RECORDS, k=st.integers(1, 4), data=st.data())
 def test_every_class_has_k_persons(records: list[tuple[int, int]], k: int, data: st.DataObject) -> None:
