@@ -196,8 +196,7 @@ def distance_table(name: str, found: Found, epsilons: Sequence[float]) -> str:
     rows = []
     for measure, word in (("tvd", "distance"), ("wasserstein", "Wasserstein")):
         for rule, label in RULES.items():
-            means = [mean(found[rule][e], measure) for e in epsilons]
-            rows.append([f"{word}, {label}", *(f"{100 * m.value:.2f} ± {100 * m.half:.2f}" for m in means)])
+            rows.append([f"{word}, {label}", *(mean(found[rule][e], measure).shown(2, 100) for e in epsilons)])
     return markdown_table([f"{name}, %", *(f"{e:g}" for e in epsilons)], rows)
 
 
