@@ -192,8 +192,8 @@ def _plot(entries: Sequence[Entry]) -> dict[str, Any] | None:
     placed = [(e, e.mean_risk, e.gcp) for e in entries if e.mean_risk is not None and e.gcp is not None]
     if not placed:
         return None
-    right = round_up(max(risk for _, risk, _ in placed))
-    top = round_up(max(loss for _, _, loss in placed))
+    right = _round_up(max(risk for _, risk, _ in placed))
+    top = _round_up(max(loss for _, _, loss in placed))
     inner_width, inner_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
     def x(risk: float) -> float:
@@ -221,10 +221,10 @@ def _plot(entries: Sequence[Entry]) -> dict[str, Any] | None:
     }
 
 
-def round_up(value: float) -> float:
+def _round_up(value: float) -> float:
     """The next of 1, 1.5, 2, 3, 4, 5, 8 times a power of ten; 1 for 0.
 
-    >>> round_up(0.031), round_up(0.2), round_up(0.0)
+    >>> _round_up(0.031), _round_up(0.2), _round_up(0.0)
     (0.04, 0.2, 1.0)
     """
     if value <= 0:

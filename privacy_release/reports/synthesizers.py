@@ -6,18 +6,18 @@ may be known to everybody, such as simulated records, may it be read by everybod
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import ceil, floor, log
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.reports.comparison import (
     BOTTOM,
     HEIGHT,
     LEFT,
+    LINE,
     RIGHT,
     TOP,
     WIDTH,
     Tick,
-    round_up,
     rule_text,
     spread,
 )
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from privacy_engine.attacks.synthetic import Share
     from privacy_engine.measures.synthetic_assessment import Assessment
     from privacy_engine.measures.synthetic_learning import Score
-
-HEADROOM = 1.15  # of the plot of accuracies above the best
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +122,10 @@ def render_synthesizers(
         spent=spent,
         public=public,
         rules=[rule_text(finding) for finding in reports[0]["findings"] if finding["rule"].startswith("max")],
-        loss_plot=_plot(lost, marks={"redrawn records": redrawn[-1]}),
+        loss_plot=_plot(lost, {"redrawn records": redrawn[-1]}, from_zero=True),
         accuracy_plot=None
         if real is None or majority is None
-        else _plot(learned, marks={"real records": real, "always the commonest": majority}),
+        else _plot(learned, {"real records": real, "commonest value": majority}, from_zero=False),
     )
 
 
@@ -135,11 +133,13 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _plot(lines: Mapping[str, Sequence[tuple[float, float]]], marks: Mapping[str, float]) -> dict[str, Any]:
-    """Lines over epsilon (logarithmic), heights from 0; marks are what does not depend on epsilon."""
+def _plot(
+    lines: Mapping[str, Sequence[tuple[float, float]]], marks: Mapping[str, float], *, from_zero: bool
+) -> dict[str, Any]:
+    """Lines over epsilon (logarithmic); marks are what does not depend on epsilon."""
     epsilons = sorted({epsilon for points in lines.values() for epsilon, _ in points})
-    highest = max(max(y for points in lines.values() for _, y in points), *marks.values())
-    top = min(round_up(highest), HEADROOM * highest) or 1.0
+    values = [value for points in lines.values() for _, value in points] + list(marks.values())
+    ticks = _ticks(0.0 if from_zero else min(values), max(values))
     width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
     least, span = log(epsilons[0]), log(epsilons[-1] / epsilons[0])
 
@@ -147,16 +147,16 @@ def _plot(lines: Mapping[str, Sequence[tuple[float, float]]], marks: Mapping[str
         return round(LEFT + width * ((log(epsilon) - least) / span if span else 0.5), 1)
 
     def y(value: float) -> float:
-        return round(TOP + height * (1 - value / top), 1)
+        return round(TOP + height * (1 - (value - ticks[0]) / (ticks[-1] - ticks[0])), 1)
 
     placed = {name: tuple((x(e), y(value)) for e, value in points) for name, points in lines.items()}
-    placed |= {
-        name: ((x(epsilons[0]), y(value)), (x(epsilons[-1]), y(value))) for name, value in marks.items()
-    }
-    labels = spread([points[-1] for points in placed.values()])
+    ends = (epsilons[0], epsilons[-1])
+    placed |= {name: tuple((x(end), y(value)) for end in ends) for name, value in marks.items()}
     drawn = [
         Line(label=name, points=points, label_y=at)
-        for (name, points), at in zip(placed.items(), labels, strict=True)
+        for (name, points), at in zip(
+            placed.items(), _below_the_top(spread([points[-1] for points in placed.values()])), strict=True
+        )
     ]
     return {
         "width": WIDTH,
@@ -166,7 +166,27 @@ def _plot(lines: Mapping[str, Sequence[tuple[float, float]]], marks: Mapping[str
         "top": TOP,
         "bottom": HEIGHT - BOTTOM,
         "x_ticks": [Tick(at=x(e), text=f"{e:g}") for e in epsilons],
-        "y_ticks": [Tick(at=y(top * q), text=f"{100 * top * q:.3g} %") for q in (0, 0.25, 0.5, 0.75, 1)],
+        "y_ticks": [Tick(at=y(value), text=f"{100 * value:.3g} %") for value in ticks],
         "lines": drawn[: len(lines)],
         "marks": drawn[len(lines) :],
     }
+
+
+def _ticks(least: float, most: float) -> list[float]:
+    """At most seven multiples of a round step that reach from below the least to above the greatest value.
+
+    >>> _ticks(0.0, 0.187), _ticks(0.32, 0.46)
+    ([0.0, 0.05, 0.1, 0.15, 0.2], [0.3, 0.35, 0.4, 0.45, 0.5])
+    """
+    step = next(s for s in (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2) if most - least <= 5 * s)
+    first = floor(least / step + 1e-9)
+    return [round(step * i, 3) for i in range(first, max(ceil(most / step - 1e-9), first + 1) + 1)]
+
+
+def _below_the_top(heights: Sequence[float]) -> list[float]:
+    """Heights of labels with those that stand out above the plot moved down, none on another."""
+    moved, least = list(heights), float(TOP)
+    for i in sorted(range(len(moved)), key=moved.__getitem__):
+        moved[i] = max(moved[i], least)
+        least = moved[i] + LINE
+    return moved
