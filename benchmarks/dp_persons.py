@@ -149,12 +149,8 @@ def measured(
 def distances_table(found: Found, epsilons: Sequence[float]) -> str:
     """A row a bound."""
     columns = list(itertools.product(epsilons, ("persons", "rows")))
-    rows = [[label, *(_shown(found[label, e, truth]) for e, truth in columns)] for label in BOUNDS]
+    rows = [[label, *(found[label, e, truth].shown(1) for e, truth in columns)] for label in BOUNDS]
     return markdown_table(["TVD, %", *(f"epsilon {e:g}, {truth}" for e, truth in columns)], rows)
-
-
-def _shown(mean: Mean) -> str:
-    return f"{mean.value:.1f}" if np.isnan(mean.half) else f"{mean.value:.1f} ± {mean.half:.1f}"
 
 
 NEAREST: Mapping[str, str] = {"persons": "`weight: person`", "rows": "`max_rows: 64`"}  # that should be

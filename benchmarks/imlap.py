@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from benchmarks import intervals, networks
 from benchmarks.environments import UnavailableError
 from benchmarks.intervals import Mean
-from benchmarks.report import Section, line_plot, markdown_table, verdict
+from benchmarks.report import Section, line_plot, markdown_table, panel_plot, verdict
 from benchmarks.tables import Table
 from privacy_engine.dp.mechanisms import laplace_counts, split
 from privacy_engine.measures.synthetic_learning import accuracy
@@ -93,7 +93,8 @@ def run(table: Table, *, epsilons: Sequence[float] = EPSILONS, runs: int = 20) -
             y=f"distance of {name}'s tables, %",
             log=True,
         )
-        blocks.append(key)
+        plots[f"{key}_svm"] = accuracy_plot(name, found, targets, epsilons)
+        blocks += [key, f"{key}_svm"]
     if accuracy_rows:
         blocks += [
             SVM_NOTE.format(svm=SVM_ROWS, test=TEST_ROWS, exact=EXACT),
@@ -196,8 +197,9 @@ def distance_table(name: str, found: Found, epsilons: Sequence[float]) -> str:
     rows = []
     for measure, word in (("tvd", "distance"), ("wasserstein", "Wasserstein")):
         for rule, label in RULES.items():
-            means = [mean(found[rule][e], measure) for e in epsilons]
-            rows.append([f"{word}, {label}", *(f"{100 * m.value:.2f} ± {100 * m.half:.2f}" for m in means)])
+            rows.append(
+                [f"{word}, {label}", *(mean(found[rule][e], measure).shown(2, 100) for e in epsilons)]
+            )
     return markdown_table([f"{name}, %", *(f"{e:g}" for e in epsilons)], rows)
 
 
@@ -214,6 +216,19 @@ def accuracy_lines(
         for target in targets
         for rule, label in labels.items()
     ]
+
+
+def accuracy_plot(name: str, found: Found, targets: Sequence[str], epsilons: Sequence[float]) -> Figure:
+    """The paper's figures 3 to 5: accuracy over epsilon, a panel a target; no noise dashed."""
+    labels: dict[str, str] = {EXACT: EXACT, **RULES}
+    panels = {
+        f"{name}, {target}": {
+            label: {e: Mean.of([run.accuracy[target] for run in found[rule][e]]).value for e in epsilons}
+            for rule, label in labels.items()
+        }
+        for target in targets
+    }
+    return panel_plot(panels, x="epsilon", y="accuracy of an SVM", dashed=[EXACT])
 
 
 def distance_verdict(name: str, found: Found, epsilons: Sequence[float], measure: str) -> str:

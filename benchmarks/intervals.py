@@ -1,5 +1,6 @@
-"""A mean over runs with its 95 % interval, Student's t."""
+"""A mean over runs with its 95 % interval, Student's t, where there are runs enough for one."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,11 +8,12 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.95
+LEAST_RUNS = 3  # of two runs, Student's t is 12.7: an interval that says nothing
 
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean and half the width of its interval; NaN where one run gives none."""
+    """A mean and half the width of its interval; NaN where there are fewer runs than one is made of."""
 
     value: float
     half: float
@@ -21,22 +23,32 @@ class Mean:
     def of(cls, values: Sequence[float]) -> "Mean":
         """Of independent runs, at least one."""
         n = len(values)
-        spread = float(np.std(values, ddof=1)) if n > 1 else float("nan")
-        quantile = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) if n > 1 else float("nan")
+        if n < LEAST_RUNS:
+            return cls(value=float(np.mean(values)), half=float("nan"), runs=n)
+        spread, quantile = float(np.std(values, ddof=1)), float(stats.t.ppf((1 + LEVEL) / 2, n - 1))
         return cls(value=float(np.mean(values)), half=quantile * spread / n**0.5, runs=n)
 
     @property
     def low(self) -> float:
-        """Lower end; the mean itself after a single run."""
-        return self.value if self.runs == 1 else self.value - self.half
+        """Lower end; the mean itself where there is no interval."""
+        return self.value if math.isnan(self.half) else self.value - self.half
 
     @property
     def high(self) -> float:
-        """Upper end; the mean itself after a single run."""
-        return self.value if self.runs == 1 else self.value + self.half
+        """Upper end; the mean itself where there is no interval."""
+        return self.value if math.isnan(self.half) else self.value + self.half
 
     def __str__(self) -> str:
-        return f"{self.value:.3f}" if self.runs == 1 else f"{self.value:.3f} ± {self.half:.3f}"
+        return self.shown()
+
+    def shown(self, digits: int = 3, scale: float = 1.0) -> str:
+        """The mean times ``scale``, with its interval where there is one.
+
+        >>> Mean(0.5, 0.1, 3).shown(1, 100.0), Mean(0.5, float("nan"), 2).shown(1, 100.0)
+        ('50.0 ± 10.0', '50.0')
+        """
+        mean = f"{scale * self.value:.{digits}f}"
+        return mean if math.isnan(self.half) else f"{mean} ± {scale * self.half:.{digits}f}"
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> Mean:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import sqrt
 
 import numpy as np
 import pandas as pd
@@ -104,6 +105,7 @@ def measure(
         print(f"[ppnb] {data[0].name}", flush=True)
     blocks += [
         breach_table(p_0s),
+        breach_verdict(p_0s),
         *averaging_blocks(),
         *(speed_blocks(rows) if rows else []),
         "\n".join(judged),
@@ -202,6 +204,22 @@ def breach_table(p_0s: Sequence[float]) -> str:
         )
         rows.append([f"epsilon of an attribute, {k} values", *(f"{c.epsilon:.2f}" for c in channels)])
     return markdown_table(["p_0", *(f"{p:g}" for p in p_0s)], rows)
+
+
+def breach_verdict(p_0s: Sequence[float]) -> str:
+    """The paper's comparison of ERRPH and DTPD on two values: which one breaches less, and where it turns."""
+    turn = sqrt(0.5)
+    gaps = {p: hiding_breach(p) - warner_breach(p) for p in (*p_0s, turn)}
+    return verdict(
+        "two values: ERRPH breaches less than DTPD for p_0 < 1 / sqrt 2, as much there, more above",
+        abs(gaps.pop(turn)) < 1e-12 and all((gap < 0) == (p < turn) for p, gap in gaps.items()),
+        f"ERRPH's less DTPD's: {', '.join(f'{gap:+.3f} at {p:g}' for p, gap in gaps.items())}",
+    )
+
+
+def hiding_breach(p_0: float) -> float:
+    """The breach coefficient of partial hiding of two values."""
+    return float(breach_coefficients(Channel.partial_hiding(("no", "yes"), keep=p_0)).max())
 
 
 def averaging_blocks(people: int = 2000, shown: Sequence[int] = (1, 2, 5, 10, 20, 50)) -> list[str]:

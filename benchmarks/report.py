@@ -88,6 +88,33 @@ def line_plot(
     return figure
 
 
+def panel_plot(
+    panels: Mapping[str, Mapping[str, Mapping[float, float]]],
+    *,
+    x: str,
+    y: str,
+    dashed: Sequence[str] = (),
+) -> Figure:
+    """Panels side by side, the same lines in each, over a logarithmic x; each panel has its own heights."""
+    figure = Figure(figsize=(3 + 4 * len(panels), 4), layout="constrained")
+    for axes, (title, series) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
+        for number, (name, points) in enumerate(series.items()):
+            style = "--" if name in dashed else "-"
+            marker = MARKERS[number % len(MARKERS)]
+            axes.plot(list(points), list(points.values()), style, marker=marker, label=name)
+        ticks = sorted({at for points in series.values() for at in points})
+        axes.set_xscale("log")
+        axes.set_xticks(ticks, [f"{at:g}" for at in ticks], minor=False, fontsize="small")
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set(title=title, xlabel=x, ylabel=y)
+        axes.grid(alpha=0.3)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", fontsize="small")
+    return figure
+
+
 def bar_plot(values: Mapping[str, float], *, x: str) -> Figure:
     """One bar a name, on a logarithmic axis, the first on top."""
     figure = Figure(figsize=(7, 0.8 + 0.32 * len(values)), layout="constrained")

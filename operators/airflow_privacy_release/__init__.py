@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from airflow_privacy_release.operators.approve import ApproveReleaseOperator
     from airflow_privacy_release.operators.budget import BudgetGuardOperator
-    from airflow_privacy_release.operators.compare import CompareOperator
+    from airflow_privacy_release.operators.compare import CompareOperator, CompareSynthesizersOperator
     from airflow_privacy_release.operators.curator import CuratorReportOperator
     from airflow_privacy_release.operators.ingest import IngestParquetOperator, IngestTablesOperator
     from airflow_privacy_release.operators.learning import TrainNaiveBayesOperator
@@ -57,6 +57,7 @@ __all__ = [
     "BudgetGuardOperator",
     "CleanupOperator",
     "CompareOperator",
+    "CompareSynthesizersOperator",
     "CuratorReportOperator",
     "CutFragmentsOperator",
     "DPSMBayesOperator",
@@ -106,7 +107,7 @@ _HOME = {
     ),
     "operators.approve": ("ApproveReleaseOperator",),
     "operators.budget": ("BudgetGuardOperator",),
-    "operators.compare": ("CompareOperator",),
+    "operators.compare": ("CompareOperator", "CompareSynthesizersOperator"),
     "operators.curator": ("CuratorReportOperator",),
     "operators.ingest": ("IngestParquetOperator", "IngestTablesOperator"),
     "operators.learning": ("TrainNaiveBayesOperator",),

@@ -82,7 +82,7 @@ def render_comparison(staged: Sequence[StagedRef], reports: Sequence[ReportRef],
         title=title,
         entries=entries,
         source_rows=_source_rows(staged[0]),
-        rules=[_rule(finding) for finding in reports[0]["findings"]],
+        rules=[rule_text(finding) for finding in reports[0]["findings"]],
         plot=_plot(entries),
         has_t=any(entry.t is not None for entry in entries),
         has_l=any(entry.l is not None for entry in entries),
@@ -91,6 +91,18 @@ def render_comparison(staged: Sequence[StagedRef], reports: Sequence[ReportRef],
 
 def compare(staged: Sequence[StagedRef], reports: Sequence[ReportRef]) -> list[Entry]:
     """The releases with their figures, least loss first; errors as of `render_comparison`."""
+    require_comparable(staged, reports)
+    labels = _labels(staged)
+    places = [_place(release) for release in staged]
+    entries = [
+        _entry(release, report, label, unbeaten=_unbeaten(place, places))
+        for release, report, label, place in zip(staged, reports, labels, places, strict=True)
+    ]
+    return sorted(entries, key=lambda e: (e.gcp is None, e.gcp or 0.0, e.label))
+
+
+def require_comparable(staged: Sequence[StagedRef], reports: Sequence[ReportRef]) -> None:
+    """Refuse what is no comparison; errors as of `render_comparison`."""
     if not staged or len(staged) != len(reports):
         raise SpecError(
             f"a comparison needs releases, and a report on each, got {len(staged)} and {len(reports)}; "
@@ -103,16 +115,9 @@ def compare(staged: Sequence[StagedRef], reports: Sequence[ReportRef]) -> list[E
         )
     if len({s["source"]["fingerprint"] for s in staged}) > 1:
         raise SpecError("a comparison must be of releases of one table, got several; ingest it once for all")
-    labels = _labels(staged)
-    places = [_place(release) for release in staged]
-    entries = [
-        _entry(release, report, label, unbeaten=_unbeaten(place, places))
-        for release, report, label, place in zip(staged, reports, labels, places, strict=True)
-    ]
-    return sorted(entries, key=lambda e: (e.gcp is None, e.gcp or 0.0, e.label))
 
 
-def _rule(finding: Mapping[str, Any]) -> str:
+def rule_text(finding: Mapping[str, Any]) -> str:
     """A rule of the policy; a model carries its number in its name, a limit does not."""
     rule = str(finding["rule"])
     return rule if "(" in rule else f"{rule} {finding['threshold']:g}"
@@ -198,7 +203,7 @@ def _plot(entries: Sequence[Entry]) -> dict[str, Any] | None:
         return round(TOP + inner_height * (1 - loss / top), 1)
 
     points = [(e, x(risk), y(loss)) for e, risk, loss in placed]
-    labels = _spread([(px, py) for _, px, py in points])
+    labels = spread([(px, py) for _, px, py in points])
     quarters = [i / 4 for i in range(5)]
     return {
         "width": WIDTH,
@@ -233,10 +238,10 @@ def _round_up(value: float) -> float:
     return float(f"{next(s * power for s in steps if s * power >= value * (1 - 1e-9)):.3g}")
 
 
-def _spread(places: Sequence[tuple[float, float]]) -> list[float]:
+def spread(places: Sequence[tuple[float, float]]) -> list[float]:
     """Heights of the labels of points (x, y): none on another, and none below its point.
 
-    >>> _spread([(50.0, 100.0), (60.0, 98.0), (400.0, 99.0)])
+    >>> spread([(50.0, 100.0), (60.0, 98.0), (400.0, 99.0)])
     [100.0, 85.0, 99.0]
     """
     heights: dict[int, float] = {}

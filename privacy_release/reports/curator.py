@@ -73,10 +73,29 @@ def write_curator_report(
     html = render_curator_report(
         release, source_table, schema, name=name, release_id=release_id, holdout=holdout
     )
+    return write_for_curator(html, name, release_id, folder=folder)
+
+
+def write_for_curator(
+    text: str, name: str, release_id: str, *, ending: str = ".html", folder: Path | None = None
+) -> Path:
+    """Write a file that the service user alone can read, over an earlier one of the same names; its path.
+
+    Args:
+        text: of the file.
+        name: of the release or DAG; each has a folder of its own.
+        release_id: of the release or run.
+        ending: of the file's name.
+        folder: holds all curators' files; by default `curator_folder`.
+
+    Raises:
+        IntegrityError: if the folder is a link or another user's.
+        OSError: if the file cannot be written.
+    """
     slug = re.sub(r"[^A-Za-z0-9_-]+", "_", release_id)[:60]
     digest = hashlib.sha256(release_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    path = WorkArea(folder or curator_folder(), name).path(f"{slug}-{digest}.html")
-    write_private(path, html.encode())
+    path = WorkArea(folder or curator_folder(), name).path(f"{slug}-{digest}{ending}")
+    write_private(path, text.encode())
     return path
 
 

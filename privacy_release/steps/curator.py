@@ -1,11 +1,13 @@
-"""The curator's report on a private release, from what was staged; without Airflow."""
+"""What private releases are beside their source, in exact figures of it: for the curator; without Airflow."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privacy_engine.errors import SpecError
+from privacy_engine.errors import IntegrityError, SpecError
+from privacy_release.reports.comparison import require_comparable
 from privacy_release.work.parquet import read_private
-from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.references import ReportRef, StagedRef, TableRef
 from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
@@ -18,6 +20,64 @@ def by_weight(frame: "pd.DataFrame", person: str) -> "pd.DataFrame":
     """As many records, each drawn by first drawing a person: what such a release is to be like."""
     rows = frame.groupby(person)[person].transform("size")
     return frame.sample(len(frame), replace=True, weights=1 / rows, random_state=SEED, ignore_index=True)
+
+
+def compare_synthetic(
+    source: TableRef,
+    staged: Sequence[StagedRef],
+    reports: Sequence[ReportRef],
+    *,
+    title: str,
+    public: bool,
+) -> str:
+    """A page that holds synthetic releases of one table against it: epsilon, loss, use and an attack.
+
+    Args:
+        source: what they were made from.
+        staged: the releases.
+        reports: what verification found on each, in the same order.
+        title: for people.
+        public: whether everybody may know exact figures of the source; else the page warns.
+
+    Raises:
+        SpecError: if there is nothing to compare, or a release is not synthetic or of another table.
+        IntegrityError: if a file of the work area is missing or changed, or a report is about other bytes.
+    """
+    import numpy as np
+
+    from privacy_engine.measures.synthetic_assessment import assess
+    from privacy_release.reports.synthesizers import compared, render_synthesizers
+
+    require_comparable(staged, reports)
+    if other := sorted({s["method"] for s in staged if "model" not in s or s["loss"] is None}):
+        raise SpecError(
+            f"synthesizers are compared, {', '.join(other)} draws no records from a model; leave it out, or "
+            "take CompareOperator, which compares anonymizers"
+        )
+    if any(s["source"]["fingerprint"] != source["source"]["fingerprint"] for s in staged):
+        raise IntegrityError("the source must be the table that the releases were made from; pass that one")
+    frame, schema = read_private(source["uri"], source["sha256"]), read_schema(source["schema"])
+    # One seed for all: the same records are redrawn, learned from and attacked beside each of them.
+    found = [
+        assess(frame, read_private(s["uri"], s["sha256"]), schema, np.random.default_rng(SEED))
+        for s in staged
+    ]
+    booked = {(s["booking"]["dataset"], s["booking"]["key"]): s["booking"]["epsilon"] for s in staged}
+    spent: dict[str, float] = {}
+    for (dataset, _), epsilon in booked.items():
+        spent[dataset] = spent.get(dataset, 0.0) + epsilon
+    return render_synthesizers(
+        [
+            compared(s["method"], s["booking"]["epsilon"], one, passed=report["passed"])
+            for s, report, one in zip(staged, reports, found, strict=True)
+        ],
+        reports,
+        title=title,
+        rows=len(frame),
+        redrawn=found[0].redrawn,
+        spent=spent,
+        public=public,
+    )
 
 
 def report_to_curator(source: TableRef, staged: StagedRef, name: str, release_id: str) -> str:

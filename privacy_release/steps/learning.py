@@ -5,20 +5,16 @@ it is post-processing: it costs no privacy, and may be as public as the release.
 different, see `evaluate`.
 """
 
-import hashlib
 import json
-import re
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PublishError, SchemaError, SpecError
+from privacy_release.reports.curator import write_for_curator
 from privacy_release.reports.learning import Score, Trained
-from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import read_private, write_private
+from privacy_release.work.parquet import read_private
 from privacy_release.work.references import TableRef
-from privacy_release.work.settings import curator_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -181,11 +177,7 @@ def write_private_score(score: Score, trained: Trained, name: str, release_id: s
         "majority": score.majority,
         "notes": list(score.notes),
     }
-    slug = re.sub(r"[^A-Za-z0-9_-]+", "_", release_id)[:60]
-    digest = hashlib.sha256(release_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    path: Path = WorkArea(curator_folder(), name).path(f"{slug}-{digest}.accuracy.json")
-    write_private(path, json.dumps(told, indent=2).encode())
-    return str(path)
+    return str(write_for_curator(json.dumps(told, indent=2), name, release_id, ending=".accuracy.json"))
 
 
 def _require_columns(frame: "pd.DataFrame", target: str, names: Sequence[str]) -> None:

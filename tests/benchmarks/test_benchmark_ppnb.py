@@ -60,7 +60,7 @@ def test_the_section_shows_every_figure_without_a_peer() -> None:
     assert set(section.plots) == {"ppnb_bank", "ppnb_bank_boolean", "ppnb_adult", "ppnb_adult_boolean"}
     for name in (ppnb.NB, ppnb.QUIET, ppnb.LOUD, ppnb.PPNB, ppnb.TREE, "ERRPH, memoised", "fresh answers"):
         assert re.search(rf"^\| {re.escape(name)} \| \d", text, re.MULTILINE), name
-    assert len(re.findall(r"^- \*\*(?:Holds|Does not hold)\*\*", text, re.MULTILINE)) == 15
+    assert len(re.findall(r"^- \*\*(?:Holds|Does not hold)\*\*", text, re.MULTILINE)) == 16
 
 
 def test_ppnb_comes_within_two_points_of_plain_naive_bayes_from_0_35_on() -> None:
@@ -79,6 +79,11 @@ def test_dtpd_collapses_around_one_half_where_ppnb_stays_level() -> None:
     assert max(found[ppnb.TREE][p] for p in (0.49, 0.51)) < found[ppnb.TREE][0.9] - 0.1
     assert min(found[ppnb.PPNB].values()) > max(found[ppnb.PPNB].values()) - 0.02
     assert all(found[ppnb.PPNB][p] > found[ppnb.TREE][p] for p in found[ppnb.PPNB])
+
+
+def test_hiding_breaches_less_than_warner_up_to_one_over_root_two_only() -> None:
+    assert "**Holds**" in ppnb.breach_verdict((0.1, 0.7, 0.708, 0.9))
+    assert ppnb.hiding_breach(0.5) == pytest.approx(1 / 3)  # 2 p^2 / (1 + p)
 
 
 FLAT = {0.1: 0.8, 0.5: 0.8, 0.9: 0.8}

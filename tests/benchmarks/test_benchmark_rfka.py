@@ -59,6 +59,17 @@ def test_a_verdict_follows_the_three_digits_of_the_table(ours: float, holds: boo
     assert ("behind at K = 5" in judged) is not holds
 
 
+@pytest.mark.parametrize(("weighted", "holds"), [(0.702, True), (0.7, False)])
+def test_weights_are_judged_by_what_they_add_to_the_svm(weighted: float, holds: bool) -> None:
+    auc = {
+        f"{rfka.CLEAN}, {rfka.WEIGHTED}": {rfka.RFKA_: {1: 0.9, 5: weighted, 9: 0.6}},
+        f"{rfka.CLEAN}, {rfka.SVM}": {rfka.RFKA_: {1: 0.95, 5: 0.7, 9: 0.5}},
+    }
+    judged = rfka.weights_verdict("Adult", auc, (1, 5, 9), rfka.CLEAN)
+    assert judged.startswith("- **Holds**" if holds else "- **Does not hold**")
+    assert "to +0.100" in judged
+
+
 def test_a_slower_forest_is_said_to_be_slower() -> None:
     taken = {rfka.RFKA_: {5: Timing((2.0,), (2.0,))}, rfka.HAMDIST: {5: Timing((0.1,), (0.1,))}}
     judged = rfka.time_verdicts("Adult", taken, 1.0, 0.1, 5.0)

@@ -13,7 +13,8 @@ from deploy.local.embedded import checkout
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.dp.limits import Limit
 from privacy_engine.registry import method_class, method_names
-from privacy_release.lake.read import read_release, read_tables, releases
+from privacy_engine.synthesizers.synthesizer import Synthesizer
+from privacy_release.lake.read import manifest_of, read_release, read_tables, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.places import default_ledger
 from privacy_release.spec.model import RELEASE, load_spec
@@ -104,12 +105,53 @@ def test_the_comparison_publishes_a_page_on_all_anonymizers_and_no_release(
     assert not list(work_root.iterdir())
 
 
+def test_the_comparison_of_synthesizers_books_every_table_and_publishes_a_page_alone(
+    run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
+) -> None:
+    ledger, dataset = default_ledger(), "simulated_customers"
+    short = run("compare_synthesizers")  # nothing is granted yet
+    assert (short.state, short.tasks["budget"], short.tasks["ingest"]) == (
+        "failed",
+        "failed",
+        "upstream_failed",
+    )
+    ledger.grant(dataset, Limit(epsilon=42.0), reason="a test", by="officer")
+    done = run("compare_synthesizers")
+    assert done.state == "success", done.tasks
+    told = done.returned("compare")
+    page = Path(told["report"]).read_text()
+    synthesizers = [name for name in method_names() if issubclass(method_class(name), Synthesizer)]
+    assert told["releases"] == 3 * len(synthesizers)
+    assert all(page.count(f'<th scope="row">{name}</th>') == 3 for name in synthesizers)
+    assert "booked for all of simulated_customers</span> epsilon 42<" in page
+    assert [entry.event.value for entry in ledger.check(dataset)].count("commit") == told["releases"]
+    assert [path.name for path in airflow_lake.folder.iterdir()] == ["_comparisons"]
+    assert not list(work_root.iterdir())
+
+
+def test_outliers_are_set_aside_before_the_others_are_anonymized_and_told_by_count(
+    run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
+) -> None:
+    done = run("outliers_then_obpa")
+    assert done.state == "success", done.tasks
+    told = done.returned("tell")
+    assert told["set_aside"] == told["outliers"] == 50
+    assert told["records"] - told["set_aside"] == told["released"]
+    table = "adult_without_outliers"
+    assert read_release(airflow_lake, table, done.run_id).num_rows == told["released"]
+    (found,) = manifest_of(airflow_lake, table, done.run_id)["outliers"]
+    assert (found["method"], found["flagged"], "scores" in found) == ("okplof", 50, False)
+    assert not list(work_root.iterdir())
+
+
 def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[[], Any]) -> None:
     bag = load()
     assert bag.import_errors == {}
     assert set(bag.dags) == {file.stem for file in FILES} | {
         "compose_by_hand",
         "compare_anonymizers",
+        "compare_synthesizers",
+        "outliers_then_obpa",
         "sweep_work_areas",
         "train_on_randomized",
     }

@@ -12,11 +12,18 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 import airflow_privacy_release
-from airflow_privacy_release import CuratorReportOperator, IngestParquetOperator, MondrianOperator
+from airflow_privacy_release import (
+    CompareSynthesizersOperator,
+    CuratorReportOperator,
+    IngestParquetOperator,
+    MondrianOperator,
+    VerifyOperator,
+)
 from airflow_privacy_release.operators.synthesizers import SynthesizerOperator
 from privacy_engine.dp.limits import Limit
 from privacy_engine.registry import method_class, method_names
 from privacy_engine.synthesizers.synthesizer import Synthesizer
+from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 
 NAMED = [
@@ -132,3 +139,56 @@ def test_there_is_no_curator_s_report_on_an_anonymized_release(table: Any, ledge
     operator = CuratorReportOperator(task_id="curator", source=table, table=staged, name="people")
     with pytest.raises(AirflowFailException, match="mondrian made none"):
         operator.execute(context("curator"))
+
+
+def compared(table: Any, releases: list[tuple[type[SynthesizerOperator], float]], **more: Any) -> Any:
+    """What the comparison of these synthesizers at these epsilons tells."""
+    tables = [
+        made(task_id="synthesize", table=table, budget="people", epsilon=epsilon).execute(  # type: ignore[call-arg]
+            context("synthesize", index)
+        )
+        for index, (made, epsilon) in enumerate(releases)
+    ]
+    policy = {"max_epsilon": 1, "max_delta": 0}
+    reports = [VerifyOperator(task_id="verify", table=t, policy=policy).execute(context("v")) for t in tables]
+    given = {"source": table, "tables": tables, "reports": reports} | more
+    operator = CompareSynthesizersOperator(task_id="compare", **given)
+    return operator.execute(context("compare"))
+
+
+def test_a_comparison_stays_with_the_curator_unless_the_source_is_public(
+    table: Any, ledger: BudgetLedger, airflow_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    releases = [(operator, epsilon) for operator in NAMED[:2] for epsilon in (0.25, 0.5)]
+    told = compared(table, releases)
+    assert set(told) == {"releases", "curator"}  # no figure
+    page = Path(told["curator"])
+    assert page.is_relative_to(tmp_path / "curator")
+    assert page.stat().st_mode & 0o077 == 0
+    assert not airflow_lake.folder.exists() or not list(airflow_lake.folder.iterdir())
+    text = page.read_text()
+    assert "For the curator alone" in text
+    assert "booked for all of people</span> epsilon 1.5<" in text
+    assert spent(ledger) == 1.5
+    assert "person " not in text.replace("person in it", "").replace("one person", "")
+
+    shown = compared(table, releases, public_source="true")  # rendered text
+    assert spent(ledger) == 1.5  # the same bytes again
+    assert shown["report"] == f"{airflow_lake.root}/_comparisons/people/run%201.html"
+    assert "For the curator alone" not in Path(shown["report"]).read_text()
+    assert text.count("<circle") == 2 * len(releases)
+
+
+def test_only_synthesizers_of_this_very_table_are_compared(table: Any, ledger: BudgetLedger) -> None:
+    other = {**table, "source": {**table["source"], "fingerprint": "another"}}
+    with pytest.raises(AirflowFailException, match="the table that the releases were made from"):
+        compared(table, [(NAMED[0], 0.5)], source=other)
+    anonymized = MondrianOperator(task_id="anonymize", table=table, k=5, seed=1).execute(context("anonymize"))
+    policy = {"require": [{"model": "k_anonymity", "k": 5}]}
+    report = VerifyOperator(task_id="verify", table=anonymized, policy=policy).execute(context("verify"))
+    operator = CompareSynthesizersOperator(
+        task_id="compare", source=table, tables=[anonymized], reports=[report]
+    )
+    with pytest.raises(AirflowFailException, match="mondrian draws no records from a model"):
+        operator.execute(context("compare"))

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from privacy_engine.errors import IntegrityError, SpecError
-from privacy_release.reports.comparison import LINE, Entry, compare, render_comparison
-from privacy_release.reports.comparison import _spread as spread
+from privacy_release.reports.comparison import LINE, Entry, compare, render_comparison, spread
 from privacy_release.work.references import ReportRef, StagedRef
 
 SOURCE = {
