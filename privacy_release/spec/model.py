@@ -832,6 +832,16 @@ class ReleaseSpec(_Strict):
         return named if named in names else None
 
     @property
+    def unfollowed(self) -> tuple[str, ...]:
+        """Columns that name people of whom nothing is known in a later release.
+
+        None beside a budget or random answers: their losses add up in the ledger.
+        """
+        if self.history is not None or self.budget is not None or self.release.random_answers:
+            return ()
+        return tuple(dict.fromkeys(name for name, a in self.every_attribute if a.role == "identifier"))
+
+    @property
     def told_to_curator(self) -> bool:
         """Whether a report compares the release with its source: only of records drawn from a model."""
         if self.budget is None or self.release.random_answers:

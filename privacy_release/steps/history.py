@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from privacy_engine.judge.cross_release import Membership
+    from privacy_engine.judge.verification import Finding
     from privacy_release.lake.store import Lake
 
 DEFAULT_KEY = "membership_default"  # an Airflow connection
@@ -164,25 +165,72 @@ def staged_membership(staged: StagedRef) -> "Membership":
     return Membership.of_table(read_persons(staged["persons"]), frame, schema)
 
 
-def earlier_releases(lake: "Lake", name: str, key_id: str) -> "dict[int, Membership]":
+def published_releases(lake: "Lake | None", name: str | None) -> list[dict[str, Any]]:
+    """Every publication in a table that was not retracted, oldest first.
+
+    Raises:
+        SpecError: if lake or name are not known.
+        PublishError: if the lake cannot be reached.
+    """
+    from privacy_release.lake.log import State
+    from privacy_release.lake.read import releases
+
+    if lake is None or name is None:
+        raise SpecError(
+            "the policy is about the earlier releases of the table, too; verify needs the name of the "
+            "table and its lake"
+        )
+    return [entry for entry in releases(lake, name) if entry["state"] != State.RETRACTED]
+
+
+def earlier_releases(lake: "Lake | None", name: str | None, key_id: str) -> "dict[int, Membership]":
     """Who is in which class of each release of a table that was published and not retracted, by version.
 
     What a later run replaced counts, too: whoever read it may have kept it.
 
     Raises:
+        SpecError: if lake or name are not known.
         VerificationError: if it is not on record for one of them, or was recorded with another key.
         PublishError: if the lake cannot be reached.
     """
     found = {}
-    for entry in _published(lake, name):
-        path = _path(name, entry["release_id"], entry["sha256"])
+    for entry in published_releases(lake, name):
+        path = _path(str(name), entry["release_id"], entry["sha256"])
         if not path.is_file():
             raise VerificationError(
                 f"version {entry['version']} of table {name} was published without recording who is in it, "
                 "so it cannot be held against this release; retract it, or publish under a new table name"
             )
-        found[int(entry["version"])] = _read(path, name, key_id)
+        found[int(entry["version"])] = _read(path, str(name), key_id)
     return found
+
+
+def silence_about_people(
+    name: str, identifiers: Sequence[str], published: Sequence[Mapping[str, Any]], sha256: str | None = None
+) -> "Finding":
+    """How many releases a table has that may be about the same people, of whom nothing is followed.
+
+    Args:
+        name: of the release table.
+        identifiers: columns of the source that name people.
+        published: what `published_releases` gave.
+        sha256: of the release; the same bytes again tell nothing more of anybody.
+    """
+    from privacy_engine.judge.verification import Finding
+
+    count = sum(entry["sha256"] != sha256 for entry in published)
+    remedy = (
+        f"table {name} has {count} earlier releases that people named by {', '.join(identifiers)} may be in; "
+        "declare `history` in the specification (person and membership_key of the ingest operator), retract "
+        "what was published without it, or ask for a policy that allows it"
+    )
+    return Finding(
+        rule="repeated_people: history",
+        threshold=0,
+        measured=float(count),
+        passed=count == 0,
+        remedy=remedy if count else "",
+    )
 
 
 def refuse_unseen(lake: "Lake", name: str, release_id: str, report: ReportRef) -> None:
@@ -196,7 +244,7 @@ def refuse_unseen(lake: "Lake", name: str, release_id: str, report: ReportRef) -
     mine = (release_id, report["sha256"])  # of an earlier attempt of this run
     unseen = [
         entry
-        for entry in _published(lake, name)
+        for entry in published_releases(lake, name)
         if entry["version"] not in report["compared"] and (entry["release_id"], entry["sha256"]) != mine
     ]
     if unseen:
@@ -222,7 +270,7 @@ def forget(lake: "Lake", name: str, release_id: str) -> int:
     """Remove what is kept about the people of a retracted release; how many files that were."""
     from privacy_release.lake.read import releases
 
-    kept = {entry["sha256"] for entry in _published(lake, name) if entry["release_id"] == release_id}
+    kept = {entry["sha256"] for entry in published_releases(lake, name) if entry["release_id"] == release_id}
     removed = 0
     for entry in releases(lake, name):
         if entry["release_id"] == release_id and entry["sha256"] not in kept:
@@ -230,13 +278,6 @@ def forget(lake: "Lake", name: str, release_id: str) -> int:
             removed += path.is_file()
             path.unlink(missing_ok=True)
     return removed
-
-
-def _published(lake: "Lake", name: str) -> list[dict[str, Any]]:
-    from privacy_release.lake.log import State
-    from privacy_release.lake.read import releases
-
-    return [entry for entry in releases(lake, name) if entry["state"] != State.RETRACTED]
 
 
 def _path(name: str, release_id: str, sha256: str) -> Path:

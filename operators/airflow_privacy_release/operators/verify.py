@@ -25,7 +25,8 @@ class VerifyOperator(BaseOperator):
     Args:
         table: reference to a staged release.
         name, lake: the release table and the Airflow connection id of its lake, where the policy is about the
-            earlier releases of the table, too.
+            earlier releases of the table, too: it demands models across releases, or says
+            `repeated_people: history`.
         policy: a YAML file (absolute, or relative to the include folder), or the policy itself.
     """
 
@@ -60,7 +61,8 @@ class VerifyOperator(BaseOperator):
         booking = self.table.get("booking")
         ledger = ledger_of(booking["ledger"]) if booking else None
         policy = load_policy(self.policy)
-        lake = lake_of(self.lake) if under_floor(policy, floor_policy()).across else None
+        asked = under_floor(policy, floor_policy()).about_earlier and self.name is not None
+        lake = lake_of(self.lake) if asked else None
         report = verify_staged(self.table, policy, ledger, lake=lake, name=self.name)
         for finding in report["findings"]:
             self.log.info(
