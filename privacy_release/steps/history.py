@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from privacy_engine.judge.cross_release import Membership
+    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.judge.verification import Finding
+    from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import Lake
 
 DEFAULT_KEY = "membership_default"  # an Airflow connection
@@ -183,10 +185,18 @@ def published_releases(lake: "Lake | None", name: str | None) -> list[dict[str, 
     return [entry for entry in releases(lake, name) if entry["state"] != State.RETRACTED]
 
 
-def earlier_releases(lake: "Lake | None", name: str | None, key_id: str) -> "dict[int, Membership]":
+def earlier_releases(
+    lake: "Lake | None", name: str | None, key_id: str, *, but: tuple[str, str] | None = None
+) -> "dict[int, Membership]":
     """Who is in which class of each release of a table that was published and not retracted, by version.
 
     What a later run replaced counts, too: whoever read it may have kept it.
+
+    Args:
+        lake: of the release table.
+        name: of the release table.
+        key_id: of the key that the persons are known by.
+        but: release id and run key of a run whose own publication is left out.
 
     Raises:
         SpecError: if lake or name are not known.
@@ -195,6 +205,8 @@ def earlier_releases(lake: "Lake | None", name: str | None, key_id: str) -> "dic
     """
     found = {}
     for entry in published_releases(lake, name):
+        if (entry["release_id"], entry["run_key"]) == but:
+            continue
         path = _path(str(name), entry["release_id"], entry["sha256"])
         if not path.is_file():
             raise VerificationError(
@@ -231,6 +243,57 @@ def silence_about_people(
         passed=count == 0,
         remedy=remedy if count else "",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """The earlier releases of a table, and what a new one is to keep together with them.
+
+    What is not said is taken from the policy, which judges the release in any case.
+
+    Attributes:
+        lake, name: of the release table.
+        policy: what must hold, that of the release and the floor policy together.
+        run: release id and run key of who asks: a retry does not stand in its own way.
+        k, m, departures, reserve: as of `privacy_release.spec.model.HistorySpec`.
+    """
+
+    lake: "Lake"
+    name: str
+    policy: "ReleasePolicy"
+    run: tuple[str, str]
+    k: int | None = None
+    m: Mapping[str, int] | None = None
+    departures: str | None = None
+    reserve: float | None = None
+
+    def memberships(self, key_id: str) -> "list[Membership]":
+        """Who is in which class of each earlier release, oldest first; errors as of `earlier_releases`."""
+        return list(earlier_releases(self.lake, self.name, key_id, but=self.run).values())
+
+    def kept(self, schema: "DataSchema") -> dict[str, Any]:
+        """What is kept over all releases of a person.
+
+        Raises:
+            SpecError: if neither is said nor follows from the policy.
+        """
+        from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
+
+        asked = self.policy.across_known
+        of_k = [model for model in asked if isinstance(model, CrossReleaseKAnonymity)]
+        k, m = self.k, dict(self.m or {})
+        if k is None:
+            k = max((model.k for model in of_k), default=None)
+        if self.m is None:
+            for model in (model for model in asked if isinstance(model, MInvariance)):
+                names = [a.name for a in schema.sensitive] if model.attribute is None else [model.attribute]
+                m |= {name: max(model.m, m.get(name, 0)) for name in names}
+        if k is None and not m:
+            raise SpecError(
+                "history must say what is kept over all releases of a person, for the policy has no k and no "
+                "l; write k or m into it, or keep: false"
+            )
+        return {"k": k, "m": m}
 
 
 def refuse_unseen(lake: "Lake", name: str, release_id: str, report: ReportRef) -> None:

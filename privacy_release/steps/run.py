@@ -17,6 +17,7 @@ from privacy_release.spending.secrets import Memory, default_secret, last_finger
 from privacy_release.steps.approval import ApprovalRef
 from privacy_release.steps.curator import report_to_curator
 from privacy_release.steps.history import (
+    Past,
     identification_of_environment,
     published_releases,
     silence_about_people,
@@ -117,6 +118,7 @@ def run_release(
         progress=lambda text: watch(Stage.RELEASE, text),
         budget=budget,
         memory=memory,
+        past=_past(spec, asked, lake, release_id),
     )
     watch(Stage.RELEASE, f"{staged['rows']:,} records")
     watch(Stage.VERIFY, "measuring the staged bytes")
@@ -151,6 +153,14 @@ def _refuse_second(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake") -
         finding = silence_about_people(name, spec.unfollowed, published_releases(lake, name))
         if not finding.passed:
             raise VerificationError(f"nothing was read: {finding.rule} is not kept: {finding.remedy}")
+
+
+def _past(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake", release_id: str) -> Past | None:
+    """The earlier releases that a release is made with; None where they are not looked at, or only judged."""
+    if spec.history is None or not spec.history.keep:
+        return None
+    run = (release_id, release_id)  # as `publish` names it
+    return Past(lake=lake, name=spec.publish.table, policy=policy, run=run, **spec.history.kept)
 
 
 def _approval(spec: "ReleaseSpec", report: ReportRef, approved_by: str | None) -> ApprovalRef | None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import IntegrityError, SpecError, VerificationError
+from privacy_engine.errors import IntegrityError, VerificationError
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.history import (
     earlier_releases,

@@ -1,4 +1,4 @@
-"""`repeated_people: history`: nobody is released a second time while nothing follows who is in the releases."""
+"""`repeated_people: history`: nobody is released again while nothing follows who is in the releases."""
 
 from collections.abc import Callable
 from pathlib import Path
