@@ -8,11 +8,13 @@ persons of two releases could not be compared, so a file of another key is refus
 ever published.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -267,9 +269,9 @@ class Past:
     departures: str | None = None
     reserve: float | None = None
 
-    def memberships(self, key_id: str) -> "list[Membership]":
-        """Who is in which class of each earlier release, oldest first; errors as of `earlier_releases`."""
-        return list(earlier_releases(self.lake, self.name, key_id, but=self.run).values())
+    def memberships(self, key_id: str) -> "dict[int, Membership]":
+        """Who is in which class of each earlier release, by version; errors as of `earlier_releases`."""
+        return earlier_releases(self.lake, self.name, key_id, but=self.run)
 
     def kept(self, schema: "DataSchema") -> dict[str, Any]:
         """What is kept over all releases of a person.
@@ -294,6 +296,22 @@ class Past:
                 "l; write k or m into it, or keep: false"
             )
         return {"k": k, "m": m}
+
+
+@contextmanager
+def one_at_a_time(name: str) -> Iterator[None]:
+    """Let nobody else publish into a table between the look at its releases and the record of this one.
+
+    Two releases that were each held against the earlier ones know nothing of each other. The lock ends with
+    the process that has it; it is a file of the curator's folder, which all workers see.
+    """
+    path = WorkArea(curator_folder() / "membership", name).path("lock")
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def refuse_unseen(lake: "Lake", name: str, release_id: str, report: ReportRef) -> None:

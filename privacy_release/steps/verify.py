@@ -193,7 +193,12 @@ def _held_together(
             policy = replace(policy, across=policy.across_known)
         earlier = earlier_releases(lake, name, staged["persons"]["key"]) if policy.across else {}
         across = _across(staged, schema, policy, loss, earlier)
-        compared = list(earlier) if policy.across else None
+        if unseen := len(set(earlier) - set(staged.get("earlier", earlier))):
+            remedy = (
+                f"{unseen} releases were published after this one was made with those before; start a new run"
+            )
+            across = tuple(found if found.passed else replace(found, remedy=remedy) for found in across)
+        compared = list(earlier) if policy.across else staged.get("earlier")
         return _Together(policy=policy, across=across, compared=compared)
     across = _across(staged, schema, policy, loss, {})  # it says what to do where they are demanded
     identifiers = staged["source"]["identifiers"]

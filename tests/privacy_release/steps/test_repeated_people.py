@@ -1,5 +1,6 @@
 """`repeated_people: history`: nobody is released again while nothing follows who is in the releases."""
 
+import fcntl
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from privacy_engine.dp.ledger import Limit
 from privacy_engine.errors import VerificationError
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
+from privacy_release.lake import publish as lake_publish
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
@@ -204,3 +206,27 @@ def test_the_operator_needs_the_name_of_the_table(specified: Specified, work: Wo
     check = VerifyOperator(task_id="verify", table=stage(specified(), work, 7), policy=POLICY | HISTORY)
     with pytest.raises(AirflowFailException, match="verify needs the name of the table"):
         check.execute(context)
+
+
+def test_nobody_else_publishes_between_the_look_at_the_table_and_the_record_of_who_is_in_it(
+    specified: Specified, lake: Lake, work: WorkArea, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks meanwhile has to wait: two that pass at once know nothing of each other."""
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    spec, waited = specified(), []
+    publish = lake_publish.publish
+
+    def looked_at(*given: Any, **more: Any) -> Any:
+        (lock,) = (tmp_path / "curator" / "membership").rglob("lock")
+        with lock.open() as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waited.append(lock)
+        return publish(*given, **more)
+
+    monkeypatch.setattr(lake_publish, "publish", looked_at)
+    run_release(spec, lake, "1", work)
+    assert len(waited) == 1
+    with waited[0].open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it ended
