@@ -169,8 +169,16 @@ def staged_membership(staged: StagedRef) -> "Membership":
     return Membership.of_table(read_persons(staged["persons"]), frame, schema)
 
 
-def published_releases(lake: "Lake | None", name: str | None) -> list[dict[str, Any]]:
+def published_releases(
+    lake: "Lake | None", name: str | None, but: tuple[str, str] | None = None
+) -> list[dict[str, Any]]:
     """Every publication in a table that was not retracted, oldest first.
+
+    Args:
+        lake: of the release table.
+        name: of the release table.
+        but: release id and run key of a run whose own publication is left out: a retry of it publishes the
+            same bytes or nothing.
 
     Raises:
         SpecError: if lake or name are not known.
@@ -184,11 +192,15 @@ def published_releases(lake: "Lake | None", name: str | None) -> list[dict[str, 
             "the policy is about the earlier releases of the table, too; verify needs the name of the "
             "table and its lake"
         )
-    return [entry for entry in releases(lake, name) if entry["state"] != State.RETRACTED]
+    return [
+        entry
+        for entry in releases(lake, name)
+        if entry["state"] != State.RETRACTED and (entry["release_id"], entry["run_key"]) != but
+    ]
 
 
 def earlier_releases(
-    lake: "Lake | None", name: str | None, key_id: str, *, but: tuple[str, str] | None = None
+    lake: "Lake | None", name: str | None, key_id: str, but: tuple[str, str] | None = None
 ) -> "dict[int, Membership]":
     """Who is in which class of each release of a table that was published and not retracted, by version.
 
@@ -198,7 +210,7 @@ def earlier_releases(
         lake: of the release table.
         name: of the release table.
         key_id: of the key that the persons are known by.
-        but: release id and run key of a run whose own publication is left out.
+        but: as of `published_releases`.
 
     Raises:
         SpecError: if lake or name are not known.
@@ -206,9 +218,7 @@ def earlier_releases(
         PublishError: if the lake cannot be reached.
     """
     found = {}
-    for entry in published_releases(lake, name):
-        if (entry["release_id"], entry["run_key"]) == but:
-            continue
+    for entry in published_releases(lake, name, but):
         path = _path(str(name), entry["release_id"], entry["sha256"])
         if not path.is_file():
             raise VerificationError(
@@ -271,7 +281,7 @@ class Past:
 
     def memberships(self, key_id: str) -> "dict[int, Membership]":
         """Who is in which class of each earlier release, by version; errors as of `earlier_releases`."""
-        return earlier_releases(self.lake, self.name, key_id, but=self.run)
+        return earlier_releases(self.lake, self.name, key_id, self.run)
 
     def kept(self, schema: "DataSchema") -> dict[str, Any]:
         """What is kept over all releases of a person.
@@ -314,7 +324,7 @@ def one_at_a_time(name: str) -> Iterator[None]:
         os.close(handle)
 
 
-def refuse_unseen(lake: "Lake", name: str, release_id: str, report: ReportRef) -> None:
+def refuse_unseen(lake: "Lake", name: str, run: tuple[str, str], report: ReportRef) -> None:
     """Refuse a release that was verified before another one of its table was published.
 
     Raises:
@@ -322,10 +332,10 @@ def refuse_unseen(lake: "Lake", name: str, release_id: str, report: ReportRef) -
     """
     if "compared" not in report:
         return
-    mine = (release_id, report["sha256"])  # of an earlier attempt of this run
+    mine = (run[0], report["sha256"])  # the same bytes, by whatever run
     unseen = [
         entry
-        for entry in published_releases(lake, name)
+        for entry in published_releases(lake, name, run)
         if entry["version"] not in report["compared"] and (entry["release_id"], entry["sha256"]) != mine
     ]
     if unseen:

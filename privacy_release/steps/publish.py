@@ -74,7 +74,7 @@ def publish_staged(
         manifest["approval"] = approval
     followed = "compared" in report or "persons" in staged
     with one_at_a_time(name) if followed else nullcontext():
-        refuse_unseen(lake, name, release_id, report)
+        refuse_unseen(lake, name, (release_id, run_key or release_id), report)
         done = store.publish(
             lake,
             name,

@@ -104,7 +104,7 @@ def run_release(
     refuse_pseudonyms(spec, asked)
     refuse_columns(spec, asked)
     refuse_silence(spec, asked)
-    _refuse_second(spec, asked, lake)
+    _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, schema, ledger, watch)
     table = _table(spec, release_id, schema, work, watch)
@@ -123,7 +123,12 @@ def run_release(
     watch(Stage.RELEASE, f"{staged['rows']:,} records")
     watch(Stage.VERIFY, "measuring the staged bytes")
     report = verify_staged(
-        staged, policy, budget.ledger if budget else None, lake=lake, name=spec.publish.table
+        staged,
+        policy,
+        budget.ledger if budget else None,
+        lake=lake,
+        name=spec.publish.table,
+        run=(release_id, release_id),  # as `publish` names it
     )
     raise_if_failed(report)
     watch(Stage.VERIFY, f"{len(report['findings'])} rules kept by {report['classes']:,} classes")
@@ -142,7 +147,7 @@ def _must_be_approved(spec: "ReleaseSpec", floor: Floor | None) -> bool:
     return (spec.approval is not None and spec.approval.required) or (floor is not None and floor.approval)
 
 
-def _refuse_second(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake") -> None:
+def _refuse_second(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake", release_id: str) -> None:
     """Refuse before anything is read what verification would refuse for the earlier releases of the table.
 
     Raises:
@@ -150,7 +155,8 @@ def _refuse_second(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake") -
     """
     if policy.repeated_people == "history" and spec.unfollowed:
         name = spec.publish.table
-        finding = silence_about_people(name, spec.unfollowed, published_releases(lake, name))
+        published = published_releases(lake, name, (release_id, release_id))
+        finding = silence_about_people(name, spec.unfollowed, published)
         if not finding.passed:
             raise VerificationError(f"nothing was read: {finding.rule} is not kept: {finding.remedy}")
 
@@ -159,7 +165,7 @@ def _past(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake", release_id
     """The earlier releases that a release is made with; None where they are not looked at, or only judged."""
     if spec.history is None or not spec.history.keep:
         return None
-    run = (release_id, release_id)  # as `publish` names it
+    run = (release_id, release_id)
     return Past(lake=lake, name=spec.publish.table, policy=policy, run=run, **spec.history.kept)
 
 

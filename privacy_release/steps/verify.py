@@ -39,6 +39,7 @@ def verify_staged(
     *,
     lake: "Lake | None" = None,
     name: str | None = None,
+    run: tuple[str, str] | None = None,
 ) -> ReportRef:
     """Hold the staged bytes against a policy and the floor; a rule that fails is in the report, not raised.
 
@@ -52,6 +53,7 @@ def verify_staged(
         ledger: that booked the loss of a differentially private release; without one it is refused.
         lake: of the release table, whose earlier releases are looked at where the policy demands that.
         name: of the release table.
+        run: release id and run key of who asks: what this run has published itself is no earlier release.
 
     Raises:
         IntegrityError: if the staged file is not the one that the method made, or the ledger was edited.
@@ -71,7 +73,7 @@ def verify_staged(
     floor = floor_policy()
     policy = under_floor(policy, floor)
     loss = PrivacyLoss(**staged["loss"]) if staged["loss"] else None
-    together = _held_together(staged, manifest, schema, policy, loss, lake, name)
+    together = _held_together(staged, manifest, schema, policy, loss, (lake, name, run))
     policy = together.policy
     require_unchanged(staged["uri"], staged["sha256"])
     with (
@@ -183,15 +185,15 @@ def _held_together(
     schema: "DataSchema",
     policy: "ReleasePolicy",
     loss: "PrivacyLoss | None",
-    lake: "Lake | None",
-    name: str | None,
+    table: "tuple[Lake | None, str | None, tuple[str, str] | None]",
 ) -> _Together:
-    """What the policy asks of people who are in several releases of the table."""
+    """What the policy asks of people who are in several releases of the table: lake, name, and its run."""
+    lake, name, run = table
     losses_add_up = loss is not None or "randomization" in manifest
     if "persons" in staged:
         if policy.repeated_people == "history":
             policy = replace(policy, across=policy.across_known)
-        earlier = earlier_releases(lake, name, staged["persons"]["key"]) if policy.across else {}
+        earlier = earlier_releases(lake, name, staged["persons"]["key"], run) if policy.across else {}
         across = _across(staged, schema, policy, loss, earlier)
         if unseen := len(set(earlier) - set(staged.get("earlier", earlier))):
             remedy = (
@@ -204,7 +206,7 @@ def _held_together(
     identifiers = staged["source"]["identifiers"]
     if policy.repeated_people != "history" or losses_add_up or not identifiers:
         return _Together(policy=policy, across=across)
-    published = published_releases(lake, name)
+    published = published_releases(lake, name, run)
     silence = silence_about_people(str(name), identifiers, published, staged["sha256"])
     return _Together(
         policy=policy, silence=(silence,), compared=[int(entry["version"]) for entry in published]

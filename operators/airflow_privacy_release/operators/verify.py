@@ -10,6 +10,7 @@ from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored, tell_findings
+from airflow_privacy_release.task.run import release_id, run_key
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -63,7 +64,8 @@ class VerifyOperator(BaseOperator):
         policy = load_policy(self.policy)
         asked = under_floor(policy, floor_policy()).about_earlier and self.name is not None
         lake = lake_of(self.lake) if asked else None
-        report = verify_staged(self.table, policy, ledger, lake=lake, name=self.name)
+        run = (release_id(context), run_key(context))
+        report = verify_staged(self.table, policy, ledger, lake=lake, name=self.name, run=run)
         for finding in report["findings"]:
             self.log.info(
                 "finding",
