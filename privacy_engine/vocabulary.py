@@ -51,6 +51,13 @@ class Meaning(StrEnum):
     OTHER = "other"  # none of these
 
 
+class Departures(StrEnum):
+    """Whether somebody who has all releases also knows who left the table between them."""
+
+    KNOWN = "known"  # whoever is not in a release is no candidate in it
+    UNKNOWN = "unknown"  # whoever left may still be there, as far as released values tell
+
+
 class Period(StrEnum):
     """A unit of the calendar."""
 

@@ -52,6 +52,7 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "features": "root tables measures",
             "engines": "root tables judge measures dp",
             "anonymizers": "root tables judge measures dp grouping quotas features",
+            "over_time": "root tables judge measures grouping anonymizers",
             "synthesizers": "root tables judge dp engines",
             "randomizers": "root tables judge dp",
             "outliers": "root tables grouping",

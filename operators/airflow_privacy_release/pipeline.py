@@ -171,7 +171,8 @@ def _validated(spec: ReleaseSpec, table: Any) -> tuple[Any, list[Any]]:
 
 def _in_one_task(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -> Any:
     """The staged release of a table, by one task."""
-    spent = spec.budget
+    spent, history = spec.budget, spec.history
+    kept = None if history is None or not history.keep else {"policy": spec.policy, **history.kept}
     return ReleaseOperator(
         task_id="release",
         table=table,
@@ -183,9 +184,10 @@ def _in_one_task(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -
         ledger=spent.ledger if spent else DEFAULT_LEDGER,
         secret=spec.release.secret,
         replaces=spec.release.replaces,
-        series=spec.publish.table if spec.release.memoised else None,
+        series=spec.publish.table if spec.release.memoised or kept else None,
         lake=spec.publish.lake,
-        **(_RETRIES if spent else _repeated(spec)),
+        history=kept,
+        **(_RETRIES if spent or kept else _repeated(spec)),
     ).output
 
 

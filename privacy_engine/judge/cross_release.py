@@ -7,6 +7,14 @@ models speak of it, and need to know who is in which class:
 - Cross-release k-anonymity: for every person of the new release, at least k of its persons, themselves
   included, share their class in the new release and in each earlier one that the person is in. The earlier
   releases need no second look: a new release changes what is known of its own persons alone.
+  That is the strict reading, of somebody who knows of everybody when they came and left (`departures:
+  known`). Where departures bring a class below k it can never be kept again while the earlier release stands.
+  Somebody who has a register of people and all releases, and does not know who left the table (`departures:
+  unknown`), cannot exclude a person whose values lie in each class that he looks at. Of at least k persons it
+  must be known from the released cells alone: they were published in one class, and each box that this person
+  was published with covers the box of that class whole. So it holds for every pair of releases, and any others:
+  these persons' values lie in both boxes. It says nothing of values that two classes have in common:
+  m-invariance does.
 - m-invariance. Xiao, X., Tao, Y.: m-Invariance: Towards Privacy Preserving Re-publication of Dynamic
   Datasets. SIGMOD 2007. The signature of a person in a release is the set of sensitive values of the
   person's class; it is the same in all releases that the person is in, and has at least m values.
@@ -31,7 +39,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
+from privacy_engine.vocabulary import Departures
 
 if TYPE_CHECKING:  # a policy is read wherever DAGs are parsed, and pandas takes long to load
     import pandas as pd
@@ -52,15 +62,19 @@ class Membership:
         persons: (n,) text, one for each released record; a person has one record in a release.
         labels: (n,) int64, the class of each, >= 0.
         signatures: sensitive attribute -> (n,) text: a hash of the set of values in the person's class.
+        boxes: released quasi-identifier -> (n,) text of the person's cell, None for a null; see
+            `privacy_engine.judge.published_boxes`. Empty where it was not kept.
     """
 
     persons: Texts
     labels: Ints
     signatures: Mapping[str, Texts] = field(default_factory=dict)
+    boxes: Mapping[str, Texts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not all(len(column) == len(self.persons) for column in (self.labels, *self.signatures.values())):
-            raise ValueError("labels and signatures must be one for each person")
+        columns = (self.labels, *self.signatures.values(), *self.boxes.values())
+        if not all(len(column) == len(self.persons) for column in columns):
+            raise ValueError("labels, signatures and cells must be one for each person")
         import pandas as pd
 
         if repeated := int(pd.Index(self.persons).duplicated().sum()):
@@ -71,6 +85,13 @@ class Membership:
 
     def __len__(self) -> int:
         return len(self.persons)
+
+    @cached_property
+    def first(self) -> Ints:
+        """(c,) a row of each class 0 .. c - 1; of a number that no class has, some row."""
+        found = np.zeros(int(self.labels.max(initial=-1)) + 1, dtype=np.int64)
+        found[self.labels] = np.arange(len(self.labels))
+        return found
 
     @classmethod
     def of_table(cls, persons: Texts, table: pd.DataFrame, schema: DataSchema) -> Membership:
@@ -90,17 +111,28 @@ class Membership:
         cls, persons: Texts, classes: EquivalenceClasses, table: pd.DataFrame, schema: DataSchema
     ) -> Membership:
         """The same of a table whose classes are known."""
+        from privacy_engine.judge.published_boxes import cell_texts
+
         labels = classes.labels
         signatures = {a.name: _signatures(labels, table[a.name])[labels] for a in schema.sensitive}
-        return cls(persons=persons, labels=labels, signatures=signatures)
+        boxes = cell_texts(table, schema)
+        return cls(persons=persons, labels=labels, signatures=signatures, boxes=boxes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """A release that is to be published, and those that were, of the same or other people."""
+    """A release that is to be published, and those that were, of the same or other people.
+
+    Attributes:
+        new: who is in which class of it.
+        earlier: the same of the others.
+        source: the schema of what was released, by which released cells are read; None: a cell covers no other
+            but an equal one.
+    """
 
     new: Membership
     earlier: tuple[Membership, ...] = ()
+    source: DataSchema | None = None
 
     @cached_property
     def places(self) -> tuple[Ints, ...]:
@@ -113,16 +145,21 @@ class History:
         )
 
     @cached_property
+    def classes(self) -> tuple[Ints, ...]:
+        """For each earlier release (n,) the class there of each person of the new one, -1 = not in it."""
+        return tuple(
+            np.where(place >= 0, release.labels[place] if len(release) else -1, -1)
+            for release, place in zip(self.earlier, self.places, strict=True)
+        )
+
+    @cached_property
     def shared(self) -> Ints:
         """(n,) how many persons share the class of each one in every release that this one is in.
 
         Persons with the same set of releases are counted together: they are told apart by their classes in
         those, and whoever is in all of those releases counts, in others or not.
         """
-        labels = [
-            np.where(place >= 0, release.labels[place] if len(release) else -1, -1)
-            for release, place in zip(self.earlier, self.places, strict=True)
-        ]
+        labels = self.classes
         present = [column >= 0 for column in labels]
         pattern_of = _combined([np.zeros(len(self.new), np.int64), *(p.astype(np.int64) for p in present)])
         found = np.zeros(len(self.new), dtype=np.int64)
@@ -135,6 +172,21 @@ class History:
             found[mine] = np.bincount(groups)[groups[mine[rows]]]
         return found
 
+    @cached_property
+    def core(self) -> tuple[Ints, Ints]:
+        """The class whose box lies within all boxes that a person was published with.
+
+        Returns:
+            sizes: (n,) its persons, of those with several such classes the most; 0 where there is none.
+            releases: (n,) its release, the place among the earlier ones, or their number for the new one;
+                -1 where there is none.
+        """
+        return cores((*self.classes, self.new.labels), (*self.earlier, self.new), self.source)
+
+    def candidates(self, departures: Departures) -> Ints:
+        """(n,) persons whom somebody with all releases cannot tell from each one, itself included."""
+        return self.shared if departures is Departures.KNOWN else np.maximum(self.shared, self.core[0])
+
     def changed(self, attribute: str) -> Bools:
         """(n,) whether a person's class had another set of sensitive values in an earlier release."""
         found = np.zeros(len(self.new), dtype=np.bool_)
@@ -146,6 +198,48 @@ class History:
             else:  # what was not released then may have been anything
                 found[both] = True
         return found
+
+
+def cores(
+    labels: Sequence[Ints], releases: Sequence[Membership], source: DataSchema | None
+) -> tuple[Ints, Ints]:
+    """The class of each person whose box lies within all boxes that the person was published with.
+
+    Args:
+        labels: for each release (n,) the class of each person there, -1 = not in it.
+        releases: who is in which class.
+        source: as of `History`.
+
+    Returns:
+        As `History.core`.
+    """
+    from privacy_engine.judge.published_boxes import Reading
+
+    n = len(labels[0]) if labels else 0
+    names = [set(release.boxes) for release in releases if len(release)]
+    if n == 0 or not names or not names[0] or any(own != names[0] for own in names):
+        return np.zeros(n, np.int64), np.full(n, -1)
+    group = _combined([column + 1 for column in labels])
+    first = np.unique(group, return_index=True)[1]
+    of_group = [column[first] for column in labels]  # persons of the same classes have one answer
+    reading = Reading(sorted(names[0]), source)
+    cells, coded = reading.coded([_of_classes(release, names[0]) for release in releases])
+    sizes, found = np.zeros(len(first), np.int64), np.full(len(first), -1)
+    for i, mine in enumerate(of_group):
+        within = mine >= 0
+        for j, other in enumerate(of_group):
+            asked = np.flatnonzero(within & (other >= 0)) if i != j else np.zeros(0, np.int64)
+            if not len(asked):
+                continue
+            size = int(mine.max()) + 1
+            pairs, which = np.unique(other[asked] * size + mine[asked], return_inverse=True)
+            outer, inner = np.divmod(pairs, size)
+            within[asked] &= reading.cover(cells, coded[j][outer], coded[i][inner])[which]
+        places = np.flatnonzero(within)
+        held = np.bincount(releases[i].labels)[mine[places]] if len(places) else sizes[places]
+        better = held > sizes[places]
+        sizes[places[better]], found[places[better]] = held[better], i
+    return sizes[group], found[group]
 
 
 class CrossReleaseModel(Protocol):
@@ -165,16 +259,23 @@ class CrossReleaseModel(Protocol):
 class CrossReleaseKAnonymity:
     """At least k persons share the classes of each one in all releases that this one is in.
 
+    Attributes:
+        k: least number of persons.
+        departures: `known`, as it says; `unknown`: or at least k were published in one class whose box lies
+            within all boxes that this person was published with, whether or not they are still there.
+
     >>> CrossReleaseKAnonymity(k=1)
     Traceback (most recent call last):
     ValueError: k must be a whole number >= 2, got 1
     """
 
     k: int
+    departures: Departures = Departures.KNOWN
     name: ClassVar[str] = "cross_release_k_anonymity"
 
     def __post_init__(self) -> None:
         _require_whole("k", self.k)
+        object.__setattr__(self, "departures", choice(Departures, self.departures, "departures"))
 
     @property
     def threshold(self) -> float:
@@ -183,7 +284,7 @@ class CrossReleaseKAnonymity:
 
     def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
         """(n,) persons who cannot be told apart from this one, itself included."""
-        return history.shared.astype(np.float64)
+        return history.candidates(self.departures).astype(np.float64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +340,11 @@ def _signatures(labels: Ints, column: pd.Series) -> Texts:
     parts = np.split(pairs[1], np.flatnonzero(np.diff(pairs[0])) + 1) if pairs.size else []
     # one step a class, of which there are n / k
     return np.array([_digest(sorted(texts[code] for code in part)) for part in parts], dtype=object)
+
+
+def _of_classes(release: Membership, names: set[str]) -> Mapping[str, Texts]:
+    """Released quasi-identifier -> (c,) the cell of each class; none of a release of nobody."""
+    return {name: release.boxes[name][release.first] if len(release) else release.persons for name in names}
 
 
 def _digest(texts: Sequence[str]) -> str:

@@ -10,10 +10,17 @@ import yaml
 
 from privacy_engine.errors import SpecError
 from privacy_engine.judge.column_rules import ColumnRules
-from privacy_engine.judge.cross_release import CROSS_RELEASE_MODELS, CrossReleaseModel
+from privacy_engine.judge.cross_release import (
+    CROSS_RELEASE_MODELS,
+    CrossReleaseKAnonymity,
+    CrossReleaseModel,
+    MInvariance,
+)
 from privacy_engine.judge.known_rows import ROW_MODELS, RowIntersection
 from privacy_engine.judge.models import (
     MODELS,
+    DistinctLDiversity,
+    KAnonymity,
     Named,
     PrivacyModel,
     model_from_dict,
@@ -24,11 +31,15 @@ from privacy_engine.judge.models import (
 # Parameters of models of which more, or less, asks for more.
 _MORE_IS_STRICTER = frozenset({"k", "l", "m"})
 _LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t"})
-_PSEUDONYMS = ("forbid", "random", "release", "any")  # the strictest first
+# Rules that are one of some words, the strictest first.
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "pseudonyms": ("forbid", "random", "release", "any"),
+    "repeated_people": ("history", "allow"),
+}
 _LIMITS = ("max_suppressed", "max_gcp", "max_distorted", "max_breach", "max_epsilon", "max_delta")
 # What a release can claim or be asked for, by its name in a policy.
 ALL_MODELS: Mapping[str, type[Any]] = {**MODELS, **ROW_MODELS, **CROSS_RELEASE_MODELS}
-_KNOWN = ("require", *_LIMITS, "pseudonyms", "columns")
+_KNOWN = ("require", *_LIMITS, *_WORDS, "columns")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +61,10 @@ class ReleasePolicy:
         pseudonyms: `forbid` them, allow those that are drawn at `random` and made of no identifier, those
             that are the same within one `release`, or `any`, also such as link the releases of a series;
             None: any.
+        repeated_people: `history`: people whom an identifier names are released a second time, in the same
+            table, only where `across_known` holds for all of their releases together; `allow` or None: by a
+            policy that demands no model across releases, as often as one likes. Whoever publishes holds a
+            release against it, for the table's bytes do not tell what was published before.
         columns: rules for released columns by what they are about.
 
     >>> ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]}).require
@@ -66,6 +81,7 @@ class ReleasePolicy:
     max_epsilon: float | None = None
     max_delta: float | None = None
     pseudonyms: str | None = None
+    repeated_people: str | None = None
     columns: ColumnRules | None = None
 
     def __post_init__(self) -> None:
@@ -80,19 +96,45 @@ class ReleasePolicy:
             number = isinstance(limit, int | float) and not isinstance(limit, bool)
             if limit is not None and not (number and math.isfinite(limit) and limit >= 0):
                 raise SpecError(f"policy {name} must be a finite number >= 0, or left out")
-        if self.pseudonyms is not None and self.pseudonyms not in _PSEUDONYMS:
-            raise SpecError(f"policy pseudonyms must be one of {', '.join(_PSEUDONYMS)}, or left out")
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in (None, *words):
+                raise SpecError(f"policy {name} must be one of {', '.join(words)}, or left out")
 
     @property
     def rules(self) -> tuple[Named, ...]:
         """All models, of classes, of known rows and across releases."""
         return (*self.require, *self.known_rows, *self.across)
 
+    @property
+    def across_known(self) -> tuple[CrossReleaseModel, ...]:
+        """What releases of people who are known again keep together.
+
+        That is `across`, and where it is silent the numbers that each release keeps by itself: the largest k
+        of k-anonymity, and of distinct l-diversity each l as m of m-invariance.
+
+        >>> ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]}).across_known
+        (CrossReleaseKAnonymity(k=5),)
+        """
+        found = list(self.across)
+        of_k = [model.k for model in self.require if isinstance(model, KAnonymity)]
+        if of_k and not any(isinstance(model, CrossReleaseKAnonymity) for model in found):
+            found.append(CrossReleaseKAnonymity(k=max(of_k)))
+        said = {model.attribute for model in found if isinstance(model, MInvariance)}
+        for model in self.require:
+            if isinstance(model, DistinctLDiversity) and not {None, model.attribute} & said:
+                found.append(MInvariance(m=model.l, attribute=model.attribute))
+        return tuple(found)
+
+    @property
+    def about_earlier(self) -> bool:
+        """Whether it is about the earlier releases of a table, too."""
+        return bool(self.across) or self.repeated_people == "history"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back."""
         limits = {name: getattr(self, name) for name in _LIMITS if getattr(self, name) is not None}
         told = {"require": [model_to_dict(m) for m in self.rules], **limits}
-        told |= {} if self.pseudonyms is None else {"pseudonyms": self.pseudonyms}
+        told |= {name: getattr(self, name) for name in _WORDS if getattr(self, name) is not None}
         return told if self.columns is None else told | {"columns": self.columns.to_dict()}
 
     def with_floor(self, floor: "ReleasePolicy") -> "ReleasePolicy":
@@ -111,9 +153,14 @@ class ReleasePolicy:
             known_rows=tuple(dict.fromkeys((*self.known_rows, *floor.known_rows))),
             across=tuple(dict.fromkeys((*self.across, *floor.across))),
             **{name: min(both) for name, both in limits.items() if both},
-            pseudonyms=min(
-                (x for x in (self.pseudonyms, floor.pseudonyms) if x), key=_PSEUDONYMS.index, default=None
-            ),
+            **{
+                name: min(
+                    (x for x in (getattr(self, name), getattr(floor, name)) if x),
+                    key=words.index,
+                    default=None,
+                )
+                for name, words in _WORDS.items()
+            },
             columns=self.columns.with_floor(floor.columns) if self.columns else floor.columns,
         )
 
@@ -137,9 +184,10 @@ class ReleasePolicy:
             limit, most = getattr(self, name), getattr(floor, name)
             if limit is not None and most is not None and limit > most:
                 found.append(f"{name} {limit} is weaker than {name} {most}")
-        own_p, least_p = self.pseudonyms, floor.pseudonyms
-        if own_p and least_p and _PSEUDONYMS.index(own_p) > _PSEUDONYMS.index(least_p):
-            found.append(f"pseudonyms: {own_p} is weaker than pseudonyms: {least_p}")
+        for name, words in _WORDS.items():
+            word, least = getattr(self, name), getattr(floor, name)
+            if word and least and words.index(word) > words.index(least):
+                found.append(f"{name}: {word} is weaker than {name}: {least}")
         if self.columns and floor.columns:
             found += self.columns.weaker_than(floor.columns)
         return found
@@ -178,7 +226,7 @@ class ReleasePolicy:
             require=tuple(m for m in models if m.name in MODELS),
             known_rows=tuple(m for m in models if m.name in ROW_MODELS),
             across=tuple(m for m in models if m.name in CROSS_RELEASE_MODELS),
-            **{name: fields[name] for name in (*_LIMITS, "pseudonyms") if name in fields},
+            **{name: fields[name] for name in (*_LIMITS, *_WORDS) if name in fields},
             columns=None if fields.get("columns") is None else ColumnRules.from_dict(fields["columns"]),
         )
 

@@ -38,7 +38,7 @@ class Finding:
         passed: whether the rule holds.
         failing_classes, failing_rows: how many miss it, where the rule is about classes.
         failing_persons: how many miss it, where it is about all rows of a person.
-        remedy: what to do, where the rule is about a column.
+        remedy: what to do, where that is not to take another method.
     """
 
     rule: str
@@ -557,4 +557,6 @@ def _sentence(finding: Finding) -> str:
         text += f", missed by {finding.failing_persons} persons with together {finding.failing_rows} rows"
     if finding.failing_classes:
         text += f", missed by {finding.failing_classes} classes of together {finding.failing_rows} rows"
-    return f"{text} rows: {finding.remedy}" if finding.remedy else text
+    if finding.remedy:
+        text += f"{' rows' if finding.failing_rows else ''}: {finding.remedy}"
+    return text

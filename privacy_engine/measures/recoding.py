@@ -44,6 +44,19 @@ class Interval:
 
 
 @dataclass(frozen=True)
+class Points:
+    """Values that the boxes of classes must cover besides those of their records.
+
+    Attributes:
+        codes: (p, q) int32, as those of the recoded table.
+        labels: (p,) int64, the class that each must lie in.
+    """
+
+    codes: npt.NDArray[np.int32]
+    labels: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
 class Recoding:
     """A partition of the records; each class is released with one interval or node an attribute.
 
@@ -51,11 +64,13 @@ class Recoding:
         encoded: the table it recodes.
         labels: (n,) int64, class of each record, 0 .. c - 1 without gaps; -1 = suppressed.
         notes: figures of the method, for the readers of the release.
+        covered: what the classes must cover besides their records; None: nothing.
     """
 
     encoded: EncodedTable
     labels: npt.NDArray[np.int64]
     notes: Mapping[str, float] = field(default_factory=dict, kw_only=True)
+    covered: Points | None = None
 
     def __post_init__(self) -> None:
         if self.labels.shape != (len(self.encoded),):
@@ -97,8 +112,18 @@ class Recoding:
     @cached_property
     def spans(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         """Two (c, q) int32: lowest and highest code of an ordered attribute, the node twice of a tree."""
-        lo, hi = class_spans(self.encoded.codes, self.labels, self.classes, self.encoded.geometry())
+        points = self._points
+        lo, hi = class_spans(points.codes, points.labels, self.classes, self.encoded.geometry())
         return lo, hi
+
+    @cached_property
+    def _points(self) -> Points:
+        """All that the classes cover."""
+        own = Points(self.encoded.codes, self.labels)
+        if self.covered is None:
+            return own
+        both = ((own.codes, self.covered.codes), (own.labels, self.covered.labels))
+        return Points(*(np.concatenate(parts) for parts in both))
 
     def interval(self, j: int) -> Interval:
         """What the classes span in quasi-identifier j, an ordered one, most tightly."""
@@ -116,9 +141,10 @@ class Recoding:
 
     def members(self, j: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Sorted distinct pairs (class, code) of quasi-identifier j."""
-        kept = self.labels >= 0
+        points = self._points
+        kept = points.labels >= 0
         size = len(self.encoded.domains[j].values)
-        pairs = np.unique(self.labels[kept] * size + self.encoded.codes[kept, j])
+        pairs = np.unique(points.labels[kept] * size + points.codes[kept, j])
         classes, codes = np.divmod(pairs, size)
         return classes, codes
 

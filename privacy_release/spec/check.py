@@ -34,6 +34,7 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
     asked = under_floor(policy, floor)
     refuse_pseudonyms(spec, asked)
     refuse_distances(spec, asked)
+    refuse_silence(spec, asked)
     for name in dict.fromkeys(a.hierarchy for _, a in spec.every_attribute if a.hierarchy):
         if not LARGEST_AT_PARSE < Path(name).stat().st_size <= LARGEST_HIERARCHY:
             read_hierarchy(Path(name))
@@ -71,6 +72,21 @@ def refuse_distances(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
         require_distances(policy.require, sensitive)
     except SchemaError as error:
         raise wrong(spec.name, f"policy: {error}") from None
+
+
+def refuse_silence(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
+    """Refuse a schedule whose second release verification would refuse, for nothing follows its people.
+
+    Raises:
+        SpecError: naming the columns that identify them, and what to do.
+    """
+    if spec.schedule is not None and spec.unfollowed and policy.repeated_people == "history":
+        raise wrong(
+            spec.name,
+            f"history must be declared beside a schedule and {', '.join(spec.unfollowed)}, for the policy or "
+            "the floor policy has `repeated_people: history`: its second release would be refused; add "
+            "`history: {identifier: <column>}`, or ask for a policy that allows it",
+        )
 
 
 def refuse_columns(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:

@@ -78,6 +78,7 @@ __all__ = [
 ]
 
 _BOUNDS = {"max_rows", "weight"}  # parameters that bound what a person contributes
+_KEPT = ("k", "m", "departures", "reserve")  # over all releases of a person
 RELEASE = "{release}"  # stands for the release id in the address of a source
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
 
@@ -456,15 +457,53 @@ class ApprovalSpec(_Strict):
 
 
 class HistorySpec(_Strict):
-    """How people are known again in a later release, for a policy with models across releases.
+    """How people are known again in a later release, and what is kept over all releases of a person.
 
     Attributes:
         identifier: the column that identifies a person, one record each; only a keyed hash of it is kept.
         key: Airflow connection id whose password is the key; without Airflow it is $PRIVACY_MEMBERSHIP_KEY.
+        keep: whether a release is made to stay safe together with the earlier ones of its table, see
+            `privacy_release.steps.history.Past`; otherwise verification alone looks at them.
+        k, m, departures: what is kept: as many persons, as many distinct values of each sensitive attribute,
+            and whether it is known who left; None: what the policy asks for, which judges it in any case.
+        reserve: how much larger than k the classes are made, for those who will leave; 1 = not at all.
     """
 
     identifier: str = Field(min_length=1)
     key: Connection = "membership_default"
+    keep: bool = True
+    k: Whole | None = Field(default=None, ge=2)
+    m: dict[str, Annotated[Whole, Field(ge=2)]] | None = None
+    departures: Literal["known", "unknown"] | None = None
+    reserve: Number | None = Field(default=None, ge=1)
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What is said of how releases are made with the earlier ones."""
+        return self.model_dump(include=set(_KEPT), exclude_none=True)
+
+    @model_validator(mode="after")
+    def _kept_fits(self) -> Self:
+        if not self.keep and self.kept:
+            raise ValueError(
+                f"history.{', '.join(self.kept)} must not stand beside keep: false, which only looks at the "
+                "earlier releases; remove one of both"
+            )
+        return self
+
+
+def kept_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of how releases are made with the earlier ones, outside of a specification.
+
+    Raises:
+        SpecError: naming each wrong field and what to do.
+    """
+    if unknown := sorted(set(fields) - set(_KEPT)):
+        raise wrong("history", f"must have policy, {', '.join(_KEPT)} alone, got {unknown}; remove it")
+    try:
+        return HistorySpec.model_validate({"identifier": "person", **fields}).kept
+    except ValidationError as error:
+        raise wrong("history", "; ".join(problems_of(error, HistorySpec))) from None
 
 
 class PersonSpec(_Strict):
@@ -729,6 +768,9 @@ class ReleaseSpec(_Strict):
             raise ValueError(
                 "history.identifier must be a column of schema with the role identifier; correct it"
             )
+        sensitive = [name for name, a in self.attributes.items() if a.role == "sensitive"]
+        if unknown := sorted(set(self.history.m or {}) - set(sensitive)):
+            raise ValueError(f"history.m {unknown} must be sensitive attributes of schema; correct it")
         if self.budget is not None or self.release.random_answers:
             raise ValueError(
                 "history must not stand beside a budget or random answers: they make no classes that "
@@ -830,6 +872,16 @@ class ReleaseSpec(_Strict):
             return None
         named = self.release.parameters.get("individual", names[0] if len(names) == 1 else None)
         return named if named in names else None
+
+    @property
+    def unfollowed(self) -> tuple[str, ...]:
+        """Columns that name people of whom nothing is known in a later release.
+
+        None beside a budget or random answers: their losses add up in the ledger.
+        """
+        if self.history is not None or self.budget is not None or self.release.random_answers:
+            return ()
+        return tuple(dict.fromkeys(name for name, a in self.every_attribute if a.role == "identifier"))
 
     @property
     def told_to_curator(self) -> bool:

@@ -8,11 +8,13 @@ persons of two releases could not be compared, so a file of another key is refus
 ever published.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from privacy_engine.judge.cross_release import Membership
+    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.judge.verification import Finding
+    from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import Lake
 
 DEFAULT_KEY = "membership_default"  # an Airflow connection
@@ -164,28 +169,162 @@ def staged_membership(staged: StagedRef) -> "Membership":
     return Membership.of_table(read_persons(staged["persons"]), frame, schema)
 
 
-def earlier_releases(lake: "Lake", name: str, key_id: str) -> "dict[int, Membership]":
+def published_releases(
+    lake: "Lake | None", name: str | None, but: tuple[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """Every publication in a table that was not retracted, oldest first.
+
+    Args:
+        lake: of the release table.
+        name: of the release table.
+        but: release id and run key of a run whose own publication is left out: a retry of it publishes the
+            same bytes or nothing.
+
+    Raises:
+        SpecError: if lake or name are not known.
+        PublishError: if the lake cannot be reached.
+    """
+    from privacy_release.lake.log import State
+    from privacy_release.lake.read import releases
+
+    if lake is None or name is None:
+        raise SpecError(
+            "the policy is about the earlier releases of the table, too; verify needs the name of the "
+            "table and its lake"
+        )
+    return [
+        entry
+        for entry in releases(lake, name)
+        if entry["state"] != State.RETRACTED and (entry["release_id"], entry["run_key"]) != but
+    ]
+
+
+def earlier_releases(
+    lake: "Lake | None", name: str | None, key_id: str, but: tuple[str, str] | None = None
+) -> "dict[int, Membership]":
     """Who is in which class of each release of a table that was published and not retracted, by version.
 
     What a later run replaced counts, too: whoever read it may have kept it.
 
+    Args:
+        lake: of the release table.
+        name: of the release table.
+        key_id: of the key that the persons are known by.
+        but: as of `published_releases`.
+
     Raises:
+        SpecError: if lake or name are not known.
         VerificationError: if it is not on record for one of them, or was recorded with another key.
         PublishError: if the lake cannot be reached.
     """
     found = {}
-    for entry in _published(lake, name):
-        path = _path(name, entry["release_id"], entry["sha256"])
+    for entry in published_releases(lake, name, but):
+        path = _path(str(name), entry["release_id"], entry["sha256"])
         if not path.is_file():
             raise VerificationError(
                 f"version {entry['version']} of table {name} was published without recording who is in it, "
                 "so it cannot be held against this release; retract it, or publish under a new table name"
             )
-        found[int(entry["version"])] = _read(path, name, key_id)
+        found[int(entry["version"])] = _read(path, str(name), key_id)
     return found
 
 
-def refuse_unseen(lake: "Lake", name: str, release_id: str, report: ReportRef) -> None:
+def silence_about_people(
+    name: str, identifiers: Sequence[str], published: Sequence[Mapping[str, Any]], sha256: str | None = None
+) -> "Finding":
+    """How many releases a table has that may be about the same people, of whom nothing is followed.
+
+    Args:
+        name: of the release table.
+        identifiers: columns of the source that name people.
+        published: what `published_releases` gave.
+        sha256: of the release; the same bytes again tell nothing more of anybody.
+    """
+    from privacy_engine.judge.verification import Finding
+
+    count = sum(entry["sha256"] != sha256 for entry in published)
+    remedy = (
+        f"table {name} has {count} earlier releases that people named by {', '.join(identifiers)} may be in; "
+        "declare `history` in the specification (person and membership_key of the ingest operator), retract "
+        "what was published without it, or ask for a policy that allows it"
+    )
+    return Finding(
+        rule="repeated_people: history",
+        threshold=0,
+        measured=float(count),
+        passed=count == 0,
+        remedy=remedy if count else "",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """The earlier releases of a table, and what a new one is to keep together with them.
+
+    What is not said is taken from the policy, which judges the release in any case.
+
+    Attributes:
+        lake, name: of the release table.
+        policy: what must hold, that of the release and the floor policy together.
+        run: release id and run key of who asks: a retry does not stand in its own way.
+        k, m, departures, reserve: as of `privacy_release.spec.model.HistorySpec`.
+    """
+
+    lake: "Lake"
+    name: str
+    policy: "ReleasePolicy"
+    run: tuple[str, str]
+    k: int | None = None
+    m: Mapping[str, int] | None = None
+    departures: str | None = None
+    reserve: float | None = None
+
+    def memberships(self, key_id: str) -> "dict[int, Membership]":
+        """Who is in which class of each earlier release, by version; errors as of `earlier_releases`."""
+        return earlier_releases(self.lake, self.name, key_id, self.run)
+
+    def kept(self, schema: "DataSchema") -> dict[str, Any]:
+        """What is kept over all releases of a person.
+
+        Raises:
+            SpecError: if neither is said nor follows from the policy.
+        """
+        from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
+
+        asked = self.policy.across_known
+        of_k = [model for model in asked if isinstance(model, CrossReleaseKAnonymity)]
+        k, m = self.k, dict(self.m or {})
+        if k is None:
+            k = max((model.k for model in of_k), default=None)
+        if self.m is None:
+            for model in (model for model in asked if isinstance(model, MInvariance)):
+                names = [a.name for a in schema.sensitive] if model.attribute is None else [model.attribute]
+                m |= {name: max(model.m, m.get(name, 0)) for name in names}
+        if k is None and not m:
+            raise SpecError(
+                "history must say what is kept over all releases of a person, for the policy has no k and no "
+                "l; write k or m into it, or keep: false"
+            )
+        return {"k": k, "m": m}
+
+
+@contextmanager
+def one_at_a_time(name: str) -> Iterator[None]:
+    """Let nobody else publish into a table between the look at its releases and the record of this one.
+
+    Two releases that were each held against the earlier ones know nothing of each other. The lock ends with
+    the process that has it; it is a file of the curator's folder, which all workers see.
+    """
+    path = WorkArea(curator_folder() / "membership", name).path("lock")
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def refuse_unseen(lake: "Lake", name: str, run: tuple[str, str], report: ReportRef) -> None:
     """Refuse a release that was verified before another one of its table was published.
 
     Raises:
@@ -193,10 +332,10 @@ def refuse_unseen(lake: "Lake", name: str, release_id: str, report: ReportRef) -
     """
     if "compared" not in report:
         return
-    mine = (release_id, report["sha256"])  # of an earlier attempt of this run
+    mine = (run[0], report["sha256"])  # the same bytes, by whatever run
     unseen = [
         entry
-        for entry in _published(lake, name)
+        for entry in published_releases(lake, name, run)
         if entry["version"] not in report["compared"] and (entry["release_id"], entry["sha256"]) != mine
     ]
     if unseen:
@@ -222,7 +361,7 @@ def forget(lake: "Lake", name: str, release_id: str) -> int:
     """Remove what is kept about the people of a retracted release; how many files that were."""
     from privacy_release.lake.read import releases
 
-    kept = {entry["sha256"] for entry in _published(lake, name) if entry["release_id"] == release_id}
+    kept = {entry["sha256"] for entry in published_releases(lake, name) if entry["release_id"] == release_id}
     removed = 0
     for entry in releases(lake, name):
         if entry["release_id"] == release_id and entry["sha256"] not in kept:
@@ -230,13 +369,6 @@ def forget(lake: "Lake", name: str, release_id: str) -> int:
             removed += path.is_file()
             path.unlink(missing_ok=True)
     return removed
-
-
-def _published(lake: "Lake", name: str) -> list[dict[str, Any]]:
-    from privacy_release.lake.log import State
-    from privacy_release.lake.read import releases
-
-    return [entry for entry in releases(lake, name) if entry["state"] != State.RETRACTED]
 
 
 def _path(name: str, release_id: str, sha256: str) -> Path:

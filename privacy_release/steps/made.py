@@ -68,6 +68,7 @@ class Made:
         positions: (m,) of the released records in the table, where they have one.
         persons: (m,) whose record each released one is, in the order of the file, or a file of them, where
             several may be of one person.
+        earlier: versions of the release table that it was made together with; None where that was not asked.
         booking: the ledger's entry that paid for it.
         model: text of the measured model, and `mechanisms` what each part of it spent.
     """
@@ -82,6 +83,7 @@ class Made:
     private: bool = False
     positions: "npt.NDArray[np.integer[Any]] | None" = None
     persons: "npt.NDArray[np.integer[Any]] | PeopleRef | None" = None
+    earlier: list[int] | None = None
     booking: BookingRef | None = None
     model: str | None = None
     mechanisms: list[dict[str, Any]] = field(default_factory=list)
@@ -128,6 +130,8 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
         staged["persons"] = follow(table["persons"], made.positions, work.path(f"{label}.persons.parquet"))
     if people is not None:
         staged["people"] = people
+    if made.earlier is not None:
+        staged["earlier"] = made.earlier
     if made.booking is not None:
         staged["booking"] = made.booking
     if made.model is not None:

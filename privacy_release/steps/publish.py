@@ -4,13 +4,14 @@ Between the steps of a release travel small dictionaries (`privacy_release.work.
 Each step that reads a file of an earlier one first holds its bytes against the recorded hash.
 """
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import IntegrityError
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
-from privacy_release.steps.history import record, refuse_unseen
+from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.work.references import Published, ReportRef, StagedRef
 from privacy_release.work.staged import read_manifest
@@ -69,29 +70,31 @@ def publish_staged(
     manifest |= {"policy": report["policy"], "measured": report["findings"]}
     if "floor_policy" in report:
         manifest["floor_policy"] = report["floor_policy"]
-    refuse_unseen(lake, name, release_id, report)
     if approval is not None:
         manifest["approval"] = approval
-    done = store.publish(
-        lake,
-        name,
-        release_id,
-        Path(staged["uri"]),
-        manifest,
-        Path(staged["report"]),
-        expected_sha256=report["sha256"],
-        run_key=run_key,
-    )
-    published = Published(
-        release=done.release_id,
-        table=done.name,
-        lake=lake.root,
-        version=done.version,
-        already=done.already,
-        manifest=done.manifest_uri,
-        report=done.report_uri,
-        rows=done.rows,
-    )
-    if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
-        record(staged, published)
-    return published
+    followed = "compared" in report or "persons" in staged
+    with one_at_a_time(name) if followed else nullcontext():
+        refuse_unseen(lake, name, (release_id, run_key or release_id), report)
+        done = store.publish(
+            lake,
+            name,
+            release_id,
+            Path(staged["uri"]),
+            manifest,
+            Path(staged["report"]),
+            expected_sha256=report["sha256"],
+            run_key=run_key,
+        )
+        published = Published(
+            release=done.release_id,
+            table=done.name,
+            lake=lake.root,
+            version=done.version,
+            already=done.already,
+            manifest=done.manifest_uri,
+            report=done.report_uri,
+            rows=done.rows,
+        )
+        if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
+            record(staged, published)
+        return published

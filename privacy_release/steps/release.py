@@ -21,6 +21,7 @@ from privacy_release.spending.budget import (
 from privacy_release.spending.random_answers import Answers, draw_answers, paid_answers
 from privacy_release.spending.secrets import Memory, keyed
 from privacy_release.steps.fragments import released_in_fragments
+from privacy_release.steps.history import Past
 from privacy_release.steps.made import Job, Made, say_nothing, stage
 from privacy_release.steps.outliers import (
     counted_in,
@@ -56,6 +57,7 @@ def make_release(
     progress: Callable[[str], None] | None = None,
     budget: Budget | None = None,
     memory: Memory | None = None,
+    past: Past | None = None,
     engine: EngineRef | None = None,
 ) -> StagedRef:
     """Run a release method and stage what it made, with manifest and report, in the work area.
@@ -73,6 +75,7 @@ def make_release(
         progress: told the name of each part of the work as it begins.
         budget: pays for a differentially private method, which needs one.
         memory: of memoised answers, which need one.
+        past: the earlier releases of the same people, where the release is to stay safe together with them.
         engine: that works on the table; None: its own, or this machine's.
 
     Raises:
@@ -103,6 +106,11 @@ def make_release(
             f"history is about who is in which class, and {method} makes no classes; leave history out: "
             "its losses add up over releases, and the budget limits their sum"
         )
+    if past is not None and "persons" not in table:
+        raise SpecError(
+            "history needs to know whose records they are; ingest the table with person, the identifier of "
+            "who is in the earlier releases"
+        )
     require_whole_table(releaser, schema, table)
     if is_randomizer(method):
         made = _randomized(releaser, schema, table, job, budget, loss, memory)
@@ -111,7 +119,7 @@ def make_release(
     elif "engine" in table:
         made = released_in_fragments(table, job, method=method, parameters=parameters or {})
     else:
-        made = _anonymized(releaser, schema, table, job)
+        made = _anonymized(releaser, schema, table, job, past)
     job.tell("staging")
     return stage(made, table, job)
 
@@ -157,7 +165,9 @@ def require_whole_persons(schema: "DataSchema", table: TableRef, method: str) ->
         )
 
 
-def _anonymized(releaser: "ReleaseMethod", schema: "DataSchema", table: TableRef, job: Job) -> Made:
+def _anonymized(
+    releaser: "ReleaseMethod", schema: "DataSchema", table: TableRef, job: Job, past: Past | None
+) -> Made:
     """A table in one piece."""
     import numpy as np
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from privacy_engine.errors import SpecError
+from privacy_engine.errors import SpecError, VerificationError
 from privacy_release.sources.pseudonyms import Naming
-from privacy_release.spec.check import refuse_columns, refuse_pseudonyms
+from privacy_release.spec.check import refuse_columns, refuse_pseudonyms, refuse_silence
 from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker, under_floor
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import RELEASE
@@ -16,7 +16,12 @@ from privacy_release.spending.budget import Budget, require_budget, require_left
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
 from privacy_release.steps.approval import ApprovalRef
 from privacy_release.steps.curator import report_to_curator
-from privacy_release.steps.history import identification_of_environment
+from privacy_release.steps.history import (
+    Past,
+    identification_of_environment,
+    published_releases,
+    silence_about_people,
+)
 from privacy_release.steps.ingest import TableSource, ingest, ingest_tables
 from privacy_release.steps.outliers import detect_outliers
 from privacy_release.steps.publish import publish_staged
@@ -28,6 +33,7 @@ from privacy_release.work.engines import read_engine
 from privacy_release.work.references import Published, ReportRef, StagedRef, TableRef
 
 if TYPE_CHECKING:
+    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import Lake
     from privacy_release.ledger.ledger import BudgetLedger
@@ -97,6 +103,8 @@ def run_release(
     asked = under_floor(policy, floor)
     refuse_pseudonyms(spec, asked)
     refuse_columns(spec, asked)
+    refuse_silence(spec, asked)
+    _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, schema, ledger, watch)
     table = _table(spec, release_id, schema, work, watch)
@@ -110,11 +118,17 @@ def run_release(
         progress=lambda text: watch(Stage.RELEASE, text),
         budget=budget,
         memory=memory,
+        past=_past(spec, asked, lake, release_id),
     )
     watch(Stage.RELEASE, f"{staged['rows']:,} records")
     watch(Stage.VERIFY, "measuring the staged bytes")
     report = verify_staged(
-        staged, policy, budget.ledger if budget else None, lake=lake, name=spec.publish.table
+        staged,
+        policy,
+        budget.ledger if budget else None,
+        lake=lake,
+        name=spec.publish.table,
+        run=(release_id, release_id),  # as `publish` names it
     )
     raise_if_failed(report)
     watch(Stage.VERIFY, f"{len(report['findings'])} rules kept by {report['classes']:,} classes")
@@ -131,6 +145,28 @@ def run_release(
 def _must_be_approved(spec: "ReleaseSpec", floor: Floor | None) -> bool:
     """Whether the file of the release or the floor policy asks for it."""
     return (spec.approval is not None and spec.approval.required) or (floor is not None and floor.approval)
+
+
+def _refuse_second(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake", release_id: str) -> None:
+    """Refuse before anything is read what verification would refuse for the earlier releases of the table.
+
+    Raises:
+        VerificationError: naming table, count and remedies.
+    """
+    if policy.repeated_people == "history" and spec.unfollowed:
+        name = spec.publish.table
+        published = published_releases(lake, name, (release_id, release_id))
+        finding = silence_about_people(name, spec.unfollowed, published)
+        if not finding.passed:
+            raise VerificationError(f"nothing was read: {finding.rule} is not kept: {finding.remedy}")
+
+
+def _past(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake", release_id: str) -> Past | None:
+    """The earlier releases that a release is made with; None where they are not looked at, or only judged."""
+    if spec.history is None or not spec.history.keep:
+        return None
+    run = (release_id, release_id)
+    return Past(lake=lake, name=spec.publish.table, policy=policy, run=run, **spec.history.kept)
 
 
 def _approval(spec: "ReleaseSpec", report: ReportRef, approved_by: str | None) -> ApprovalRef | None:

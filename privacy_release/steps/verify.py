@@ -1,14 +1,19 @@
 """Holding staged bytes against a policy, without Airflow."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import IntegrityError, SpecError, VerificationError
+from privacy_engine.errors import IntegrityError, VerificationError
 from privacy_release.spec.floor import floor_policy, under_floor
-from privacy_release.steps.history import earlier_releases, read_persons
+from privacy_release.steps.history import (
+    earlier_releases,
+    published_releases,
+    read_persons,
+    silence_about_people,
+)
 from privacy_release.work.engines import open_engine
 from privacy_release.work.parquet import read_private, require_unchanged, unchanged_batches
 from privacy_release.work.people import counted_by_person
@@ -34,6 +39,7 @@ def verify_staged(
     *,
     lake: "Lake | None" = None,
     name: str | None = None,
+    run: tuple[str, str] | None = None,
 ) -> ReportRef:
     """Hold the staged bytes against a policy and the floor; a rule that fails is in the report, not raised.
 
@@ -47,6 +53,7 @@ def verify_staged(
         ledger: that booked the loss of a differentially private release; without one it is refused.
         lake: of the release table, whose earlier releases are looked at where the policy demands that.
         name: of the release table.
+        run: release id and run key of who asks: what this run has published itself is no earlier release.
 
     Raises:
         IntegrityError: if the staged file is not the one that the method made, or the ledger was edited.
@@ -66,8 +73,8 @@ def verify_staged(
     floor = floor_policy()
     policy = under_floor(policy, floor)
     loss = PrivacyLoss(**staged["loss"]) if staged["loss"] else None
-    earlier = _earlier(staged, policy, lake, name)
-    across = _across(staged, schema, policy, loss, earlier)
+    together = _held_together(staged, manifest, schema, policy, loss, (lake, name, run))
+    policy = together.policy
     require_unchanged(staged["uri"], staged["sha256"])
     with (
         open_engine(staged.get("engine"), Path(staged["uri"]).parent) as engine,
@@ -80,7 +87,7 @@ def verify_staged(
             policy,
             loss=loss,
             figures=staged["figures"],
-            across=across,
+            across=together.across,
             by_person=persons,
             year=datetime.now(UTC).year,
         )
@@ -89,7 +96,7 @@ def verify_staged(
     books: tuple[Finding, ...] = ()
     if loss is not None:
         books = bookkeeping_findings(staged, manifest, loss, _frames(staged), schema, ledger)
-    found = replace(report, findings=(*report.findings, *text, *books)).to_dict()
+    found = replace(report, findings=(*report.findings, *together.silence, *text, *books)).to_dict()
     told = ReportRef(
         passed=found["passed"],
         sha256=staged["sha256"],
@@ -102,8 +109,8 @@ def verify_staged(
         told["floor_policy"] = {"sha256": floor.sha256}
     if "persons" in found:
         told["persons"] = found["persons"]
-    if policy.across:
-        told["compared"] = list(earlier)
+    if together.compared is not None:
+        told["compared"] = together.compared
     return told
 
 
@@ -155,6 +162,57 @@ def _frames(staged: StagedRef) -> "Iterator[pd.DataFrame]":
         yield to_frame(pa.Table.from_batches([batch]))
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Together:
+    """A release held against the earlier ones of its table.
+
+    Attributes:
+        policy: what must hold, with the models across releases that it implies of people who are known again.
+        across: what these models found.
+        silence: what is found where people may be in several releases and nothing follows them.
+        compared: versions of the table that were looked at; None where the policy does not ask.
+    """
+
+    policy: "ReleasePolicy"
+    across: "tuple[Finding, ...]" = ()
+    silence: "tuple[Finding, ...]" = ()
+    compared: list[int] | None = None
+
+
+def _held_together(
+    staged: StagedRef,
+    manifest: Mapping[str, Any],
+    schema: "DataSchema",
+    policy: "ReleasePolicy",
+    loss: "PrivacyLoss | None",
+    table: "tuple[Lake | None, str | None, tuple[str, str] | None]",
+) -> _Together:
+    """What the policy asks of people who are in several releases of the table: lake, name, and its run."""
+    lake, name, run = table
+    losses_add_up = loss is not None or "randomization" in manifest
+    if "persons" in staged:
+        if policy.repeated_people == "history":
+            policy = replace(policy, across=policy.across_known)
+        earlier = earlier_releases(lake, name, staged["persons"]["key"], run) if policy.across else {}
+        across = _across(staged, schema, policy, loss, earlier)
+        if unseen := len(set(earlier) - set(staged.get("earlier", earlier))):
+            remedy = (
+                f"{unseen} releases were published after this one was made with those before; start a new run"
+            )
+            across = tuple(found if found.passed else replace(found, remedy=remedy) for found in across)
+        compared = list(earlier) if policy.across else staged.get("earlier")
+        return _Together(policy=policy, across=across, compared=compared)
+    across = _across(staged, schema, policy, loss, {})  # it says what to do where they are demanded
+    identifiers = staged["source"]["identifiers"]
+    if policy.repeated_people != "history" or losses_add_up or not identifiers:
+        return _Together(policy=policy, across=across)
+    published = published_releases(lake, name, run)
+    silence = silence_about_people(str(name), identifiers, published, staged["sha256"])
+    return _Together(
+        policy=policy, silence=(silence,), compared=[int(entry["version"]) for entry in published]
+    )
+
+
 def _across(
     staged: StagedRef,
     schema: "DataSchema",
@@ -170,20 +228,6 @@ def _across(
     frame = read_private(staged["uri"], staged["sha256"])
     persons = read_persons(staged["persons"]) if "persons" in staged else None
     return across_findings(frame, schema, policy, loss=loss, persons=persons, earlier=tuple(earlier.values()))
-
-
-def _earlier(
-    staged: StagedRef, policy: "ReleasePolicy", lake: "Lake | None", name: str | None
-) -> "dict[int, Membership]":
-    """Who is in the earlier releases of the table, by version, where the policy asks for it."""
-    if not policy.across or "persons" not in staged:  # without persons the verification says what to do
-        return {}
-    if lake is None or name is None:
-        raise SpecError(
-            "the policy is about the earlier releases of the table, too; verify needs the name of the "
-            "table and its lake"
-        )
-    return earlier_releases(lake, name, staged["persons"]["key"])
 
 
 def raise_if_failed(report: ReportRef) -> None:

@@ -8,6 +8,7 @@ template fields, so that they can be mapped (`.partial(...).expand(k=[5, 10, 20]
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
 from airflow_privacy_release.operators.method import MethodOperator
 
 
@@ -25,9 +26,15 @@ class AnonymizerOperator(MethodOperator):
             only where its class saves more without it than it loses: more leave never gives more loss.
         intervals: how intervals are written: `text`, `bounds` or `midpoint`.
         seed: of the random choices; None takes fresh entropy.
+        history, series, lake: how people who are in earlier releases of the table `series`, too, are kept
+            safe in all together, as of `ReleaseOperator`.
     """
 
-    template_fields_renderers = {"table": "json", "require": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
+        "table": "json",
+        "require": "json",
+        "history": "json",
+    }
     ui_color = "#e5f3e1"
 
     def __init__(
@@ -39,6 +46,9 @@ class AnonymizerOperator(MethodOperator):
         suppression_limit: float | str = 0.0,
         intervals: str = "text",
         seed: int | str | None = None,
+        history: Mapping[str, Any] | None = None,
+        series: str | None = None,
+        lake: str = DEFAULT_LAKE,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -48,6 +58,9 @@ class AnonymizerOperator(MethodOperator):
         self.suppression_limit = suppression_limit
         self.intervals = intervals
         self.seed = seed
+        self.history = history
+        self.series = series
+        self.lake = lake
 
 
 class MondrianOperator(AnonymizerOperator):

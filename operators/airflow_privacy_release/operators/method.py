@@ -5,12 +5,13 @@ all its methods take.
 """
 
 import inspect
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
-from airflow_privacy_release.operators.release import ReleaseOperator, memory_of, stage_release
+from airflow_privacy_release.operators.release import ReleaseOperator, memory_of, past_of, stage_release
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from privacy_release.spending.budget import DEFAULT_LEDGER
@@ -50,6 +51,7 @@ class MethodOperator(BaseOperator):
     replaces: str | None = None
     series: str | None = None
     lake: str = DEFAULT_LAKE
+    history: Mapping[str, Any] | None = None
 
     def __init__(self, *, table: "TableRef | XComArg", title: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -74,6 +76,7 @@ class MethodOperator(BaseOperator):
             budget=self.budget,
             ledger=self.ledger,
             memory=memory_of(self),
+            past=past_of(self, context),
         )
 
 

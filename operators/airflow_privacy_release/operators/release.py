@@ -19,7 +19,7 @@ from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored, tell_budget
 from airflow_privacy_release.task.rendering import chosen_engine, method_parameters, read_text
-from airflow_privacy_release.task.run import file_label, run_key, run_work_area
+from airflow_privacy_release.task.run import file_label, release_id, run_key, run_work_area
 from privacy_engine.errors import SpecError
 from privacy_release.spending.budget import DEFAULT_LEDGER, Budget
 from privacy_release.spending.secrets import Memory, last_fingerprint
@@ -28,6 +28,7 @@ from privacy_release.work.engines import FRAGMENTS, open_engine
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
+    from privacy_release.steps.history import Past
     from privacy_release.work.references import FragmentRef, FragmentReleaseRef, StagedRef, TableRef
 
 
@@ -47,18 +48,28 @@ class ReleaseOperator(BaseOperator):
         ledger: Airflow connection id of the budget's ledger.
         secret: Airflow connection id whose password is the secret of memoised answers.
         replaces: fingerprint of the earlier secret that is given up on purpose.
-        series: release table that memoised answers will go to: with another secret than its last release they
-            are refused before anything is booked. Publishing refuses them in any case.
+        series: release table that the release will go to, for what depends on its earlier releases: memoised
+            answers with another secret than its last release are refused before anything is booked, and
+            `history` is of these releases. Publishing refuses both in any case.
         lake: Airflow connection id of the lake of that table.
+        history: how people who are in earlier releases of `series`, too, are kept safe in all together; the
+            table must have been ingested with `person`. A mapping with `policy`, as of `VerifyOperator`, and,
+            where other numbers are to be kept than it asks for, `k`, `m`, `departures` and `reserve`, as of
+            the field `history` of a specification. None: the release is made as if it were the first.
         engine: that works on the table, see `privacy_release.work.engines`; None: the one it was ingested
             with. With another than `local` an anonymizer works on fragments, in a process pool or on Spark.
     """
 
     template_fields = (
         *("table", "method", "parameters", "seed", "title"),
-        *("budget", "ledger", "secret", "replaces", "series", "lake", "engine"),
+        *("budget", "ledger", "secret", "replaces", "series", "lake", "history", "engine"),
     )
-    template_fields_renderers = {"table": "json", "parameters": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
+        "table": "json",
+        "parameters": "json",
+        "history": "json",
+        "engine": "json",
+    }
     ui_color = "#e5f3e1"
     operator_extra_links = (ReportLink(),)
 
@@ -76,6 +87,7 @@ class ReleaseOperator(BaseOperator):
         replaces: str | None = None,
         series: str | None = None,
         lake: str = DEFAULT_LAKE,
+        history: Mapping[str, Any] | None = None,
         engine: str | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
@@ -91,6 +103,7 @@ class ReleaseOperator(BaseOperator):
         self.replaces = replaces
         self.series = series
         self.lake = lake
+        self.history = history
         self.engine = engine
 
     @guarded
@@ -104,6 +117,7 @@ class ReleaseOperator(BaseOperator):
             budget=self.budget,
             ledger=self.ledger,
             memory=memory_of(self),
+            past=past_of(self, context),
             engine=self.engine,
         )
 
@@ -118,6 +132,7 @@ def stage_release(
     budget: str | None = None,
     ledger: str = DEFAULT_LEDGER,
     memory: Memory | None = None,
+    past: "Past | None" = None,
     engine: str | Mapping[str, Any] | None = None,
 ) -> "StagedRef":
     """What every release operator does.
@@ -130,6 +145,7 @@ def stage_release(
         budget: data set whose privacy budget is spent, if one is.
         ledger: Airflow connection id of its ledger.
         memory: of memoised answers.
+        past: the earlier releases that it is made with.
         engine: that works on the table; None: its own.
     """
     from privacy_release.steps.release import make_release
@@ -154,6 +170,7 @@ def stage_release(
             progress=say,
             budget=paid,
             memory=memory,
+            past=past,
             engine=chosen_engine(engine),
         )
     tell_budget(operator, paid)
@@ -314,3 +331,26 @@ def memory_of(operator: Any) -> Memory | None:
         last=last_fingerprint(lake_of(operator.lake), series) if series is not None else None,
         replaces=read_text(operator.replaces, str | None),
     )
+
+
+def past_of(operator: Any, context: "Context") -> "Past | None":
+    """The earlier releases that an operator with `history`, `series` and `lake` makes one with.
+
+    Raises:
+        SpecError: if the history is wrong, or the release table is not named.
+    """
+    from privacy_release.spec.files import load_policy
+    from privacy_release.spec.floor import floor_policy, under_floor
+    from privacy_release.spec.model import kept_of
+    from privacy_release.steps.history import Past
+
+    if operator.history is None:
+        return None
+    series, said = read_text(operator.series, str | None), dict(operator.history)
+    if series is None or "policy" not in said:
+        raise SpecError(
+            "history must name a policy, and series the table whose earlier releases are meant; add both"
+        )
+    policy = under_floor(load_policy(said.pop("policy")), floor_policy())
+    run = (release_id(context), run_key(context))
+    return Past(lake=lake_of(operator.lake), name=series, policy=policy, run=run, **kept_of(said))

@@ -10,6 +10,7 @@ from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored, tell_findings
+from airflow_privacy_release.task.run import release_id, run_key
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -25,7 +26,8 @@ class VerifyOperator(BaseOperator):
     Args:
         table: reference to a staged release.
         name, lake: the release table and the Airflow connection id of its lake, where the policy is about the
-            earlier releases of the table, too.
+            earlier releases of the table, too: it demands models across releases, or says
+            `repeated_people: history`.
         policy: a YAML file (absolute, or relative to the include folder), or the policy itself.
     """
 
@@ -60,8 +62,10 @@ class VerifyOperator(BaseOperator):
         booking = self.table.get("booking")
         ledger = ledger_of(booking["ledger"]) if booking else None
         policy = load_policy(self.policy)
-        lake = lake_of(self.lake) if under_floor(policy, floor_policy()).across else None
-        report = verify_staged(self.table, policy, ledger, lake=lake, name=self.name)
+        asked = under_floor(policy, floor_policy()).about_earlier and self.name is not None
+        lake = lake_of(self.lake) if asked else None
+        run = (release_id(context), run_key(context))
+        report = verify_staged(self.table, policy, ledger, lake=lake, name=self.name, run=run)
         for finding in report["findings"]:
             self.log.info(
                 "finding",

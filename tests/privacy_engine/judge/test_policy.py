@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SpecError
+from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
 from privacy_engine.judge.models import BetaLikeness, DistinctLDiversity, KAnonymity, TCloseness
 from privacy_engine.judge.policy import ReleasePolicy
 
@@ -126,3 +127,53 @@ def test_of_two_rules_on_pseudonyms_the_stricter_holds(
 def test_a_misspelt_rule_on_pseudonyms_is_refused() -> None:
     with pytest.raises(SpecError, match="pseudonyms must be one of forbid, random, release, any"):
         ReleasePolicy(require=(KAnonymity(k=2),), pseudonyms="never")
+
+
+@pytest.mark.parametrize(
+    ("own", "floor", "both"),
+    [
+        (None, None, None),
+        ("allow", None, "allow"),
+        (None, "history", "history"),
+        ("allow", "history", "history"),
+    ],
+)
+def test_of_two_rules_on_repeated_people_the_stricter_holds(
+    own: str | None, floor: str | None, both: str | None
+) -> None:
+    policies = [ReleasePolicy(require=(KAnonymity(k=2),), repeated_people=given) for given in (own, floor)]
+    joined = policies[0].with_floor(policies[1])
+    assert joined.repeated_people == both
+    assert joined.about_earlier is (both == "history")
+    assert ReleasePolicy.from_dict(joined.to_dict()) == joined
+    assert bool(policies[0].weaker_than(policies[1])) is ((own, floor) == ("allow", "history"))
+
+
+def test_a_misspelt_rule_on_repeated_people_is_refused() -> None:
+    with pytest.raises(SpecError, match="repeated_people must be one of history, allow"):
+        ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 2}], "repeated_people": True})
+
+
+def test_what_a_policy_demands_across_releases_goes_before_what_its_models_imply() -> None:
+    asked = [
+        {"model": "k_anonymity", "k": 5},
+        {"model": "k_anonymity", "k": 10},
+        {"model": "distinct_l_diversity", "l": 3, "attribute": "disease"},
+        {"model": "distinct_l_diversity", "l": 2, "attribute": "ward"},
+        {"model": "t_closeness", "t": 0.3},
+    ]
+    said = [
+        {"model": "cross_release_k_anonymity", "k": 4},
+        {"model": "m_invariance", "m": 2, "attribute": "ward"},
+    ]
+    implied = ReleasePolicy.from_dict({"require": asked}).across_known
+    assert implied == (
+        CrossReleaseKAnonymity(k=10),
+        MInvariance(m=3, attribute="disease"),
+        MInvariance(m=2, attribute="ward"),
+    )
+    assert ReleasePolicy.from_dict({"require": asked + said}).across_known == (
+        CrossReleaseKAnonymity(k=4),
+        MInvariance(m=2, attribute="ward"),
+        MInvariance(m=3, attribute="disease"),
+    )

@@ -200,6 +200,26 @@ MISTAKES = [
         id="history-of-no-identifier",
     ),
     pytest.param(
+        setter("history", value={"identifier": "name", "keep": False, "k": 5}),
+        r"history\.k must not stand beside keep: false",
+        id="history-that-keeps-nothing",
+    ),
+    pytest.param(
+        setter("history", value={"identifier": "name", "m": {"age": 2}}),
+        r"history\.m \['age'\] must be sensitive attributes of schema",
+        id="history-of-no-sensitive-attribute",
+    ),
+    pytest.param(
+        setter("history", value={"identifier": "name", "reserve": 0.5}),
+        r"history\.reserve: .*1",
+        id="history-with-less-than-no-reserve",
+    ),
+    pytest.param(
+        setter("history", value={"identifier": "name", "departures": "some"}),
+        r"history\.departures: .*known",
+        id="history-with-unknown-departures",
+    ),
+    pytest.param(
         setter("history", value={"column": "name"}),
         r"history\.identifier: is missing; add it",
         id="no-identifier",

@@ -1,0 +1,214 @@
+"""What released cells cover, read from their texts: whether the box of one class lies within that of another.
+
+A class is published with one cell a quasi-identifier: an interval, a node of a hierarchy, or a set of values.
+Read with the schema of the source, a cell says which values it covers. A cell that cannot be read so, as a
+midpoint, or a label without its hierarchy, covers at most a cell of the same text.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from privacy_engine.tables.columns import NULL_WORD, factorize
+from privacy_engine.tables.hierarchy import ROOT
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Kind
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Texts = npt.NDArray[np.object_]
+_NUMBER = "="  # before the text of a cell that was a number or a date, not text
+_OR_NULL = f" or {NULL_WORD}"
+_TOKEN = re.compile(r'"(?:[^"]|"")*"|[^",][^,]*')
+
+
+def cell_texts(table: pd.DataFrame, schema: DataSchema) -> dict[str, Texts]:
+    """Released quasi-identifier -> (n,) the text of each cell, None of a null."""
+    found = {}
+    for attribute in schema.quasi_identifiers:
+        coded = factorize(table[attribute.name])
+        mark = "" if attribute.kind is Kind.CATEGORICAL else _NUMBER
+        texts = np.array([*(mark + text for text in coded.texts), None], dtype=object)
+        found[attribute.name] = texts[coded.codes]
+    return found
+
+
+@dataclass(frozen=True)
+class Span:
+    """The values ``low .. high`` of an ordered attribute; low is None where a null alone is covered."""
+
+    low: Decimal | int | str | None
+    high: Decimal | int | str | None
+    null: bool = False
+
+    def covers(self, other: "Span") -> bool:
+        """Whether all that the other covers is covered."""
+        if other.null and not self.null:
+            return False
+        if other.low is None:
+            return True
+        if self.low is None or self.high is None or other.high is None:
+            return False
+        return bool(self.low <= other.low and other.high <= self.high)  # type: ignore[operator]  # of one kind
+
+
+@dataclass(frozen=True)
+class Column:
+    """How the cells of one quasi-identifier of the source are read.
+
+    Attributes:
+        names: of the released columns: itself, or its two ends and whether it may be null.
+        attribute: of the source; None where it is not known.
+    """
+
+    names: tuple[str, ...]
+    attribute: Attribute | None = None
+    _known: dict[tuple[object, object], bool] = field(default_factory=dict, repr=False, compare=False)
+
+    def covers(self, outer: tuple[str | None, ...], inner: tuple[str | None, ...]) -> bool:
+        """Whether a cell, of one text a name, surely covers all that another covers."""
+        if (outer, inner) not in self._known:
+            self._known[outer, inner] = self._covers(outer, inner)
+        return self._known[outer, inner]
+
+    def _covers(self, outer: tuple[str | None, ...], inner: tuple[str | None, ...]) -> bool:
+        if outer == inner:
+            return len(self.names) > 1 or outer[0] is None or not outer[0].startswith(_NUMBER)
+        a = self.attribute
+        if a is None:
+            return False
+        if a.ordered:
+            wide, narrow = self.span(outer), self.span(inner)
+            return wide is not None and narrow is not None and wide.covers(narrow)
+        wide_text, text = outer[0], inner[0]
+        if wide_text is None:
+            return False
+        if a.hierarchy is not None:
+            labels, parent = a.hierarchy.labels, a.hierarchy.parent
+            if text is None:
+                return wide_text == labels[-1]
+            over = {node for node, label in enumerate(labels) if label == wide_text}
+            under = [node for node, label in enumerate(labels) if label == text]
+            return bool(over and under) and all(over <= _above(node, parent) for node in under)
+        if a.dates is not None:
+            return wide_text == ROOT
+        own = values_of_set(text, nullable=a.nullable)
+        return own <= values_of_set(wide_text, nullable=a.nullable) or wide_text == ROOT
+
+    def span(self, cell: tuple[str | None, ...]) -> Span | None:
+        """What a cell of an ordered attribute covers; None where it cannot be read."""
+        a = self.attribute
+        assert a is not None
+        if len(cell) > 1:
+            low, high = (
+                None if text is None else self._value(text.removeprefix(_NUMBER)) for text in cell[:2]
+            )
+            null = cell[0] is None or (len(cell) > 2 and cell[2] == "True")
+            return Span(low, high, null) if (low is None) == (high is None) == (cell[0] is None) else None
+        text = cell[0]
+        if text is None:
+            return Span(None, None, null=True)
+        null = a.nullable and text.endswith(_OR_NULL)
+        text = text.removesuffix(_OR_NULL) if null else text
+        between = text.startswith("[") and text.endswith("]")
+        ends = _tokens(text[1:-1]) if between else [_unquoted(text)]
+        values = [self._value(end) for end in ends]
+        if len(values) != (2 if between else 1) or None in values:
+            return None
+        return Span(values[0], values[-1], null)
+
+    def _value(self, text: str) -> Decimal | int | str | None:
+        a = self.attribute
+        assert a is not None
+        if a.categories is not None:
+            return a.categories.index(text) if text in a.categories else None
+        if a.dates is not None:
+            return text  # ISO 8601: of one precision, texts stand in the order of time
+        try:
+            return Decimal(text)
+        except InvalidOperation:
+            return None
+
+
+class Reading:
+    """How the released quasi-identifiers of a table are read.
+
+    Args:
+        names: of the released columns.
+        source: the schema of what was released; None where it is not known: then equal cells alone cover.
+    """
+
+    def __init__(self, names: Sequence[str], source: DataSchema | None = None) -> None:
+        left, columns = list(names), []
+        for attribute in source.quasi_identifiers if source is not None else ():
+            ends = [f"{attribute.name}_{end}" for end in ("min", "max", "null")]
+            own = [name for name in ([attribute.name] if attribute.name in left else ends) if name in left]
+            if own:
+                columns.append(Column(tuple(own), attribute))
+                left = [name for name in left if name not in own]
+        self.columns = (*columns, *(Column((name,)) for name in left))
+
+    def coded(
+        self, boxes: Sequence[Mapping[str, Texts]]
+    ) -> tuple[list[list[tuple[str | None, ...]]], list[Ints]]:
+        """The distinct cells of each column, and for each table of boxes (c, columns) the places of its own."""
+        cells: list[list[tuple[str | None, ...]]] = []
+        codes: list[list[Ints]] = [[] for _ in boxes]
+        for column in self.columns:
+            place: dict[tuple[str | None, ...], int] = {}
+            for own, told in zip(codes, boxes, strict=True):
+                texts = [told[name] for name in column.names]
+                rows = zip(*texts, strict=True)
+                own.append(np.array([place.setdefault(row, len(place)) for row in rows], dtype=np.int64))
+            cells.append(list(place))
+        return cells, [np.stack(own, axis=1) for own in codes]
+
+    def cover(self, cells: list[list[tuple[str | None, ...]]], outer: Ints, inner: Ints) -> Bools:
+        """(m,) whether each box of outer (m, columns) surely covers that of inner; codes as of `coded`."""
+        found = np.ones(len(outer), dtype=np.bool_)
+        for j, column in enumerate(self.columns):
+            size = len(cells[j])
+            pairs, which = np.unique(outer[:, j] * size + inner[:, j], return_inverse=True)
+            held = [column.covers(cells[j][pair // size], cells[j][pair % size]) for pair in pairs.tolist()]
+            found &= np.array(held, dtype=np.bool_)[which]
+        return found
+
+
+def values_of_set(text: str | None, *, nullable: bool) -> frozenset[str | None]:
+    """The values of a cell ``{a, b}``, or of a single one; None stands for a null.
+
+    >>> sorted(values_of_set('{a, "b, c"}', nullable=False))
+    ['a', 'b, c']
+    """
+    if text is None:
+        return frozenset([None])
+    if not (text.startswith("{") and text.endswith("}")):
+        return frozenset([_unquoted(text)])
+    tokens = [match.strip() for match in _TOKEN.findall(text[1:-1])]
+    null = nullable and tokens[-1:] == [NULL_WORD]
+    values: set[str | None] = {_unquoted(token) for token in (tokens[:-1] if null else tokens)}
+    return frozenset(values | {None} if null else values)
+
+
+def _tokens(text: str) -> list[str]:
+    return [_unquoted(match.strip()) for match in _TOKEN.findall(text)]
+
+
+def _unquoted(text: str) -> str:
+    if len(text) > 1 and text.startswith('"') and text.endswith('"'):
+        return text[1:-1].replace('""', '"')
+    return text
+
+
+def _above(node: int, parent: npt.NDArray[np.int32]) -> set[int]:
+    """The node and all nodes above it."""
+    found = {node}
+    while parent[node] != node:
+        node = int(parent[node])
+        found.add(node)
+    return found

@@ -1,0 +1,465 @@
+"""Local search over classes whose boxes are nested with what was released of their members before.
+
+Each person has a core: the least box that they were published with, which lies within all the others. A new
+box is allowed if it covers the core whole, or lies within it and so becomes the core; of newcomers the core
+is the whole domain. The box of a class is the least that covers its members' values and is allowed for each
+of them: starting from the values, the core of every member whose core the box neither covers nor lies within
+is taken in, until there is none. It is unique, since a box that has left a core can only become allowed again
+by covering it.
+
+Members that are `fixed` stay with all the others of their class; classes of theirs are only merged.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.compiled import kernel
+from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
+from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, join_node
+from privacy_engine.grouping.constraints import Constraints, admits
+
+FEW = 12  # classes that are tried for a person or a class
+ROUNDS = 2
+LEAST = 1e-12  # a step must lower the total loss by more than rounding can
+MOST_MEMBERS = 4  # times k: a larger class is not dissolved
+
+
+class People(NamedTuple):
+    """Who is put into classes.
+
+    codes: (n, q) int32, their values; low, high: (n, q) int32, their cores.
+    values: (n, s) int32, places of their sensitive values in the counts; (n, 0) where there is no rule.
+    fixed: (n,) bool, whether they stay with their class.
+    """
+
+    codes: Codes
+    low: Codes
+    high: Codes
+    values: Codes
+    fixed: npt.NDArray[np.bool_]
+
+
+class Partition(NamedTuple):
+    """A partition that changes.
+
+    labels: (n,) int64; first: (m,) int64, a member of each class, -1 if empty; after: (n,) int64, the next
+        member, -1 at the end.
+    boxes: of m classes; counts: (m, values) int32, their sensitive values.
+    least: (m,) float64, how many members a class must have, 0 .. m; bound: (m,) bool, whether it has fixed ones.
+    """
+
+    labels: Ints
+    first: Ints
+    after: Ints
+    boxes: Boxes
+    counts: Codes
+    least: Floats
+    bound: npt.NDArray[np.bool_]
+
+
+def search(
+    space: Space,
+    people: People,
+    labels: Ints,
+    k: int,
+    planned: int,
+    constraints: Constraints,
+    rng: np.random.Generator,
+) -> tuple[Ints, Codes, Codes]:
+    """Classes of at least k that keep the rules, as far as they can, and their boxes.
+
+    Args:
+        space: costs of the q attributes.
+        people: (n,) who is put into classes.
+        labels: (n,) int64 >= 0, classes to begin with; those of fixed members are only merged.
+        k: least number of members.
+        planned: the same of classes without fixed members, >= k.
+        constraints: what a class must keep besides.
+        rng: the order in which members and classes are tried.
+
+    Returns:
+        labels: (n,) int64, 0 .. c - 1; low, high: (c, q) int32, the boxes. One class, or one that misses,
+        may be left where nothing else helps.
+    """
+    labels = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    state = _opened(space, people, labels, int(labels.max()) + 1, k, planned, int(constraints.start[-1]))
+    n = len(labels)
+    for round_ in range(ROUNDS + 1):
+        while True:
+            alive = np.flatnonzero(state.boxes.size > 0)
+            failing = alive[_failing(state, alive, constraints)]
+            if not len(failing) or len(alive) == 1:
+                break
+            order = failing[np.argsort(state.boxes.size[failing], kind="stable")]
+            _join_failing(space, people, state, plant(space, state.boxes, alive), order, k, constraints)
+        if round_ == ROUNDS:
+            break
+        _cut(space, people, state, constraints)
+        grown = plant(space, state.boxes, np.flatnonzero(state.boxes.size > 0))
+        _move_members(space, people, state, grown, rng.permutation(n), constraints)
+        grown = plant(space, state.boxes, np.flatnonzero(state.boxes.size > 0))
+        _dissolve(space, people, state, grown, rng.permutation(len(state.first)), k, constraints)
+    used, numbered = np.unique(state.labels, return_inverse=True)
+    return numbered.astype(np.int64), state.boxes.lo[used], state.boxes.hi[used]
+
+
+@kernel(nogil=True)
+def lies_within(space: Space, lo: Codes, hi: Codes, wide_lo: Codes, wide_hi: Codes) -> bool:
+    """Whether a box lies within another."""
+    for j in range(len(lo)):
+        if space.tree[j]:
+            if lo[j] != wide_lo[j] and join_node(space, j, lo[j], wide_lo[j]) != wide_lo[j]:
+                return False
+        elif lo[j] < wide_lo[j] or hi[j] > wide_hi[j]:
+            return False
+    return True
+
+
+@kernel(nogil=True)
+def _take_in(space: Space, people: People, i: int, lo: Codes, hi: Codes) -> bool:
+    """Grow a box that is not allowed for member i; whether it grew."""
+    low, high = people.low[i], people.high[i]
+    if lies_within(space, lo, hi, low, high) or lies_within(space, low, high, lo, hi):
+        return False
+    enlarge(space, lo, hi, low, high)
+    return True
+
+
+@kernel(nogil=True)
+def _close(space: Space, people: People, state: Partition, c: int, skip: int, lo: Codes, hi: Codes) -> bool:
+    """Grow a box until it is allowed for all members of a class but one; whether it grew."""
+    grew, again = False, True
+    while again:
+        again = False
+        i = state.first[c]
+        while i >= 0:
+            if i != skip and _take_in(space, people, i, lo, hi):
+                grew = again = True
+            i = state.after[i]
+    return grew
+
+
+@kernel(nogil=True)
+def _box_without(
+    space: Space, people: People, state: Partition, c: int, skip: int, lo: Codes, hi: Codes
+) -> bool:
+    """The box of a class without one member; False if nobody is left."""
+    some = False
+    i = state.first[c]
+    while i >= 0:
+        if i != skip:
+            if some:
+                enlarge(space, lo, hi, people.codes[i], people.codes[i])
+            else:
+                lo[:], hi[:], some = people.codes[i], people.codes[i], True
+        i = state.after[i]
+    if some:
+        _close(space, people, state, c, skip, lo, hi)
+    return some
+
+
+@kernel(nogil=True)
+def _box_with(space: Space, people: People, state: Partition, c: int, i: int, lo: Codes, hi: Codes) -> float:
+    """The box of a class with one member more, and its cost."""
+    lo[:], hi[:] = state.boxes.lo[c], state.boxes.hi[c]
+    enlarge(space, lo, hi, people.codes[i], people.codes[i])
+    while _close(space, people, state, c, -1, lo, hi) or _take_in(space, people, i, lo, hi):
+        pass
+    return box_cost(space, lo, hi)
+
+
+@kernel(nogil=True)
+def _opened(
+    space: Space, people: People, labels: Ints, m: int, k: int, planned: int, places: int
+) -> Partition:
+    n, q = people.codes.shape
+    boxes = Boxes(np.zeros((m, q), np.int32), np.zeros((m, q), np.int32), np.zeros(m), np.zeros(m))
+    state = Partition(
+        labels.copy(),
+        np.full(m, -1),
+        np.full(n, -1),
+        boxes,
+        np.zeros((m, places), np.int32),
+        np.full(m, float(planned)),
+        np.zeros(m, np.bool_),
+    )
+    for i in range(n):
+        _enter(people, state, labels[i], i)
+        if people.fixed[i]:
+            state.bound[labels[i]] = True
+            state.least[labels[i]] = k
+    for c in range(m):
+        if boxes.size[c] > 0:
+            _box_without(space, people, state, c, -1, boxes.lo[c], boxes.hi[c])
+            boxes.cost[c] = box_cost(space, boxes.lo[c], boxes.hi[c])
+    return state
+
+
+@kernel(nogil=True)
+def _enter(people: People, state: Partition, c: int, i: int) -> None:
+    state.after[i] = state.first[c]
+    state.first[c] = i
+    state.labels[i] = c
+    state.boxes.size[c] += 1
+    for v in people.values[i]:
+        state.counts[c, v] += 1
+
+
+@kernel(nogil=True)
+def _leave(people: People, state: Partition, c: int, i: int) -> None:
+    x, last = state.first[c], -1
+    while x != i:
+        last, x = x, state.after[x]
+    if last < 0:
+        state.first[c] = state.after[i]
+    else:
+        state.after[last] = state.after[i]
+    state.boxes.size[c] -= 1
+    for v in people.values[i]:
+        state.counts[c, v] -= 1
+
+
+@kernel(nogil=True)
+def _put(space: Space, people: People, state: Partition, c: int, i: int, lo: Codes, hi: Codes) -> None:
+    """Put a member into a class, whose box grows."""
+    state.boxes.cost[c] = _box_with(space, people, state, c, i, lo, hi)
+    state.boxes.lo[c], state.boxes.hi[c] = lo, hi
+    _enter(people, state, c, i)
+
+
+@kernel(nogil=True)
+def _keeps(people: People, state: Partition, c: int, i: int, by: int, constraints: Constraints) -> bool:
+    """Whether a class keeps the rules with (by = 1) or without (-1) a member."""
+    if len(constraints.kind) == 0:
+        return True
+    counts = state.counts[c].copy()
+    for v in people.values[i]:
+        counts[v] += by
+    return admits(counts, int(state.boxes.size[c]) + by, constraints)
+
+
+@kernel(nogil=True)
+def _failing(state: Partition, classes: Ints, constraints: Constraints) -> npt.NDArray[np.bool_]:
+    found = np.zeros(len(classes), np.bool_)
+    for t in range(len(classes)):
+        c, size = classes[t], state.boxes.size[classes[t]]
+        found[t] = size < state.least[c] or not admits(state.counts[c], int(size), constraints)
+    return found
+
+
+@kernel(nogil=True)
+def _join_failing(
+    space: Space,
+    people: People,
+    state: Partition,
+    grown: BoxTree,
+    order: Ints,
+    k: int,
+    constraints: Constraints,
+) -> None:
+    """Join each class that fails whole with the one that costs least."""
+    boxes, q = state.boxes, people.codes.shape[1]
+    found, price = np.empty(FEW, np.int64), np.empty(FEW)
+    lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)
+    best_lo, best_hi = np.empty(q, np.int32), np.empty(q, np.int32)
+    for c in order:
+        size = boxes.size[c]
+        if size == 0 or (size >= state.least[c] and admits(state.counts[c], int(size), constraints)):
+            continue
+        have = cheapest(
+            space, boxes, grown, boxes.lo[c], boxes.hi[c], size, boxes.cost[c], c, Criterion.INCREASE, np.inf,
+            found, price,
+        )  # fmt: skip
+        best, least = -1, np.inf
+        for b in found[:have]:
+            if boxes.size[b] == 0:
+                continue
+            lo[:], hi[:] = boxes.lo[b], boxes.hi[b]
+            enlarge(space, lo, hi, boxes.lo[c], boxes.hi[c])
+            while _close(space, people, state, b, -1, lo, hi) or _close(space, people, state, c, -1, lo, hi):
+                pass
+            union = box_cost(space, lo, hi)
+            cost = boxes.size[b] * (union - boxes.cost[b]) + size * (union - boxes.cost[c])
+            if cost < least:
+                best, least = b, cost
+                best_lo[:], best_hi[:] = lo, hi
+        if best < 0:
+            continue
+        state.bound[best] |= state.bound[c]
+        if state.bound[best]:
+            state.least[best] = k
+        i = state.first[c]
+        state.first[c], boxes.size[c], boxes.cost[c] = -1, 0, 0
+        state.counts[c] = 0
+        while i >= 0:
+            then = state.after[i]
+            _enter(people, state, best, i)
+            i = then
+        boxes.lo[best], boxes.hi[best] = best_lo, best_hi
+        boxes.cost[best] = box_cost(space, best_lo, best_hi)
+
+
+@kernel(nogil=True)
+def _best_entry(
+    space: Space,
+    people: People,
+    state: Partition,
+    grown: BoxTree,
+    i: int,
+    bar: float,
+    constraints: Constraints,
+    found: Ints,
+    price: Floats,
+    lo: Codes,
+    hi: Codes,
+) -> tuple[int, float]:
+    """The class that one more member costs least, below a bar, or -1."""
+    boxes, own = state.boxes, state.labels[i]
+    row = people.codes[i]
+    have = cheapest(space, boxes, grown, row, row, 1.0, 0.0, own, Criterion.INCREASE, bar, found, price)
+    best, least = -1, bar
+    for b in found[:have]:
+        if b == own or boxes.size[b] < state.least[b]:
+            continue
+        cost = (boxes.size[b] + 1) * _box_with(space, people, state, b, i, lo, hi) - boxes.size[
+            b
+        ] * boxes.cost[b]
+        if cost < least and _keeps(people, state, b, i, 1, constraints):
+            best, least = b, cost
+    return best, least
+
+
+@kernel(nogil=True)
+def _move_members(
+    space: Space, people: People, state: Partition, grown: BoxTree, order: Ints, constraints: Constraints
+) -> None:
+    """Move members, in this order, to the class where the total falls most."""
+    boxes, q = state.boxes, people.codes.shape[1]
+    found, price = np.empty(FEW, np.int64), np.empty(FEW)
+    lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)
+    rest_lo, rest_hi = np.empty(q, np.int32), np.empty(q, np.int32)
+    for i in order:
+        c = state.labels[i]
+        if people.fixed[i] or boxes.size[c] <= state.least[c] or boxes.cost[c] == 0.0:
+            continue
+        if not _box_without(space, people, state, c, i, rest_lo, rest_hi):
+            continue
+        rest = box_cost(space, rest_lo, rest_hi)
+        gain = boxes.size[c] * boxes.cost[c] - (boxes.size[c] - 1) * rest - LEAST
+        if not _keeps(people, state, c, i, -1, constraints):
+            continue
+        best, _ = _best_entry(space, people, state, grown, i, gain, constraints, found, price, lo, hi)
+        if best >= 0:
+            _leave(people, state, c, i)
+            boxes.lo[c], boxes.hi[c], boxes.cost[c] = rest_lo, rest_hi, rest
+            _put(space, people, state, best, i, lo, hi)
+
+
+@kernel(nogil=True)
+def _members(state: Partition, c: int) -> Ints:
+    found, have = np.empty(int(state.boxes.size[c]), np.int64), 0
+    i = state.first[c]
+    while i >= 0:
+        found[have] = i
+        have += 1
+        i = state.after[i]
+    return found
+
+
+@kernel(nogil=True)
+def _dissolve(
+    space: Space,
+    people: People,
+    state: Partition,
+    grown: BoxTree,
+    order: Ints,
+    k: int,
+    constraints: Constraints,
+) -> None:
+    """Dissolve classes whose members cost less in others."""
+    boxes, q = state.boxes, people.codes.shape[1]
+    found, price = np.empty(FEW, np.int64), np.empty(FEW)
+    lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)
+    for c in order:
+        gain = boxes.size[c] * boxes.cost[c]
+        if gain == 0.0 or state.bound[c] or boxes.size[c] > MOST_MEMBERS * k:
+            continue
+        members = _members(state, c)
+        target, spent = np.empty(len(members), np.int64), 0.0
+        for t in range(len(members)):
+            bar = gain - spent - LEAST
+            target[t], cost = _best_entry(
+                space, people, state, grown, members[t], bar, constraints, found, price, lo, hi
+            )
+            spent += cost
+            if target[t] < 0:
+                break
+        if target[t] < 0:
+            continue
+        for t in range(len(members)):
+            _leave(people, state, c, members[t])
+            _put(space, people, state, target[t], members[t], lo, hi)
+        boxes.cost[c] = 0.0
+
+
+@kernel(nogil=True)
+def _cost_of(space: Space, people: People, members: Ints, lo: Codes, hi: Codes) -> float:
+    """The box that some members have as a class, and its cost."""
+    lo[:], hi[:] = people.codes[members[0]], people.codes[members[0]]
+    for i in members:
+        enlarge(space, lo, hi, people.codes[i], people.codes[i])
+    again = True
+    while again:
+        again = False
+        for i in members:
+            again |= _take_in(space, people, i, lo, hi)
+    return box_cost(space, lo, hi)
+
+
+@kernel(nogil=True)
+def _cut(space: Space, people: People, state: Partition, constraints: Constraints) -> None:
+    """Cut classes in the order of one attribute where both parts have enough members and it costs least."""
+    boxes, q = state.boxes, people.codes.shape[1]
+    lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)
+    free = 0
+    for c in range(len(boxes.size)):
+        size, least = int(boxes.size[c]), int(state.least[c])
+        if size < 2 * least or boxes.cost[c] == 0.0 or state.bound[c]:
+            continue
+        members = _members(state, c)
+        chosen, place, best = members, 0, size * boxes.cost[c] - LEAST
+        for j in range(q):
+            keys = np.empty(size, np.int64)
+            for t in range(size):
+                code = people.codes[members[t], j]
+                keys[t] = space.rank[space.start[j] + code] if space.tree[j] else code
+            order = np.argsort(keys, kind="mergesort")
+            for cut in range(least, size - least + 1):
+                if keys[order[cut]] == keys[order[cut - 1]]:
+                    continue
+                cost = cut * _cost_of(space, people, members[order[:cut]], lo, hi)
+                if cost < best:
+                    cost += (size - cut) * _cost_of(space, people, members[order[cut:]], lo, hi)
+                if cost < best:
+                    chosen, place, best = members[order], cut, cost
+        while free < len(boxes.size) and boxes.size[free] > 0:
+            free += 1
+        if place == 0 or free == len(boxes.size):
+            continue
+        for i in chosen[place:]:
+            _leave(people, state, c, i)
+            _enter(people, state, free, i)
+        state.least[free], state.bound[free] = least, False
+        both_keep = True
+        for part in (c, free):
+            both_keep &= admits(state.counts[part], int(boxes.size[part]), constraints)
+        if not both_keep:
+            for i in chosen[place:]:
+                _leave(people, state, free, i)
+                _enter(people, state, c, i)
+            continue
+        for part in (c, free):
+            _box_without(space, people, state, part, -1, boxes.lo[part], boxes.hi[part])
+            boxes.cost[part] = box_cost(space, boxes.lo[part], boxes.hi[part])

@@ -1,0 +1,232 @@
+"""`repeated_people: history`: nobody is released again while nothing follows who is in the releases."""
+
+import fcntl
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from airflow.sdk.exceptions import AirflowFailException
+
+import privacy_release
+from airflow_privacy_release import VerifyOperator
+from privacy_engine.dp.ledger import Limit
+from privacy_engine.errors import VerificationError
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_release.cli.main import DONE, REFUSED, WRONG, main
+from privacy_release.lake import publish as lake_publish
+from privacy_release.lake.read import releases
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.steps.publish import publish_staged
+from privacy_release.steps.retraction import retract_release
+from privacy_release.steps.run import run_release
+from privacy_release.work.area import WorkArea
+from privacy_release.work.references import StagedRef
+from tests.conftest import POLICY
+
+HISTORY = {"repeated_people": "history"}
+RULE = "repeated_people: history"
+Specified = Callable[..., ReleaseSpec]
+
+
+@pytest.fixture
+def specified(home: Path) -> Specified:
+    """Writes the release of `home`, without a schedule, with other fields and rules; None leaves one out."""
+
+    def write(rules: dict[str, Any] | None = HISTORY, **fields: Any) -> ReleaseSpec:
+        path = home / "releases" / "people.yaml"
+        told = yaml.safe_load(path.read_text()) | {"schedule": None} | fields
+        path.write_text(yaml.safe_dump({name: value for name, value in told.items() if value is not None}))
+        (home / "policies" / "people.yaml").write_text(yaml.safe_dump(POLICY | (rules or {})))
+        return load_spec(path)
+
+    return write
+
+
+def stage(spec: ReleaseSpec, work: WorkArea, k: int, label: str = "staged") -> StagedRef:
+    table = privacy_release.ingest(
+        spec.only_source.uri, spec.data_schema(), work, columns=spec.only_source.columns, label=f"in-{label}"
+    )
+    return privacy_release.make_release(
+        table, work, method="mondrian", parameters={"k": k, "l": 2}, seed=7, label=label
+    )
+
+
+def test_a_second_release_is_refused_before_anything_is_read(
+    home: Path, specified: Specified, lake: Lake, work: WorkArea
+) -> None:
+    spec = specified()
+    run_release(spec, lake, "1", work)
+    (home / "people.parquet").unlink()
+    with pytest.raises(
+        VerificationError,
+        match=r"nothing was read: repeated_people: history is not kept: table people has 1 earlier releases "
+        r"that people named by name may be in; declare `history`.*retract.*policy",
+    ):
+        run_release(spec, lake, "2", work)
+    retract_release(lake, "people", "1", "a mistake")
+    assert main(["run", str(home / "releases" / "people.yaml"), "--lake", lake.root]) == WRONG  # no source
+
+
+def test_verification_counts_the_earlier_releases_and_names_the_remedies(
+    specified: Specified, lake: Lake, work: WorkArea
+) -> None:
+    spec = specified()
+    run_release(spec, lake, "1", work)
+    run_release(specified(None), lake, "2", work)
+    spec = specified()
+    report = privacy_release.verify_staged(
+        stage(spec, work, 9), spec.release_policy(), lake=lake, name="people"
+    )
+    (finding,) = [found for found in report["findings"] if found["rule"] == RULE]
+    assert (report["passed"], finding["measured"], finding["threshold"]) == (False, 2, 0)
+    with pytest.raises(
+        VerificationError,
+        match=r"repeated_people: history measured 2: table people has 2 earlier releases.*declare `history`",
+    ):
+        privacy_release.raise_if_failed(report)
+    assert privacy_release.verify_staged(
+        stage(spec, work, 9), ReleasePolicy.from_dict(POLICY), lake=lake, name="people"
+    )["passed"]
+
+
+def test_the_same_bytes_again_are_no_second_release(specified: Specified, lake: Lake, work: WorkArea) -> None:
+    spec = specified()
+    staged = stage(spec, work, 7)
+    for _ in range(2):  # a retry
+        report = privacy_release.verify_staged(staged, spec.release_policy(), lake=lake, name="people")
+        published = publish_staged(staged, report, lake, "people", "1")
+    assert published["already"]
+
+
+def test_of_two_first_releases_at_a_time_one_is_published(
+    specified: Specified, lake: Lake, work: WorkArea
+) -> None:
+    spec = specified()
+    made = {name: stage(spec, work, k, name) for name, k in (("a", 5), ("b", 6))}
+    reports = {
+        name: privacy_release.verify_staged(staged, spec.release_policy(), lake=lake, name="people")
+        for name, staged in made.items()
+    }
+    publish_staged(made["a"], reports["a"], lake, "people", "a")
+    with pytest.raises(VerificationError, match="1 releases of table people were published after this one"):
+        publish_staged(made["b"], reports["b"], lake, "people", "b")
+
+
+def test_a_table_that_names_nobody_may_be_released_again(
+    home: Path, specified: Specified, lake: Lake, work: WorkArea
+) -> None:
+    told = yaml.safe_load((home / "releases" / "people.yaml").read_text())
+    columns = {name: a for name, a in told["schema"].items() if a["role"] != "identifier"}
+    spec = specified(schema=columns, source=told["source"] | {"columns": list(columns)}, schedule="@daily")
+    for release in ("1", "2"):
+        report = run_release(spec, lake, release, work).report
+    assert RULE not in {finding["rule"] for finding in report["findings"]}
+
+
+def test_losses_add_up_in_the_ledger_instead(
+    specified: Specified, lake: Lake, work: WorkArea, home: Path, ledger: BudgetLedger
+) -> None:
+    """A differentially private release, and random answers, of people who are in every release."""
+    ledger.grant("people", Limit(epsilon=4), reason="a test", by="officer")
+    fields = {
+        "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120], "bins": 6},
+        "name": {"role": "identifier", "kind": "categorical"},
+        "illness": {
+            "role": "sensitive",
+            "kind": "categorical",
+            "categories": ["cold", "cough", "flu", "measles"],
+        },
+    }
+    for number, method in enumerate(
+        (
+            {"method": "latent_class", "epsilon": 1, "classes": 2, "fits": 1},
+            {"method": "errph", "epsilon": 1},
+        )
+    ):
+        spec = specified(
+            expectations=None,
+            schema=fields,
+            source={"uri": "people.parquet", "columns": list(fields)},
+            release=method,
+            budget={"dataset": "people"},
+        )
+        (home / "policies" / "people.yaml").write_text(yaml.safe_dump({"max_epsilon": 1} | HISTORY))
+        run_release(spec, lake, f"{number}", work, ledger=ledger)
+    assert len(releases(lake, "people")) == 2
+
+
+def test_a_floor_that_says_so_holds_for_a_policy_that_is_silent(
+    specified: Specified, lake: Lake, work: WorkArea, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = specified(None)
+    run_release(spec, lake, "1", work)
+    floor = tmp_path / "floor.yaml"
+    floor.write_text(yaml.safe_dump({"require": [{"model": "k_anonymity", "k": 2}]} | HISTORY))
+    monkeypatch.setenv("PRIVACY_FLOOR_POLICY", str(floor))
+    with pytest.raises(VerificationError, match=RULE):
+        run_release(spec, lake, "2", work)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"schedule": "@daily"}, WRONG),
+        ({"schedule": "@daily", "history": {"identifier": "name"}}, DONE),
+        ({}, DONE),  # it may be the only one
+    ],
+    ids=["silent", "followed", "once"],
+)
+def test_check_refuses_a_schedule_whose_second_release_would_be_refused(
+    home: Path, specified: Specified, fields: dict[str, Any], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    specified(**fields)
+    assert main(["check", str(home / "releases" / "people.yaml")]) == code
+    said = "history must be declared beside a schedule and name" in capsys.readouterr().err
+    assert said is (code == WRONG)
+
+
+def test_the_command_says_that_the_second_release_is_refused(
+    home: Path, specified: Specified, lake: Lake, capsys: pytest.CaptureFixture[str], work_root: Path
+) -> None:
+    specified()
+    command = ["run", str(home / "releases" / "people.yaml"), "--lake", lake.root]
+    assert main(command) == DONE
+    assert main(command) == REFUSED
+    assert "table people has 1 earlier releases" in capsys.readouterr().err
+
+
+def test_the_operator_needs_the_name_of_the_table(specified: Specified, work: WorkArea) -> None:
+    task = SimpleNamespace(dag_id="people", run_id="1", task_id="verify", map_index=-1)
+    context: Any = {"ti": task, "outlet_events": {}, "partition_key": None}
+    check = VerifyOperator(task_id="verify", table=stage(specified(), work, 7), policy=POLICY | HISTORY)
+    with pytest.raises(AirflowFailException, match="verify needs the name of the table"):
+        check.execute(context)
+
+
+def test_nobody_else_publishes_between_the_look_at_the_table_and_the_record_of_who_is_in_it(
+    specified: Specified, lake: Lake, work: WorkArea, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks meanwhile has to wait: two that pass at once know nothing of each other."""
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    spec, waited = specified(), []
+    publish = lake_publish.publish
+
+    def looked_at(*given: Any, **more: Any) -> Any:
+        (lock,) = (tmp_path / "curator" / "membership").rglob("lock")
+        with lock.open() as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waited.append(lock)
+        return publish(*given, **more)
+
+    monkeypatch.setattr(lake_publish, "publish", looked_at)
+    run_release(spec, lake, "1", work)
+    assert len(waited) == 1
+    with waited[0].open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it ended
