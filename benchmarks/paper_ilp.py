@@ -287,8 +287,8 @@ def discernibility_shape(found: Results, ks: Sequence[int]) -> str:
             ),
             verdict(
                 "identical records stay in one class whatever its size, which costs nothing: such classes "
-                f"of 2k records or more are a larger part of {BOTTOM_UP}'s discernibility at k = {least} than at "
-                f"k = {most}",
+                f"of 2k records or more are a larger part of {BOTTOM_UP}'s discernibility at k = {least} "
+                f"than at k = {most}",
                 identical[least] > identical[most],
                 f"shares {_by_k(identical, '.2f')}",
             ),
