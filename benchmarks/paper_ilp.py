@@ -169,9 +169,9 @@ def tuples(encoded: EncodedTable, least: int = 2) -> str:
     clustered = np.column_stack([of[encoded.sensitive[0]], encoded.codes])
     together, whole = (len(np.unique(codes, axis=0)) for codes in (clustered, encoded.codes))
     return (
-        "Run time: the paper searches all pairs of classes, so clusters save it most of its time. Here a tree "
-        f"of distinct tuples is searched, and clusters have more of them: {together:,} together, where the "
-        f"table has {whole:,}."
+        "Run time: the paper searches all pairs of classes, so clusters save it most of its time. Here a "
+        f"tree of distinct tuples is searched, and clusters have more of them: {together:,} together, where "
+        f"the table has {whole:,}."
     )
 
 
