@@ -52,7 +52,7 @@ QUICK: Mapping[str, Part] = {
     "closeness": lambda table: closeness.run(table, models=("t = .3",)),
     "paper_ilp": lambda table: paper_ilp.run(table, ks=(2, 5, 20), repeats=1),
     "speed": lambda table: speed.run(table, rows=None, repeats=2, with_peers=False),
-    "obpa": lambda table: obpa.run(table, ks=(16,), gcp_ks=(10,), seeds=(1,)),
+    "obpa": lambda table: obpa.run(table, ks=(16,), table_3_ks=(5,), gcp_ks=(10,), seeds=(1,)),
     "okplof": lambda table: okplof.run(table, ks=(100,), seeds=(1,), repeats=1, rows=None),
     "rfka": lambda table: rfka.run(table, ks=(1, 5, 20), seeds=(1,), trees=100, repeats=1),
     "imlap": lambda table: imlap.run(table, epsilons=(0.05, 0.4), runs=3),

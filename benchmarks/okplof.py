@@ -1,6 +1,7 @@
 """Yang (2018), Tables 1 and 2: outliers put into Adult and found again, and the time that pruning saves.
 
-The paper does not say how its ten outliers look, nor whether k is also the number of neighbours.
+The paper does not say how its ten outliers look, nor whether k is also the number of neighbours. Its claim is
+that OKPLOF finds more than LOF, which "cannot handle mixed attributes", and is faster.
 """
 
 import warnings
@@ -32,7 +33,21 @@ EXTREME, NEAR = (2.0, 3.0), (1.0, 2.0)  # ranges of the attribute beyond its lar
 LARGE = 1_000_000
 LARGE_BAR = 180.0  # seconds
 FASTER = 3.0  # times
-OKPLOF_20 = f"OKPLOF, {NEIGHBOURS} neighbours (default)"
+OKPLOF_20, OKPLOF_K = f"OKPLOF, {NEIGHBOURS} neighbours (default)", "OKPLOF, k neighbours"
+AMONG_SURVIVORS = "among survivors (paper)"
+SURVIVORS_20 = f"OKPLOF, {NEIGHBOURS} neighbours {AMONG_SURVIVORS}"
+SURVIVORS_K = f"OKPLOF, k neighbours {AMONG_SURVIVORS}"
+LOF_20, LOF_K = f"LOF, {NEIGHBOURS} neighbours", "LOF, k neighbours"
+NUMBERS_20, NUMBERS_K = (
+    f"LOF of the numbers alone, {NEIGHBOURS} neighbours",
+    "LOF of the numbers alone, k neighbours",
+)
+CLAIMED = {  # what the paper's claim is held against
+    OKPLOF_20: (LOF_20, NUMBERS_20),
+    SURVIVORS_20: (LOF_20, NUMBERS_20),
+    OKPLOF_K: (LOF_K, NUMBERS_K),
+    SURVIVORS_K: (LOF_K, NUMBERS_K),
+}
 SKLEARN = "scikit-learn's LOF, all records"
 SKLEARN_DISTINCT = "scikit-learn's LOF, distinct records"
 
@@ -64,11 +79,17 @@ moved {low:g} to {high:g} ranges of the attribute beyond its largest value, or w
 are distinct. The paper does not say whether k is also the number of neighbours; both readings are here.
 A neighbourhood larger than a nest of rare records (in Adult, those with the largest capital gain) reaches
 far beyond it, and the whole nest may then score as high as what was put in. LOF with {neighbours}
-neighbours does not depend on k."""
+neighbours does not depend on k. The paper says that LOF cannot handle mixed attributes, and its LOF finds at
+most 8 of the ten, of which 8 are put into numbers: LOF of the numbers alone is here, too."""
 TIME_NOTE = """Whole calls of `detect` (check, distinct records, clustering, scores) beside scikit-learn's
 `LocalOutlierFactor.fit` on the ready matrix (scaled numbers, one-hot categories times sqrt(lambda / 2)) of
-the same table, with the same number of neighbours and two jobs. Best wall seconds of {repeats}
-interleaved calls. The paper's seconds are of C++ on a laptop of 2012."""
+the same table, with the same number of neighbours. Least CPU seconds of {repeats} interleaved calls, since
+other load only adds to them (of scikit-learn on all records, of one). The paper's seconds are of C++ on a
+laptop of 2012."""
+CLAIM_NOTE = """The paper's claim, both halves at once. Our LOF is no slow one: it counts distinct records and
+searches a tree of them. OKPLOF among all records searches around the survivors, around their neighbours, and
+around theirs, which leaves out few points, and clusters before; among survivors it searches less, and finds
+less of what lies nearer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +110,13 @@ def detectors(k: int) -> dict[str, OutlierDetector]:
     pruning = partial(OKPLOF, average_cluster_size=k, top=REPORTED)
     return {
         OKPLOF_20: pruning(neighbours=NEIGHBOURS),
-        f"OKPLOF, {NEIGHBOURS} neighbours of all records": pruning(neighbours=NEIGHBOURS, reference="all"),
-        f"LOF, {NEIGHBOURS} neighbours": LOF(neighbours=NEIGHBOURS, top=REPORTED),
-        "OKPLOF, k neighbours": pruning(neighbours=k),
-        "OKPLOF, k neighbours of all records": pruning(neighbours=k, reference="all"),
-        "LOF, k neighbours": LOF(neighbours=k, top=REPORTED),
+        SURVIVORS_20: pruning(neighbours=NEIGHBOURS, reference="survivors"),
+        LOF_20: LOF(neighbours=NEIGHBOURS, top=REPORTED),
+        NUMBERS_20: LOF(neighbours=NEIGHBOURS, top=REPORTED, attributes=NUMBERS),
+        OKPLOF_K: pruning(neighbours=k),
+        SURVIVORS_K: pruning(neighbours=k, reference="survivors"),
+        LOF_K: LOF(neighbours=k, top=REPORTED),
+        NUMBERS_K: LOF(neighbours=k, top=REPORTED, attributes=NUMBERS),
     }
 
 
@@ -171,10 +194,16 @@ def timings(frame: pd.DataFrame, k: int, repeats: int) -> dict[str, Timing]:
     for neighbours, name in ((NEIGHBOURS, f"{NEIGHBOURS} neighbours"), (k, "k neighbours")):
         calls[f"{SKLEARN}, {name}"] = partial(peer, distinct[space.point_of], neighbours)
         calls[f"{SKLEARN_DISTINCT}, {name}"] = partial(peer, distinct, neighbours)
-    found = interleaved(calls, dict.fromkeys(calls, repeats))
+    turns = {name: 1 if name.startswith(SKLEARN) else repeats for name in calls}
+    found = interleaved(calls, turns)
     for name, timing in found.items():
-        print(f"[okplof] {name}, k = {k}: {timing.best:.2f} s", flush=True)
+        print(f"[okplof] {name}, k = {k}: {least(timing):.2f} CPU s", flush=True)
     return found
+
+
+def least(timing: Timing) -> float:
+    """CPU seconds of the quickest call."""
+    return min(timing.cpus)
 
 
 def peer(matrix: npt.NDArray[np.float64], neighbours: int) -> object:
@@ -184,7 +213,7 @@ def peer(matrix: npt.NDArray[np.float64], neighbours: int) -> object:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that equal records make its scores wrong: they do
         fewer = min(neighbours, len(matrix) - 1)
-        return LocalOutlierFactor(n_neighbors=fewer, n_jobs=2).fit(matrix).negative_outlier_factor_
+        return LocalOutlierFactor(n_neighbors=fewer, n_jobs=1).fit(matrix).negative_outlier_factor_
 
 
 def large_blocks(frame: pd.DataFrame, rows: int) -> list[str]:
@@ -200,15 +229,15 @@ def large_blocks(frame: pd.DataFrame, rows: int) -> list[str]:
         detector = OKPLOF()
         distinct = detector.detect(table, schema()).distinct
         timing = interleaved({name: partial(detector.detect, table, schema())}, {name: 1})[name]
-        seconds.append(timing.best)
-        lines.append([name, f"{distinct:,}", f"{timing.best:.1f}", f"{timing.cpu:.1f}"])
-        print(f"[okplof] {rows:,} records, {name}: {timing.best:.1f} s", flush=True)
+        seconds.append(least(timing))
+        lines.append([name, f"{distinct:,}", f"{seconds[-1]:.1f}"])
+        print(f"[okplof] {rows:,} records, {name}: {seconds[-1]:.1f} CPU s", flush=True)
     return [
-        markdown_table([f"OKPLOF, {rows:,} records", "distinct", "wall seconds", "CPU seconds"], lines),
+        markdown_table([f"OKPLOF, {rows:,} records", "distinct", "CPU seconds"], lines),
         verdict(
-            f"OKPLOF rates {rows:,} records in under {LARGE_BAR:.0f} s",
+            f"OKPLOF rates {rows:,} records in under {LARGE_BAR:.0f} CPU s",
             max(seconds) < LARGE_BAR,
-            " and ".join(f"{s:.1f} s" for s in seconds),
+            " and ".join(f"{s:.1f}" for s in seconds),
         ),
     ]
 
@@ -227,7 +256,7 @@ def describe(
     pruned = [
         [name, *(f"{100 * line[k].pruned:.1f} %" for k in ks)]
         for name, line in found[EXTREME].items()
-        if name.startswith("OKPLOF") and "all records" not in name
+        if name in (OKPLOF_20, OKPLOF_K)  # pruning comes before neighbours are taken
     ]
     note = NOTE.format(
         low=EXTREME[0],
@@ -246,6 +275,7 @@ def describe(
             *detection_verdicts(found[EXTREME], ks),
             f"The same, less extreme: {NEAR[0]:g} to {NEAR[1]:g} ranges beyond the largest value.",
             markdown_table(["detected", *head[1:]], detected(found[NEAR], ks)),
+            "\n".join(nearness_verdict(found[NEAR], ks, ours, LOF_20) for ours in (OKPLOF_20, SURVIVORS_20)),
             "Records pruned.",
             markdown_table(
                 ["pruned", *head[1:]],
@@ -254,14 +284,23 @@ def describe(
                     ["*OKPLOF (paper)*", *(_paper(k, lambda p: f"{100 * p.pruned:.2f} %") for k in ks)],
                 ],
             ),
+            *pruning_verdicts(found[EXTREME], ks),
             TIME_NOTE.format(repeats=repeats),
             markdown_table(["seconds", *head[1:]], [*seconds(times, ks), *printed_seconds(ks)]),
             *time_verdicts(times, ks),
+            CLAIM_NOTE,
+            "\n".join(
+                claim_verdict(found[EXTREME], times, ks, ours, plain)
+                for ours, peers in CLAIMED.items()
+                for plain in peers
+            ),
             "okplof_time",
             *large,
         ],
         plots={
-            "okplof_time": bar_plot({n: t.best for n, t in times[ks[0]].items()}, x=f"seconds, k = {ks[0]}")
+            "okplof_time": bar_plot(
+                {n: least(t) for n, t in times[ks[0]].items()}, x=f"CPU seconds, k = {ks[0]}"
+            )
         },
     )
 
@@ -278,7 +317,7 @@ def printed(ks: Sequence[int]) -> list[list[str]]:
 
 
 def seconds(times: Mapping[int, Mapping[str, Timing]], ks: Sequence[int]) -> list[list[str]]:
-    return [[name, *(f"{times[k][name].best:.2f}" for k in ks)] for name in times[ks[0]]]
+    return [[name, *(f"{least(times[k][name]):.2f}" for k in ks)] for name in times[ks[0]]]
 
 
 def printed_seconds(ks: Sequence[int]) -> list[list[str]]:
@@ -304,27 +343,77 @@ def detection_verdicts(found: Mapping[str, Mapping[int, Found]], ks: Sequence[in
 
 
 def time_verdicts(times: Mapping[int, Mapping[str, Timing]], ks: Sequence[int]) -> list[str]:
-    """How much faster OKPLOF is than scikit-learn with as many neighbours, and than our own plain LOF."""
+    """How much faster OKPLOF is than scikit-learn's LOF with as many neighbours."""
     lines = []
-    for ours, plain, many in (
-        (OKPLOF_20, f"LOF, {NEIGHBOURS} neighbours", f"{NEIGHBOURS} neighbours"),
-        ("OKPLOF, k neighbours", "LOF, k neighbours", "k neighbours"),
+    for many, all_kinds in (
+        (f"{NEIGHBOURS} neighbours", (OKPLOF_20, SURVIVORS_20)),
+        ("k neighbours", (OKPLOF_K, SURVIVORS_K)),
     ):
-        for other, times_faster in (
-            (f"{SKLEARN}, {many}", FASTER),
-            (f"{SKLEARN_DISTINCT}, {many}", FASTER),
-            (plain, 1.0),
-        ):
-            ratios = [times[k][other].best / times[k][ours].best for k in ks]
-            claim = f"{times_faster:g} times as fast as" if times_faster > 1 else "faster than"
-            lines.append(
-                verdict(
-                    f"{ours}, is {claim} {other}",
-                    min(ratios) >= times_faster,
-                    ", ".join(f"{r:.1f}" for r in ratios) + " times",
+        for ours in all_kinds:
+            for other in (f"{SKLEARN}, {many}", f"{SKLEARN_DISTINCT}, {many}"):
+                ratios = speedups(times, ks, ours, other)
+                lines.append(
+                    verdict(
+                        f"{ours}, is {FASTER:g} times as fast as {other}",
+                        min(ratios) >= FASTER,
+                        ", ".join(f"{r:.1f}" for r in ratios) + " times",
+                    )
                 )
-            )
     return ["\n".join(lines)]
+
+
+def speedups(
+    times: Mapping[int, Mapping[str, Timing]], ks: Sequence[int], ours: str, other: str
+) -> list[float]:
+    """The other's CPU seconds over ours, at each k."""
+    return [least(times[k][other]) / least(times[k][ours]) for k in ks]
+
+
+def claim_verdict(
+    found: Mapping[str, Mapping[int, Found]],
+    times: Mapping[int, Mapping[str, Timing]],
+    ks: Sequence[int],
+    ours: str,
+    plain: str,
+) -> str:
+    """Tables 1 and 2: at every k OKPLOF finds at least what LOF does, and is faster."""
+    shares = [(fmean(found[ours][k].detected), fmean(found[plain][k].detected)) for k in ks]
+    ratios = speedups(times, ks, ours, plain)
+    return verdict(
+        f"{ours}, finds at least as much as {plain}, and is faster",
+        all(one >= other for one, other in shares) and min(ratios) > 1,
+        "found "
+        + ", ".join(f"{one:.2f} to {other:.2f}" for one, other in shares)
+        + "; "
+        + ", ".join(f"{r:.1f}" for r in ratios)
+        + " times as fast",
+    )
+
+
+def nearness_verdict(
+    found: Mapping[str, Mapping[int, Found]], ks: Sequence[int], ours: str, plain: str
+) -> str:
+    """Whether OKPLOF finds what LOF does where outliers are less extreme."""
+    shares = [(fmean(found[ours][k].detected), fmean(found[plain][k].detected)) for k in ks]
+    return verdict(
+        f"{ours}, finds at least as much as {plain}",
+        all(one >= other for one, other in shares),
+        ", ".join(f"{one:.2f} to {other:.2f}" for one, other in shares),
+    )
+
+
+def pruning_verdicts(found: Mapping[str, Mapping[int, Found]], ks: Sequence[int]) -> list[str]:
+    """Whether as much is pruned as in the paper."""
+    asked = [k for k in ks if k in PAPER]
+    lines = [
+        verdict(
+            f"{name} prunes at least the paper's share at every k",
+            all(found[name][k].pruned >= PAPER[k].pruned for k in asked),
+            ", ".join(f"{found[name][k].pruned:.1%} to {PAPER[k].pruned:.1%}" for k in asked),
+        )
+        for name in (OKPLOF_20, OKPLOF_K)
+    ]
+    return ["\n".join(lines)] if asked else []
 
 
 def _paper(k: int, text: Callable[[Printed], str]) -> str:

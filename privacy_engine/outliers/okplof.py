@@ -5,8 +5,9 @@ Yang: privacy protection key algorithms for the Internet (2018), section 1: (1) 
 prototype than its cluster's records are on average, and its cluster is not small. The paper spares distances
 with a recursion over neighbourhoods; here an exact tree does.
 
-Deviations: equal records are one point (see `privacy_engine.outliers.density`); the points that remain are
-at least one more than the neighbours, else nothing is pruned.
+Deviations: neighbours are taken from all records, not from those alone that were not pruned, so that what is
+found is what plain LOF finds; equal records are one point (see `privacy_engine.outliers.density`); the points
+that remain are at least one more than the neighbours, else nothing is pruned.
 """
 
 from collections.abc import Sequence
@@ -34,8 +35,8 @@ from privacy_engine.tables.schema import DataSchema
 class Reference(StrEnum):
     """From which records neighbours are taken."""
 
-    SURVIVORS = "survivors"  # the paper: those that were not pruned
     ALL = "all"  # unbiased at the edge of a cluster: the factor is plain LOF's
+    SURVIVORS = "survivors"  # the paper: those that were not pruned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,8 @@ class OKPLOF:
         neighbours: distinct records around each, >= 1; as many as there are where these are fewer.
         smallest_pruned: least records of a cluster that is pruned, >= 1; by default ``neighbours``.
         penalty: lambda, squared distance of two unequal categories, > 0; numbers are scaled to [0, 1].
-        reference: which records are neighbours.
+        reference: which records are neighbours; among ``survivors``, as in the paper, it is quicker, and
+            misses some of what lies less far out.
         rounds: of the clustering at most, >= 1; pruning asks little of it (section 1.2), and five rounds
             prune and find on Adult what twenty do.
         top: report so many of the highest scores ...
@@ -61,7 +63,7 @@ class OKPLOF:
     neighbours: int = 20
     smallest_pruned: int | None = None
     penalty: float = 1.0
-    reference: Reference | str = Reference.SURVIVORS
+    reference: Reference | str = Reference.ALL
     rounds: int = 5
     top: int | None = None
     threshold: float | None = None

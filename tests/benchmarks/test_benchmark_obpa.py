@@ -14,7 +14,9 @@ pytestmark = pytest.mark.slow
 
 def test_every_method_has_a_line_in_both_models() -> None:
     frame = synthetic_adult(400, rng=np.random.default_rng(1))
-    section = obpa.run(tables.of_frame(frame, "generated"), frame=frame, ks=(16,), gcp_ks=(5,), seeds=(1,))
+    section = obpa.run(
+        tables.of_frame(frame, "generated"), frame=frame, ks=(16,), table_3_ks=(4,), gcp_ks=(5,), seeds=(1,)
+    )
     text = "\n".join(section.blocks)
     for name in obpa.METHODS:
         assert re.search(rf"^\| {re.escape(name)} \| [\d,]+ \| ", text, re.MULTILINE), name
@@ -23,7 +25,7 @@ def test_every_method_has_a_line_in_both_models() -> None:
     assert set(section.plots) == {"obpa_cells"}
 
 
-RESULT = obpa.Result(cells=50_000, of={"age": 100.0}, wall=1.0, cpu=1.0)
+RESULT = obpa.Result(cells=50_000, of={"age": 100.0}, cpu=1.0)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +51,11 @@ def test_judgements_of_suppressed_cells_follow_the_numbers(cells: float, words: 
         (100.0, 99.0, "Holds"),
         (100.0, 100.0, "Does not hold"),
         (0.0, 1.0, "Does not hold"),
-        (400.0, 400.0, "Holds"),  # wholly suppressed: there is nothing to judge, and the line says so
+        (400.0, 400.0, "Does not hold"),  # wholly suppressed: nothing shows it, and the line says so
     ],
 )
 def test_the_judgement_of_a_weight_follows_the_numbers(before: float, after: float, word: str) -> None:
     equal, doubled = ({16: replace(RESULT, of={"age": cells})} for cells in (before, after))
-    line = obpa.weight_verdict("age", equal, doubled, 400)
+    line = obpa.weight_verdict("age", "doubling it", equal, doubled, 400)
     assert f"**{word}**" in line
     assert ("suppressed whole at k = 16" in line) == (before == 400)

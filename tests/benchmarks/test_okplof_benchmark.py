@@ -25,6 +25,8 @@ def test_every_detector_has_a_line_beside_the_papers(frame: pd.DataFrame) -> Non
     text = "\n".join(section.blocks)
     for name in okplof.detectors(100):
         assert text.count(f"| {name} | ") >= 3, name  # twice detection, once time
+    for ours, peers in okplof.CLAIMED.items():
+        assert all(f"{ours}, finds at least as much as {plain}, and is faster" in text for plain in peers)
     assert "| *OKPLOF (paper)* | 0.9 |  |" in text
     assert "| *OKPLOF (paper)* | 60.18 % |  |" in text
     assert "OKPLOF rates 2,000 records" in text
@@ -56,6 +58,40 @@ def test_the_verdict_on_time_follows_the_numbers(peer: float, word: str) -> None
     times = {100: {name: Timing((s,), (s,)) for name, s in seconds.items()}}
     text = okplof.time_verdicts(times, (100,))[0]
     assert f"**{word}**: {okplof.OKPLOF_20}, is 3 times as fast as {okplof.SKLEARN}" in text
+
+
+@pytest.mark.parametrize(
+    ("ours", "seconds", "word"),
+    [(0.8, 0.9, "Holds"), (0.7, 0.9, "Does not hold"), (0.8, 1.0, "Does not hold")],
+)
+def test_the_verdict_on_the_papers_claim_needs_both_halves(ours: float, seconds: float, word: str) -> None:
+    found = {
+        okplof.OKPLOF_20: {100: okplof.Found(detected=(ours, ours), pruned=0.6)},
+        okplof.LOF_20: {100: okplof.Found(detected=(0.8, 0.8), pruned=0.0)},
+    }
+    times = {100: {okplof.OKPLOF_20: Timing((9.0,), (seconds,)), okplof.LOF_20: Timing((1.0,), (1.0,))}}
+    line = okplof.claim_verdict(found, times, (100,), okplof.OKPLOF_20, okplof.LOF_20)
+    assert f"**{word}**" in line  # CPU seconds count, not the wall's
+
+
+@pytest.mark.parametrize(("share", "word"), [(0.61, "Holds"), (0.6, "Does not hold")])
+def test_the_verdict_on_pruning_follows_the_numbers(share: float, word: str) -> None:
+    one = {100: okplof.Found(detected=(1.0,), pruned=share)}
+    text = okplof.pruning_verdicts({okplof.OKPLOF_20: one, okplof.OKPLOF_K: one}, (100,))[0]
+    assert f"**{word}**: {okplof.OKPLOF_20} prunes" in text
+
+
+@pytest.mark.needs_data
+@pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="PRIVACY_DATA does not name the data folder")
+def test_on_adult_the_default_finds_as_much_as_lof_where_outliers_are_near() -> None:
+    adult = sample_table()[0].dropna()[[*okplof.NUMBERS, okplof.CATEGORY]].reset_index(drop=True)
+    for seed in range(1, 4):
+        mixed, put = okplof.with_outliers(adult, okplof.NEAR, np.random.default_rng(seed))
+        by = {
+            name: d.detect(mixed, okplof.schema()).flags[put].mean()
+            for name, d in okplof.detectors(100).items()
+        }
+        assert by[okplof.OKPLOF_20] >= by[okplof.LOF_20] >= by[okplof.SURVIVORS_20]
 
 
 @pytest.mark.needs_data

@@ -16,9 +16,9 @@ from tests.privacy_engine.outliers.tables import SCHEMA, people, squared_distanc
 DETECTORS = (
     LOF(neighbours=6, top=9),
     OKPLOF(neighbours=6, average_cluster_size=25, top=9),
-    OKPLOF(neighbours=6, average_cluster_size=25, top=9, reference="all"),
+    OKPLOF(neighbours=6, average_cluster_size=25, top=9, reference="survivors"),
 )
-each_detector = pytest.mark.parametrize("detector", DETECTORS, ids=["lof", "okplof", "okplof-all"])
+each_detector = pytest.mark.parametrize("detector", DETECTORS, ids=["lof", "okplof", "okplof-survivors"])
 
 
 def naive_lof(distance: np.ndarray, k: int) -> np.ndarray:
@@ -71,7 +71,7 @@ def test_okplof_without_pruning_is_lof(reference: str) -> None:
 
 def test_with_all_records_as_reference_the_survivors_have_lofs_scores() -> None:
     table = people(300, 5)
-    found = OKPLOF(neighbours=7, average_cluster_size=30, reference="all").detect(table, SCHEMA)
+    found = OKPLOF(neighbours=7, average_cluster_size=30).detect(table, SCHEMA)
     assert 0.3 < found.pruned_share < 0.9
     kept = ~found.pruned
     np.testing.assert_array_equal(found.scores[kept], LOF(neighbours=7).detect(table, SCHEMA).scores[kept])
@@ -81,7 +81,7 @@ def test_with_all_records_as_reference_the_survivors_have_lofs_scores() -> None:
 
 def test_among_survivors_the_scores_are_lofs_of_the_survivors_alone() -> None:
     table = people(300, 6)
-    found = OKPLOF(neighbours=7, average_cluster_size=30).detect(table, SCHEMA)
+    found = OKPLOF(neighbours=7, average_cluster_size=30, reference="survivors").detect(table, SCHEMA)
     bounds = {a: [float(table[a].min()), float(table[a].max())] for a in ("height", "weight")}
     fields = SCHEMA.to_dict()
     for name, ends in bounds.items():
