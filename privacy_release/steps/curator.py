@@ -55,7 +55,7 @@ def compare_synthetic(
     import numpy as np
 
     from privacy_engine.measures.synthetic_assessment import assess
-    from privacy_release.reports.synthesizers import compared, render_synthesizers
+    from privacy_release.reports.synthesizers import compared, labels_of, render_synthesizers
 
     require_comparable(staged, reports)
     if other := sorted({s["method"] for s in staged if "model" not in s or s["loss"] is None}):
@@ -66,7 +66,8 @@ def compare_synthetic(
     if any(s["source"]["fingerprint"] != source["source"]["fingerprint"] for s in staged):
         raise IntegrityError("the source must be the table that the releases were made from; pass that one")
     frame, schema = read_private(source["uri"], source["sha256"]), read_schema(source["schema"])
-    weighed = {"weight" in model_of(s).parameters for s in staged}
+    parameters = [model_of(s).parameters for s in staged]
+    weighed = {"weight" in given for given in parameters}
     if len(weighed) > 1:
         raise SpecError(
             "synthesizers are compared where all weigh persons or none does: each would be held against "
@@ -79,14 +80,15 @@ def compare_synthetic(
         assess(frame, read_private(s["uri"], s["sha256"]), schema, np.random.default_rng(SEED))
         for s in staged
     ]
+    labels = labels_of([(s["method"], given) for s, given in zip(staged, parameters, strict=True)])
     booked = {(s["booking"]["dataset"], s["booking"]["key"]): s["booking"]["epsilon"] for s in staged}
     spent: dict[str, float] = {}
     for (dataset, _), epsilon in booked.items():
         spent[dataset] = spent.get(dataset, 0.0) + epsilon
     return render_synthesizers(
         [
-            compared(s["method"], s["booking"]["epsilon"], one, passed=report["passed"])
-            for s, report, one in zip(staged, reports, found, strict=True)
+            compared(label, s["booking"]["epsilon"], one, passed=report["passed"])
+            for label, s, report, one in zip(labels, staged, reports, found, strict=True)
         ],
         reports,
         title=title,
