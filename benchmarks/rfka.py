@@ -74,10 +74,11 @@ and publishing the choice tells something of the labels; no differential privacy
 8 attributes, all but mitoses (the paper does not name its eight). Adult: 14 attributes, 6 of them cut into
 {bins} bins of equal width."""
 WHY = """Few columns leave few distinct records. The margin of an RBF machine ranks such a handful of points
-almost at will, even the wrong way round, so its AUC says little of the features; logistic regression ranks
-the same columns more steadily. *Order by gain* takes, at each step, the allowed feature that tells most of
-the label beside those already kept: few features are kept, and two that each matter much may tell the same,
-or use up what k leaves for a third."""
+almost at will, even the wrong way round, so its AUC says little of the features; weights mend much of that
+where the classes are uneven, as in Adult, and logistic regression ranks the same columns more steadily.
+*Order by gain* takes, at each step, the allowed feature that tells most of the label beside those already
+kept: few features are kept, and two that each matter much may tell the same, or use up what k leaves for a
+third."""
 TIME_NOTE = """Seconds to value and choose features, encoding not counted, medians of {repeats} interleaved
 runs at each K. Greedy_Hamdist's sum over pairs of records is additive over features and has a closed form
 of two counts a column: ours needs no pairs. *From all pairs* is the search that sums over all pairs of

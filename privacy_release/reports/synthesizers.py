@@ -35,6 +35,7 @@ class Compared:
     """A synthetic table beside its source.
 
     Attributes:
+        method: its key, with the parameters that tell it from another line, see `labels_of`.
         epsilon: its loss, for one record replaced by another one.
         tvd: mean total variation distance of all marginals of 1, 2 and 3 attributes, where there are so many.
         scores: of classifiers, by target.
@@ -66,6 +67,26 @@ class Line:
     def path(self) -> str:
         """As an SVG polyline has them."""
         return " ".join(f"{x},{y}" for x, y in self.points)
+
+
+def labels_of(methods: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """Each method's key, with the parameters in which it differs from others of the same key; not epsilon.
+
+    >>> labels_of(
+    ...     [("a", {"epsilon": 1, "degree": 2}), ("a", {"epsilon": 2, "degree": 3}), ("b", {"degree": 2})]
+    ... )
+    ['a degree=2', 'a degree=3', 'b']
+    """
+    labels = []
+    for key, parameters in methods:
+        others = [other for name, other in methods if name == key]
+        varied = [
+            f" {name}={value}"
+            for name, value in parameters.items()
+            if name != "epsilon" and any(other.get(name) != value for other in others)
+        ]
+        labels.append(key + "".join(varied))
+    return labels
 
 
 def compared(method: str, epsilon: float, found: "Assessment", *, passed: bool) -> Compared:
@@ -102,19 +123,21 @@ def render_synthesizers(
         public: whether everybody may know exact figures of the source.
     """
     entries = sorted(entries, key=lambda e: (e.epsilon, e.tvd[-1], e.method))
-    scores = entries[0].scores
+    scores: Mapping[str, Score] = next((e.scores for e in entries if e.scores), {})
     real, majority = (_mean([getattr(s, name) for s in scores.values()]) for name in ("real", "majority"))
     ways = len(entries[0].tvd)
-    learned = {
-        method: [(e.epsilon, e.accuracy) for e in entries if e.method == method and e.accuracy is not None]
-        for method in dict.fromkeys(e.method for e in entries)
-    }
-    lost = {method: [(e.epsilon, e.tvd[-1]) for e in entries if e.method == method] for method in learned}
+    lost: dict[str, list[tuple[float, float]]] = {e.method: [] for e in entries}
+    learned: dict[str, list[tuple[float, float]]] = {e.method: [] for e in entries if e.scores}
+    for e in entries:
+        lost[e.method].append((e.epsilon, e.tvd[-1]))
+        if e.accuracy is not None:
+            learned[e.method].append((e.epsilon, e.accuracy))
     return page_template("synthesizers.html.j2").render(
         title=title,
         entries=entries,
         ways=ways,
         targets=list(scores),
+        taught=scores,
         source_rows=rows,
         redrawn=redrawn,
         real=real,

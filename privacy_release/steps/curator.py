@@ -13,6 +13,8 @@ from privacy_release.work.staged import read_manifest, read_schema
 if TYPE_CHECKING:
     import pandas as pd
 
+    from privacy_engine.synthesizers.model import SynthesizerModel
+
 SEED = 20_261_122  # of the drawing; the same for every report, so that two of them compare
 
 
@@ -20,6 +22,13 @@ def by_weight(frame: "pd.DataFrame", person: str) -> "pd.DataFrame":
     """As many records, each drawn by first drawing a person: what such a release is to be like."""
     rows = frame.groupby(person)[person].transform("size")
     return frame.sample(len(frame), replace=True, weights=1 / rows, random_state=SEED, ignore_index=True)
+
+
+def model_of(staged: StagedRef) -> "SynthesizerModel":
+    """The model that the records of a synthetic release were drawn from."""
+    from privacy_engine.synthesizers.model import SynthesizerModel
+
+    return SynthesizerModel.from_json(Path(staged["model"]).read_text())
 
 
 def compare_synthetic(
@@ -40,13 +49,13 @@ def compare_synthetic(
         public: whether everybody may know exact figures of the source; else the page warns.
 
     Raises:
-        SpecError: if there is nothing to compare, or a release is not synthetic or of another table.
+        SpecError: if there is nothing to compare, a release is not synthetic, or only some weigh persons.
         IntegrityError: if a file of the work area is missing or changed, or a report is about other bytes.
     """
     import numpy as np
 
     from privacy_engine.measures.synthetic_assessment import assess
-    from privacy_release.reports.synthesizers import compared, render_synthesizers
+    from privacy_release.reports.synthesizers import compared, labels_of, render_synthesizers
 
     require_comparable(staged, reports)
     if other := sorted({s["method"] for s in staged if "model" not in s or s["loss"] is None}):
@@ -57,19 +66,29 @@ def compare_synthetic(
     if any(s["source"]["fingerprint"] != source["source"]["fingerprint"] for s in staged):
         raise IntegrityError("the source must be the table that the releases were made from; pass that one")
     frame, schema = read_private(source["uri"], source["sha256"]), read_schema(source["schema"])
+    parameters = [model_of(s).parameters for s in staged]
+    weighed = {"weight" in given for given in parameters}
+    if len(weighed) > 1:
+        raise SpecError(
+            "synthesizers are compared where all weigh persons or none does: each would be held against "
+            "another truth; compare them apart"
+        )
+    if weighed == {True}:
+        frame = by_weight(frame, schema.by)
     # One seed for all: the same records are redrawn, learned from and attacked beside each of them.
     found = [
         assess(frame, read_private(s["uri"], s["sha256"]), schema, np.random.default_rng(SEED))
         for s in staged
     ]
+    labels = labels_of([(s["method"], given) for s, given in zip(staged, parameters, strict=True)])
     booked = {(s["booking"]["dataset"], s["booking"]["key"]): s["booking"]["epsilon"] for s in staged}
     spent: dict[str, float] = {}
     for (dataset, _), epsilon in booked.items():
         spent[dataset] = spent.get(dataset, 0.0) + epsilon
     return render_synthesizers(
         [
-            compared(s["method"], s["booking"]["epsilon"], one, passed=report["passed"])
-            for s, report, one in zip(staged, reports, found, strict=True)
+            compared(label, s["booking"]["epsilon"], one, passed=report["passed"])
+            for label, s, report, one in zip(labels, staged, reports, found, strict=True)
         ],
         reports,
         title=title,
@@ -95,7 +114,6 @@ def report_to_curator(source: TableRef, staged: StagedRef, name: str, release_id
     """
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.release import Release
-    from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_release.reports.curator import write_curator_report
 
     if "model" not in staged or staged["loss"] is None:
@@ -109,7 +127,7 @@ def report_to_curator(source: TableRef, staged: StagedRef, name: str, release_id
         parameters=read_manifest(staged["manifest"])["parameters"],
         guarantees=(),
         loss=PrivacyLoss(**staged["loss"]),
-        model=SynthesizerModel.from_json(Path(staged["model"]).read_text()),
+        model=model_of(staged),
     )
     frame, schema = read_private(source["uri"], source["sha256"]), read_schema(source["schema"])
     if release.model is not None and "weight" in release.model.parameters:

@@ -102,6 +102,37 @@ def test_an_interval_is_students_t_and_pairs_cancel_what_runs_share() -> None:
     assert intervals.difference([1.1, 5.1, 9.1], [1.0, 5.0, 9.0]).half == pytest.approx(0, abs=1e-12)
 
 
+def test_two_runs_make_no_interval() -> None:
+    mean = Mean.of([0.2, 0.3])
+    assert str(mean) == "0.250"
+    assert (mean.low, mean.high) == (0.25, 0.25)
+    assert "±" in str(Mean.of([0.2, 0.3, 0.4]))
+    assert (Mean.of([0.2]).shown(1, 100), Mean.of([0.2, 0.2, 0.2]).shown(1, 100)) == ("20.0", "20.0 ± 0.0")
+
+
+def test_both_methods_are_compared_at_the_same_degree_and_judged(data: Data) -> None:
+    made = dp_synthesis.equal_degree_methods()
+    pairs = dp_synthesis.EQUAL_DEGREE
+    assert {made[ours].key for ours, _ in pairs.values()} == {"dpsm_bayes"}
+    assert {made[theirs].key for _, theirs in pairs.values()} == {"privbayes"}
+    for degree, pair in pairs.items():
+        assert all(made[label].parameters == {"degree": degree} for label in pair)
+        chosen = {label: made[label] for label in pair}
+        found, floor = dp_synthesis.measured(data, chosen, (0.5, 50.0), 3, rows=100)
+        ours, theirs = (found[label] for label in pair)
+        assert "DPSM-Bayes is nowhere clearly behind" in dp_synthesis.nowhere_behind(
+            f"degree {degree}", lead(ours, theirs, "c0")
+        )
+        (panel,) = dp_synthesis.accuracy_plot(data, found, floor, (0.5, 50.0)).axes
+        assert len(panel.lines) == 3  # both, and what real records teach
+
+
+@pytest.mark.parametrize(("most", "word"), [(0.01, "Holds"), (-0.02, "Does not hold")])
+def test_behind_is_where_the_whole_interval_is(most: float, word: str) -> None:
+    judged = dp_synthesis.nowhere_behind("TVD", {0.1: Mean(0.1, 0.01, 5), 1.6: Mean(most - 0.01, 0.01, 5)})
+    assert judged.startswith(f"- **{word}**")
+
+
 def test_all_rules_mend_the_same_noise_and_less_noise_is_nearer() -> None:
     published = parse_bif(NETWORK)
     found = imlap.measured(published, ["Rain"], (0.01, 10.0), 3, seed=1)

@@ -105,6 +105,7 @@ def test_the_comparison_publishes_a_page_on_all_anonymizers_and_no_release(
     assert not list(work_root.iterdir())
 
 
+@pytest.mark.slow
 def test_the_comparison_of_synthesizers_books_every_table_and_publishes_a_page_alone(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
 ) -> None:

@@ -198,6 +198,16 @@ def test_the_page_that_compares_several_releases_is_shown(
     assert framed(visitor, QUERY).text == "<p>Compared.</p>"
 
 
+def test_a_comparison_for_the_curator_is_no_page_of_the_run(
+    visitor: Visit, runs: Runs, tmp_path: Path
+) -> None:
+    runs.add("success")
+    (tmp_path / "c.html").write_text("<p>Exact.</p>")
+    runs.told("compare", {"releases": 2, "curator": str(tmp_path / "c.html")})
+    assert visitor.get("/report/comparison", QUERY).status_code == 404
+    assert frames(visitor, QUERY) == []
+
+
 @pytest.mark.parametrize(
     "path", ["people/secret.html", "_comparisons/others/r.html", "_comparisons/people/../others/r.html"]
 )

@@ -85,6 +85,14 @@ def test_one_epsilon_and_figures_that_were_not_measured_are_a_page_too(entries: 
     assert ("not measured" in text) is (entries[0].closeness is None)
 
 
+def test_a_small_table_that_nothing_is_learned_from_stands_beside_others() -> None:
+    text = page(A, table("few", 0.5, 0.2, None))
+    assert "not measured" in text
+    loss, use = plots(text)
+    assert len(list(loss.iter("circle"))) == 2
+    assert len(list(use.iter("circle"))) == 1
+
+
 def test_a_table_that_misses_its_policy_is_shown_as_such() -> None:
     assert "not kept" in page(table("a", 4.0, 0.1, passed=False))
 

@@ -20,7 +20,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
 from privacy_release.spending.budget import Budget
-from privacy_release.steps.curator import by_weight
+from privacy_release.steps.curator import by_weight, compare_synthetic
 from privacy_release.steps.release import make_release
 from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
@@ -218,3 +218,27 @@ def test_a_curator_compares_with_persons_that_weigh_alike() -> None:
     """One of two persons has 99 of 100 rows; off by 6 standard errors once in 5e8."""
     frame = pd.DataFrame({"who": [1] * 9_900 + [2] * 100, "x": [0] * 9_900 + [1] * 100})
     assert abs(by_weight(frame, "who")["x"].mean() - 0.5) < 6 * 0.5 / 100
+
+
+def test_synthesizers_that_weigh_persons_are_compared_apart_from_those_that_do_not(
+    source: str, work: WorkArea, ledger: BudgetLedger
+) -> None:
+    table = privacy_release.ingest(source, SCHEMA, work)
+    budget = Budget(dataset="patients", run="run 1", ledger=ledger)
+    made = [
+        make_release(
+            table,
+            work,
+            method="latent_class",
+            parameters={"epsilon": 0.5, "classes": 4, "fits": 1, **bound},
+            budget=budget,
+            label=label,
+        )
+        for label, bound in BOUNDS.items()
+    ]
+    reports = [verify_staged(staged, POLICY, ledger) for staged in made]
+    with pytest.raises(SpecError, match="all weigh persons or none does"):
+        compare_synthetic(table, made, reports, title="both", public=False)
+    page = compare_synthetic(table, made[1:], reports[1:], title="weighed", public=False)
+    assert "booked for all of patients</span> epsilon 0.5<" in page
+    assert CANARY not in page

@@ -62,7 +62,8 @@ def write(include: Path, table: pd.DataFrame) -> None:
 
 def example() -> Spec:
     fields: Spec = yaml.safe_load((INCLUDE / "releases" / f"{EXAMPLE}.yaml").read_text())
-    return fields
+    stages = ("expectations", "outliers")  # of its own columns, which the tests change
+    return {name: value for name, value in fields.items() if name not in stages}
 
 
 def path_of(include: Path, fields: Spec) -> Path:
