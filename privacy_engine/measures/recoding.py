@@ -70,7 +70,7 @@ class Recoding:
     encoded: EncodedTable
     labels: npt.NDArray[np.int64]
     notes: Mapping[str, float] = field(default_factory=dict, kw_only=True)
-    covered: Points | None = None
+    covered: Points | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.labels.shape != (len(self.encoded),):

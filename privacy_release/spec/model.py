@@ -466,7 +466,8 @@ class HistorySpec(_Strict):
             `privacy_release.steps.history.Past`; otherwise verification alone looks at them.
         k, m, departures: what is kept: as many persons, as many distinct values of each sensitive attribute,
             and whether it is known who left; None: what the policy asks for, which judges it in any case.
-        reserve: how much larger than k the classes are made, for those who will leave; 1 = not at all.
+        reserve: how many times k a class holds that is released for the first time, for those of it who will
+            leave; None: once.
     """
 
     identifier: str = Field(min_length=1)

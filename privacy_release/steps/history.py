@@ -39,7 +39,10 @@ if TYPE_CHECKING:
 DEFAULT_KEY = "membership_default"  # an Airflow connection
 VARIABLE = "PRIVACY_MEMBERSHIP_KEY"
 _SHORTEST = 32
-_PERSON, _CLASS, _KEY, _SIGNATURE = "person", "class", "key", "signature of "
+_LEAST = 2  # persons who cannot be told apart, where sensitive values alone are to be kept
+_RESERVE = 1.0
+_PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the release"
+_SIGNATURE, _CELL = "signature of ", "cell of "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +228,7 @@ def earlier_releases(
                 f"version {entry['version']} of table {name} was published without recording who is in it, "
                 "so it cannot be held against this release; retract it, or publish under a new table name"
             )
-        found[int(entry["version"])] = _read(path, str(name), key_id)
+        found[int(entry["version"])] = _read(path, str(name), key_id, entry)
     return found
 
 
@@ -290,8 +293,10 @@ class Past:
             SpecError: if neither is said nor follows from the policy.
         """
         from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
+        from privacy_engine.vocabulary import Departures
 
-        asked = self.policy.across_known
+        silent = not self.policy.across or self.policy.repeated_people == "history"
+        asked = self.policy.across_known if silent else self.policy.across
         of_k = [model for model in asked if isinstance(model, CrossReleaseKAnonymity)]
         k, m = self.k, dict(self.m or {})
         if k is None:
@@ -305,7 +310,10 @@ class Past:
                 "history must say what is kept over all releases of a person, for the policy has no k and no "
                 "l; write k or m into it, or keep: false"
             )
-        return {"k": k, "m": m}
+        strict = any(model.departures is Departures.KNOWN for model in of_k) or not of_k
+        departures = self.departures or (Departures.KNOWN if strict else Departures.UNKNOWN)
+        reserve = _RESERVE if self.reserve is None else self.reserve
+        return {"k": k or _LEAST, "m": m, "departures": Departures(departures), "reserve": reserve}
 
 
 @contextmanager
@@ -352,7 +360,10 @@ def record(staged: StagedRef, published: Published) -> None:
     membership = staged_membership(staged)
     columns = {_PERSON: membership.persons, _CLASS: membership.labels}
     signatures = {_SIGNATURE + name: texts for name, texts in membership.signatures.items()}
-    frame = pd.DataFrame({**columns, **signatures}).assign(**{_KEY: staged["persons"]["key"]})
+    cells = {_CELL + name: texts for name, texts in membership.boxes.items()}
+    frame = pd.DataFrame({**columns, **signatures, **cells}).assign(
+        **{_KEY: staged["persons"]["key"], _RELEASE: staged["sha256"]}
+    )
     name = published["table"]
     write_private(_path(name, published["release"], staged["sha256"]), parquet_bytes(frame))
 
@@ -378,28 +389,40 @@ def _path(name: str, release_id: str, sha256: str) -> Path:
     return WorkArea(curator_folder() / "membership", name).path(f"{slug}-{digest}.parquet")
 
 
-def _read(path: Path, name: str, key_id: str) -> "Membership":
+def _read(path: Path, name: str, key_id: str, entry: Mapping[str, Any]) -> "Membership":
+    """Who is in which class of a publication."""
     from privacy_engine.judge.cross_release import Membership
 
     frame = read_private(path, sha256_file(path))
+    # Those that were recorded before it was told of which release they are have no such column.
+    if len(frame) != entry["rows"] or set(frame.get(_RELEASE, [])) - {entry["sha256"]}:
+        raise IntegrityError(
+            f"{path.name}, what is kept about the people of version {entry['version']} of table {name}, is "
+            "of another release; restore it, or retract that release"
+        )
     if _KEY not in frame or set(frame[_KEY]) != {key_id}:
         raise VerificationError(
             f"who is in the earlier releases of table {name} was recorded with another key, so persons "
             "cannot be compared; bring the key back, or retract those releases"
         )
-    signatures: Mapping[str, Any] = {
-        column.removeprefix(_SIGNATURE): frame[column].to_numpy(dtype=object)
-        for column in frame.columns
-        if column.startswith(_SIGNATURE)
-    }
     try:
         return Membership(
             persons=frame[_PERSON].to_numpy(dtype=object),
             labels=frame[_CLASS].to_numpy(dtype="int64"),
-            signatures=signatures,
+            signatures=_columns(frame, _SIGNATURE),
+            boxes=_columns(frame, _CELL),  # none of those that were recorded before cells were kept
         )
     except (KeyError, ValueError):
         raise IntegrityError(
             f"what is kept about the people of table {name} is damaged; restore {path.name}, or retract that "
             "release"
         ) from None
+
+
+def _columns(frame: "pd.DataFrame", kind: str) -> "dict[str, npt.NDArray[np.object_]]":
+    """(n,) text of each column of a kind, by the attribute that it is about; None of a null."""
+    return {
+        name.removeprefix(kind): frame[name].astype(object).where(frame[name].notna(), None).to_numpy()
+        for name in frame.columns
+        if name.startswith(kind)
+    }

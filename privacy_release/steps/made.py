@@ -128,6 +128,7 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
         staged["engine"] = table["engine"]
     if "persons" in table and made.positions is not None:
         staged["persons"] = follow(table["persons"], made.positions, work.path(f"{label}.persons.parquet"))
+        staged["source_schema"] = table["schema"]
     if people is not None:
         staged["people"] = people
     if made.earlier is not None:

@@ -21,7 +21,7 @@ from privacy_release.spending.budget import (
 from privacy_release.spending.random_answers import Answers, draw_answers, paid_answers
 from privacy_release.spending.secrets import Memory, keyed
 from privacy_release.steps.fragments import released_in_fragments
-from privacy_release.steps.history import Past
+from privacy_release.steps.history import Past, read_persons
 from privacy_release.steps.made import Job, Made, say_nothing, stage
 from privacy_release.steps.outliers import (
     counted_in,
@@ -32,11 +32,12 @@ from privacy_release.steps.outliers import (
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import parquet_bytes, private_parquet, read_private, write_private
-from privacy_release.work.references import EngineRef, StagedRef, TableRef
+from privacy_release.work.references import EngineRef, PersonsRef, StagedRef, TableRef
 from privacy_release.work.staged import codes_of, facts_of, finite, read_schema
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
 
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.release import Release, ReleaseMethod
@@ -176,7 +177,10 @@ def _anonymized(
     frame = read_private(table["uri"], table["sha256"])
     job.tell(f"running {releaser.key}")
     began = time.perf_counter()
-    release = releaser.release(frame, schema, rng)
+    if past is None:
+        release, history = releaser.release(frame, schema, rng), None
+    else:
+        release, history = _kept_safe(releaser, frame, schema, rng, table["persons"], past)
     seconds = time.perf_counter() - began
     job.tell("measuring")
     loss, risk = measure(release, rng)
@@ -189,17 +193,65 @@ def _anonymized(
             "outliers": public_outliers(table["outliers"]),
             "suppressed": told["suppressed"] + before,
         }
+    about = facts_of(table) | _facts_of_tables(told)
+    if history is not None:
+        told |= {"history": history.told(release)}
+        about |= {"earlier releases": history.sentence(release)}
     return Made(
         told=told,
         schema=release.schema,
         figures=loss | risk,
         sha256=write_private(job.records, parquet_bytes(release.table)),
-        report=_report(release, loss, risk, table, job, about=facts_of(table) | _facts_of_tables(told)),
+        report=_report(release, loss, risk, table, job, about=about),
         seconds=seconds,
         seeded=job.seed is not None,
         positions=release.rows,
         persons=release.persons,
+        earlier=None if history is None else list(history.versions),
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _KeptSafe:
+    """What a release was made with: versions of the earlier ones of its table, and what is kept over all."""
+
+    versions: tuple[int, ...]
+    kept: Mapping[str, Any]
+
+    def told(self, release: "Release") -> dict[str, Any]:
+        """What the manifest says; nothing of a person."""
+        return {"releases": len(self.versions), **self.kept, "withheld": int(release.notes["withheld"])}
+
+    def sentence(self, release: "Release") -> str:
+        """What the report says."""
+        kept = (
+            f"{len(self.versions)}, and nobody is told apart from fewer than {self.kept['k']} by all together"
+        )
+        return f"{kept}; {int(release.notes['withheld']):,} records withheld for them"
+
+
+def _kept_safe(
+    releaser: Any,
+    frame: "pd.DataFrame",
+    schema: "DataSchema",
+    rng: "np.random.Generator",
+    persons: PersonsRef,
+    past: Past,
+) -> "tuple[Release, _KeptSafe]":
+    """A release that is safe together with the earlier ones of its table, and what it was made with."""
+    from privacy_engine.over_time.republish import republish
+
+    earlier, kept = past.memberships(persons["key"]), past.kept(schema)
+    release = republish(
+        releaser,
+        frame,
+        schema,
+        rng,
+        persons=read_persons(persons),
+        earlier=tuple(earlier.values()),
+        **kept,
+    )
+    return release, _KeptSafe(versions=tuple(earlier), kept=kept)
 
 
 def _facts_of_tables(told: Mapping[str, Any]) -> dict[str, str]:

@@ -227,7 +227,10 @@ def _across(
         return ()
     frame = read_private(staged["uri"], staged["sha256"])
     persons = read_persons(staged["persons"]) if "persons" in staged else None
-    return across_findings(frame, schema, policy, loss=loss, persons=persons, earlier=tuple(earlier.values()))
+    source = read_schema(staged["source_schema"]) if "source_schema" in staged else None
+    return across_findings(
+        frame, schema, policy, loss=loss, persons=persons, earlier=tuple(earlier.values()), source=source
+    )
 
 
 def raise_if_failed(report: ReportRef) -> None:

@@ -199,6 +199,7 @@ class StagedRef(TableRef):
             long the rest took depends on the records.
         people: whose record each released one is, where the schema names a person, see
             `privacy_release.work.people`.
+        source_schema: path of the schema of what was released, where it is followed who is in which class.
         earlier: versions of the release table that it was made together with, where that was asked.
         booking, model, mechanisms: of a differentially private release: the ledger's entry, the path of the
             measured model, and what was spent on which attributes.
@@ -212,6 +213,7 @@ class StagedRef(TableRef):
     figures: dict[str, float]
     seconds: float
     people: NotRequired[PeopleRef]
+    source_schema: NotRequired[str]
     earlier: NotRequired[list[int]]
     booking: NotRequired[BookingRef]
     model: NotRequired[str]
