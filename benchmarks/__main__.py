@@ -49,7 +49,7 @@ FULL: Mapping[str, Part] = {
 }
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
-    "closeness": lambda table: closeness.run(table, models=("t = .3",)),
+    "closeness": lambda table: closeness.run(table, models=("t = .3",), compared=False),
     "paper_ilp": lambda table: paper_ilp.run(table, ks=(2, 5, 20), repeats=1),
     "speed": lambda table: speed.run(table, rows=None, repeats=2, with_peers=False),
     "obpa": lambda table: obpa.run(table, ks=(16,), table_3_ks=(5,), gcp_ks=(10,), seeds=(1,)),

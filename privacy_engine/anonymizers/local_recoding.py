@@ -114,17 +114,19 @@ class LocalRecoding:
             return self._moved(encoded, labels, constraints, rng, search)
         codes = np.ascontiguousarray(encoded.codes, np.int32)
         quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
-        start = quotas.start(rng)
-        if encoded.persons is None:
-            found = merge_until_kept(encoded, start, self.geometry, constraints, self.k)
-            candidates = [quotas.improve(found, rng, search)]
-        else:
-            found = self._kept(encoded, start)
-            candidates = [self._kept(encoded, self._moved(encoded, found, constraints, rng, search))]
-        if quotas.loss(labels) <= HOPEFUL * quotas.loss(candidates[0]):
-            candidates.append(self._moved(encoded, labels, constraints, rng, search))
-            if encoded.persons is not None:
-                candidates[-1] = self._kept(encoded, candidates[-1])
+        candidates = []
+        for start in quotas.starts(rng):
+            if encoded.persons is None:
+                found = merge_until_kept(encoded, start, self.geometry, constraints, self.k)
+                candidates.append(quotas.improve(found, rng, search))
+            else:
+                found = self._kept(encoded, start)
+                candidates.append(self._kept(encoded, self._moved(encoded, found, constraints, rng, search)))
+        if quotas.loss(labels) <= HOPEFUL * min(map(quotas.loss, candidates)):
+            if encoded.persons is None:
+                candidates.append(quotas.refined(labels, rng, search))
+            else:
+                candidates.append(self._kept(encoded, self._moved(encoded, labels, constraints, rng, search)))
         return min(candidates, key=quotas.loss)
 
     def _moved(

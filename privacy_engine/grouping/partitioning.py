@@ -142,7 +142,7 @@ def _cut_all(task: Task, enough: int, by_loss: bool, order: Ints, opens: Ints) -
             opens[first] = 1
             continue
         begin = first
-        for end in _arrange(order[first:last], part[first:last], parts, spare):
+        for end in arrange(order[first:last], part[first:last], parts, spare):
             open_runs[waiting] = begin, first + end
             begin = first + end
             waiting += 1
@@ -163,7 +163,7 @@ def _cut(task: Task, rows: Ints, by_loss: bool, part: Ints) -> int:
 
 
 @kernel()
-def _arrange(rows: Ints, part: Ints, parts: int, spare: Ints) -> Ints:
+def arrange(rows: Ints, part: Ints, parts: int, spare: Ints) -> Ints:
     """Rearrange rows (m,) in place so that parts are runs, each in the order of before; their ends."""
     ends = np.zeros(parts + 1, np.int64)
     for p in part:

@@ -12,10 +12,12 @@ from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import (
     Boxes,
     Codes,
+    Floats,
     Ints,
     Space,
     box_cost,
     enlarge,
+    join_cost,
     union_cost_up_to,
 )
 from privacy_engine.grouping.class_state import LEAST
@@ -24,6 +26,7 @@ from privacy_engine.quotas.compositions import count_kind
 
 LARGE = 100  # records of a class that makes such steps
 LONGEST = 6  # powers of two of values by which an end of a box moves
+WORK = 20_000_000  # joins of two boxes in a round, about a second; then it ends
 WIDTH = 1e-12  # of rounding: whether a record lies in a box
 
 
@@ -52,15 +55,16 @@ def step_boxes(
     """
     before = (boxes.size * boxes.cost).sum()
     lo, hi = np.empty(codes.shape[1], np.int32), np.empty(codes.shape[1], np.int32)
+    work = WORK
     for c in range(len(boxes.size)):
         for j in range(codes.shape[1]):
             choice = 0
-            while boxes.size[c] >= LARGE and choice >= 0:
+            while boxes.size[c] >= LARGE and choice >= 0 and work > 0:
                 lo[:] = boxes.lo[c]
                 hi[:] = boxes.hi[c]
                 choice = _changed(space, j, choice, lo, hi)
                 if choice >= 0:
-                    _try(space, codes, values, labels, boxes, counts, k, constraints, c, lo, hi)
+                    work -= _try(space, codes, values, labels, boxes, counts, k, constraints, c, lo, hi)
     return float(before - (boxes.size * boxes.cost).sum())
 
 
@@ -108,22 +112,20 @@ def _try(
     c: int,
     lo: Codes,
     hi: Codes,
-) -> None:
-    """Make the step of class c to the box lo, hi if it pays."""
+) -> int:
+    """Make the step of class c to the box lo, hi if it pays; the work that it took, in joins of two boxes."""
     cost = box_cost(space, lo, hi)
     saved = boxes.size[c] * (boxes.cost[c] - cost)
-    inside = _inside(space, codes, lo, hi, cost)
+    rows = _concerned(space, codes, labels, boxes.cost, c, lo, hi, cost)
     if saved < 0.0:
-        rows = np.flatnonzero(inside & (labels >= 0) & (labels != c))
         for r in rows:
-            saved += max(0.0, boxes.cost[labels[r]] - cost)
+            saved += boxes.cost[labels[r]] - cost
     else:
-        rows = np.flatnonzero(~inside & (labels == c))
         if boxes.size[c] - len(rows) < k:
-            return
+            return len(labels) // 8
         saved += len(rows) * cost  # at most: elsewhere they cost something
     if saved <= LEAST or len(rows) == 0:
-        return
+        return len(labels) // 8
     source, old = labels[rows], (boxes.lo.copy(), boxes.hi.copy(), boxes.size.copy(), boxes.cost.copy())
     if cost > boxes.cost[c]:
         kept = _take(values, labels, boxes, counts, k, constraints, c, cost, rows)
@@ -146,15 +148,44 @@ def _try(
         boxes.hi[:] = old[1]
         boxes.size[:] = old[2]
         boxes.cost[:] = old[3]
+    return len(labels) // 4 + len(rows) * (2 if cost > old[3][c] else len(boxes.size))
 
 
 @kernel(nogil=True)
-def _inside(space: Space, codes: Codes, lo: Codes, hi: Codes, cost: float) -> npt.NDArray[np.bool_]:
-    """(n,) which records lie in a box."""
-    found = np.empty(len(codes), np.bool_)
-    for r in range(len(codes)):
-        found[r] = union_cost_up_to(space, lo, hi, codes[r], codes[r], cost * (1.0 + WIDTH) + WIDTH) < np.inf
-    return found
+def _concerned(
+    space: Space, codes: Codes, labels: Ints, costs: Floats, c: int, lo: Codes, hi: Codes, cost: float
+) -> Ints:
+    """The records inside of a larger box whose classes cost more, or those of c outside of a smaller.
+
+    costs: (m,) of the classes; cost: of the box.
+    """
+    larger, have = cost > costs[c], 0
+    found = np.empty(len(labels), np.int64)
+    for r in range(len(labels)):
+        a = labels[r]
+        if (larger and a >= 0 and costs[a] > cost) or (not larger and a == c):
+            found[have] = r
+            have += 1
+    kept = np.full(have, larger)
+    for j in range(len(lo)):
+        own = join_cost(space, j, lo[j], hi[j], lo[j], hi[j]) * (1.0 + WIDTH) + WIDTH
+        joined = np.empty(space.start[j + 1] - space.start[j])  # with each value of the attribute
+        for v in range(len(joined)):
+            joined[v] = join_cost(space, j, lo[j], hi[j], v, v)
+        _part(codes, j, joined <= own, larger, found[:have], kept)
+    return found[:have][kept]
+
+
+@kernel(nogil=True)
+def _part(
+    codes: Codes, j: int, inside: npt.NDArray[np.bool_], larger: bool, rows: Ints, kept: npt.NDArray[np.bool_]
+) -> None:
+    """Keep the rows whose values of attribute j lie inside; of a smaller box, add those that do not."""
+    for i in range(len(rows)):
+        if larger:
+            kept[i] &= inside[codes[rows[i], j]]
+        else:
+            kept[i] |= not inside[codes[rows[i], j]]
 
 
 @kernel(nogil=True)

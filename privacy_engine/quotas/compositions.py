@@ -32,8 +32,7 @@ class Kinds(NamedTuple):
 
 def kinds_of(sensitive: Codes, constraints: Constraints) -> Kinds:
     """The kinds of records with these sensitive values (s, n)."""
-    asked = np.unique(constraints.attribute)
-    bounded = np.unique(constraints.attribute[np.isin(constraints.kind, DISTRIBUTIONS)])
+    asked, bounded = np.unique(constraints.attribute), _bounded(constraints)
     exact = len(asked) == len(bounded)
     values = sensitive[bounded].astype(np.int64)
     if len(np.unique(values, axis=1).T) > MOST_KINDS:
@@ -42,6 +41,23 @@ def kinds_of(sensitive: Codes, constraints: Constraints) -> Kinds:
     kinds, of = np.unique(values, axis=1, return_inverse=True)
     places = np.ascontiguousarray((kinds + constraints.start[bounded][:, None]).T)
     return Kinds(of.reshape(-1).astype(np.int64), places, exact)
+
+
+def rules_of_kinds(constraints: Constraints) -> Constraints:
+    """The rules on the attributes that make the kinds: what can be asked of a composition."""
+    own = np.isin(constraints.attribute, _bounded(constraints))
+    return constraints._replace(
+        kind=constraints.kind[own],
+        attribute=constraints.attribute[own],
+        limit=constraints.limit[own],
+        rank=constraints.rank[own],
+    )
+
+
+def _bounded(constraints: Constraints) -> Ints:
+    """The sensitive attributes whose distribution a rule bounds."""
+    found: Ints = np.unique(constraints.attribute[np.isin(constraints.kind, DISTRIBUTIONS)])
+    return found
 
 
 def _neighbours(codes: Ints, buckets: int) -> Ints:

@@ -16,19 +16,19 @@ import numpy as np
 from privacy_engine.grouping.boxes import Boxes, Codes, Ints, Space, boxes_of, tabulate
 from privacy_engine.grouping.class_state import open_state, single_records
 from privacy_engine.grouping.constraints import Constraints, class_counts
-from privacy_engine.grouping.partitioning import mondrian
 from privacy_engine.grouping.refinement import ROUNDS, LookUp, refine_in
 from privacy_engine.quotas.box_steps import LARGE, step_boxes
-from privacy_engine.quotas.compositions import kinds_of
+from privacy_engine.quotas.compositions import kinds_of, rules_of_kinds
 from privacy_engine.quotas.growth import grow_classes, join_left_over
+from privacy_engine.quotas.quantile_cuts import cut_by_quotas
 from privacy_engine.quotas.swaps import swap_alike
 from privacy_engine.tables.geometry import Geometry
 
-CYCLES = 3  # of all steps where classes are large; one does where they are small
 SWEEPS = 3  # of swaps at most; the first brings most
 BOX_ROUNDS = 8
 ENOUGH = 5e-3  # a round that lowers the total by a smaller share is the last
 ENOUGH_SWAPS = 1e-2  # likewise of swaps, after which refinement follows
+HOPEFUL = 1.1  # classes that lose more than so many times the others at first are not improved, too
 
 
 @dataclass(frozen=True)
@@ -49,27 +49,36 @@ class QuotaSearch:
     constraints: Constraints
     k: int
 
-    def start(self, rng: np.random.Generator) -> Ints:
-        """Labels (n,) of classes 0 .. c - 1 of k records or more; what breaks a rule must be repaired."""
+    def starts(self, rng: np.random.Generator) -> list[Ints]:
+        """One or two partitions: labels (n,) of classes 0 .. c - 1 of k records or more.
+
+        What breaks a rule in them must be repaired.
+        """
         grown = self._grown(rng)
         if grown is not None and np.bincount(grown).max() < LARGE:
-            return grown
-        cut = mondrian(self.codes, self.geometry, self.k, self.sensitive, self.constraints)
-        return cut if grown is None or self.loss(cut) <= self.loss(grown) else grown
+            return [grown]
+        cut = cut_by_quotas(self.codes, self.geometry, self.k, self.sensitive, self.constraints)
+        if grown is None or self.loss(grown) > HOPEFUL * self.loss(cut):
+            return [cut]
+        return [grown, cut] if self.loss(cut) <= HOPEFUL * self.loss(grown) else [grown]
 
     def improve(self, labels: Ints, rng: np.random.Generator, look_up: LookUp) -> Ints:
         """Labels of no larger loss, from those of classes that keep k and the rules."""
         space = tabulate(self.geometry)
-        large = np.bincount(labels[labels >= 0]).max() >= LARGE
-        for _ in range(CYCLES if large else 1):
-            before = self.loss(labels)
-            labels = self._swapped(space, self._stepped(space, labels), rng)
-            labels = refine_in(
-                space, self.codes, labels, self.k, rng, self.sensitive, self.constraints, ROUNDS, look_up
-            )
-            if self.loss(labels) >= before * (1.0 - ENOUGH):
-                break
-        return self._swapped(space, labels, rng)
+        labels = self._swapped(space, self._stepped(space, labels), rng)
+        return self._swapped(space, self.refined(labels, rng, look_up), rng)
+
+    def refined(self, labels: Ints, rng: np.random.Generator, look_up: LookUp) -> Ints:
+        """Refined but for large classes, in which the substitute of a record is sought among too many."""
+        large = np.bincount(labels)[labels] >= LARGE
+        own = np.where(large, -1, labels)
+        own[~large] = np.unique(own[~large], return_inverse=True)[1]
+        space = tabulate(self.geometry)
+        found = refine_in(
+            space, self.codes, own, self.k, rng, self.sensitive, self.constraints, ROUNDS, look_up
+        )
+        found[large] = found.max() + 1 + np.unique(labels[large], return_inverse=True)[1]
+        return found
 
     def loss(self, labels: Ints) -> float:
         """Loss summed over the records that are in a class."""
@@ -80,7 +89,8 @@ class QuotaSearch:
         kinds = kinds_of(self.sensitive, self.constraints)
         space, n = tabulate(self.geometry), len(self.codes)
         order = rng.permutation(n)
-        labels = grow_classes(space, self.codes, kinds.of, kinds.places, order, self.k, self.constraints)
+        rules = rules_of_kinds(self.constraints)
+        labels = grow_classes(space, self.codes, kinds.of, kinds.places, order, self.k, rules)
         if labels.max() < 0:
             return None
         boxes, counts = self._classes(labels)

@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import cases, paper_ilp, peers, quality, releases, report, speed, tables
+from benchmarks import (
+    cases,
+    closeness,
+    closeness_cases,
+    paper_ilp,
+    peers,
+    quality,
+    releases,
+    report,
+    speed,
+    tables,
+)
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import EncodedTable, load_method
 from privacy_engine.measures.utility import gcp
@@ -167,3 +178,23 @@ def test_parts_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
 def test_every_part_has_a_quick_form_and_runs_can_be_named_where_there_are_some() -> None:
     assert set(command.QUICK) == set(command.FULL) > set(command.REPEATED)
     assert command.parser().parse_args(["--only", *command.REPEATED, "--runs", "2"]).runs == 2
+
+
+def test_closeness_is_judged_by_the_figures(table: tables.Table) -> None:
+    section = closeness.run(table, models=("t = .3",), compared=False)
+    text = "\n".join(section.blocks)
+    assert all(title in text for title in closeness.METHODS.values())
+    assert f"keeps all that it claims ({len(closeness.METHODS)} of {len(closeness.METHODS)})" in text
+    asked = [(case.title, case.asked) for case in closeness_cases.cases(table)]
+    measured = {(*key, method): (0.5, 1.0) for key in asked for method in closeness.ACROSS_METHODS}
+    lines = closeness.describe_across(measured, len(measured) - 1)
+    assert all(asked in lines[1] for _, asked in asked)
+    assert "Does not hold" in lines[2]
+
+
+def test_every_case_of_closeness_is_released_by_its_models(table: tables.Table) -> None:
+    for case in closeness_cases.cases(table):
+        schema, frame = case.table.schema, case.table.frame.head(ROWS)
+        method = load_method("mondrian", k=3, require=tuple(case.models))
+        schema.check(frame)
+        assert set(method.guarantees(schema)) >= set(method.require)

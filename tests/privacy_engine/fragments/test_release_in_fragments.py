@@ -5,15 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from privacy_engine import DataSchema, InfeasibleError, IntegrityError, ReleasePolicy, load_method, verify
 from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.engines.checking import verify_files
 from privacy_engine.engines.engine import Engine
+from privacy_engine.engines.frames import to_arrow
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.fragments.plan import FragmentPlan, fragmentable
-from privacy_engine.fragments.work import release_fragment
+from privacy_engine.fragments.work import FragmentRelease, release_fragment
 from privacy_engine.judge.models import TCloseness
+from privacy_engine.measures.utility import gcp
 from privacy_engine.tables.classes import EquivalenceClasses
 from tests.contract.tables import family
 from tests.privacy_engine.fragments.tables import (
@@ -108,6 +112,62 @@ def test_closeness_is_to_the_whole_table_not_to_the_fragment(engine: Engine, tmp
     ]
     mixed = pd.concat([release.table for release in apart], ignore_index=True)
     assert not verify(mixed, apart[0].schema, kept).passed
+
+
+def loss_of(parts: list[FragmentRelease]) -> float:
+    """GCP of the join."""
+    sizes = np.array([len(part.release.table) for part in parts])
+    return float(np.average([gcp(part.release.recoding) for part in parts], weights=sizes))
+
+
+@pytest.mark.parametrize("name", ["bottom_up", "mondrian"])
+def test_a_close_release_in_fragments_loses_little_more_than_the_whole(
+    name: str, engine: Engine, tmp_path: Path
+) -> None:
+    """Classes are composed for the whole table's distribution, and counted on the bytes of the join."""
+    method, table = load_method(name, k=5, require=({**T, "t": 0.2},)), people()
+    plan = planned(engine, tmp_path, table, method, SCHEMA, 1000)
+    assert plan.fragments >= 3
+    together = released(plan, table, method)
+    release = together.parts[0].release
+    path = tmp_path / "joined.parquet"
+    pq.write_table(to_arrow(together.joined), path)
+    policy = ReleasePolicy(require=release.guarantees)
+    assert verify_files(engine, [str(path)], release.schema, policy).passed
+    whole = method.release(table, plan.whole.schema, np.random.default_rng(1))
+    assert loss_of(together.parts) <= 1.2 * gcp(whole.recoding)
+
+
+def test_a_fragment_whose_mix_is_too_far_from_the_table_is_released_with_its_neighbour(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """All who are over 60 have one disease: no part of them alone is within t of the table."""
+    table = people()
+    table.loc[table["age"] >= 60, "disease"] = "gout"
+    method = load_method("bottom_up", k=5, require=({**T, "t": 0.2},))
+    plan = planned(engine, tmp_path, table, method, SCHEMA, 500)
+    shares = table["disease"].value_counts(normalize=True)
+    fragment_of = plan.tree.assign(table)
+    for _, own in table.groupby(fragment_of)["disease"]:
+        far = own.value_counts(normalize=True).reindex(shares.index, fill_value=0) - shares
+        assert far.abs().sum() / 2 <= 0.2 + 1e-9
+    assert any(size > 500 for size in plan.sizes)
+    together = released(plan, table, method)
+    assert sorted(together.joined["record"]) == list(range(len(table)))
+    release = together.parts[0].release
+    assert verify(together.joined, release.schema, ReleasePolicy(require=release.guarantees)).passed
+
+
+def test_records_too_far_from_the_table_are_refused_rather_than_released_with_less(
+    engine: Engine, tmp_path: Path
+) -> None:
+    """Nobody hands such a part over: its release compares with the whole table and finds no class."""
+    table = people()
+    method = load_method("bottom_up", k=5, require=({**T, "t": 0.05},))
+    whole = planned(engine, tmp_path, table, method, SCHEMA, 4000).whole
+    alike = table[table["disease"] == "gout"]
+    with pytest.raises(InfeasibleError, match="close"):
+        method.release(alike, whole.schema, np.random.default_rng(1), whole=whole.sensitive)
 
 
 def test_a_sensitive_number_is_ranked_among_those_of_the_whole_table(engine: Engine, tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ ASKED: dict[str, tuple[PrivacyModel, ...]] = {
     "delta": (DeltaDisclosure(delta=1.5, attribute="illness"),),
     "entropy": (EntropyLDiversity(l=3, attribute="illness"),),
     "recursive": (RecursiveCLDiversity(c=1, l=3, attribute="illness"),),
+    "beside": (TCloseness(t=0.2, attribute="illness"), DistinctLDiversity(l=3, attribute="salary")),
     "several": (
         TCloseness(t=0.3, attribute="illness"),
         TCloseness(t=0.15, attribute="salary", distance="ordered"),
@@ -122,7 +123,7 @@ def test_improving_keeps_k_and_the_models_and_never_loses_more(
     encoded: EncodedTable, models: tuple[PrivacyModel, ...]
 ) -> None:
     search, rng = search_of(encoded, models), np.random.default_rng(1)
-    start = merge_until_kept(encoded, search.start(rng), search.geometry, search.constraints, 4)
+    start = merge_until_kept(encoded, search.starts(rng)[0], search.geometry, search.constraints, 4)
     found = search.improve(start, rng, look_up_serially)
     classes = encoded.classes_of(found)
     assert all(holds(model, classes) for model in (KAnonymity(k=4), *models))
