@@ -126,8 +126,8 @@ def verify(
             across releases. Where rows are linked the released pseudonyms tell it; they are held against
             these, if they are given.
         earlier: the earlier releases that may be about the same people.
-        source: the schema of what was released, by which models across releases read what cells cover; None:
-            a cell covers no other but an equal one.
+        source: the schema of what was released, by which the models across releases read its cells; None: a
+            cell then covers no other but an equal one.
         year: of the release, for a policy that limits ages.
 
     Returns:

@@ -41,7 +41,8 @@ VARIABLE = "PRIVACY_MEMBERSHIP_KEY"
 _SHORTEST = 32
 _LEAST = 2  # persons who cannot be told apart, where sensitive values alone are to be kept
 _RESERVE = 1.0
-_PERSON, _CLASS, _KEY, _SIGNATURE, _CELL = "person", "class", "key", "signature of ", "cell of "
+_PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the release"
+_SIGNATURE, _CELL = "signature of ", "cell of "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +228,7 @@ def earlier_releases(
                 f"version {entry['version']} of table {name} was published without recording who is in it, "
                 "so it cannot be held against this release; retract it, or publish under a new table name"
             )
-        found[int(entry["version"])] = _read(path, str(name), key_id)
+        found[int(entry["version"])] = _read(path, str(name), key_id, entry)
     return found
 
 
@@ -359,7 +360,9 @@ def record(staged: StagedRef, published: Published) -> None:
     columns = {_PERSON: membership.persons, _CLASS: membership.labels}
     signatures = {_SIGNATURE + name: texts for name, texts in membership.signatures.items()}
     cells = {_CELL + name: texts for name, texts in membership.boxes.items()}
-    frame = pd.DataFrame({**columns, **signatures, **cells}).assign(**{_KEY: staged["persons"]["key"]})
+    frame = pd.DataFrame({**columns, **signatures, **cells}).assign(
+        **{_KEY: staged["persons"]["key"], _RELEASE: staged["sha256"]}
+    )
     name = published["table"]
     write_private(_path(name, published["release"], staged["sha256"]), parquet_bytes(frame))
 
@@ -385,10 +388,17 @@ def _path(name: str, release_id: str, sha256: str) -> Path:
     return WorkArea(curator_folder() / "membership", name).path(f"{slug}-{digest}.parquet")
 
 
-def _read(path: Path, name: str, key_id: str) -> "Membership":
+def _read(path: Path, name: str, key_id: str, entry: Mapping[str, Any]) -> "Membership":
+    """Who is in which class of a publication."""
     from privacy_engine.judge.cross_release import Membership
 
     frame = read_private(path, sha256_file(path))
+    # Those that were recorded before it was told of which release they are have no such column.
+    if len(frame) != entry["rows"] or set(frame.get(_RELEASE, [])) - {entry["sha256"]}:
+        raise IntegrityError(
+            f"{path.name}, what is kept about the people of version {entry['version']} of table {name}, is "
+            "of another release; restore it, or retract that release"
+        )
     if _KEY not in frame or set(frame[_KEY]) != {key_id}:
         raise VerificationError(
             f"who is in the earlier releases of table {name} was recorded with another key, so persons "

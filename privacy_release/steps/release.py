@@ -213,7 +213,7 @@ def _anonymized(
 
 @dataclass(frozen=True, kw_only=True)
 class _KeptSafe:
-    """What a release was made with: versions of the earlier releases of its table, and what is kept over all."""
+    """What a release was made with: versions of the earlier ones of its table, and what is kept over all."""
 
     versions: tuple[int, ...]
     kept: Mapping[str, Any]

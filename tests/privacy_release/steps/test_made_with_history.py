@@ -5,8 +5,12 @@ that these tests know.
 """
 
 import json
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +22,17 @@ import pytest
 import yaml
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_privacy_release import IngestParquetOperator, MondrianOperator, ReleaseOperator
+import privacy_release
+from airflow_privacy_release import (
+    BottomUpOperator,
+    IngestParquetOperator,
+    MondrianOperator,
+    PublishOperator,
+    ReleaseOperator,
+    VerifyOperator,
+)
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
+from privacy_engine.judge.policy import ReleasePolicy
 from privacy_release.cli.main import DONE, REFUSED, main
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
@@ -29,7 +42,7 @@ from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.run import Outcome, run_release
 from privacy_release.work.area import WorkArea
-from tests.conftest import ILLNESSES, POLICY, REGIONS
+from tests.conftest import ILLNESSES, POLICY, REGIONS, SCHEMA
 
 KEY = "a secret of the tests alone, long enough"
 HISTORY = {"repeated_people": "history"}
@@ -38,6 +51,14 @@ OTHERS = [
     pytest.param({"method": "bottom_up", "k": 5, "l": 2, "seed": 11}, id="another-method"),
     pytest.param({"method": "mondrian", "k": 5, "l": 2, "rule": "widest", "seed": 7}, id="another-rule"),
 ]
+# A command that is killed once its release is in the lake.
+KILLED = """
+import os, signal, sys
+from privacy_release.cli.main import main
+from privacy_release.steps import publish
+publish.record = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main(sys.argv[1:])
+"""
 Specified = Callable[..., ReleaseSpec]
 Classes = dict[str, tuple[str, ...]]  # person -> the released cells
 Values = dict[tuple[str, ...], set[str]]  # released cells -> the sensitive values beside
@@ -141,3 +162,278 @@ def test_the_same_people_by_another_method_are_refused_or_made_with_the_history(
         "withheld": len(runs.people["1"]) - len(runs.people["2"]),
     }
     assert outcome.report["passed"]
+
+
+def test_without_history_the_second_is_refused_by_the_command_and_with_it_published(
+    specified: Specified, lake: Lake, work_root: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["run", str(home / "releases" / "people.yaml"), "--lake", lake.root]
+    specified(FIRST)
+    assert main(command) == DONE
+    specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11}, history=None)
+    assert main(command) == REFUSED
+    told = capsys.readouterr().err
+    assert "repeated_people: history is not kept: table people has 1 earlier releases" in told
+    assert "declare `history`" in told
+    specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
+    assert main(command) == DONE
+    assert len(releases(lake, "people")) == 2
+
+
+def deliveries(weeks: int, churn: float) -> list[pd.DataFrame]:
+    """Weekly tables of 200 people, of whom a share leaves and others come."""
+    rng = np.random.default_rng(5)
+    n = 200 + int(weeks * 200 * churn)
+    everybody = pd.DataFrame(
+        {
+            "name": [f"person-{i:03d}" for i in range(n)],
+            "age": rng.integers(18, 90, n),
+            "zip": rng.choice([code for codes in REGIONS.values() for code in codes], n),
+            "illness": rng.choice(ILLNESSES, n),
+            "visits": rng.integers(0, 9, n),
+        }
+    )
+    present, found = np.arange(200), []
+    for week in range(weeks):
+        found.append(everybody.iloc[rng.permutation(present)].reset_index(drop=True))
+        leave = rng.choice(present, int(200 * churn), replace=False)
+        new = 200 + week * len(leave) + np.arange(len(leave))
+        present = np.concatenate([np.setdiff1d(present, leave), new])
+    return found
+
+
+def test_people_who_come_and_leave_stay_safe_in_every_pair_of_weeks(
+    specified: Specified, runs: Runs, home: Path, lake: Lake
+) -> None:
+    rules = HISTORY | {"max_suppressed": 0.3}
+    spec = specified(
+        {"method": "bottom_up", "k": 5, "l": 2, "seed": 3, "suppression_limit": 0.3},
+        rules,
+        history={"identifier": "name", "reserve": 2},
+    )
+    for week, table in enumerate(deliveries(4, 0.02)):
+        table.to_parquet(home / "people.parquet")
+        runs.run(spec, f"week {week}")
+        told = manifest_of(lake, "people", f"week {week}")
+        assert told["history"]["releases"] == week
+        assert told["history"]["withheld"] == len(table) - len(runs.people[f"week {week}"])
+    assert runs.left() >= 5
+    assert runs.kept_values()
+
+
+def test_somebody_who_does_not_know_who_left_has_a_reading_of_its_own(
+    specified: Specified, runs: Runs, home: Path
+) -> None:
+    across = {"model": "cross_release_k_anonymity", "k": 5, "departures": "unknown"}
+    rules = {"require": [*POLICY["require"], across], "max_suppressed": 0.3}
+    release = {"method": "bottom_up", "k": 5, "l": 2, "seed": 3, "suppression_limit": 0.3}
+    spec = specified(release, rules)
+    for week, table in enumerate(deliveries(3, 0.2)):
+        table.to_parquet(home / "people.parquet")
+        outcome = runs.run(spec, f"week {week}")
+    (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("cross_release")]
+    assert found["measured"] >= 5
+    assert runs.left() < 5  # for somebody who does
+
+
+def first_of(spec: ReleaseSpec, runs: Runs, private: Path) -> Path:
+    """What is kept of the people of a first release."""
+    runs.run(spec, "1")
+    (path,) = private.rglob("*.parquet")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (Path.unlink, r"version \d+ of table people was published without recording who is in it"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-20]), "must be a whole Parquet file"),
+        (
+            lambda path: pd.read_parquet(path).drop(columns="class").to_parquet(path),
+            "what is kept about the people of table people is damaged",
+        ),
+        (
+            lambda path: pd.read_parquet(path).assign(key="0" * 16).to_parquet(path),
+            "was recorded with another key",
+        ),
+    ],
+    ids=["missing", "cut", "without-classes", "another-key"],
+)
+def test_what_is_not_known_of_an_earlier_release_stops_the_next_before_it_is_made(
+    specified: Specified, runs: Runs, private: Path, spoil: Any, message: str
+) -> None:
+    spec = specified(FIRST)
+    spoil(first_of(spec, runs, private))
+    with pytest.raises((VerificationError, IntegrityError), match=message):
+        runs.run(spec, "2")
+    assert not list((runs.folder / "work").glob("2-*/staged.parquet"))
+
+
+def test_what_is_kept_of_another_release_does_not_stand_for_this_one(
+    specified: Specified, runs: Runs, private: Path, home: Path
+) -> None:
+    old = first_of(specified(FIRST), runs, private)
+    people = pd.read_parquet(home / "people.parquet")
+    people.assign(name="new " + people["name"], age=people["age"] + 1).to_parquet(home / "people.parquet")
+    runs.run(specified(FIRST), "2")
+    (new,) = set(private.rglob("*.parquet")) - {old}
+    new.write_bytes(old.read_bytes())
+    with pytest.raises(IntegrityError, match=r"version \d+ of table people, is of another release"):
+        runs.run(specified(FIRST), "3")
+
+
+def test_a_release_that_others_got_ahead_of_is_refused_at_verification_and_at_publishing(
+    specified: Specified, runs: Runs, lake: Lake, tmp_path: Path
+) -> None:
+    spec = specified(FIRST)
+    policy = spec.release_policy()
+    with WorkArea(tmp_path / "work", "waiting") as work:
+        past = Past(lake=lake, name="people", policy=policy, run=("w", "w"))
+        waiting = staged_by(spec, work, past, method="bottom_up", k=5, l=2)
+        report = privacy_release.verify_staged(waiting, policy, lake=lake, name="people")
+        assert report["passed"]
+        runs.run(spec, "quick")
+        with pytest.raises(VerificationError, match=r"1 releases of table people were published after"):
+            publish_staged(waiting, report, lake, "people", "w")
+        again = privacy_release.verify_staged(waiting, policy, lake=lake, name="people")
+        with pytest.raises(
+            VerificationError,
+            match=r"cross_release_k.*1 releases were published after this one was made with those before",
+        ):
+            privacy_release.raise_if_failed(again)
+
+
+def staged_by(spec: ReleaseSpec, work: WorkArea, past: Past | None, **release: Any) -> Any:
+    people = Identification(column="name", key=KEY)
+    source = spec.only_source
+    table = privacy_release.ingest(
+        source.uri, spec.data_schema(), work, columns=source.columns, people=people
+    )
+    method = release.pop("method")
+    return make_release(table, work, method=method, parameters=release, seed=1, past=past)
+
+
+def test_a_policy_that_asks_nothing_across_releases_still_stops_who_was_overtaken(
+    specified: Specified, runs: Runs, lake: Lake, tmp_path: Path
+) -> None:
+    spec = specified(FIRST, {})
+    policy = spec.release_policy()
+    with WorkArea(tmp_path / "work", "waiting") as work:
+        past = Past(lake=lake, name="people", policy=policy, run=("w", "w"), k=5)
+        waiting = staged_by(spec, work, past, method="bottom_up", k=5)
+        report = privacy_release.verify_staged(waiting, policy, lake=lake, name="people")
+        runs.run(spec, "quick")
+        with pytest.raises(VerificationError, match="1 releases of table people were published after"):
+            publish_staged(waiting, report, lake, "people", "w")
+
+
+def test_a_run_that_is_repeated_publishes_nothing_twice(specified: Specified, runs: Runs, lake: Lake) -> None:
+    runs.run(specified(FIRST), "1")
+    spec = specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
+    assert not runs.run(spec, "2").published["already"]
+    assert runs.run(spec, "2").published["already"]
+    assert len(releases(lake, "people")) == 2
+
+
+def test_a_run_that_is_killed_before_it_records_who_is_in_its_release_is_mended_by_a_retry(
+    specified: Specified, runs: Runs, lake: Lake, private: Path, home: Path
+) -> None:
+    runs.run(specified(FIRST), "1")
+    spec = specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
+    command = ["run", str(home / "releases" / "people.yaml"), "--lake", lake.root, "--release-id", "2"]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *command], capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(releases(lake, "people")) == 2
+    assert len(list(private.rglob("*.parquet"))) == 1
+    with pytest.raises(VerificationError, match="was published without recording who is in it"):
+        runs.run(spec, "3")
+    assert runs.run(spec, "2").published["already"]
+    runs.run(spec, "3")
+    assert runs.left() >= 5
+
+
+def test_without_the_identifier_of_its_people_a_release_cannot_be_made_with_the_history(
+    specified: Specified, lake: Lake, work: WorkArea
+) -> None:
+    spec = specified(FIRST)
+    past = Past(lake=lake, name="people", policy=spec.release_policy(), run=("1", "1"))
+    source = spec.only_source
+    table = privacy_release.ingest(source.uri, spec.data_schema(), work, columns=source.columns)
+    with pytest.raises(SpecError, match="history needs to know whose records they are"):
+        make_release(table, work, method="mondrian", past=past)
+
+
+def test_a_policy_without_k_and_l_must_be_told_what_to_keep(
+    specified: Specified, lake: Lake, work: WorkArea
+) -> None:
+    spec = specified(FIRST)
+    policy = ReleasePolicy.from_dict({"require": [{"model": "t_closeness", "t": 0.9}]})
+    past = Past(lake=lake, name="people", policy=policy, run=("1", "1"))
+    with pytest.raises(SpecError, match="history must say what is kept over all releases of a person"):
+        past.kept(spec.data_schema())
+    assert replace(past, m={"illness": 3}).kept(spec.data_schema())["m"] == {"illness": 3}
+
+
+def test_no_person_leaves_the_private_files(
+    specified: Specified, runs: Runs, lake: Lake, private: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    travels = ""
+    for number, release in enumerate((FIRST, FIRST | {"method": "bottom_up"})):
+        outcome = runs.run(specified(release), f"{number}")
+        travels += json.dumps([outcome.staged, outcome.report, outcome.published])
+    told = capfd.readouterr()
+    planted = {person for path in private.rglob("*.parquet") for person in pd.read_parquet(path)["person"]}
+    planted |= set(runs.people["1"]) | {KEY}
+    assert len(planted) == 401
+    assert lake.folder is not None
+    left = [path.read_bytes() for path in lake.folder.rglob("*") if path.is_file()]
+    left += [text.encode() for text in (travels, told.out, told.err)]
+    assert not [text for text in planted for data in left if text.encode() in data]
+    reports = [path.read_text() for path in lake.folder.rglob("*.html")]
+    assert (
+        sum("1, and nobody is told apart from fewer than 5 by all together" in text for text in reports) == 1
+    )
+
+
+class ByHand:
+    """Runs of operators that somebody strung together."""
+
+    POLICY = POLICY | HISTORY
+
+    def __init__(self, source: Path) -> None:
+        self.source = source
+
+    def run(self, run_id: str, operator: Any, **settings: Any) -> Any:
+        def context(task_id: str) -> Any:
+            task = SimpleNamespace(dag_id="people", run_id=run_id, task_id=task_id, map_index=-1)
+            return {"ti": task, "outlet_events": {}, "partition_key": None}
+
+        read = IngestParquetOperator(
+            task_id="ingest", uri=str(self.source), schema=SCHEMA, columns=list(SCHEMA), person="name"
+        )
+        table = read.execute(context("ingest"))
+        staged = operator(task_id="release", table=table, **settings).execute(context("release"))
+        check = VerifyOperator(task_id="verify", table=staged, policy=self.POLICY, name="people")
+        report = check.execute(context("verify"))
+        done = PublishOperator(task_id="publish", table=staged, report=report, name="people")
+        return done.execute(context("publish"))
+
+
+def test_operators_by_hand_make_a_release_with_the_earlier_ones(
+    home: Path, airflow_lake: Lake, work_root: Path
+) -> None:
+    (home / "include").symlink_to(home)  # hierarchies of a schema are named from there
+    hand = ByHand(home / "people.parquet")
+    hand.run("1", MondrianOperator, k=8, l=2, seed=7)
+    other = {"method": "bottom_up", "parameters": {"k": 5, "l": 2}, "seed": 11}
+    with pytest.raises(AirflowFailException, match=r"cross_release_k_anonymity\(k=5"):
+        hand.run("2", ReleaseOperator, **other)
+    with pytest.raises(AirflowFailException, match="history must name a policy, and series the table"):
+        hand.run("3", ReleaseOperator, **other, history={"policy": hand.POLICY})
+    with pytest.raises(AirflowFailException, match=r"history.*must have policy, k, m, departures, reserve"):
+        hand.run("4", ReleaseOperator, **other, history={"policy": hand.POLICY, "l": 2}, series="people")
+    kept = {"history": {"policy": hand.POLICY}, "series": "people"}
+    hand.run("5", ReleaseOperator, **other, **kept)
+    hand.run("6", BottomUpOperator, k=5, l=2, seed=3, **kept)
+    assert [entry["release_id"] for entry in releases(airflow_lake, "people")] == ["1", "5", "6"]
+    assert manifest_of(airflow_lake, "people", "6")["history"]["releases"] == 2
