@@ -295,7 +295,8 @@ class Past:
         from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
         from privacy_engine.vocabulary import Departures
 
-        asked = self.policy.across_known
+        silent = not self.policy.across or self.policy.repeated_people == "history"
+        asked = self.policy.across_known if silent else self.policy.across
         of_k = [model for model in asked if isinstance(model, CrossReleaseKAnonymity)]
         k, m = self.k, dict(self.m or {})
         if k is None:
