@@ -111,6 +111,7 @@ def verify(
     figures: Mapping[str, float] | None = None,
     persons: npt.NDArray[np.object_] | None = None,
     earlier: Sequence[Membership] = (),
+    source: DataSchema | None = None,
     year: int | None = None,
 ) -> Report:
     """Measure every rule of a policy on released records.
@@ -125,6 +126,8 @@ def verify(
             across releases. Where rows are linked the released pseudonyms tell it; they are held against
             these, if they are given.
         earlier: the earlier releases that may be about the same people.
+        source: the schema of what was released, by which the models across releases read its cells; None: a
+            cell then covers no other but an equal one.
         year: of the release, for a policy that limits ages.
 
     Returns:
@@ -160,7 +163,7 @@ def verify(
     if policy.across:
         known = _known_persons(policy, schema, loss, persons)
         people = Membership.of_classes(known, classes, table, schema)
-        found += _across_findings(policy, classes, people, earlier)
+        found += _across_findings(policy, classes, people, earlier, source)
     found += [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
 
     def values(name: str) -> tuple[pd.Series, npt.NDArray[np.int64]]:
@@ -242,6 +245,7 @@ def across_findings(
     loss: PrivacyLoss | None = None,
     persons: npt.NDArray[np.object_] | None = None,
     earlier: Sequence[Membership] = (),
+    source: DataSchema | None = None,
 ) -> tuple[Finding, ...]:
     """Measure the models across releases of a policy; none where it demands none.
 
@@ -255,7 +259,7 @@ def across_findings(
     known = _known_persons(policy, schema, loss, persons)
     classes = EquivalenceClasses.of_table(table, schema)
     people = Membership.of_classes(known, classes, table, schema)
-    return _across_findings(policy, classes, people, earlier)
+    return _across_findings(policy, classes, people, earlier, source)
 
 
 def verify_classes(
@@ -471,9 +475,13 @@ def check_columns(columns: Sequence[str], schema: DataSchema) -> None:
 
 
 def _across_findings(
-    policy: ReleasePolicy, classes: EquivalenceClasses, people: Membership, earlier: Sequence[Membership]
+    policy: ReleasePolicy,
+    classes: EquivalenceClasses,
+    people: Membership,
+    earlier: Sequence[Membership],
+    source: DataSchema | None,
 ) -> tuple[Finding, ...]:
-    history = History(new=people, earlier=tuple(earlier))
+    history = History(new=people, earlier=tuple(earlier), source=source)
     return tuple(_across_finding(model, history, classes) for model in policy.across)
 
 

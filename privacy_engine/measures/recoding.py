@@ -1,7 +1,7 @@
 """What was done to the quasi-identifiers, and the tables it renders to."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
@@ -68,7 +68,7 @@ class Recoding:
 
     encoded: EncodedTable
     labels: npt.NDArray[np.int64]
-    covered: Points | None = None
+    covered: Points | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.labels.shape != (len(self.encoded),):

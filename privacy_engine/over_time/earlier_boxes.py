@@ -1,4 +1,4 @@
-"""What earlier releases say of the persons of a table: their classes, and the boxes that new ones must respect."""
+"""What earlier releases say of the persons of a table: their classes, and what new boxes must respect."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -145,7 +145,7 @@ def _core_points(table: pd.DataFrame, schema: DataSchema, history: History) -> t
 
 
 class _Values:
-    """The values of a column by their texts; of texts that it does not hold, what they stand for in its type."""
+    """The values of a column by their texts; of other texts, what they stand for in its type."""
 
     def __init__(self, column: pd.Series) -> None:
         coded = factorize(column)
@@ -231,8 +231,8 @@ def require_persons(persons: Texts, table: pd.DataFrame, schema: DataSchema) -> 
     """
     if schema.linked or schema.tables:
         raise SchemaError(
-            "releases over time follow one record a person, and the schema links several: take `rows: linked` "
-            "or the tables out of it"
+            "releases over time follow one record a person, and the schema links several: take "
+            "`rows: linked` or the tables out of it"
         )
     if len(persons) != len(table):
         raise SchemaError(f"persons must be one a record: got {len(persons)} of {len(table)} records")
