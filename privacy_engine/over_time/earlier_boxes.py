@@ -92,6 +92,12 @@ def known_of(
     return Known(encoded, in_order.persons, history, core, points, low, high)
 
 
+def unpublished(release: Membership, schema: DataSchema) -> list[str]:
+    """Quasi-identifiers that an earlier release left out; none where its cells are not known."""
+    shown = {c.attribute.name for c in Reading(list(release.boxes), schema).columns if c.attribute}
+    return [a.name for a in schema.quasi_identifiers if shown and a.name not in shown]
+
+
 def blocks_of(history: History) -> Ints:
     """(n,) int64, persons who come from one class of the last release that they are in; -1 = in none.
 

@@ -34,7 +34,14 @@ from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.judge.cross_release import History, Membership, MInvariance
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds
 from privacy_engine.measures.recoding import Intervals, Points, Recoding
-from privacy_engine.over_time.earlier_boxes import Known, Texts, blocks_of, known_of, require_persons
+from privacy_engine.over_time.earlier_boxes import (
+    Known,
+    Texts,
+    blocks_of,
+    known_of,
+    require_persons,
+    unpublished,
+)
 from privacy_engine.over_time.nested import People, lies_within, search
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.classes import EquivalenceClasses
@@ -107,6 +114,9 @@ def republish(
             parameters=parameters_of(method),
             notes={**release.notes, "withheld": 0.0},
         )
+    if gone := unpublished(earlier[-1], schema):  # a method that chooses attributes has chosen
+        schema = schema.select([name for name in schema.names if name not in gone])
+        table = table.drop(columns=gone)
     known = known_of(table, schema, persons, earlier, nested=nested)
     asked = _Asked(first, max(k, method.least), max(planned, method.least), k, dict(m or {}), departures)
     recoding = asked.made(known, rng)
@@ -173,13 +183,20 @@ class _Asked:
                 "release, begin with a larger reserve, or ask for less"
             )
         released, schema = recoding.render_by_row(method.intervals)
-        rows = released.index.to_numpy()
+        rows, table = released.index.to_numpy(), released.reset_index(drop=True)
+        guarantees = method.guarantees(known.encoded.schema)
+        classes = EquivalenceClasses.of_table(table, schema)
+        if missed := [model.name for model in guarantees if not holds(model, classes)]:
+            raise InfeasibleError(
+                f"{missed} cannot be met together with the earlier releases; weaken them, or bring more "
+                "records"
+            )
         return Release(
-            table=released.reset_index(drop=True),
+            table=table,
             schema=schema,
             method=method.key,
             parameters=parameters_of(method),
-            guarantees=method.guarantees(schema),
+            guarantees=guarantees,
             recoding=recoding,
             rows=rows,
             persons=None,

@@ -48,10 +48,8 @@ class Week:
 
     @property
     def cells(self) -> dict[str, tuple[object, ...]]:
-        columns = [
-            self.release.table[name].astype(object).where(self.release.table[name].notna(), None)
-            for name in ("age", "town", "pet")
-        ]
+        table = self.release.table.reindex(columns=["age", "town", "pet"]).astype(object)
+        columns = [table[name].where(table[name].notna(), None) for name in table]
         return dict(zip(self.persons.tolist(), zip(*columns, strict=True), strict=True))
 
     @property
@@ -193,12 +191,13 @@ def test_the_judge_passes_each_release_and_refuses_a_person_who_is_moved(reading
         ).passed
 
     assert passed(last.release.table)
-    old = next(i for i, person in enumerate(last.persons) if person in memberships[0].persons)
-    broken = last.release.table.copy()
-    other = next(
-        i
-        for i, row in enumerate(broken.itertuples(index=False))
-        if not leaves(row.age, "age") & leaves(broken["age"].iloc[old], "age")
+    broken, cells, first = last.release.table.copy(), [last.cells[p] for p in last.persons], earlier[0].cells
+    old, other = next(
+        (i, j)
+        for i, person in enumerate(last.persons)
+        for j, mate in enumerate(last.persons)
+        if person in first and mate in first and first[person] != first[mate] and cells[i] != cells[j]
+        if not lies_in(first[person], cells[j]) and not lies_in(cells[j], first[person])
     )
     for name in ("age", "town", "pet"):
         broken.loc[broken.index[old], name] = broken[name].iloc[other]
