@@ -24,7 +24,7 @@ Bools = npt.NDArray[np.bool_]
 Texts = npt.NDArray[np.object_]
 _NUMBER = "="  # before the text of a cell that was a number or a date, not text
 _OR_NULL = f" or {NULL_WORD}"
-_TOKEN = re.compile(r'"(?:[^"]|"")*"|[^",][^,]*')
+_TOKEN = re.compile(r'\s*("(?:[^"]|"")*"|[^",][^,]*)')
 
 
 def cell_texts(table: pd.DataFrame, schema: DataSchema) -> dict[str, Texts]:

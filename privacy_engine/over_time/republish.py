@@ -120,7 +120,8 @@ def republish(
     known = known_of(table, schema, persons, earlier, nested=nested)
     asked = _Asked(first, max(k, method.least), max(planned, method.least), k, dict(m or {}), departures)
     recoding = asked.made(known, rng)
-    return asked.told(recoding, method, known, method.suppression_limit if limit is None else limit)
+    release = asked.told(recoding, method, known, method.suppression_limit if limit is None else limit)
+    return replace(release, persons=table[schema.by].to_numpy()[release.rows]) if schema.by else release
 
 
 class _Asked:
@@ -199,7 +200,6 @@ class _Asked:
             guarantees=guarantees,
             recoding=recoding,
             rows=rows,
-            persons=None,
             notes={"distorted": 0.0, "withheld": float(withheld)},
         )
 
