@@ -127,7 +127,6 @@ def _core_points(table: pd.DataFrame, schema: DataSchema, history: History) -> t
         keys[release == i] = np.stack([np.full(len(labels), i), labels], axis=1)[release == i]
     boxes, which = np.unique(keys, axis=0, return_inverse=True)
     which = which.ravel()
-    rows: list[pd.DataFrame] = []
     core, number = np.full(len(table), -1), 0
     columns = {a.name: _Values(table[a.name]) for a in schema.quasi_identifiers}
     values: dict[str, list[Any]] = {name: [] for name in columns}
