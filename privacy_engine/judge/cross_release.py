@@ -12,8 +12,8 @@ models speak of it, and need to know who is in which class:
   Somebody who has a register of people and all releases, and does not know who left the table (`departures:
   unknown`), cannot exclude a person whose values lie in each class that he looks at. Of at least k persons it
   must be known from the released cells alone: they were published in one class, and each box that this person
-  was published with covers the box of that class whole. So it holds for every pair of releases, and any others:
-  these persons' values lie in both boxes. It says nothing of values that two classes have in common:
+  was published with covers the box of that class whole. So it holds for every pair of releases, and of more:
+  these persons' values lie in all their boxes. It says nothing of values that two classes have in common:
   m-invariance does.
 - m-invariance. Xiao, X., Tao, Y.: m-Invariance: Towards Privacy Preserving Re-publication of Dynamic
   Datasets. SIGMOD 2007. The signature of a person in a release is the set of sensitive values of the
@@ -126,7 +126,7 @@ class History:
     Attributes:
         new: who is in which class of it.
         earlier: the same of the others.
-        source: the schema of what was released, by which released cells are read; None: a cell covers no other
+        source: the schema of what was released, by which released cells are read; None: a cell covers none
             but an equal one.
     """
 
@@ -224,21 +224,24 @@ def cores(
     of_group = [column[first] for column in labels]  # persons of the same classes have one answer
     reading = Reading(sorted(names[0]), source)
     cells, coded = reading.coded([_of_classes(release, names[0]) for release in releases])
-    sizes, found = np.zeros(len(first), np.int64), np.full(len(first), -1)
+    # A box within all others is the least of them; of equal ones the largest class counts.
+    least, sizes = np.full(len(first), np.inf), np.zeros(len(first), np.int64)
+    found = np.full(len(first), -1)
+    for i, (mine, own) in enumerate(zip(of_group, coded, strict=True)):
+        here = np.flatnonzero(mine >= 0)
+        extent = reading.extents(cells, own)[mine[here]] if len(here) else np.zeros(0)
+        held = np.bincount(releases[i].labels)[mine[here]] if len(here) else np.zeros(0, np.int64)
+        better = (extent < least[here]) | ((extent == least[here]) & (held > sizes[here]))
+        rows = here[better]
+        least[rows], sizes[rows], found[rows] = extent[better], held[better], i
+    box = np.zeros((len(first), coded[0].shape[1]), np.int64)
     for i, mine in enumerate(of_group):
-        within = mine >= 0
-        for j, other in enumerate(of_group):
-            asked = np.flatnonzero(within & (other >= 0)) if i != j else np.zeros(0, np.int64)
-            if not len(asked):
-                continue
-            size = int(mine.max()) + 1
-            pairs, which = np.unique(other[asked] * size + mine[asked], return_inverse=True)
-            outer, inner = np.divmod(pairs, size)
-            within[asked] &= reading.cover(cells, coded[j][outer], coded[i][inner])[which]
-        places = np.flatnonzero(within)
-        held = np.bincount(releases[i].labels)[mine[places]] if len(places) else sizes[places]
-        better = held > sizes[places]
-        sizes[places[better]], found[places[better]] = held[better], i
+        box[found == i] = coded[i][mine[found == i]]
+    for mine, own in zip(of_group, coded, strict=True):
+        asked = np.flatnonzero((mine >= 0) & (found >= 0))
+        if len(asked):
+            outside = asked[~reading.cover(cells, own[mine[asked]], box[asked])]
+            found[outside], sizes[outside] = -1, 0
     return sizes[group], found[group]
 
 

@@ -112,8 +112,9 @@ class ReleasePolicy:
         That is `across`, and where it is silent the numbers that each release keeps by itself: the largest k
         of k-anonymity, and of distinct l-diversity each l as m of m-invariance.
 
-        >>> ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]}).across_known
-        (CrossReleaseKAnonymity(k=5),)
+        >>> policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]})
+        >>> [rule_of(model) for model in policy.across_known]
+        ['cross_release_k_anonymity(k=5, departures=known)']
         """
         found = list(self.across)
         of_k = [model.k for model in self.require if isinstance(model, KAnonymity)]

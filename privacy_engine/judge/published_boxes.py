@@ -24,7 +24,7 @@ Bools = npt.NDArray[np.bool_]
 Texts = npt.NDArray[np.object_]
 _NUMBER = "="  # before the text of a cell that was a number or a date, not text
 _OR_NULL = f" or {NULL_WORD}"
-_TOKEN = re.compile(r'"(?:[^"]|"")*"|[^",][^,]*')
+_TOKEN = re.compile(r'\s*("(?:[^"]|"")*"|[^",][^,]*)')
 
 
 def cell_texts(table: pd.DataFrame, schema: DataSchema) -> dict[str, Texts]:
@@ -100,6 +100,26 @@ class Column:
         own = values_of_set(text, nullable=a.nullable)
         return own <= values_of_set(wide_text, nullable=a.nullable) or wide_text == ROOT
 
+    def extents(self, cells: Sequence[tuple[str | None, ...]]) -> npt.NDArray[np.float64]:
+        """(c,) a number of each cell that is larger than that of every other that it covers."""
+        a = self.attribute
+        if a is None:
+            return np.zeros(len(cells))
+        if a.ordered:
+            spans = [self.span(cell) for cell in cells]
+            ends = {end for span in spans if span for end in (span.low, span.high) if end is not None}
+            rank = {end: place for place, end in enumerate(sorted(ends))}  # type: ignore[type-var]  # of one kind
+            return np.array([0.0 if span is None else _extent(span, rank) for span in spans])
+        if a.hierarchy is not None:  # a parent has a larger number than its children
+            last = {label: node for node, label in enumerate(a.hierarchy.labels)}
+            return np.array([-1.0 if text is None else last.get(text, 0) for (text,) in cells], np.float64)
+        if a.dates is not None:
+            return np.array([float(text == ROOT) for (text,) in cells])
+        return np.array(
+            [np.inf if text == ROOT else len(values_of_set(text, nullable=a.nullable)) for (text,) in cells],
+            np.float64,
+        )
+
     def span(self, cell: tuple[str | None, ...]) -> Span | None:
         """What a cell of an ordered attribute covers; None where it cannot be read."""
         a = self.attribute
@@ -156,7 +176,7 @@ class Reading:
     def coded(
         self, boxes: Sequence[Mapping[str, Texts]]
     ) -> tuple[list[list[tuple[str | None, ...]]], list[Ints]]:
-        """The distinct cells of each column, and for each table of boxes (c, columns) the places of its own."""
+        """The distinct cells of each column, and for each table of boxes (c, columns) the places of its."""
         cells: list[list[tuple[str | None, ...]]] = []
         codes: list[list[Ints]] = [[] for _ in boxes]
         for column in self.columns:
@@ -167,6 +187,13 @@ class Reading:
                 own.append(np.array([place.setdefault(row, len(place)) for row in rows], dtype=np.int64))
             cells.append(list(place))
         return cells, [np.stack(own, axis=1) for own in codes]
+
+    def extents(self, cells: list[list[tuple[str | None, ...]]], codes: Ints) -> npt.NDArray[np.float64]:
+        """(c,) a number of each box that is larger than that of every box that lies within it and differs."""
+        found = np.zeros(len(codes))
+        for j, column in enumerate(self.columns):
+            found += column.extents(cells[j])[codes[:, j]]
+        return found
 
     def cover(self, cells: list[list[tuple[str | None, ...]]], outer: Ints, inner: Ints) -> Bools:
         """(m,) whether each box of outer (m, columns) surely covers that of inner; codes as of `coded`."""
@@ -193,6 +220,12 @@ def values_of_set(text: str | None, *, nullable: bool) -> frozenset[str | None]:
     null = nullable and tokens[-1:] == [NULL_WORD]
     values: set[str | None] = {_unquoted(token) for token in (tokens[:-1] if null else tokens)}
     return frozenset(values | {None} if null else values)
+
+
+def _extent(span: Span, rank: Mapping[object, int]) -> float:
+    return (0.0 if span.low is None else rank[span.high] - rank[span.low]) + 0.5 * (
+        span.null and span.low is not None
+    )
 
 
 def _tokens(text: str) -> list[str]:

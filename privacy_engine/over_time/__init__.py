@@ -1,1 +1,1 @@
-"""Releases of people who were released before, made so that nobody can be told apart by all of them together."""
+"""Releases of people who were released before, made so that all of them together tell nobody apart."""

@@ -1,4 +1,4 @@
-"""What earlier releases say of the persons of a table: their classes, and the boxes that new ones must respect."""
+"""What earlier releases say of the persons of a table: their classes, and what new boxes must respect."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -92,6 +92,12 @@ def known_of(
     return Known(encoded, in_order.persons, history, core, points, low, high)
 
 
+def unpublished(release: Membership, schema: DataSchema) -> list[str]:
+    """Quasi-identifiers that an earlier release left out; none where its cells are not known."""
+    shown = {c.attribute.name for c in Reading(list(release.boxes), schema).columns if c.attribute}
+    return [a.name for a in schema.quasi_identifiers if shown and a.name not in shown]
+
+
 def blocks_of(history: History) -> Ints:
     """(n,) int64, persons who come from one class of the last release that they are in; -1 = in none.
 
@@ -121,7 +127,6 @@ def _core_points(table: pd.DataFrame, schema: DataSchema, history: History) -> t
         keys[release == i] = np.stack([np.full(len(labels), i), labels], axis=1)[release == i]
     boxes, which = np.unique(keys, axis=0, return_inverse=True)
     which = which.ravel()
-    rows: list[pd.DataFrame] = []
     core, number = np.full(len(table), -1), 0
     columns = {a.name: _Values(table[a.name]) for a in schema.quasi_identifiers}
     values: dict[str, list[Any]] = {name: [] for name in columns}
@@ -145,7 +150,7 @@ def _core_points(table: pd.DataFrame, schema: DataSchema, history: History) -> t
 
 
 class _Values:
-    """The values of a column by their texts; of texts that it does not hold, what they stand for in its type."""
+    """The values of a column by their texts; of other texts, what they stand for in its type."""
 
     def __init__(self, column: pd.Series) -> None:
         coded = factorize(column)
@@ -231,8 +236,8 @@ def require_persons(persons: Texts, table: pd.DataFrame, schema: DataSchema) -> 
     """
     if schema.linked or schema.tables:
         raise SchemaError(
-            "releases over time follow one record a person, and the schema links several: take `rows: linked` "
-            "or the tables out of it"
+            "releases over time follow one record a person, and the schema links several: take "
+            "`rows: linked` or the tables out of it"
         )
     if len(persons) != len(table):
         raise SchemaError(f"persons must be one a record: got {len(persons)} of {len(table)} records")

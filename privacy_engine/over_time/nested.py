@@ -47,7 +47,7 @@ class Partition(NamedTuple):
     labels: (n,) int64; first: (m,) int64, a member of each class, -1 if empty; after: (n,) int64, the next
         member, -1 at the end.
     boxes: of m classes; counts: (m, values) int32, their sensitive values.
-    least: (m,) float64, how many members a class must have, 0 .. m; bound: (m,) bool, whether it has fixed ones.
+    least: (m,) float64, how many members a class must have; bound: (m,) bool, whether it has fixed ones.
     """
 
     labels: Ints

@@ -1,13 +1,13 @@
 """A release of people who were released before, safe together with the earlier releases.
 
 Whoever has several releases looks for a person among those who share the person's class in each of them. What
-must hold is judged by `privacy_engine.judge.cross_release`, in two readings, and a release is made for either:
+must hold is judged by `privacy_engine.judge.cross_release`, in two readings, and a release is made for each:
 
 - Departures known. Who stays keeps the class: all that come from one class stay together, whole classes are
   joined where one has too few, and newcomers are put into the class whose loss grows least, or form classes
-  of their own. So those who shared all classes of a person are the class less those who left. Where departures
-  bring them below k, they can never be safe again while the earlier release stands: they are withheld. A
-  reserve makes classes larger when they are first published, for departures to come.
+  of their own. So those who shared all classes of a person are the class less those who left. Where
+  departures bring them below k, they can never be safe again while the earlier release stands: they are
+  withheld. A reserve makes classes larger when they are first published, for departures to come.
 - Departures unknown. The boxes that a person is published with are nested around one, the core, in which at
   least k were published (see `nested`). Classes are made anew each time, within these bounds.
 
@@ -16,6 +16,7 @@ Every figure is counted on the rendered cells by the judge; whoever misses it is
 Xiao, Tao (2007) and Byun, Sohn, Bertino, Li: Secure anonymization for incremental datasets (2006).
 """
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -33,10 +34,18 @@ from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.judge.cross_release import History, Membership, MInvariance
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds
 from privacy_engine.measures.recoding import Intervals, Points, Recoding
-from privacy_engine.over_time.earlier_boxes import Known, Texts, blocks_of, known_of, require_persons
+from privacy_engine.over_time.earlier_boxes import (
+    Known,
+    Texts,
+    blocks_of,
+    known_of,
+    require_persons,
+    unpublished,
+)
 from privacy_engine.over_time.nested import People, lies_within, search
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Departures
 
@@ -74,7 +83,7 @@ def republish(
         limit: largest share of records that may be withheld; None: the method's `suppression_limit`.
 
     Returns:
-        The release; its `rows` tell which row of the table each record is, its notes how many were `withheld`.
+        The release; its `rows` tell which row of the table each record is, its notes how many are `withheld`.
 
     Raises:
         SchemaError: if the table does not fit the schema, or there is not one person a record.
@@ -105,10 +114,14 @@ def republish(
             parameters=parameters_of(method),
             notes={**release.notes, "withheld": 0.0},
         )
+    if gone := unpublished(earlier[-1], schema):  # a method that chooses attributes has chosen
+        schema = schema.select([name for name in schema.names if name not in gone])
+        table = table.drop(columns=gone)
     known = known_of(table, schema, persons, earlier, nested=nested)
     asked = _Asked(first, max(k, method.least), max(planned, method.least), k, dict(m or {}), departures)
     recoding = asked.made(known, rng)
-    return asked.told(recoding, method, known, method.suppression_limit if limit is None else limit)
+    release = asked.told(recoding, method, known, method.suppression_limit if limit is None else limit)
+    return replace(release, persons=table[schema.by].to_numpy()[release.rows]) if schema.by else release
 
 
 class _Asked:
@@ -145,7 +158,9 @@ class _Asked:
         kept = np.ones(len(encoded), np.bool_) if nested else self._whole_cohorts(known, block)
         labels = np.full(len(encoded), -1)
         rows = np.flatnonzero(kept)
-        if len(rows) >= self.least:
+        if self.m:  # whole classes keep their sets of values; joined ones would not
+            labels[rows] = self._begun(encoded.take(rows), block[rows], rng)
+        elif len(rows) >= self.least:
             labels[rows] = self._searched(known, rows, block, rng, fixed=not nested)
         forced = np.zeros(len(encoded), np.bool_)
         while True:
@@ -164,21 +179,27 @@ class _Asked:
         withheld, n = recoding.suppressed, len(known.encoded)
         if withheld > math.floor(limit * n + 1e-9) or withheld == n:
             raise InfeasibleError(
-                f"{withheld} of {n} persons cannot be kept safe together with the earlier releases and would be "
-                f"withheld, at most {math.floor(limit * n + 1e-9)} may be: allow more, retract an earlier "
+                f"{withheld} of {n} persons cannot be kept safe together with the earlier releases and would "
+                f"be withheld, at most {math.floor(limit * n + 1e-9)} may be: allow more, retract an earlier "
                 "release, begin with a larger reserve, or ask for less"
             )
         released, schema = recoding.render_by_row(method.intervals)
-        rows = released.index.to_numpy()
+        rows, table = released.index.to_numpy(), released.reset_index(drop=True)
+        guarantees = method.guarantees(known.encoded.schema)
+        classes = EquivalenceClasses.of_table(table, schema)
+        if missed := [model.name for model in guarantees if not holds(model, classes)]:
+            raise InfeasibleError(
+                f"{missed} cannot be met together with the earlier releases; weaken them, or bring more "
+                "records"
+            )
         return Release(
-            table=released.reset_index(drop=True),
+            table=table,
             schema=schema,
             method=method.key,
             parameters=parameters_of(method),
-            guarantees=method.guarantees(schema),
+            guarantees=guarantees,
             recoding=recoding,
             rows=rows,
-            persons=None,
             notes={"distorted": 0.0, "withheld": float(withheld)},
         )
 
@@ -198,16 +219,7 @@ class _Asked:
     ) -> Ints:
         """Classes of some of the records."""
         part = known.encoded.take(rows)
-        labels, new = block[rows].copy(), np.flatnonzero(block[rows] < 0)
-        own = np.full(len(new), -1)
-        if len(new) >= self.planned:
-            try:
-                own = self.method.anonymize(part.take(new), rng).labels
-            except InfeasibleError:  # too few values for a model by themselves: each joins a class
-                pass
-        single = own < 0
-        own = np.where(single, int(own.max(initial=-1)) + np.cumsum(single), own)
-        labels[new] = int(labels.max(initial=-1)) + 1 + own
+        labels = self._begun(part, block[rows], rng)
         constraints = compile_constraints(self.method.sensitive_models, part)
         values = np.zeros((len(rows), 0), np.int32)
         if len(constraints.kind):
@@ -222,25 +234,32 @@ class _Asked:
         planned = self.planned if fixed else self.least
         return search(tabulate(part.geometry()), people, labels, self.least, planned, constraints, rng)[0]
 
+    def _begun(self, encoded: EncodedTable, block: Ints, rng: np.random.Generator) -> Ints:
+        """Classes to begin with: those of the last release, and of newcomers the method's, or one each."""
+        labels, new = block.copy(), np.flatnonzero(block < 0)
+        own = np.full(len(new), -1)
+        if len(new) >= self.planned:
+            with contextlib.suppress(InfeasibleError):  # too few values by themselves: each joins a class
+                own = self.method.anonymize(encoded.take(new), rng).labels
+        single = own < 0
+        own = np.where(single, int(own.max(initial=-1)) + np.cumsum(single), own)
+        labels[new] = int(labels.max(initial=-1)) + 1 + own
+        return labels
+
     def _recoded(self, known: Known, labels: Ints, forced: Bools) -> Recoding:
         """The recoding by labels, whose boxes cover the cores that they must."""
-        plain = Recoding.of_labels(known.encoded, labels)
-        if not (known.core >= 0).any():
-            return plain
-        geometry = known.encoded.geometry()
-        space, labels = tabulate(geometry), plain.labels
+        made = Recoding.of_labels(known.encoded, labels)
+        space, labels = tabulate(known.encoded.geometry()), made.labels
         mine = np.flatnonzero((labels >= 0) & (known.core >= 0))
-        boxes = plain.spans
-        pairs = np.zeros((0, 2), np.int64)
-        while True:
-            low, high = (ends[labels[mine]] for ends in boxes)
+        have = 0
+        while True:  # a box that took in a core may have left another
+            low, high = (ends[labels[mine]] for ends in made.spans)
             must = forced[mine] | ~_within(space, low, high, known.low[mine], known.high[mine])
-            found = np.unique(np.stack([labels[mine], known.core[mine]], axis=1)[must], axis=0)
-            if len(found) == len(pairs):
-                return plain if not len(pairs) else made
-            pairs = found
-            made = Recoding(known.encoded, labels, _points_of(known.points, pairs))
-            boxes = made.spans
+            pairs = np.unique(np.stack([labels[mine], known.core[mine]], axis=1)[must], axis=0)
+            if len(pairs) == have:
+                return made
+            have = len(pairs)
+            made = Recoding(known.encoded, labels, covered=_points_of(known.points, pairs))
 
     def _failing(self, known: Known, recoding: Recoding) -> Bools:
         """(n,) who is not safe in a release, as its judge counts."""

@@ -476,7 +476,7 @@ class HistorySpec(_Strict):
     k: Whole | None = Field(default=None, ge=2)
     m: dict[str, Annotated[Whole, Field(ge=2)]] | None = None
     departures: Literal["known", "unknown"] | None = None
-    reserve: Number | None = Field(default=None, ge=1)
+    reserve: Number | None = Field(default=None, ge=1, le=100)
 
     @property
     def kept(self) -> dict[str, Any]:

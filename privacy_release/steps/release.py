@@ -224,10 +224,9 @@ class _KeptSafe:
 
     def sentence(self, release: "Release") -> str:
         """What the report says."""
-        kept = (
-            f"{len(self.versions)}, and nobody is told apart from fewer than {self.kept['k']} by all together"
-        )
-        return f"{kept}; {int(release.notes['withheld']):,} records withheld for them"
+        k, departures = self.kept["k"], self.kept["departures"]
+        kept = f"nobody is told apart from fewer than {k} by all, departures {departures}"
+        return f"{len(self.versions)}; {kept}; {int(release.notes['withheld']):,} records withheld"
 
 
 def _kept_safe(

@@ -1,0 +1,307 @@
+"""Weekly releases of a table whose people come and go: what is kept over every pair of them, and its loss."""
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.report import Section, markdown_table, verdict
+from benchmarks.tables import SENSITIVE, Table
+from benchmarks.timing import timed
+from privacy_engine import Release, load_method
+from privacy_engine.judge.cross_release import Membership
+from privacy_engine.measures.utility import gcp
+from privacy_engine.over_time.republish import republish
+from privacy_engine.tables.encoding import EncodedTable
+from privacy_engine.tables.hierarchy import Hierarchy
+
+K, M, BAR = 5, 3, 1.3
+PERSONS, WEEKS, CHURN = 2_000, 52, 0.02
+COUNTED = 8  # persons of a core class that are counted at most
+INDEPENDENT = "independent"
+NOTE = """{persons:,} of Adult's records are the people of the first of {weeks} weekly releases. Each week
+{churn:.0%} of them leave, drawn at random, and as many of the other records arrive; {bodies:,} people
+in all, nobody returns. k = {k}, bottom-up recoding inside, eight quasi-identifiers, nothing suppressed
+but who is withheld. *Loss*: GCP, where a withheld record costs 1, as a mean of all weeks and in the
+last; *times*: the mean against releases that know nothing of each other. *Least*: the fewest persons
+that anybody can be told from by any pair of the releases that both hold them, counted for all {pairs:,}
+pairs apart from the judge, from true values and boxes in codes (at most {counted} of a core class are
+counted). *Reserve*: how many times k a class holds when it is first published.
+
+`unknown`: somebody has a register of people and all releases, and does not know who left. `known`: they
+know who is in which release. Of a class that is published once {left:.0%} are left after {weeks} weeks:
+either it begins at about {first:.0f} persons, or the rest are withheld once fewer than k are left of
+it. `m = {m}`: the occupations of a person's class stay the same set, of at least {m}, departures
+unknown. No counterfeit records are made: classes keep their people, newcomers form classes of their
+own, and who would need a counterfeit is withheld for good."""
+
+
+@dataclass
+class Course:
+    """What became of one way to release, week by week."""
+
+    loss: list[float] = field(default_factory=list)
+    withheld: list[int] = field(default_factory=list)
+    weeks: list["Week"] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Week:
+    """A release in the codes of the whole table.
+
+    Attributes:
+        labels: (people,) class of each, -1 = not in it.
+        low, high: (classes, q) their boxes, each end the code of a value or node.
+        cost: (classes,) what they lose.
+    """
+
+    labels: npt.NDArray[np.int64]
+    low: npt.NDArray[np.int64]
+    high: npt.NDArray[np.int64]
+    cost: npt.NDArray[np.float64]
+
+
+def run(
+    table: Table,
+    *,
+    persons: int = PERSONS,
+    weeks: int = WEEKS,
+    known: Sequence[float] = (2, 4),
+    unknown: Sequence[float] = (1,),
+) -> Section:
+    """Measure and describe."""
+    rng = np.random.default_rng(1)
+    order = rng.permutation(len(table.frame))
+    leaving = round(CHURN * persons)
+    present, fresh, present_in = order[:persons], persons, []
+    for week in range(weeks):
+        if week:
+            stay = rng.choice(present, persons - leaving, replace=False)
+            present = np.concatenate([stay, order[fresh : fresh + leaving]])
+            fresh += leaving
+        present_in.append(np.sort(present))
+    if fresh > len(order):
+        raise ValueError(f"{fresh} people are needed, the table has {len(order)}; use fewer persons or weeks")
+    ways: dict[str, dict[str, Any] | None] = {INDEPENDENT: None}
+    ways |= {f"unknown, reserve {r:g}": {"departures": "unknown", "reserve": r} for r in unknown}
+    ways |= {f"known, reserve {r:g}": {"departures": "known", "reserve": r} for r in known}
+    ways[f"m = {M}"] = {"departures": "unknown", "m": {SENSITIVE: M}}
+    whole = EncodedTable.encode(table.frame, table.schema)
+    with ProcessPoolExecutor(len(ways), mp_context=get_context("spawn")) as pool:
+        jobs = {name: pool.submit(_course, table, whole, present_in, way) for name, way in ways.items()}
+        courses = {name: job.result() for name, job in jobs.items()}
+    for name in ways:
+        figures = f"GCP {np.mean(courses[name].loss):.4f}, {courses[name].seconds:.0f} CPU s"
+        print(f"[over_time] {name}: {figures}", flush=True)
+    return describe(whole, courses, ways, persons, fresh)
+
+
+def _course(
+    table: Table,
+    whole: EncodedTable,
+    present_in: Sequence[npt.NDArray[np.int64]],
+    way: Mapping[str, Any] | None,
+) -> Course:
+    method, rng = load_method("bottom_up", k=K), np.random.default_rng(2)
+    found, earlier = Course(), list[Membership]()
+    place = np.argsort(whole.rows)
+    for present in present_in:
+        frame, who = table.frame.iloc[present].reset_index(drop=True), present.astype(str).astype(object)
+        made: list[Release] = []
+
+        def call(frame: Any = frame, who: Any = who, made: list[Release] = made) -> None:
+            if way is None:
+                made.append(method.release(frame, table.schema, rng))
+            else:
+                more = {"persons": who, "earlier": earlier, "k": K, "limit": 1.0, **way}
+                made.append(republish(method, frame, table.schema, rng, **more))
+
+        found.seconds += timed(call)[1]
+        (release,) = made
+        assert release.rows is not None
+        assert release.recoding is not None
+        earlier.append(Membership.of_table(who[release.rows], release.table, release.schema))
+        labels = np.full(len(whole), -1)
+        labels[place[present[release.rows]]] = earlier[-1].labels
+        found.loss.append(gcp(release.recoding))
+        found.withheld.append(release.recoding.suppressed)
+        found.weeks.append(_in_codes(whole, labels, release, place[present]))
+    return found
+
+
+def _in_codes(
+    whole: EncodedTable, labels: npt.NDArray[np.int64], release: Release, places: npt.NDArray[np.int64]
+) -> Week:
+    """The boxes of a release, which has codes of its own, in those of the whole table."""
+    recoding = release.recoding
+    assert recoding is not None
+    own, low, high = recoding.encoded, *recoding.spans
+    classes = int(labels.max()) + 1
+    of_record = labels[places[own.rows]]
+    ends = np.zeros((2, classes, len(own.domains)), np.int64)
+    shown = recoding.labels >= 0
+    for j, domain in enumerate(own.domains):
+        for end, codes in zip(ends, (low, high), strict=True):
+            told = codes[recoding.labels[shown], j].astype(np.int64)
+            if not isinstance(domain, Hierarchy):
+                told = np.searchsorted(whole.domains[j].values, domain.values)[told]  # type: ignore[arg-type]
+            end[of_record[shown], j] = told
+    cost = np.zeros(classes)
+    geometry = whole.geometry()
+    for j, domain in enumerate(own.domains):
+        value = geometry.value[geometry.start[j] :]
+        cost += (
+            value[ends[0, :, j]]
+            if isinstance(domain, Hierarchy)
+            else value[ends[1, :, j]] - value[ends[0, :, j]]
+        )
+    return Week(labels=labels, low=ends[0], high=ends[1], cost=cost)
+
+
+def least_of_pairs(whole: EncodedTable, weeks: Sequence[Week], *, nested: bool) -> tuple[int, float]:
+    """The fewest persons that anybody can be told from by two releases; the share below k in the first two.
+
+    Those who share both classes; and where ``nested``, if they are more, those published in the cheapest
+    class that the person was in until the later of the two, as far as their true values lie in both boxes.
+    """
+    n = len(whole)
+    under = [
+        np.array([(d.nodes == node).any(axis=1) for node in range(len(d.parent))]).T
+        if isinstance(d, Hierarchy)
+        else None
+        for d in whole.domains
+    ]
+    cheapest, mates = np.full(n, np.inf), np.full((n, COUNTED), -1)
+    least, share = n, 0.0
+    for j, week in enumerate(weeks):
+        here = np.flatnonzero(week.labels >= 0)
+        better = here[week.cost[week.labels[here]] < cheapest[here] - 1e-12]
+        cheapest[better] = week.cost[week.labels[better]]
+        by_class = np.argsort(week.labels[here], kind="stable")
+        ranked, start = (
+            here[by_class],
+            np.searchsorted(week.labels[here][by_class], np.arange(len(week.cost) + 1)),
+        )
+        at = start[week.labels[better]][:, None] + np.arange(COUNTED)
+        mates[better] = np.where(
+            at < start[week.labels[better] + 1][:, None], ranked[np.minimum(at, len(ranked) - 1)], -1
+        )
+        for i, other in enumerate(weeks[:j]):
+            both = np.flatnonzero((week.labels >= 0) & (other.labels >= 0))
+            if not len(both):
+                continue
+            pair = week.labels[both] * len(other.cost) + other.labels[both]
+            _, which, sizes = np.unique(pair, return_inverse=True, return_counts=True)
+            count = sizes[which]
+            if nested:
+                few = np.flatnonzero(count < K)
+                inside = mates[both[few]] >= 0
+                for told in (week, other):
+                    inside &= _inside(whole, under, told, both[few], mates[both[few]])
+                count[few] = np.maximum(count[few], inside.sum(axis=1))
+            least = min(least, int(count.min()))
+            if (i, j) == (0, 1):
+                share = float((count < K).mean())
+    return least, share
+
+
+def _inside(
+    whole: EncodedTable,
+    under: Sequence[npt.NDArray[np.bool_] | None],
+    week: Week,
+    people: npt.NDArray[np.int64],
+    mates: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bool_]:
+    """(p, m) whether the true values of the mates of people (p, m) lie in the people's boxes."""
+    found = np.ones(mates.shape, np.bool_)
+    for j, tree in enumerate(under):
+        value = whole.codes[mates, j]
+        low, high = (ends[week.labels[people], j][:, None] for ends in (week.low, week.high))
+        found &= (low <= value) & (value <= high) if tree is None else tree[value, low]
+    return found
+
+
+def _keeps_m(weeks: Sequence[Week], values: npt.NDArray[np.int32]) -> bool:
+    """Whether the set of values of each person's class is the same in all releases, of at least `M`."""
+    sets: dict[int, frozenset[int]] = {}
+    for week in weeks:
+        here = np.flatnonzero(week.labels >= 0)
+        told: list[set[int]] = [set() for _ in week.cost]
+        for person in here:
+            told[week.labels[person]].add(int(values[person]))
+        frozen = [frozenset(own) for own in told]
+        if min(map(len, frozen)) < M:
+            return False
+        for person in here.tolist():
+            if sets.setdefault(person, frozen[week.labels[person]]) != frozen[week.labels[person]]:
+                return False
+    return True
+
+
+def describe(
+    whole: EncodedTable,
+    courses: Mapping[str, Course],
+    ways: Mapping[str, Mapping[str, Any] | None],
+    persons: int,
+    bodies: int,
+) -> Section:
+    """The table, the verdicts and the plot."""
+    base = np.array(courses[INDEPENDENT].loss)
+    rows, verdicts, weeks = [], [], len(base)
+    for name, course in courses.items():
+        nested = "known," not in name and name != INDEPENDENT
+        least, share = least_of_pairs(whole, course.weeks, nested=nested)
+        times = float(np.mean(course.loss) / base.mean())
+        rows.append(
+            (
+                name,
+                f"{np.mean(course.loss):.4f}",
+                f"{course.loss[-1]:.4f}",
+                f"{times:.2f}",
+                f"{course.withheld[-1]:,}",
+                least,
+                f"{course.seconds / weeks:.1f}",
+            )
+        )
+        if ways[name] is None:
+            claim = f"independent releases bring people below k = {K} by the first two alone"
+            verdicts.append(verdict(claim, share > 0, f"{share:.0%} of those in both"))
+            continue
+        verdicts.append(
+            verdict(f"{name}: every pair of releases keeps k = {K}", least >= K, f"least {least}")
+        )
+        if "m" in (ways[name] or {}):
+            claim = f"{name}: the class of each person has one set of occupations, of at least {M}"
+            verdicts.append(verdict(claim, _keeps_m(course.weeks, whole.sensitive[0]), f"{weeks} releases"))
+        claim = f"{name}: the mean loss is at most {BAR:g} times that of independent releases"
+        verdicts.append(
+            verdict(claim, times <= BAR, f"{times:.2f}, in the last week {course.loss[-1] / base[-1]:.2f}")
+        )
+    heads = ["", "loss, mean", "last week", "times", "withheld, last week", "least", "CPU s a week"]
+    left = (1 - CHURN) ** (weeks - 1)
+    note = NOTE.format(
+        persons=persons, weeks=weeks, churn=CHURN, bodies=bodies, k=K, m=M, left=left, first=K / left,
+        pairs=weeks * (weeks - 1) // 2, counted=COUNTED,
+    )  # fmt: skip
+    plot = _plot({name: course.loss for name, course in courses.items()})
+    blocks = [note, markdown_table(heads, rows), "\n".join(verdicts), "over_time"]
+    return Section(title="16. Weekly releases of the same people", blocks=blocks, plots={"over_time": plot})
+
+
+def _plot(losses: Mapping[str, Sequence[float]]) -> Figure:
+    """The loss of each week."""
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    axes: Axes = figure.subplots()
+    for name, loss in losses.items():
+        axes.plot(range(1, len(loss) + 1), loss, "--" if name == INDEPENDENT else "-", label=name)
+    axes.set(xlabel="week", ylabel="GCP, a withheld record counts 1", yscale="log")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right center", fontsize="small")
+    return figure

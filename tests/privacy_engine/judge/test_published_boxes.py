@@ -1,0 +1,98 @@
+"""Released cells, read: which of two covers the other."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_engine.judge.published_boxes import Reading, cell_texts
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.schema import DataSchema
+
+TREE = Hierarchy(
+    (("Rome", "Italy", "Europe", "*"), ("Oslo", "Oslo", "Europe", "*"), ("Lima", "Lima", "Lima", "*"))
+)
+SOURCE = DataSchema.from_dict(
+    {
+        "age": {"role": "quasi_identifier", "kind": "numeric", "nullable": True},
+        "size": {"role": "quasi_identifier", "kind": "ordinal", "categories": ["S", "M, or so", "L"]},
+        "born": {"role": "quasi_identifier", "kind": "date"},
+        "town": {"role": "quasi_identifier", "hierarchy": "town"},
+        "pet": {"role": "quasi_identifier", "nullable": True},
+    },
+    hierarchies={"town": TREE},
+)
+
+
+def covers(names: dict[str, tuple[object, object]], source: DataSchema | None = SOURCE) -> tuple[bool, bool]:
+    """Whether the first box covers the second, and the second the first."""
+    reading = Reading(list(names), source)
+    boxes = {name: np.array(cells, dtype=object) for name, cells in names.items()}
+    cells, (codes,) = reading.coded([boxes])
+    held = reading.cover(cells, codes, codes[::-1])
+    if held[0] != held[1]:  # what the search for the least box relies on
+        extents = reading.extents(cells, codes)
+        assert (extents[0] > extents[1]) == held[0]
+        assert extents[0] != extents[1]
+    return bool(held[0]), bool(held[1])
+
+
+@pytest.mark.parametrize(
+    ("column", "outer", "inner"),
+    [
+        ("age", "[17, 30]", "[18, 30]"),
+        ("age", "[2, 10]", "9"),  # as numbers, not as text
+        ("age", "[2, 10] or null", "[2, 10]"),
+        ("age", "[2, 10] or null", None),
+        ("size", '[S, "M, or so"]', '"M, or so"'),
+        ("born", "[1999-12-31, 2001-01-01]", "2000-05-06"),
+        ("town", "Europe", "Rome"),
+        ("town", "Europe", "Oslo"),  # a label that stands at two levels
+        ("town", "*", "Lima"),
+        ("pet", '{cat, "dog, big", null}', '{cat, "dog, big"}'),
+        ("pet", "{cat, null}", None),
+        ("pet", '{cat, "dog, big"}', '"dog, big"'),
+    ],
+)
+def test_a_wider_cell_covers_and_is_not_covered(column: str, outer: object, inner: object) -> None:
+    assert covers({column: (outer, inner)}) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("column", "one", "other"),
+    [
+        ("age", "[17, 30]", "[18, 31]"),
+        ("age", "[17, 30]", None),
+        ("town", "Italy", "Oslo"),
+        ("town", "Atlantis", "Oslo"),
+        ("pet", "{cat, ox}", "{cat, dog}"),
+        ("age", "=23.5", "=23.5"),  # midpoints: equal ones need not be of equal intervals
+        ("age", "nonsense", "[1, 2]"),
+    ],
+)
+def test_cells_that_need_not_cover_each_other_do_not(column: str, one: object, other: object) -> None:
+    assert covers({column: (one, other)}) == (False, False)
+
+
+def test_equal_cells_cover_each_other_even_if_the_source_is_not_known() -> None:
+    assert covers({"town": ("Europe", "Europe")}, None) == (True, True)
+    assert covers({"town": ("*", "Europe")}, None) == (False, False)
+
+
+def test_ends_in_two_columns_are_one_interval() -> None:
+    ends = {"age_min": ("=2", "=3"), "age_max": ("=10", "=9"), "age_null": ("True", "False")}
+    assert covers(ends) == (True, False)
+    assert covers({**ends, "age_null": ("False", "True")}) == (False, False)
+
+
+def test_a_box_covers_only_with_all_of_its_cells() -> None:
+    assert covers({"age": ("[1, 9]", "[2, 3]"), "town": ("Europe", "Rome")}) == (True, False)
+    assert covers({"age": ("[1, 9]", "[2, 3]"), "town": ("Rome", "Europe")}) == (False, False)
+
+
+def test_cells_are_taken_as_text_and_numbers_are_marked() -> None:
+    schema = DataSchema.from_dict(
+        {"a": {"role": "quasi_identifier"}, "n": {"role": "quasi_identifier", "kind": "numeric"}}
+    )
+    table = pd.DataFrame({"a": pd.Series(["x", None], dtype="str"), "n": [1.0, 2.5]})
+    told = {name: cells.tolist() for name, cells in cell_texts(table, schema).items()}
+    assert told == {"a": ["x", None], "n": ["=1", "=2.5"]}

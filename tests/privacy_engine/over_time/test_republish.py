@@ -1,0 +1,311 @@
+"""Releases of the same people over time, recounted in plain Python from the released cells alone."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_engine.anonymizers.anonymizer import Anonymizer
+from privacy_engine.errors import InfeasibleError, SchemaError
+from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, Membership
+from privacy_engine.judge.models import KAnonymity, holds
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.verification import verify
+from privacy_engine.over_time.republish import republish
+from privacy_engine.registry import load_method, method_class, method_names
+from privacy_engine.release import Release
+from privacy_engine.tables.classes import EquivalenceClasses
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.schema import DataSchema
+
+TREE = "\n".join(f"{town};{town[0]};*" for town in ("a1", "a2", "b1", "b2", "c1"))
+SCHEMA = DataSchema.from_dict(
+    {
+        "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 99]},
+        "town": {"role": "quasi_identifier", "hierarchy": "town"},
+        "pet": {"role": "quasi_identifier", "nullable": True},
+        "disease": {"role": "sensitive"},
+    },
+    hierarchies={"town": Hierarchy.from_csv(TREE)},
+)
+READINGS = ("known", "unknown")
+ANONYMIZERS = [name for name in method_names() if issubclass(method_class(name), Anonymizer)]
+METHOD = load_method("bottom_up", k=3)
+K = 3
+
+
+@dataclass(frozen=True)
+class Week:
+    """Who is in a release, and their released cells."""
+
+    release: Release
+    persons: np.ndarray
+
+    @property
+    def cells(self) -> dict[str, tuple[object, ...]]:
+        table = self.release.table.reindex(columns=["age", "town", "pet"]).astype(object)
+        columns = [table[name].where(table[name].notna(), None) for name in table]
+        return dict(zip(self.persons.tolist(), zip(*columns, strict=True), strict=True))
+
+    @property
+    def membership(self) -> Membership:
+        return Membership.of_table(self.persons, self.release.table, self.release.schema)
+
+
+def people(names: Sequence[int], rng: np.random.Generator) -> pd.DataFrame:
+    """A record for each name, the same in every week."""
+    each = [np.random.default_rng(name) for name in names]
+    return pd.DataFrame(
+        {
+            "age": [int(r.integers(20, 60)) for r in each],
+            "town": pd.Series([str(r.choice(["a1", "a2", "b1", "b2", "c1"])) for r in each], dtype="str"),
+            "pet": pd.Series([r.choice(["cat", "dog, big", None]) for r in each], dtype="str"),
+            "disease": pd.Series([f"d{r.integers(0, 5)}" for r in each], dtype="str"),
+        }
+    )
+
+
+def published(
+    table: pd.DataFrame,
+    names: Sequence[int],
+    earlier: Sequence[Week],
+    reading: str,
+    limit: float = 0.9,
+    method: Anonymizer = METHOD,
+    **more: Any,
+) -> Week:
+    who = np.array([f"person {name}" for name in names], dtype=object)
+    release = republish(
+        method,
+        table,
+        SCHEMA,
+        np.random.default_rng(1),
+        persons=who,
+        earlier=[week.membership for week in earlier],
+        k=K,
+        departures=reading,
+        limit=limit,
+        **more,
+    )
+    return Week(release, who[release.rows])
+
+
+def leaves(cell: object, name: str) -> set[object]:
+    """All values that a cell covers, by its text."""
+    text = str(cell)
+    if cell is None:
+        return {None}
+    if name == "age":
+        ends = [int(end) for end in re.findall(r"\d+", text)]
+        return set(range(ends[0], ends[-1] + 1))
+    if name == "town":
+        return {row.split(";")[0] for row in TREE.split("\n") if text in row.split(";")}
+    found: set[object] = {value for value in ("cat", "dog, big") if value in text}
+    return found | ({None} if "null" in text else set())
+
+
+def lies_in(inner: tuple[object, ...], outer: tuple[object, ...]) -> bool:
+    names = ("age", "town", "pet")
+    return all(leaves(a, n) <= leaves(b, n) for a, b, n in zip(inner, outer, names, strict=True))
+
+
+def least(weeks: Sequence[Week], reading: str) -> int:
+    """The fewest that anybody can be told from, by all releases together and by every pair of them."""
+    every = [week.cells for week in weeks]
+    found = 10**6
+    groups = [
+        *combinations(range(len(every)), 2),
+        tuple(range(len(every))),
+        *((i,) for i in range(len(every))),
+    ]
+    for group in groups:
+        told = [every[i] for i in group]
+        for person in set().union(*told):
+            mine = [cells for cells in told if person in cells]
+            same = [{q for q, cell in cells.items() if cell == cells[person]} for cells in mine]
+            count = len(set.intersection(*same))
+            if reading == "unknown":  # earlier classes count, whether or not they are in the group
+                known = [cells for cells in every[: group[-1] + 1] if person in cells]
+                for cells in known:
+                    core = cells[person]
+                    if all(lies_in(core, other[person]) for other in mine):
+                        count = max(count, sum(cell == core for cell in cells.values()))
+            found = min(found, count)
+    return found
+
+
+def truthful(week: Week, table: pd.DataFrame) -> bool:
+    rows = table.iloc[week.release.rows].astype(object).where(table.iloc[week.release.rows].notna(), None)
+    told = [week.cells[person] for person in week.persons]
+    return all(
+        row[name] in leaves(cell[i], name)
+        for (_, row), cell in zip(rows.iterrows(), told, strict=True)
+        for i, name in enumerate(("age", "town", "pet"))
+    )
+
+
+def history(reading: str, seed: int, weeks: int = 6) -> list[Week]:
+    """Arrivals, departures, returns, moves, birthdays and other diagnoses."""
+    rng = np.random.default_rng(seed)
+    present, fresh = list(range(40)), 40
+    found: list[Week] = []
+    for week in range(weeks):
+        if week:
+            gone = set(rng.choice(present, 4, replace=False).tolist())
+            back = [n for n in range(fresh) if n not in present and rng.random() < 0.3]
+            present = [n for n in present if n not in gone] + back + list(range(fresh, fresh + 4))
+            fresh += 4
+        table = people(present, rng)
+        changed = rng.random(len(table)) < 0.05 * (week > 0)
+        table.loc[changed, "age"] += 7
+        table.loc[rng.random(len(table)) < 0.1, "disease"] = "d0"
+        found.append(published(table, present, found, reading, reserve=1.5))
+        assert truthful(found[-1], table)
+        assert holds(
+            KAnonymity(k=K), EquivalenceClasses.of_table(found[-1].release.table, found[-1].release.schema)
+        )
+        assert found[-1].release.notes["withheld"] == len(table) - len(found[-1].persons)
+    return found
+
+
+@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("seed", range(4))
+def test_all_releases_and_every_pair_keep_k(reading: str, seed: int) -> None:
+    assert least(history(reading, seed), reading) >= K
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_the_judge_passes_each_release_and_refuses_a_person_who_is_moved(reading: str) -> None:
+    *earlier, last = history(reading, 7)
+    policy = ReleasePolicy(across=(CrossReleaseKAnonymity(k=K, departures=reading),))  # type: ignore[arg-type]
+    memberships = [week.membership for week in earlier]
+
+    def passed(table: pd.DataFrame) -> bool:
+        return verify(
+            table, last.release.schema, policy, persons=last.persons, earlier=memberships, source=SCHEMA
+        ).passed
+
+    assert passed(last.release.table)
+    broken, cells, first = last.release.table.copy(), [last.cells[p] for p in last.persons], earlier[0].cells
+    old, other = next(
+        (i, j)
+        for i, person in enumerate(last.persons)
+        for j, mate in enumerate(last.persons)
+        if person in first and mate in first and first[person] != first[mate] and cells[i] != cells[j]
+        if not lies_in(first[person], cells[j]) and not lies_in(cells[j], first[person])
+    )
+    for name in ("age", "town", "pet"):
+        broken.loc[broken.index[old], name] = broken[name].iloc[other]
+    assert not passed(broken)
+
+
+@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("key", ANONYMIZERS)
+def test_any_anonymizer_makes_the_next_release(key: str, reading: str) -> None:
+    method = load_method(key, k=K, **({"l": 2} if key == "kacluk" else {}))
+    rng = np.random.default_rng(3)
+    first = published(people(range(60), rng), range(60), [], reading, method=method)
+    names = [*range(4, 60), *range(100, 112)]
+    second = published(people(names, rng), names, [first], reading, method=method)
+    assert second.release.method == key
+    assert least([first, second], reading) >= K
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_the_same_seed_gives_the_same_release(reading: str) -> None:
+    one, other = history(reading, 2, weeks=3), history(reading, 2, weeks=3)
+    assert one[-1].cells == other[-1].cells
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_without_earlier_releases_of_its_people_a_release_is_the_methods_own(reading: str) -> None:
+    rng = np.random.default_rng(1)
+    table, before = people(range(30), rng), published(people(range(50, 80), rng), range(50, 80), [], reading)
+    plain = METHOD.release(table, SCHEMA, np.random.default_rng(1)).table
+    for earlier in ([], [before]):  # retracted, or everybody new
+        pd.testing.assert_frame_equal(published(table, range(30), earlier, reading).release.table, plain)
+
+
+def test_unknown_departures_withhold_nobody() -> None:
+    assert all(week.release.notes["withheld"] == 0 for week in history("unknown", 5))
+
+
+def test_known_departures_withhold_who_is_left_with_too_few_and_say_how_many() -> None:
+    rng = np.random.default_rng(1)
+    first = published(people(range(30), rng), range(30), [], "known")
+    gone = first.persons[first.membership.labels == first.membership.labels[0]][:1]
+    names = [n for n in range(30) if f"person {n}" not in gone]
+    second = published(people(names, rng), names, [first], "known")
+    left = int(second.release.notes["withheld"])
+    assert 0 < left < len(names)
+    with pytest.raises(InfeasibleError, match=rf"{left} of 29 persons .* at most 0 may be"):
+        published(people(names, rng), names, [first], "known", limit=0.0)
+
+
+def test_few_newcomers_join_those_who_were_there() -> None:
+    rng = np.random.default_rng(1)
+    for reading in READINGS:
+        first = published(people(range(30), rng), range(30), [], reading)
+        second = published(people(range(31), rng), range(31), [first], reading)
+        assert "person 30" in second.persons
+        assert least([first, second], reading) >= K
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_sensitive_models_hold_in_every_release(reading: str) -> None:
+    method = load_method("bottom_up", k=K, l=2)
+    rng, weeks = np.random.default_rng(1), []
+    for week in range(4):
+        names = range(3 * week, 45 + 3 * week)
+        weeks.append(published(people(names, rng), names, weeks, reading, method=method))
+        assert (
+            weeks[-1].release.table.groupby(["age", "town", "pet"], dropna=False)["disease"].nunique().min()
+            >= 2
+        )
+    assert least(weeks, reading) >= K
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_class_keeps_its_set_of_values_or_is_withheld(reading: str) -> None:
+    rng, weeks = np.random.default_rng(1), []
+    for week in range(4):
+        names = range(2 * week, 60 + 2 * week)
+        weeks.append(published(people(names, rng), names, weeks, reading, m={"disease": 2}, limit=0.99))
+    every = []
+    for week in weeks:
+        table = week.release.table.assign(person=week.persons)
+        sets = table.groupby(["age", "town", "pet"], dropna=False)["disease"].transform(
+            lambda x: "|".join(sorted(set(x)))
+        )
+        every.append(dict(zip(week.persons, sets, strict=True)))
+        assert (sets.str.count(r"\|") >= 1).all()
+    for one, other in combinations(every, 2):
+        assert all(one[p] == other[p] for p in one.keys() & other.keys())
+
+
+def test_wrong_parameters_are_refused_by_name() -> None:
+    table, who = (
+        people(range(9), np.random.default_rng(1)),
+        np.array([str(i) for i in range(9)], dtype=object),
+    )
+    given = {"persons": who, "earlier": [], "k": 3}
+    for wrong, told in (
+        ({"k": 1}, "k must be"),
+        ({"reserve": 0.5}, "reserve"),
+        ({"departures": "x"}, "departures"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            republish(METHOD, table, SCHEMA, np.random.default_rng(1), **{**given, **wrong})
+    with pytest.raises(SchemaError, match="8 of 9"):
+        republish(METHOD, table, SCHEMA, np.random.default_rng(1), **{**given, "persons": who[:8]})
+    midpoints = load_method("bottom_up", k=3, intervals="midpoint")
+    schema = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric"}})
+    with pytest.raises(SchemaError, match="midpoints"):
+        republish(
+            midpoints, table[["age"]], schema, np.random.default_rng(1), **{**given, "departures": "unknown"}
+        )
