@@ -89,12 +89,9 @@ def run(
         }
         for label, measure in measures.items():
             judged += claims(f"{name}, {label}", lead(found[DPSM_BAYES], found[PRIVBAYES], measure))
-            judged += [
-                nowhere_behind(
-                    f"{name}, {label}, both of degree {k}", lead(found[ours], found[theirs], measure)
-                )
-                for k, (ours, theirs) in EQUAL_DEGREE.items()
-            ]
+            for k, (ours, theirs) in EQUAL_DEGREE.items():
+                leads = lead(found[ours], found[theirs], measure)
+                judged += claims(f"{name}, {label}, both of degree {k}", leads)
         key = f"dp_synthesis_{name.lower()}"
         plots[key] = line_plot(
             {m: {e: Mean.of(tvd(by[e], 3)).value for e in epsilons} for m, by in found.items()},
@@ -257,20 +254,16 @@ def equal_degree_methods() -> dict[str, Made]:
     }
 
 
-def nowhere_behind(what: str, leads: Mapping[float, Mean]) -> str:
-    """Judge paired leads: at or better everywhere."""
-    return verdict(
-        f"{what}: DPSM-Bayes is nowhere clearly behind PrivBayes",
-        all(m.high >= 0 for m in leads.values()),
-        f"{signs(leads)}; leads {', '.join(f'{m.value:+.3f}' for m in leads.values())}",
-    )
-
-
 def claims(what: str, leads: Mapping[float, Mean]) -> list[str]:
     """Judge paired leads: at or better everywhere, and clearly better at the small epsilons."""
+    figures = f"{signs(leads)}; leads {', '.join(f'{m.value:+.3f}' for m in leads.values())}"
     small = {e: m for e, m in leads.items() if e <= SMALL}
     return [
-        nowhere_behind(what, leads),
+        verdict(
+            f"{what}: DPSM-Bayes is nowhere clearly behind PrivBayes",
+            all(m.high >= 0 for m in leads.values()),
+            figures,
+        ),
         verdict(
             f"{what}: DPSM-Bayes is clearly ahead up to epsilon {SMALL:g}",
             all(m.low > 0 for m in small.values()),

@@ -120,17 +120,9 @@ def test_both_methods_are_compared_at_the_same_degree_and_judged(data: Data) -> 
         chosen = {label: made[label] for label in pair}
         found, floor = dp_synthesis.measured(data, chosen, (0.5, 50.0), 3, rows=100)
         ours, theirs = (found[label] for label in pair)
-        assert "DPSM-Bayes is nowhere clearly behind" in dp_synthesis.nowhere_behind(
-            f"degree {degree}", lead(ours, theirs, "c0")
-        )
+        assert len(dp_synthesis.claims(f"degree {degree}", lead(ours, theirs, "c0"))) == 2
         (panel,) = dp_synthesis.accuracy_plot(data, found, floor, (0.5, 50.0)).axes
         assert len(panel.lines) == 3  # both, and what real records teach
-
-
-@pytest.mark.parametrize(("most", "word"), [(0.01, "Holds"), (-0.02, "Does not hold")])
-def test_behind_is_where_the_whole_interval_is(most: float, word: str) -> None:
-    judged = dp_synthesis.nowhere_behind("TVD", {0.1: Mean(0.1, 0.01, 5), 1.6: Mean(most - 0.01, 0.01, 5)})
-    assert judged.startswith(f"- **{word}**")
 
 
 def test_all_rules_mend_the_same_noise_and_less_noise_is_nearer() -> None:
