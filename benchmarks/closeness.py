@@ -62,7 +62,7 @@ ARX_ACROSS = {
 BEFORE_ACROSS: Mapping[Asked, tuple[float, float]] = {}
 BAR = {"t = .2": 0.33, "t = .3": 0.22}
 AIM = {"t = .2": 0.28}
-FRAGMENT = 8_000  # records
+FRAGMENT = 4_000  # records
 NEAR = 1.2  # times the loss of the whole table, in fragments
 LESS = 0.7  # of the least loss of any method before, under beta and delta
 
