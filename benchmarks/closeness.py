@@ -82,7 +82,7 @@ clusters alike sensitive values, so that no class of a cluster can meet a small 
 the classes of the search under quotas, or its own, merged, where those lose less."""
 ACROSS = """The same on other tables, distances and attributes, and under plain k = 5 and l.
 Breast Cancer: 683 complete records, the class is sensitive. Census: 27,253 records of NIST's national 2019,
-income in deciles and *not applicable* is sensitive. GCP / CPU seconds, before (where it was measured) -> now."""
+income in deciles and *not applicable* is sensitive. GCP / CPU seconds, before (if measured) -> now."""
 
 
 def run(table: Table, *, models: Sequence[str] = tuple(MODELS), compared: bool = True) -> Section:
