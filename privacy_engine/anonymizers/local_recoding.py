@@ -114,8 +114,10 @@ class LocalRecoding:
             return self._moved(encoded, labels, constraints, rng, search)
         codes = np.ascontiguousarray(encoded.codes, np.int32)
         quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
-        candidates = []
+        candidates: list[Ints] = []
         for start in quotas.starts(rng):
+            if candidates and quotas.loss(start) >= min(map(quotas.loss, candidates)):
+                continue
             if encoded.persons is None:
                 found = merge_until_kept(encoded, start, self.geometry, constraints, self.k)
                 candidates.append(quotas.improve(found, rng, search))

@@ -173,7 +173,8 @@ def _concerned(
         for v in range(len(joined)):
             joined[v] = join_cost(space, j, lo[j], hi[j], v, v)
         _part(codes, j, joined <= own, larger, found[:have], kept)
-    return found[:have][kept]
+    concerned: Ints = found[:have][kept]
+    return concerned
 
 
 @kernel(nogil=True)

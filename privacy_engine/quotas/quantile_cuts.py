@@ -19,10 +19,11 @@ from privacy_engine.grouping.boxes import Codes, Ints, boxes_of, join_cost, tabu
 from privacy_engine.grouping.constraints import Constraints, admits, class_counts
 from privacy_engine.grouping.cuts import NOBODY, Task, bucket_by, cheapest_cut, cover, loss_of
 from privacy_engine.grouping.model_rules import require_feasible
-from privacy_engine.grouping.partitioning import arrange
+from privacy_engine.grouping.partitioning import arrange, mondrian
 from privacy_engine.quotas.compositions import count_kind, kinds_of, rules_of_kinds
 from privacy_engine.tables.geometry import Geometry
 
+MOST_VALUES = 1_000  # of all sensitive attributes together; each is counted for every share that is tried
 THRESHOLDS = 8  # of an ordered attribute that are tried in a class
 SHARES = 12  # that are tried of a region
 ROUNDED = (0.5, 0.0, 0.999)  # added before a share of a kind is cut off to a whole number
@@ -50,7 +51,7 @@ def cut_by_quotas(
     """Partition records into classes of at least k that keep the constraints; each counts as a person.
 
     Twice: a cut by quotas wherever it loses less than the best plain one, or only where there is no plain
-    one; the partition that loses less is taken.
+    one; the partition that loses less is taken. With very many sensitive values only plain cuts are made.
 
     Args:
         codes: (n, q) int32 quasi-identifier codes.
@@ -65,11 +66,13 @@ def cut_by_quotas(
     Raises:
         InfeasibleError: if the whole table cannot be one class.
     """
+    if constraints.start[-1] > MOST_VALUES:
+        return mondrian(codes, geometry, k, sensitive, constraints)
     require_feasible(len(codes), k, sensitive, constraints)
     task = Task(codes, sensitive, tabulate(geometry), constraints, k, NOBODY)
     kinds = kinds_of(sensitive, constraints)
     quotas = Quotas(kinds.of, kinds.places, rules_of_kinds(constraints), k)
-    found, losses = [], []
+    found, losses = list[Ints](), list[float]()
     for eager in (True, False):
         order, opens = np.arange(len(codes)), np.zeros(len(codes), np.int64)
         _cut_all(task, quotas, eager, order, opens)

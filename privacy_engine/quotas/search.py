@@ -6,7 +6,7 @@ Then every step keeps the rules: steps of boxes for large classes, swaps of reco
 values, and refinement.
 
 Sources: Cao, Karras, Kalnis, Tan (2011) for the quotas (see `compositions`); LeFevre et al. (2006) for the
-cuts. Swaps and steps of boxes are ours.
+cuts (see `quantile_cuts`). Swaps and steps of boxes are ours.
 """
 
 from dataclasses import dataclass
@@ -24,11 +24,12 @@ from privacy_engine.quotas.quantile_cuts import cut_by_quotas
 from privacy_engine.quotas.swaps import swap_alike
 from privacy_engine.tables.geometry import Geometry
 
+CYCLES = 2  # of all steps where classes are large; one does where they are small
+HUGE = 500  # records of a class that sits out of refinement
 SWEEPS = 3  # of swaps at most; the first brings most
 BOX_ROUNDS = 8
 ENOUGH = 5e-3  # a round that lowers the total by a smaller share is the last
 ENOUGH_SWAPS = 1e-2  # likewise of swaps, after which refinement follows
-HOPEFUL = 1.1  # classes that lose more than so many times the others at first are not improved, too
 
 
 @dataclass(frozen=True)
@@ -50,34 +51,41 @@ class QuotaSearch:
     k: int
 
     def starts(self, rng: np.random.Generator) -> list[Ints]:
-        """One or two partitions: labels (n,) of classes 0 .. c - 1 of k records or more.
+        """Partitions to improve: labels (n,) of classes 0 .. c - 1 of k records or more, the best hope first.
 
-        What breaks a rule in them must be repaired.
+        What breaks a rule in them must be repaired. Small grown classes gain most by improvement; among
+        large ones the partition that loses less comes first.
         """
         grown = self._grown(rng)
-        if grown is not None and np.bincount(grown).max() < LARGE:
-            return [grown]
         cut = cut_by_quotas(self.codes, self.geometry, self.k, self.sensitive, self.constraints)
-        if grown is None or self.loss(grown) > HOPEFUL * self.loss(cut):
+        if grown is None:
             return [cut]
-        return [grown, cut] if self.loss(cut) <= HOPEFUL * self.loss(grown) else [grown]
+        if np.bincount(grown).max() < LARGE or self.loss(grown) <= self.loss(cut):
+            return [grown, cut]
+        return [cut, grown]
 
     def improve(self, labels: Ints, rng: np.random.Generator, look_up: LookUp) -> Ints:
         """Labels of no larger loss, from those of classes that keep k and the rules."""
         space = tabulate(self.geometry)
-        labels = self._swapped(space, self._stepped(space, labels), rng)
-        return self._swapped(space, self.refined(labels, rng, look_up), rng)
+        cycles = CYCLES if np.bincount(labels).max() >= LARGE else 1
+        for _ in range(cycles):
+            before = self.loss(labels)
+            labels = self._swapped(space, self._stepped(space, labels), rng)
+            labels = self.refined(labels, rng, look_up)
+            if self.loss(labels) >= before * (1.0 - ENOUGH):
+                break
+        return self._swapped(space, labels, rng)
 
     def refined(self, labels: Ints, rng: np.random.Generator, look_up: LookUp) -> Ints:
-        """Refined but for large classes, in which the substitute of a record is sought among too many."""
-        large = np.bincount(labels)[labels] >= LARGE
-        own = np.where(large, -1, labels)
-        own[~large] = np.unique(own[~large], return_inverse=True)[1]
+        """Refined but for huge classes, in which the substitute of a record is sought among too many."""
+        huge = np.bincount(labels)[labels] >= HUGE
+        own = np.where(huge, -1, labels)
+        own[~huge] = np.unique(own[~huge], return_inverse=True)[1]
         space = tabulate(self.geometry)
         found = refine_in(
             space, self.codes, own, self.k, rng, self.sensitive, self.constraints, ROUNDS, look_up
         )
-        found[large] = found.max() + 1 + np.unique(labels[large], return_inverse=True)[1]
+        found[huge] = found.max() + 1 + np.unique(labels[huge], return_inverse=True)[1]
         return found
 
     def loss(self, labels: Ints) -> float:

@@ -60,7 +60,7 @@ def test_each_value_is_cut_at_its_own_quantile_where_no_plain_cut_stands() -> No
     constraints = compile_constraints(models, encoded)
     assert mondrian(encoded.codes, encoded.geometry(), 4, encoded.sensitive, constraints).max() == 0
     labels = cut(encoded, models, 4)
-    sides = {frozenset(np.flatnonzero(labels == c).tolist()) for c in range(labels.max() + 1)}
+    sides = {frozenset(encoded.rows[labels == c].tolist()) for c in range(labels.max() + 1)}
     assert sides == {frozenset({0, 1, 4, 5}), frozenset({2, 3, 6, 7})}
 
 
@@ -94,4 +94,4 @@ def test_cuts_under_k_and_l_alone_stay_the_plain_ones() -> None:
     constraints = compile_constraints(models, encoded)
     plain = mondrian(encoded.codes, encoded.geometry(), 4, encoded.sensitive, constraints)
     assert release.recoding is not None
-    assert gcp(release.recoding) * len(encoded) * 2 == pytest.approx(loss(encoded, plain))
+    assert gcp(release.recoding) * len(encoded) == pytest.approx(loss(encoded, plain))
