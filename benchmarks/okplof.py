@@ -87,9 +87,8 @@ the same table, with the same number of neighbours. Least CPU seconds of {repeat
 other load only adds to them (of scikit-learn on all records, of one). The paper's seconds are of C++ on a
 laptop of 2012."""
 CLAIM_NOTE = """The paper's claim, both halves at once. Our LOF is no slow one: it counts distinct records and
-searches a tree of them. OKPLOF among all records searches around the survivors, around their neighbours, and
-around theirs, which leaves out few points, and clusters before; among survivors it searches less, and finds
-less of what lies nearer."""
+searches a tree of them. OKPLOF among all records searches around the survivors, around their neighbours and
+around theirs, and clusters before; among survivors it searches around these alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -421,8 +421,8 @@ RISKS: Mapping[str, tuple[str, str, str]] = {
 NOTES: Mapping[str, str] = {
     "distorted": "Share of the records whose sensitive value was exchanged for another (R_man). "
     "Where it is above 0 the table is not truthful record by record.",
-    "clusters": "Clusters of alike sensitive values. A class is of one of them, but where it had too few values "
-    "or could be improved.",
+    "clusters": "Clusters of alike sensitive values. A class is of one of them, but where it had too few "
+    "values or could be improved.",
     "absorbed_values": "Sensitive values too rare to find l - 1 companions; they joined the nearest cluster.",
     "breach": "Largest breach coefficient of an attribute: the share of its values that is released as it "
     "is, times the chance that such a one is recognised.",

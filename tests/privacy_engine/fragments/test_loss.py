@@ -1,6 +1,7 @@
 """What fragments cost: the loss of a table in a few fragments is near that of the whole."""
 
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pandas as pd
@@ -38,8 +39,9 @@ def test_six_fragments_of_adult_lose_at_most_a_twentieth_more_than_the_whole(
 ) -> None:
     table, schema = adult
     method = load_method(name, k=10, l=3)
-    whole = method.release(table, schema, np.random.default_rng(3)).recoding
+    # how many clusters of sensitive values are found, and so what is lost, is a matter of the seed
+    whole = [method.release(table, schema, np.random.default_rng(seed)).recoding for seed in (3, 4, 5)]
     together = released(planned(engine, tmp_path, table, method, schema, 6_500), table, method)
     figures = FragmentFigures.total(part.figures for part in together.parts)
     assert 5 <= together.plan.fragments <= 8
-    assert figures.utility()["gcp"] <= 1.05 * utility.gcp(whole)
+    assert figures.utility()["gcp"] <= 1.05 * fmean(map(utility.gcp, whole))
