@@ -113,7 +113,17 @@ GX_CLASSES = "privacy_release.expectations.table_expectations"
 # It keeps machine code in files, and looks at the sources to know whether that code is still theirs.
 KEEPS_CODE = "privacy_engine.compiled"
 FAMILIES = frozenset(
-    ["anonymizers", "grouping", "quotas", "nearness", "synthesizers", "randomizers", "outliers", "learning", "fragments"]
+    [
+        "anonymizers",
+        "grouping",
+        "quotas",
+        "nearness",
+        "synthesizers",
+        "randomizers",
+        "outliers",
+        "learning",
+        "fragments",
+    ]
 )
 
 

@@ -11,13 +11,14 @@ Proof. Let C be a class of c >= k records. Each of its subsets S of k records ha
 them, (2) says ``(k / c) sum of y_i over C <= k T(C)``, so the records of C pay no more than its loss c T(C).
 Summed over all classes and suppressed records, the y_i are no more than the loss.
 
-How the y_i are found has no part in the proof: the dual of the program over the columns known so far is solved
-roughly, by a primal-dual gradient method (Chambolle, Pock 2011), beginning with a partition's own classes. Then
-they are made admissible. Tuples are taken in descending order of y. A set S is looked at once, with the first
-of its tuples: t, in a copies. Where it breaks (2), y_t falls by ``(y_S - k T(S)) / a``; the numbers that come
-later only fall, so S keeps (2) from then on. The worst S for t is found by branch and bound over boxes, with
-all later tuples in a box as candidates; where the search is capped, y_t falls by the bound of what was left. Of
-the sets, those with ``T(S) >= y_t`` need no look, since no later y is larger. The worst sets are new columns.
+How the y_i are found has no part in the proof: the dual of the program over the columns known so far is
+solved roughly, by a primal-dual gradient method (Chambolle, Pock 2011), beginning with a partition's own
+classes. Then they are made admissible. Tuples are taken in descending order of y. A set S is looked at once,
+with the first of its tuples: t, in a copies. Where it breaks (2), y_t falls by ``(y_S - k T(S)) / a``; the
+numbers that come later only fall, so S keeps (2) from then on. The worst S for t is found by branch and bound
+over boxes, with all later tuples in a box as candidates; where the search is capped, y_t falls by the bound of
+what was left. Sets with ``T(S) >= y_t`` need no look, since no later y is larger. The worst sets are new
+columns.
 
 On a part of a table this bounds that part alone; the sum over parts is no bound of the whole.
 """
@@ -59,7 +60,7 @@ def least_gcp_by_columns(
 
     Args:
         encoded: the whole table.
-        labels: (n,) a partition to begin with, -1 = suppressed; it has no influence on whether this is a bound.
+        labels: (n,) a partition to begin with, -1 = suppressed; any one gives a bound.
         k: least class size.
         rounds: of pricing.
         steps: most work for a tuple in a round, in unions that are priced.
@@ -191,7 +192,17 @@ def _make_admissible(
                 few += 1
         nearest = np.argsort(apart[:few], kind="mergesort")
         fall, broken[t] = _worst_box(
-            space, tuples, counts, y, t, others[:few][nearest], apart[:few][nearest], k, steps, lows[t], highs[t]
+            space,
+            tuples,
+            counts,
+            y,
+            t,
+            others[:few][nearest],
+            apart[:few][nearest],
+            k,
+            steps,
+            lows[t],
+            highs[t],
         )
         y[t] -= fall
     return y, broken, lows, highs

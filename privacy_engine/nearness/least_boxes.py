@@ -121,7 +121,15 @@ def _least_box(space: Space, tuples: Codes, counts: Ints, t: int, k: int, steps:
 
 @kernel(nogil=True)
 def _branch_and_bound(
-    space: Space, tuples: Codes, counts: Ints, t: int, others: Ints, k: int, bound: float, most: float, steps: int
+    space: Space,
+    tuples: Codes,
+    counts: Ints,
+    t: int,
+    others: Ints,
+    k: int,
+    bound: float,
+    most: float,
+    steps: int,
 ) -> float:
     """The least cost of a box with k records around tuple t, or a bound of it.
 

@@ -36,7 +36,7 @@ CANDIDATES = 12  # classes that a tuple could enter, of which neighbours are dra
 RECORDS = 300  # of a trial, at most; and at most 12 k
 NOISE = 0.5  # a price is raised by up to this share
 HOPEFUL = 1.4  # new classes that lose more than so many times the old ones are not moved into shape
-HEAT = 0.02  # what a trial may add in the first sweep, as a share of the mean loss of a class, on average
+HEAT = 0.1  # what a trial may add in the first sweep, as a share of the mean loss of a class, on average
 COOL = 0.75  # after this share of the sweeps nothing may be added
 PRICES = 1_000  # unions priced in a sweep, for each record
 DRAWS = 1 << 17  # random numbers of a sweep, used round and round
@@ -196,7 +196,9 @@ def _cluster(
     All -1 where the clusters lose more than `most`.
     """
     q = state.codes.shape[1]
-    boxes = Boxes(np.empty((units, q), np.int32), np.empty((units, q), np.int32), np.zeros(units), np.zeros(units))
+    boxes = Boxes(
+        np.empty((units, q), np.int32), np.empty((units, q), np.int32), np.zeros(units), np.zeros(units)
+    )
     for i in range(len(records)):
         boxes.lo[unit[i]] = state.codes[records[i]]
         boxes.hi[unit[i]] = state.codes[records[i]]
