@@ -16,8 +16,8 @@ solved roughly, by a primal-dual gradient method (Chambolle, Pock 2011), beginni
 classes. Then they are made admissible. Tuples are taken in descending order of y. A set S is looked at once,
 with the first of its tuples: t, in a copies. Where it breaks (2), y_t falls by ``(y_S - k T(S)) / a``; the
 numbers that come later only fall, so S keeps (2) from then on. The worst S for t is found by branch and bound
-over boxes, with all later tuples in a box as candidates; where the search is capped, y_t falls by the bound of
-what was left. Sets with ``T(S) >= y_t`` need no look, since no later y is larger. The worst sets are new
+over boxes, with all later tuples in a box as candidates; where the search is capped, y_t falls by the bound
+of what was left. Sets with ``T(S) >= y_t`` need no look, since no later y is larger. The worst sets are new
 columns.
 
 On a part of a table this bounds that part alone; the sum over parts is no bound of the whole.

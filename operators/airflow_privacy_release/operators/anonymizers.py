@@ -78,9 +78,9 @@ class BottomUpOperator(AnonymizerOperator):
         price: what a merge costs: `increase`, what it adds to the table's loss, or `whole`, the loss of the
             union.
         refine: move, swap and regroup records afterwards wherever the total loss falls.
-        regroup: sweeps after `refine` in which neighbouring classes are taken apart and put together anew; 0 =
-            none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. None are
-            made without `refine`, where several rows may be of one person, or where a model bounds the
+        regroup: sweeps after `refine` in which neighbouring classes are taken apart and put together anew;
+            0 = none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. None
+            are made without `refine`, where several rows may be of one person, or where a model bounds the
             distribution of the sensitive values.
         block_size: tables with more records are cut into blocks of at most so many; None = never.
     """
@@ -124,9 +124,9 @@ class ILPLDiversityOperator(AnonymizerOperator):
         price: what a merge costs: `increase`, what it adds to the table's loss, or `whole`, the loss of the
             union.
         refine: move, swap and regroup records afterwards wherever the total loss falls.
-        regroup: sweeps after `refine` in which neighbouring classes are taken apart and put together anew; 0 =
-            none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. None are
-            made without `refine`, where several rows may be of one person, or where a model bounds the
+        regroup: sweeps after `refine` in which neighbouring classes are taken apart and put together anew;
+            0 = none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. None
+            are made without `refine`, where several rows may be of one person, or where a model bounds the
             distribution of the sensitive values.
         block_size: clusters with more records are cut into blocks of at most so many; None = never.
     """
@@ -203,9 +203,9 @@ class OBPAOperator(AnonymizerOperator):
         model: what becomes of a cell that its class does not share: `generalization` or `suppression`.
         min_samples: records within its core distance that make a record a core point, >= 1.
         refine: move, swap and regroup records afterwards wherever the total loss falls.
-        regroup: sweeps after `refine` in which neighbouring classes are taken apart and put together anew; 0 =
-            none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. None are
-            made without `refine`, where several rows may be of one person, or where a model bounds the
+        regroup: sweeps after `refine` in which neighbouring classes are taken apart and put together anew;
+            0 = none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. None
+            are made without `refine`, where several rows may be of one person, or where a model bounds the
             distribution of the sensitive values.
         block_size: tables with more records are cut into blocks of at most so many, each with an order of its
             own, which takes far less time; None = never.
