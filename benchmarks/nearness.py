@@ -18,15 +18,16 @@ SAMPLES = ((120, 3), (200, 3), (300, 3), (100, 5))
 SAMPLE_SWEEPS, SAMPLE_ROUNDS = 200, 30
 KS = (5, 10, 50)
 SWEEPS = 8
-# Rounds of pricing and unions a tuple; none at k = 50, where pricing takes minutes and brings nothing.
-PRICING: Mapping[int, tuple[int, int]] = {5: (8, 200_000), 10: (8, 50_000)}
+# Rounds of pricing and unions a tuple; with a larger k pricing takes minutes.
+PRICING: Mapping[int, tuple[int, int]] = {5: (8, 200_000)}
 SHARE = 1 / 3  # of the gap, that regrouping is to close
 SECONDS = 10.0
 
 NOTE = """Bottom-up with its default refinement, and regrouped after it (`regroup`, {sweeps} sweeps on the
 whole table, {more} on samples); GCP (LCA), one seed. *Least boxes* is the bound that each release prints;
 *columns* is the tighter one, made on request by column generation. Both hold for every k-anonymous release by
-any method, with any suppression. CPU seconds in brackets; those of regrouping are of the whole call."""
+any method, with any suppression. CPU seconds in brackets; those of regrouping are of the whole call. Where
+no figure stands under *columns*, the gap is to the least boxes, which are not tight."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +73,11 @@ def run(
 ) -> Section:
     """Measure and describe."""
     found = {}
-    for n, k in samples:
+    for n, k in ((60, 3), *samples):  # the first compiles, and is not told
         rows = np.random.default_rng(1).choice(len(table.frame), n, replace=False)
         part = EncodedTable.encode(table.frame.iloc[rows].reset_index(drop=True), table.schema)
         found[f"{n} records, k = {k}"] = _gap(part, k, SAMPLE_SWEEPS, (SAMPLE_ROUNDS, 200_000))
+    del found["60 records, k = 3"]
     whole = EncodedTable.encode(table.frame, table.schema)
     large = {k: _gap(whole, k, SWEEPS, pricing.get(k)) for k in ks}
     return describe(found, large)
@@ -123,7 +125,6 @@ def describe(samples: Mapping[str, Gap], large: Mapping[int, Gap]) -> Section:
             f"{gap.closed:.0%} of it in {gap.seconds[1]:.1f} CPU s",
         )
         for k, gap in large.items()
-        if gap.columns is not None
     ]
     every = [*samples.values(), *large.values()]
     judged += [

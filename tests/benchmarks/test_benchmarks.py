@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import cases, paper_ilp, peers, quality, releases, report, speed, tables
+from benchmarks import cases, nearness, paper_ilp, peers, quality, releases, report, speed, tables
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import EncodedTable, load_method
 from privacy_engine.measures.utility import gcp
@@ -48,6 +48,18 @@ def test_classes_of_a_peer_are_charged_like_our_own(table: tables.Table) -> None
     labels = np.array([label[tuple(row)] for row in table.frame[key].to_numpy()])
     for charge in ("lca", "own"):
         assert gcp(peers.recoding_of(table, labels), charge) == pytest.approx(gcp(ours, charge))
+
+
+def test_a_gap_is_measured_from_the_higher_bound(
+    table: tables.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearness, "SAMPLE_SWEEPS", 2)
+    section = nearness.run(table, ks=(3, 4), samples=((80, 3),), pricing={3: (4, 1_000)})
+    text = "\n".join(section.blocks)
+    assert "**Holds**: no release loses less than its bound" in text
+    assert "**Holds**: regrouping never loses more" in text
+    gap = nearness.Gap(refined=0.04, regrouped=0.03, boxes=0.01, columns=0.02, seconds=(1, 2, 3, 4))
+    assert (gap.bound, gap.closed) == (0.02, pytest.approx(0.5))
 
 
 @pytest.mark.parametrize("call", [peers.anonypy_mondrian, peers.anjana_global])
