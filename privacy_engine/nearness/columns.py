@@ -86,7 +86,7 @@ def least_gcp_by_columns(
         admissible, broken, lo, hi = _make_admissible(space, tuples, counts, y, order, k, steps)
         bound = max(bound, float(admissible @ counts / counts.sum()) * SAFE)
         later = np.argsort(order)
-        for t in np.flatnonzero(broken > BROKEN):
+        for t in np.flatnonzero(broken > BROKEN).tolist():
             members = _worst_set(space, tuples, counts, y, later, t, k, lo[t], hi[t])
             columns.add(members, k * float(box_cost(space, lo[t], hi[t])))
     return bound

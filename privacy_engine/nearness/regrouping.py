@@ -81,7 +81,7 @@ def regroup(
     for sweep in range(sweeps):
         grown = plant(space, state.boxes, np.flatnonzero(state.boxes.size > 0))
         look_up(space, state.boxes, grown, tuples, single, near)
-        mean = total_loss(state.boxes) / max(np.count_nonzero(state.boxes.size), 1)
+        mean = total_loss(state.boxes) / np.count_nonzero(state.boxes.size)
         heat = HEAT * mean * max(0.0, 1.0 - (sweep + 1) / (COOL * sweeps))
         _regroup_classes(
             space, state, near, tuple_of, rng.permutation(n), rng.random(DRAWS), k, heat, constraints
