@@ -153,7 +153,7 @@ def test_release_that_keeps_its_policy_is_published_with_its_proof(
     assert manifest["seeded"] is True
     assert "seed" not in manifest["parameters"]
     assert manifest["software"]["version"]
-    assert manifest["figures"] == staged["figures"]
+    assert manifest["figures"].items() < staged["figures"].items()
     text = json.dumps(manifest)
     assert not [
         value for value in {*people["name"], *people["illness"], *people["zip"]} if f'"{value}"' in text
