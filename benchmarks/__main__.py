@@ -15,6 +15,7 @@ from benchmarks import (
     dp_synthesis,
     imlap,
     lake_history,
+    nearness,
     obpa,
     okplof,
     over_time,
@@ -33,6 +34,7 @@ Part = Callable[[Table], Section]
 FULL: Mapping[str, Part] = {
     "quality": quality.run,
     "closeness": closeness.run,
+    "nearness": nearness.run,
     "paper_ilp": paper_ilp.run,
     "speed": speed.run,
     "obpa": obpa.run,
@@ -52,6 +54,7 @@ FULL: Mapping[str, Part] = {
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
     "closeness": lambda table: closeness.run(table, models=("t = .3",), compared=False),
+    "nearness": lambda table: nearness.run(table, ks=(50,), samples=nearness.SAMPLES[:1], pricing={}),
     "paper_ilp": lambda table: paper_ilp.run(table, ks=(2, 5, 20), repeats=1),
     "speed": lambda table: speed.run(table, rows=None, repeats=2, with_peers=False),
     "obpa": lambda table: obpa.run(table, ks=(16,), table_3_ks=(5,), gcp_ks=(10,), seeds=(1,)),

@@ -49,9 +49,10 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "attacks": "root tables measures",
             "grouping": "root tables judge",
             "quotas": "root tables grouping",
+            "nearness": "root tables grouping",
             "features": "root tables measures",
             "engines": "root tables judge measures dp",
-            "anonymizers": "root tables judge measures dp grouping quotas features",
+            "anonymizers": "root tables judge measures dp grouping quotas nearness features",
             "over_time": "root tables judge measures grouping anonymizers",
             "synthesizers": "root tables judge dp engines",
             "randomizers": "root tables judge dp",
@@ -113,7 +114,17 @@ GX_CLASSES = "privacy_release.expectations.table_expectations"
 # It keeps machine code in files, and looks at the sources to know whether that code is still theirs.
 KEEPS_CODE = "privacy_engine.compiled"
 FAMILIES = frozenset(
-    ["anonymizers", "grouping", "quotas", "synthesizers", "randomizers", "outliers", "learning", "fragments"]
+    [
+        "anonymizers",
+        "grouping",
+        "quotas",
+        "nearness",
+        "synthesizers",
+        "randomizers",
+        "outliers",
+        "learning",
+        "fragments",
+    ]
 )
 
 

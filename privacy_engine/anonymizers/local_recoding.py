@@ -20,6 +20,7 @@ from privacy_engine.grouping.people import hold_by_person
 from privacy_engine.grouping.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
 from privacy_engine.grouping.repair import merge_until_kept, repair
 from privacy_engine.judge.models import KAnonymity, PrivacyModel
+from privacy_engine.nearness.regrouping import regroup
 from privacy_engine.quotas.search import QuotaSearch
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
@@ -38,6 +39,8 @@ class LocalRecoding:
         models: what every class must satisfy besides k.
         k: least number of persons in a class.
         refine: whether to lower the loss afterwards.
+        regroup: how many sweeps of regrouping follow, where each record is a person's and no model bounds the
+            distribution of the sensitive values.
         block_size: a table of more records is cut into blocks of at most so many, by Mondrian's cuts, such
             that each can meet k and the models by itself: O(n x block) instead of O(n^2), on all cores.
             None = never.
@@ -47,6 +50,7 @@ class LocalRecoding:
     models: Sequence[PrivacyModel]
     k: int
     refine: bool = True
+    regroup: int = 0
     block_size: int | None = None
 
     def labels(self, encoded: EncodedTable, merge: Merge, rng: np.random.Generator) -> Ints:
@@ -111,7 +115,8 @@ class LocalRecoding:
             return labels
         by_quotas = bounds_distribution(constraints) and constraints.start[-1] <= MOST_VALUES
         if not by_quotas or (labels < 0).any():
-            return self._moved(encoded, labels, constraints, rng, search)
+            moved = self._moved(encoded, labels, constraints, rng, search)
+            return moved if by_quotas else self._regrouped(encoded, moved, constraints, rng, search)
         codes = np.ascontiguousarray(encoded.codes, np.int32)
         quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
         candidates: list[Ints] = []
@@ -152,6 +157,35 @@ class LocalRecoding:
             search,
             encoded.persons,
         )
+
+    def _regrouped(
+        self,
+        encoded: EncodedTable,
+        labels: Ints,
+        constraints: Constraints,
+        rng: np.random.Generator,
+        search: LookUp,
+    ) -> Ints:
+        if not self.regroup or encoded.persons is not None:
+            return labels
+        space = tabulate(self.geometry)
+        return regroup(
+            space,
+            encoded.codes,
+            labels,
+            self.k,
+            self.regroup,
+            rng,
+            encoded.sensitive,
+            constraints,
+            search,
+        )
+
+
+def require_sweeps(regroup: int) -> None:
+    """Refuse a number of sweeps below 0."""
+    if regroup < 0:
+        raise ValueError(f"regroup must be >= 0, got {regroup}")
 
 
 def label_distinct(encoded: EncodedTable, label: Callable[[EncodedTable], Ints]) -> Ints:

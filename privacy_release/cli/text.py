@@ -22,6 +22,17 @@ def outcome_lines(outcome: "Outcome") -> list[str]:
         f"report    {published['report']}",
         *finding_lines(outcome.report["findings"]),
         *figure_lines(outcome.staged["figures"]),
+        *_nearness(outcome.staged["figures"]),
+    ]
+
+
+def _nearness(figures: Mapping[str, float]) -> list[str]:
+    """How near the loss is to what no method can go below, where that is known."""
+    if "gcp_bound" not in figures:
+        return []
+    lost, bound = figures["gcp_lca"], figures["gcp_bound"]
+    return [
+        f"no k-anonymous release can have a GCP (by common ancestor) below {bound:g}; this one has {lost:.4g}"
     ]
 
 

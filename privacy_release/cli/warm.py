@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 _ROWS = 300
 # Types do not depend on how much work a method does.
-_QUICK: dict[str, dict[str, Any]] = {"latent_class": {"classes": 4, "fits": 1}, "rfka": {"trees": 10}}
+_QUICK: dict[str, dict[str, Any]] = {
+    "latent_class": {"classes": 4, "fits": 1},
+    "rfka": {"trees": 10},
+    **{name: {"regroup": 1} for name in ("bottom_up", "obpa", "ilp_l_diversity")},
+}
 # One a family, which runs what the others of it share: side by side, two of them would both compile that.
 _FIRST = frozenset({"obpa", "privbayes", "okplof"})
 _WIDE = 300  # categories: codes of more than 256 take two bytes each
@@ -136,9 +140,10 @@ def _measure(release: "Release", table: "pd.DataFrame", schema: "DataSchema") ->
 
     from privacy_release.reports.curator import render_curator_report
     from privacy_release.reports.synthetic import own_marginals
-    from privacy_release.steps.release import measure
+    from privacy_release.steps.release import loss_bound, measure
 
     measure(release, np.random.default_rng(7))
+    loss_bound(release)
     if release.model is not None:
         own_marginals(release)
         render_curator_report(release, table, schema, name="warm", release_id="warm")

@@ -344,6 +344,11 @@ FIGURES: Mapping[str, tuple[str, str, str]] = {
         "The same, where several values of a tree are charged as the set of themselves. Compare only like "
         "with like.",
     ),
+    "gcp_bound": (
+        "No k-anonymous release can lose less than",
+        "share",
+        "A lower bound of the penalty by common ancestor, whatever the method, rounded down to two digits.",
+    ),
     "non_uniform_entropy": (
         "Non-uniform entropy loss",
         "share",

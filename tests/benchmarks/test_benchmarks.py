@@ -13,6 +13,7 @@ from benchmarks import (
     cases,
     closeness,
     closeness_cases,
+    nearness,
     paper_ilp,
     peers,
     quality,
@@ -59,6 +60,18 @@ def test_classes_of_a_peer_are_charged_like_our_own(table: tables.Table) -> None
     labels = np.array([label[tuple(row)] for row in table.frame[key].to_numpy()])
     for charge in ("lca", "own"):
         assert gcp(peers.recoding_of(table, labels), charge) == pytest.approx(gcp(ours, charge))
+
+
+def test_a_gap_is_measured_from_the_higher_bound(
+    table: tables.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nearness, "SAMPLE_SWEEPS", 2)
+    section = nearness.run(table, ks=(3, 4), samples=((80, 3),), pricing={3: (4, 1_000)})
+    text = "\n".join(section.blocks)
+    assert "**Holds**: no release loses less than its bound" in text
+    assert "**Holds**: regrouping never loses more" in text
+    gap = nearness.Gap(refined=0.04, regrouped=0.03, boxes=0.01, columns=0.02, seconds=(1, 2, 3, 4))
+    assert (gap.bound, gap.closed) == (0.02, pytest.approx(0.5))
 
 
 @pytest.mark.parametrize("call", [peers.anonypy_mondrian, peers.anjana_global])
