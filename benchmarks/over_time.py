@@ -151,7 +151,7 @@ def _in_codes(
         for end, codes in zip(ends, (low, high), strict=True):
             told = codes[recoding.labels[shown], j].astype(np.int64)
             if not isinstance(domain, Hierarchy):
-                told = np.searchsorted(whole.domains[j].values, domain.values)[told]  # type: ignore[arg-type]
+                told = np.searchsorted(whole.domains[j].values, domain.values)[told]
             end[of_record[shown], j] = told
     cost = np.zeros(classes)
     geometry = whole.geometry()
@@ -234,7 +234,7 @@ def _keeps_m(weeks: Sequence[Week], values: npt.NDArray[np.int32]) -> bool:
     for week in weeks:
         here = np.flatnonzero(week.labels >= 0)
         told: list[set[int]] = [set() for _ in week.cost]
-        for person in here:
+        for person in here.tolist():
             told[week.labels[person]].add(int(values[person]))
         frozen = [frozenset(own) for own in told]
         if min(map(len, frozen)) < M:
@@ -256,7 +256,7 @@ def describe(
     base = np.array(courses[INDEPENDENT].loss)
     rows, verdicts, weeks = [], [], len(base)
     for name, course in courses.items():
-        nested = "known," not in name and name != INDEPENDENT
+        nested = (ways[name] or {}).get("departures") == "unknown"
         least, share = least_of_pairs(whole, course.weeks, nested=nested)
         times = float(np.mean(course.loss) / base.mean())
         rows.append(

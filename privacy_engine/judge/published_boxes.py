@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -108,7 +109,7 @@ class Column:
         if a.ordered:
             spans = [self.span(cell) for cell in cells]
             ends = {end for span in spans if span for end in (span.low, span.high) if end is not None}
-            rank = {end: place for place, end in enumerate(sorted(ends))}  # type: ignore[type-var]  # of one kind
+            rank = {end: place for place, end in enumerate(sorted(ends))}
             return np.array([0.0 if span is None else _extent(span, rank) for span in spans])
         if a.hierarchy is not None:  # a parent has a larger number than its children
             last = {label: node for node, label in enumerate(a.hierarchy.labels)}
@@ -222,7 +223,7 @@ def values_of_set(text: str | None, *, nullable: bool) -> frozenset[str | None]:
     return frozenset(values | {None} if null else values)
 
 
-def _extent(span: Span, rank: Mapping[object, int]) -> float:
+def _extent(span: Span, rank: Mapping[Any, int]) -> float:
     return (0.0 if span.low is None else rank[span.high] - rank[span.low]) + 0.5 * (
         span.null and span.low is not None
     )
