@@ -25,7 +25,8 @@ from privacy_engine.quotas.swaps import swap_alike
 from privacy_engine.tables.geometry import Geometry
 
 CYCLES = 2  # of all steps where classes are large; one does where they are small
-HUGE = 500  # records of a class that sits out of refinement
+HUGE = 600  # records of a class that sits out of refinement; in the search itself so many are enough:
+MANY = 200
 SWEEPS = 3  # of swaps at most; the first brings most
 BOX_ROUNDS = 8
 ENOUGH = 5e-3  # a round that lowers the total by a smaller share is the last
@@ -71,14 +72,14 @@ class QuotaSearch:
         for _ in range(cycles):
             before = self.loss(labels)
             labels = self._swapped(space, self._stepped(space, labels), rng)
-            labels = self.refined(labels, rng, look_up)
+            labels = self.refined(labels, rng, look_up, MANY)
             if self.loss(labels) >= before * (1.0 - ENOUGH):
                 break
         return self._swapped(space, labels, rng)
 
-    def refined(self, labels: Ints, rng: np.random.Generator, look_up: LookUp) -> Ints:
+    def refined(self, labels: Ints, rng: np.random.Generator, look_up: LookUp, most: int = HUGE) -> Ints:
         """Refined but for huge classes, in which the substitute of a record is sought among too many."""
-        huge = np.bincount(labels)[labels] >= HUGE
+        huge = np.bincount(labels)[labels] >= most
         own = np.where(huge, -1, labels)
         own[~huge] = np.unique(own[~huge], return_inverse=True)[1]
         space = tabulate(self.geometry)
