@@ -122,8 +122,9 @@ class Recoding:
         own = Points(self.encoded.codes, self.labels)
         if self.covered is None:
             return own
-        both = ((own.codes, self.covered.codes), (own.labels, self.covered.labels))
-        return Points(*(np.concatenate(parts) for parts in both))
+        return Points(
+            np.concatenate([own.codes, self.covered.codes]), np.concatenate([own.labels, self.covered.labels])
+        )
 
     def interval(self, j: int) -> Interval:
         """What the classes span in quasi-identifier j, an ordered one, most tightly."""
