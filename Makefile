@@ -88,6 +88,7 @@ lock: $(STAMP)  ## Resolve the lock files anew (ARGS=--upgrade for newer version
 	$(COMPILE) $(ARGS) $(BOTH) --extra dev --extra bench --extra samples --extra postgres --extra spark --extra statsd --extra text -o $(LOCK)
 	$(COMPILE) $(BOTH) --extra samples -c $(LOCK) -o locks/runtime.lock
 	$(COMPILE) $(BOTH) $(IMAGE_EXTRAS) -c $(LOCK) -o locks/production.lock
+	for older in locks/airflow-*.in; do $(COMPILE) $(ARGS) $(BOTH) -c $$older -o $${older%.in}.lock; done
 	printf 'uv\nhatchling\neditables\n' | $(COMPILE) - -c $(LOCK) -o locks/tools.lock
 
 .PHONY: wheel

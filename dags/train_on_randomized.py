@@ -8,9 +8,10 @@ be told; a test on records of people stays with the curator.
 from datetime import UTC, datetime
 from pathlib import Path
 
-from airflow.sdk import DAG, Asset, PartitionedAssetTimetable
+from airflow.sdk import DAG, Asset
 
 from airflow_privacy_release import IngestParquetOperator, TrainNaiveBayesOperator, clean_up_after
+from airflow_privacy_release.compat import partitions_of
 
 CUSTOMERS = Path(__file__).parents[1] / "data" / "samples" / "bank_customers_test.parquet"
 RELEASE = "bank_customers_randomized"
@@ -35,7 +36,7 @@ SCHEMA = {
 with DAG(
     dag_id="train_on_randomized",
     doc_md=__doc__,
-    schedule=PartitionedAssetTimetable(assets=Asset.ref(name=RELEASE)),
+    schedule=partitions_of(Asset.ref(name=RELEASE)),
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     tags=["example"],

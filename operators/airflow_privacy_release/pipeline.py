@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from airflow.sdk import DAG, Asset, CronPartitionTimetable, Param, PartitionedAssetTimetable, TaskGroup
+from airflow.sdk import DAG, Asset, Param, TaskGroup
 
+from airflow_privacy_release.compat import partitions_by, partitions_of
 from airflow_privacy_release.operators.approve import ApproveReleaseOperator
 from airflow_privacy_release.operators.budget import BudgetGuardOperator
 from airflow_privacy_release.operators.curator import CuratorReportOperator
@@ -339,10 +340,10 @@ def _schedule(schedule: str | ScheduleSpec | None, partitioned: Collection[str])
     if not isinstance(schedule, ScheduleSpec):
         return schedule
     if schedule.partitions is not None:
-        return CronPartitionTimetable(schedule.partitions, timezone="UTC")
+        return partitions_by(schedule.partitions)
     upstream = [Asset.ref(name=name) for name in schedule.upstream]
     if set(schedule.upstream) <= set(partitioned):
-        return PartitionedAssetTimetable(assets=upstream[0] if len(upstream) == 1 else _all(upstream))
+        return partitions_of(upstream[0] if len(upstream) == 1 else _all(upstream))
     return upstream
 
 

@@ -65,12 +65,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
     Byte code is left to the first use of each module: to make all of it takes longer than what is used.
     """
-    root = tmp_path_factory.mktemp("production")
-    venv, locked = root / "venv", checkout() / "locks/production.lock"
+    return install(tmp_path_factory.mktemp("production"), "production.lock")
+
+
+def install(root: Path, lock: str) -> Installed:
+    """The wheels in an environment of their own below a folder, with what a lock file names."""
+    venv = root / "venv"
     wheels = built(root / "wheels")
     uv("venv", "--python", sys.executable, venv)
     into = ("pip", "install", "--python", venv / "bin" / "python")
-    uv(*into, "--require-hashes", "-r", locked)
+    uv(*into, "--require-hashes", "-r", checkout() / "locks" / lock)
     uv(*into, "--no-deps", *wheels)
     uv("pip", "check", "--python", venv / "bin" / "python")
     return Installed(bin=venv / "bin", wheels=wheels)

@@ -26,7 +26,7 @@ _SECRET = re.compile(r"(?i)key|secret|token|sas|password|credential|connection_s
 
 def setting(option: str) -> str | None:
     """An option of Airflow's configuration section, as `privacy_release.work.host` asks for it."""
-    from airflow.sdk.configuration import conf
+    from airflow_privacy_release.compat import conf
 
     return conf.get(SECTION, option, fallback=None) or None
 
@@ -39,7 +39,8 @@ def shipped() -> Path:
 def extra_of(connection_id: str) -> dict[str, Any] | None:
     """The extra of a connection; None if there is no such connection."""
     from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from airflow_privacy_release.compat import AirflowNotFoundException
 
     try:
         extra: dict[str, Any] = Connection.get(connection_id).extra_dejson
@@ -72,7 +73,8 @@ def pseudonym_key_of(connection_id: str) -> "PseudonymKey":
 
 def _password_of(connection_id: str, what: str) -> bytes:
     from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    from airflow_privacy_release.compat import AirflowNotFoundException
 
     try:
         password = Connection.get(connection_id).password
@@ -91,8 +93,8 @@ def identification_of(connection_id: str, column: str) -> "Identification":
         SpecError: if there is no such connection, or its password is too short to be a key.
     """
     from airflow.sdk import Connection
-    from airflow.sdk.exceptions import AirflowNotFoundException
 
+    from airflow_privacy_release.compat import AirflowNotFoundException
     from privacy_release.steps.history import Identification
 
     try:

@@ -49,7 +49,7 @@ class LedgerHook(BaseHook):
             SpecError: if there is no such connection, or it does not name a ledger.
             LedgerError: if the default file cannot be made.
         """
-        from airflow.sdk.exceptions import AirflowNotFoundException
+        from airflow_privacy_release.compat import AirflowNotFoundException
 
         try:
             connection = self.get_connection(self.ledger_conn_id)

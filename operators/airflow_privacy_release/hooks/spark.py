@@ -41,7 +41,7 @@ class SparkHook(BaseHook):
         Raises:
             SpecError: if there is no such connection, or it names no master.
         """
-        from airflow.sdk.exceptions import AirflowNotFoundException
+        from airflow_privacy_release.compat import AirflowNotFoundException
 
         name = self.spark_conn_id
         try:

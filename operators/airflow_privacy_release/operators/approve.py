@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Param
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
+from airflow_privacy_release.compat import WAITING, AirflowFailException
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import read_field
@@ -105,7 +105,7 @@ class ApproveReleaseOperator(HITLOperator):
         self.log.info("asking for approval", sha256=sha256, assigned=users, timeout=self.timeout)
         try:
             super().execute(context)
-        except TaskAwaitingInput as waiting:
+        except WAITING as waiting:
             # What was shown, not what an upstream task that is cleared meanwhile may put in its place.
             waiting.kwargs = {"sha256": sha256}
             raise
@@ -133,6 +133,11 @@ class ApproveReleaseOperator(HITLOperator):
             raise AirflowFailException(f"rejected by {by['name'] or by['id']} at {when}: {_NOTHING}")
         self.log.info("approved", by=by["name"] or by["id"], at=when, sha256=sha256)
         return ApprovalRef(by=by, at=when, comment=comment, automatic=False, sha256=sha256)
+
+    @property
+    def serialized_params(self) -> dict[str, dict[str, Any]]:
+        """The form's one field: Airflow 3.1 would ask for the parameters of the DAG, too."""
+        return {COMMENT: super().serialized_params[COMMENT]}
 
     def _asked(self) -> bool:
         required = read_field("approve.required", self.required, bool)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowSkipException
 
+from airflow_privacy_release.compat import AirflowSkipException
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import method_parameters, read_field

@@ -311,7 +311,7 @@ class JoinFragmentsOperator(BaseOperator):
 
 def _most_mapped() -> int:
     """Over how many fragments Airflow may map a task."""
-    from airflow.sdk.configuration import conf
+    from airflow_privacy_release.compat import conf
 
     return int(conf.getint("core", "max_map_length", fallback=_MOST_MAPPED))
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
+from airflow_privacy_release.compat import AirflowException, AirflowFailException
 from privacy_engine.errors import CapacityError, EngineError, LedgerError, PrivacyEngineError, PublishError
 from privacy_engine.foreign import is_panic, translated
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from airflow.sdk.observability import stats
-
+from airflow_privacy_release.compat import Stats
 from privacy_engine.errors import LedgerError, VerificationError
 from privacy_release.work.references import measured_symbols
 
@@ -138,7 +137,7 @@ def _of_task(context: Any, stage: str, kind: str, name: str, value: float = 1) -
 
 
 def _send(kind: str, name: str, value: float, tags: Mapping[str, str] | None = None) -> None:
-    kinds: dict[str, Callable[..., None]] = {"incr": stats.incr, "gauge": stats.gauge, "timing": stats.timing}
+    kinds: dict[str, Callable[..., None]] = {"incr": Stats.incr, "gauge": Stats.gauge, "timing": Stats.timing}
     with suppress(
         Exception
     ):  # the release counts, not the metric; Airflow has logged what is wrong with these

@@ -12,8 +12,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
+from airflow_privacy_release.compat import AirflowFailException
 from airflow_privacy_release.task.errors import UnexpectedError
 from airflow_privacy_release.task.links import ReportLink
 from privacy_engine.errors import LedgerError, PublishError

@@ -1,0 +1,91 @@
+"""The one place that knows versions of Airflow: what 3.1, 3.2 and 3.3 call differently, or lack.
+
+Each part says from which version on it can go. Nothing else in this package asks for the version.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import SpecError
+
+if TYPE_CHECKING:
+    from airflow.sdk.definitions.asset import BaseAsset
+
+__all__ = [
+    "PARTITIONS",
+    "WAITING",
+    "AirflowException",
+    "AirflowFailException",
+    "AirflowNotFoundException",
+    "AirflowSkipException",
+    "Stats",
+    "conf",
+    "partitions_by",
+    "partitions_of",
+]
+
+try:  # from 3.2 on
+    from airflow.sdk.configuration import conf
+    from airflow.sdk.exceptions import (
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSkipException,
+        TaskDeferred,
+    )
+    from airflow.sdk.observability.stats import Stats
+except ImportError:
+    from airflow.configuration import conf
+    from airflow.exceptions import (  # type: ignore[attr-defined, no-redef]
+        AirflowException,
+        AirflowFailException,
+        AirflowNotFoundException,
+        AirflowSkipException,
+        TaskDeferred,
+    )
+    from airflow.stats import Stats
+
+try:  # from 3.3 on a task that asks a person waits by itself; before, the triggerer waits for it
+    from airflow.sdk.exceptions import TaskAwaitingInput
+except ImportError:
+    WAITING: Any = (TaskDeferred,)
+else:
+    WAITING = (TaskAwaitingInput, TaskDeferred)
+"""What a task raises that leaves its slot until somebody answers; `kwargs` go to the method that resumes."""
+
+try:  # from 3.2 on
+    from airflow.sdk import CronPartitionTimetable, PartitionedAssetTimetable
+except ImportError:
+    PARTITIONS = False
+else:
+    PARTITIONS = True
+"""Whether a DAG run can be of a partition."""
+
+
+def partitions_by(cron: str) -> Any:
+    """The schedule that makes a run for each partition of a cron expression, in UTC.
+
+    Raises:
+        SpecError: if this Airflow has no partitions.
+    """
+    _require_partitions("schedule.partitions")
+    return CronPartitionTimetable(cron, timezone="UTC")
+
+
+def partitions_of(assets: "BaseAsset") -> Any:
+    """The schedule that follows the partitions of assets, a run for each.
+
+    Raises:
+        SpecError: if this Airflow has no partitions.
+    """
+    _require_partitions("a schedule after a release that is published by partition")
+    return PartitionedAssetTimetable(assets=assets)
+
+
+def _require_partitions(what: str) -> None:
+    if not PARTITIONS:
+        from airflow import __version__
+
+        raise SpecError(
+            f"{what} needs Airflow 3.2 or newer, which has partitions; this is {__version__}: upgrade it, "
+            "or schedule by cron alone"
+        )
