@@ -36,6 +36,9 @@ LOOKED_UP = {
     "privacy_release.ledger.migrations.versions.ledger_0002",
 }
 
+# A package's own modules that all of its folders may import.
+LOWEST = {"airflow_privacy_release.compat"}
+
 # Folder -> the folders of its package that it may import. `root` is the package's own modules.
 ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
     package: {name: frozenset(known.split()) for name, known in rooms.items()}
@@ -75,10 +78,11 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "cli": "work spec sources lake query ledger reports spending steps",
         },
         AIRFLOW: {
-            "root": "operators",
-            "hooks": "",
-            "task": "hooks",
-            "operators": "hooks task",
+            "root": "compat operators",
+            "compat": "",
+            "hooks": "compat",
+            "task": "compat hooks",
+            "operators": "compat hooks task",
             "plugin": "hooks",
             "example_dags": "root",
         },
@@ -180,8 +184,10 @@ def top(name: str) -> str:
 
 
 def room(module: str) -> str:
-    """The folder of a module below its package, `root` for the package's own modules."""
+    """The folder of a module below its package, `root` for the package's own modules but for those below all."""
     parts = module.split(".")
+    if module in LOWEST:
+        return parts[1]
     is_folder = modules()[module].name == "__init__.py"
     return parts[1] if len(parts) > 2 or (is_folder and len(parts) == 2) else "root"
 

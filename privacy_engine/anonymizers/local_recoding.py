@@ -121,7 +121,7 @@ class LocalRecoding:
         quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
         candidates: list[Ints] = []
         for start in quotas.starts(rng):
-            if candidates and quotas.loss(start) >= min(map(quotas.loss, candidates)):
+            if candidates and not quotas.is_hopeful(start, min(candidates, key=quotas.loss)):
                 continue
             if encoded.persons is None:
                 found = merge_until_kept(encoded, start, self.geometry, constraints, self.k)

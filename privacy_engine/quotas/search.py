@@ -27,6 +27,7 @@ from privacy_engine.tables.geometry import Geometry
 CYCLES = 2  # of all steps where classes are large; one does where they are small
 HUGE = 600  # records of a class that sits out of refinement; in the search itself so many are enough:
 MANY = 200
+ORDERS = 3  # in which a few large classes are grown
 SWEEPS = 3  # of swaps at most; the first brings most
 BOX_ROUNDS = 8
 ENOUGH = 5e-3  # a round that lowers the total by a smaller share is the last
@@ -55,15 +56,23 @@ class QuotaSearch:
         """Partitions to improve: labels (n,) of classes 0 .. c - 1 of k records or more, the best hope first.
 
         What breaks a rule in them must be repaired. Small grown classes gain most by improvement; among
-        large ones the partition that loses less comes first.
+        large ones the partition that loses less comes first. Where there are only a few, what they come to
+        depends on the order in which they were grown, and is quickly found out: several are grown.
         """
         grown = self._grown(rng)
+        if grown is not None and self._are_few(grown):
+            more = (self._grown(rng) for _ in range(ORDERS - 1))
+            return [grown, *(other for other in more if other is not None)]
         cut = cut_by_quotas(self.codes, self.geometry, self.k, self.sensitive, self.constraints)
         if grown is None:
             return [cut]
         if np.bincount(grown).max() < LARGE or self.loss(grown) <= self.loss(cut):
             return [grown, cut]
         return [cut, grown]
+
+    def is_hopeful(self, start: Ints, found: Ints) -> bool:
+        """Whether a further start is to be improved, too: it is better already, or that takes little."""
+        return self._are_few(start) or self.loss(start) < self.loss(found)
 
     def improve(self, labels: Ints, rng: np.random.Generator, look_up: LookUp) -> Ints:
         """Labels of no larger loss, from those of classes that keep k and the rules."""
@@ -134,6 +143,9 @@ class QuotaSearch:
             if fell <= ENOUGH_SWAPS * loss:
                 break
         return state.labels
+
+    def _are_few(self, labels: Ints) -> bool:
+        return (int(labels.max()) + 1) * HUGE <= len(labels)
 
     def _classes(self, labels: Ints) -> tuple[Boxes, Codes]:
         boxes = boxes_of(self.codes, labels, self.geometry)

@@ -114,7 +114,7 @@ MERGED_AFTERWARDS = {
     "mondrian": 0.0888,
     "bottom_up": 0.0943,
     "ilp_l_diversity": 0.0910,
-    "kacluk": 0.6562,
+    "kacluk": 0.6671,
     "obpa": 0.0979,
     "dsaed": 0.2079,
 }
