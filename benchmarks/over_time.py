@@ -292,7 +292,7 @@ def describe(
     )  # fmt: skip
     plot = _plot({name: course.loss for name, course in courses.items()})
     blocks = [note, markdown_table(heads, rows), "\n".join(verdicts), "over_time"]
-    return Section(title="16. Weekly releases of the same people", blocks=blocks, plots={"over_time": plot})
+    return Section(title="17. Weekly releases of the same people", blocks=blocks, plots={"over_time": plot})
 
 
 def _plot(losses: Mapping[str, Sequence[float]]) -> Figure:
