@@ -184,7 +184,7 @@ def top(name: str) -> str:
 
 
 def room(module: str) -> str:
-    """The folder of a module below its package, `root` for the package's own modules but for those below all."""
+    """The folder of a module below its package; `root` for the own modules of the package but the lowest."""
     parts = module.split(".")
     if module in LOWEST:
         return parts[1]
