@@ -173,9 +173,9 @@ def in_fragments(table: Table) -> str:
     losses = [gcp(part.recoding) for part in parts if part.recoding is not None]
     apart = float(np.average(losses, weights=plan.sizes))
     return verdict(
-        f"in {plan.fragments} fragments, the most that t leaves where {FRAGMENT:,} records each are asked for,"
-        f" Bottom-up under t = .2 loses at most {NEAR} times what it loses of the whole, and the joined file keeps"
-        " t of the whole table",
+        f"in {plan.fragments} fragments, the most that t leaves where {FRAGMENT:,} records each are asked"
+        f" for, Bottom-up under t = .2 loses at most {NEAR} times what it loses of the whole, and the joined"
+        " file keeps t of the whole table",
         kept and apart <= NEAR * whole,
         f"{apart:.4f} and {whole:.4f}",
     )
