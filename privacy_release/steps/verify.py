@@ -208,9 +208,8 @@ def _held_together(
         return _Together(policy=policy, across=across)
     published = published_releases(lake, name, run)
     silence = silence_about_people(str(name), identifiers, published, staged["sha256"])
-    return _Together(
-        policy=policy, silence=(silence,), compared=[int(entry["version"]) for entry in published]
-    )
+    compared = [int(entry["version"]) for entry in published]
+    return _Together(policy=policy, across=across, silence=(silence,), compared=compared)
 
 
 def _across(
