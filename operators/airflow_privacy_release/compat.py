@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from airflow.sdk.definitions.asset import BaseAsset
 
 __all__ = [
-    "PARTITIONS",
     "WAITING",
     "AirflowException",
     "AirflowFailException",
@@ -55,10 +54,9 @@ else:
 try:  # from 3.2 on
     from airflow.sdk import CronPartitionTimetable, PartitionedAssetTimetable
 except ImportError:
-    PARTITIONS = False
+    _PARTITIONS = False
 else:
-    PARTITIONS = True
-"""Whether a DAG run can be of a partition."""
+    _PARTITIONS = True
 
 
 def partitions_by(cron: str) -> Any:
@@ -82,7 +80,7 @@ def partitions_of(assets: "BaseAsset") -> Any:
 
 
 def _require_partitions(what: str) -> None:
-    if not PARTITIONS:
+    if not _PARTITIONS:
         from airflow import __version__
 
         raise SpecError(

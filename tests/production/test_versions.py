@@ -7,7 +7,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.error import HTTPError
@@ -71,6 +71,15 @@ class Elsewhere:
     root: Path
     address: str
     environment: dict[str, str]
+    tokens: dict[str, str] = field(default_factory=dict)  # by user; they outlive the tests
+
+    def token(self, user: str) -> str:
+        """Of a user who has logged in, once."""
+        if user not in self.tokens:
+            login = {"username": user, "password": PASSWORDS[user]}
+            answer = self.ask("POST", "/auth/token", user=None, body=login)
+            self.tokens[user] = json.loads(answer)["access_token"]
+        return self.tokens[user]
 
     def command(self, *command: str) -> str:
         """What a command of the environment writes."""
@@ -80,10 +89,7 @@ class Elsewhere:
         """An answer of the server, to a user who has logged in, or to nobody."""
         headers = {"Content-Type": "application/json"}
         if user is not None:
-            login = json.dumps({"username": user, "password": PASSWORDS[user]}).encode()
-            token = urllib.request.Request(f"{self.address}/auth/token", data=login, headers=headers)
-            with urllib.request.urlopen(token, timeout=60) as answer:
-                headers["Authorization"] = f"Bearer {json.load(answer)['access_token']}"
+            headers["Authorization"] = f"Bearer {self.token(user)}"
         request = urllib.request.Request(
             f"{self.address}{path}",
             data=None if body is None else json.dumps(body).encode(),
