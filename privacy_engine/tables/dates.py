@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.faults import Faults, Rule
@@ -30,6 +31,7 @@ _DAY = 86_400  # seconds
 MICROS_OF_DAY = _DAY * 10**6
 _FIRST, _LAST = (int(np.datetime64(day, "D").astype(np.int64)) for day in ("0001-01-01", "9999-12-31"))
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_ONLY_NANOSECONDS = int(pd.__version__.split(".")[0]) < 3  # text is read into the years 1678 to 2262 alone
 _MOMENT_WORDS = frozenset({"now", "today"})  # what pandas reads as the time of the reading
 _PROBE = datetime(2009, 11, 23, 17, 48, 59)
 _PROBE_SECONDS = int((_PROBE - datetime(1970, 1, 1)).total_seconds())
@@ -358,17 +360,37 @@ def moments(column: pd.Series, form: str | None = None, zone: str | None = None)
 
 def _parsed(column: pd.Series, form: str) -> pd.Series:
     """Text by a format, null where it does not fit."""
-    return pd.to_datetime(column, format=form, errors="coerce", exact=True, utc="%z" in form)
+    read = pd.to_datetime(column, format=form, errors="coerce", exact=True, utc="%z" in form)
+    if not _ONLY_NANOSECONDS:
+        return read
+    missing = read.isna() & column.notna()  # also those that fit, of other centuries
+    seldom = {text: _strptime(text, form) for text in column[missing].unique()}
+    return _objects(read.astype(object).where(~missing, column.map(seldom)), aware="%z" in form)
+
+
+def _strptime(text: str, form: str) -> datetime | None:
+    try:
+        return datetime.strptime(text, form)
+    except ValueError:
+        return None
 
 
 def _typed(column: pd.Series) -> pd.Series:
     """Python's objects, and times of Arrow, in the types of pandas; objects with a zone in UTC."""
     if column.dtype == object:
         aware = any(getattr(value, "tzinfo", None) is not None for value in column.dropna())
+        if _ONLY_NANOSECONDS:
+            return _objects(column, aware=aware)
         return pd.to_datetime(column, errors="coerce", utc=aware)
     if str(column.dtype).startswith("timestamp"):
         return column.array.__arrow_array__().to_pandas()  # type: ignore[no-any-return]
     return column
+
+
+def _objects(column: pd.Series, *, aware: bool) -> pd.Series:
+    """Python's dates and times in a type of pandas, of all years."""
+    kind = pa.timestamp("us", tz="UTC" if aware else None)
+    return pa.array(column, from_pandas=True).cast(kind).to_pandas()  # type: ignore[no-any-return]
 
 
 def _micros(column: pd.Series, zone: str | None) -> tuple[Ints, Flags]:

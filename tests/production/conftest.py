@@ -70,14 +70,19 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 def install(root: Path, lock: str) -> Installed:
     """The wheels in an environment of their own below a folder, with what a lock file names."""
+    wheels, programs = built(root / "wheels"), environment_of(root, lock)
+    uv("pip", "install", "--python", programs / "python", "--no-deps", *wheels)
+    uv("pip", "check", "--python", programs / "python")
+    return Installed(bin=programs, wheels=wheels)
+
+
+def environment_of(root: Path, lock: str) -> Path:
+    """An environment of its own below a folder, with what a lock file names; where its programs are."""
     venv = root / "venv"
-    wheels = built(root / "wheels")
     uv("venv", "--python", sys.executable, venv)
-    into = ("pip", "install", "--python", venv / "bin" / "python")
-    uv(*into, "--require-hashes", "-r", checkout() / "locks" / lock)
-    uv(*into, "--no-deps", *wheels)
-    uv("pip", "check", "--python", venv / "bin" / "python")
-    return Installed(bin=venv / "bin", wheels=wheels)
+    python = venv / "bin" / "python"
+    uv("pip", "install", "--python", python, "--require-hashes", "-r", checkout() / "locks" / lock)
+    return python.parent
 
 
 @pytest.fixture(scope="session")

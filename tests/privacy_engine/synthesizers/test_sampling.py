@@ -41,7 +41,8 @@ def rng() -> np.random.Generator:
 def test_parts_are_as_large_as_asked_for(rows: int, size: int, lengths: list[int]) -> None:
     parts = list(METHOD.sample_parts(MODEL, SCHEMA, rows, rng(), size))
     assert [len(part) for part in parts] == lengths
-    assert {tuple(map(str, part.dtypes)) for part in parts} == {("int64", "float64", "str", "bool")}
+    text = str(pd.Series(["a"], dtype="str").dtype)  # pandas 2 has objects for it
+    assert {tuple(map(str, part.dtypes)) for part in parts} == {("int64", "float64", text, "bool")}
 
 
 def test_the_parts_joined_are_what_one_draw_gives() -> None:

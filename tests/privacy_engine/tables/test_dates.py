@@ -163,7 +163,10 @@ WRONG = {
     "its day": (" Today", Rule.FORMAT),
     "what pandas takes for a null": ("NaT", Rule.FORMAT),
     "more than the format": (TEXT + " and more", Rule.FORMAT),
-    "before the first year": ("0000-12-31 00:00:00", Rule.CALENDAR),
+    "before the first year": (
+        "0000-12-31 00:00:00",
+        Rule.FORMAT if pd.__version__ < "3" else Rule.CALENDAR,  # pandas 2 does not read it at all
+    ),
     "a time that the clock skipped": ("2020-03-29 02:30:00", Rule.SKIPPED),
 }
 

@@ -184,7 +184,8 @@ def test_a_table_comes_back_in_its_types_and_codes() -> None:
     again = decode(coded.codes, coded.domains, np.random.default_rng(2))
     SCHEMA.without_identifiers().check(again)
     assert (CodedTable.encode(again.assign(name="x"), SCHEMA).codes == coded.codes).all()
-    assert [str(t) for t in again.dtypes] == ["int64", "int64", "float64", "str", "str", "bool", "int64"]
+    text = pd.Series(["A"], dtype="str").dtype  # pandas 2 has objects for it
+    assert again.dtypes.tolist() == ["int64", "int64", "float64", text, text, "bool", "int64"]
     assert again["city"].isna().sum() == table["city"].isna().sum()
 
 

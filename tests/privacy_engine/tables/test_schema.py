@@ -227,7 +227,7 @@ def test_a_table_that_fits_passes() -> None:
 PROBLEMS = {
     "a null quasi-identifier": (lambda t: t.assign(city=["Bern", None]), "city: 1 values are null"),
     "a null number": (lambda t: t.assign(age=[30, np.nan]), "age: 1 values are null"),
-    "text for a number": (lambda t: t.assign(age=[CANARY, "1"]), "age: must be a number, got str"),
+    "text for a number": (lambda t: t.assign(age=[CANARY, "1"]), "age: must be a number, got (str|object)"),
     "booleans for a number": (lambda t: t.assign(age=[True, False]), "age: must be a number, got bool"),
     "an infinite number": (lambda t: t.assign(visits=[np.inf, 1.0]), "visits: 1 values are infinite"),
     "above the bounds": (lambda t: t.assign(age=[30, 9107331]), "age: 1 values are out of the bounds"),
