@@ -49,6 +49,7 @@ def embedded_environment(root: Path, port: int | None = None) -> dict[str, str]:
         "AIRFLOW_CONN_LAKE_DEFAULT": json.dumps({"conn_type": "fs", "extra": {"path": str(root / ".lake")}}),
         "PRIVACY_LAKE": root / ".lake",
         "PRIVACY_RELEASE_HOME": root,
+        "PRIVACY_RELEASE_PROJECT": "",  # all places are here
         "PRIVACY_WORK_AREA": home / "work_area",
         "AIRFLOW__CORE__DAGS_FOLDER": root / "dags",
         "AIRFLOW__CORE__PLUGINS_FOLDER": home / "plugins",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import PrivacyEngineError
-from privacy_release.work.settings import setting
+from privacy_release.work.settings import PROJECT_FILE, airflow_home, setting
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
@@ -63,10 +63,12 @@ def lake_at(root: str, argument: str = "--lake") -> "Lake":
 
 def default_lake() -> str:
     """The lake of `lake_default` where Airflow has no such connection."""
-    home = os.environ.get("AIRFLOW_HOME")
+    home = airflow_home()
     chosen = setting("lake") or (f"{home}/lake" if home else None)
     if chosen is None:
-        raise WrongArgumentError("the lake must be named: give --lake DIR, or set PRIVACY_LAKE")
+        raise WrongArgumentError(
+            f"the lake must be named: give --lake DIR, set PRIVACY_LAKE, or write it into a {PROJECT_FILE}"
+        )
     return chosen
 
 
@@ -74,7 +76,7 @@ def work_root() -> Path:
     """Where work areas are; without Airflow in the user's cache folder, which no other user can enter."""
     from privacy_release.work.area import work_area_root
 
-    if setting("work_area") or os.environ.get("AIRFLOW_HOME"):
+    if setting("work_area") or airflow_home():
         with usage("PRIVACY_WORK_AREA"):
             return work_area_root()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"

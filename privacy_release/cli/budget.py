@@ -1,7 +1,6 @@
 """`privacy-release budget`: to grant privacy budgets, to see what is spent, and to check the ledger."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -167,12 +166,16 @@ def _migrate(arguments: argparse.Namespace) -> int:
 
 def _ledger(arguments: argparse.Namespace) -> "BudgetLedger":
     from privacy_release.ledger.places import PLACE, default_ledger, ledger_at
+    from privacy_release.work.settings import PROJECT_FILE, airflow_home, setting
 
     if arguments.ledger:
         named = arguments.ledger
         return ledger_at(named if "://" in named else str(Path(named).expanduser().absolute()))
-    if not (os.environ.get(PLACE) or os.environ.get("AIRFLOW_HOME")):
-        raise WrongArgumentError(f"the ledger must be named: give --ledger URL|FILE, or set {PLACE}")
+    if not (setting("ledger") or airflow_home()):
+        raise WrongArgumentError(
+            f"the ledger must be named: give --ledger URL|FILE, set {PLACE}, or write it into a "
+            f"{PROJECT_FILE}"
+        )
     return default_ledger()
 
 

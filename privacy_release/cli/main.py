@@ -49,6 +49,7 @@ from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
 from privacy_release.cli.text import bars, finding_lines, manifest_lines, outcome_lines, release_line
 from privacy_release.cli.warm import add_warm_command
+from privacy_release.cli.where import add_where_command, where
 from privacy_release.spec.presets import PRESETS
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     try:
         with stoppable():
-            if arguments.command is not clean:
+            if arguments.command not in (clean, where):
                 sweep_before()
             code: int = arguments.command(arguments)
     except PrivacyEngineError as error:
@@ -178,6 +179,8 @@ def build_parser() -> argparse.ArgumentParser:
     add_budget_commands(budget.add_subparsers(title="commands", metavar="COMMAND", required=True))
 
     add_clean_command(_command(commands, "clean", "remove the work areas that killed commands left", None))
+
+    add_where_command(_command(commands, "where", "tell which lake, ledger and files are used", None))
 
     add_warm_command(_command(commands, "warm", "compile what releases run, before the first one", None))
 

@@ -35,7 +35,8 @@ from privacy_engine.dp.ledger import (
 from privacy_engine.dp.limits import Limit, decimal_text
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.dp.totals import Spent, Sums, Totals, standings
-from privacy_engine.errors import LedgerError
+from privacy_engine.errors import BudgetExceededError, LedgerError
+from privacy_release.ledger.database import shown
 from privacy_release.ledger.rows import Rows, row_of, stored_head
 from privacy_release.ledger.tables import DATASETS, ENTRIES, MODELS
 from privacy_release.ledger.whole import carry_over, model_of
@@ -181,15 +182,16 @@ class Book:
         """Refuse a loss that does not keep every limit.
 
         Raises:
-            BudgetExceededError: naming each limit that is short.
+            BudgetExceededError: naming each limit that is short, and the ledger that was asked.
         """
-        if not self.fits(loss, taken):
-            refuse_overspending(
-                self.dataset,
-                loss,
-                self._others(self.open_reservations, taken),
-                lambda s: self._free_again(s.limit, loss),
-            )
+        if self.fits(loss, taken):
+            return
+        others = self._others(self.open_reservations, taken)
+        try:
+            refuse_overspending(self.dataset, loss, others, lambda s: self._free_again(s.limit, loss))
+        except BudgetExceededError as error:
+            place = shown(self.rows.connection.engine.url)
+            raise BudgetExceededError(f"{error} (by the ledger {place})") from None
 
     def is_stale(self, booking: Booking) -> bool:
         """Whether a reservation is older than the window of a rolling limit, which so counts it no more."""

@@ -1,11 +1,23 @@
-"""Where things are: environment variables first, then Airflow's configuration section `privacy_release`."""
+"""Where things are: the environment, then Airflow's configuration, then a project file, then Airflow's home.
+
+A project file, `privacy_release.toml`, holds options by their names; its folders are relative to the file. It
+is the one that $PRIVACY_RELEASE_PROJECT names, else the nearest one in or above Airflow's folder of DAGs; the
+command line looks in and above the working directory first, which processes of Airflow do not, because theirs
+differ. What a deployment sets goes before what a project says.
+"""
 
 import os
+import re
 import sys
+import tomllib
 from collections.abc import Mapping
+from configparser import Error, RawConfigParser
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
+from privacy_engine.errors import SpecError
 from privacy_release.work.host import answer_of
 
 SECTION = "privacy_release"
@@ -21,19 +33,153 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "floor_policy": "PRIVACY_FLOOR_POLICY",
     }
 )
+PROJECT_FILE = "privacy_release.toml"
+PROJECT = "PRIVACY_RELEASE_PROJECT"
+_NO_PATHS = frozenset({"work_area_idle"})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an option is set to, and where; `value` is None, and `origin` empty, where nobody set it."""
+
+    value: str | None = None
+    origin: str = ""
 
 
 def setting(option: str) -> str | None:
     """The value of an option of `VARIABLES`; None where nobody set it.
 
-    Airflow's configuration is asked only in processes that have loaded Airflow: reading it takes seconds and
-    writes files to its home, and the command line tool works without.
+    Raises:
+        SpecError: if the project file cannot be understood.
     """
-    chosen = os.environ.get(VARIABLES[option])
-    if chosen or "airflow" not in sys.modules:
-        return chosen or None
-    configured = answer_of("setting")
-    return configured(option) if configured else None
+    return set_by(option).value
+
+
+def set_by(option: str) -> Setting:
+    """The value of an option of `VARIABLES`, and who set it.
+
+    Raises:
+        SpecError: if the project file cannot be understood.
+    """
+    if chosen := os.environ.get(VARIABLES[option]):
+        return Setting(chosen, f"${VARIABLES[option]}")
+    return _of_airflow(option) or _of_project(option) or Setting()
+
+
+def airflow_home() -> Path | None:
+    """Airflow's folder: $AIRFLOW_HOME, else `~/airflow` where an Airflow was; None where there is none."""
+    chosen = os.environ.get("AIRFLOW_HOME")
+    home = Path(chosen or "~/airflow").expanduser().absolute()
+    return home if chosen or (home / "airflow.cfg").is_file() else None
+
+
+def project_file() -> Path | None:
+    """The project file; None where there is none, or $PRIVACY_RELEASE_PROJECT is empty.
+
+    Raises:
+        SpecError: if $PRIVACY_RELEASE_PROJECT names no file.
+    """
+    chosen = os.environ.get(PROJECT)
+    if chosen is None:
+        folders = (folder for start in _starts() for folder in (start, *start.parents))
+        return next((folder / PROJECT_FILE for folder in folders if (folder / PROJECT_FILE).is_file()), None)
+    if not chosen:
+        return None
+    file = Path(chosen).expanduser().absolute()
+    file = file / PROJECT_FILE if file.is_dir() else file
+    if not file.is_file():
+        raise SpecError(f"${PROJECT} must name a project file, or be empty for none; {file} is not there")
+    return file
+
+
+def _starts() -> list[Path]:
+    """The folders in and above which a project file is looked for."""
+    home = airflow_home()
+    dags = os.environ.get("AIRFLOW__CORE__DAGS_FOLDER") or _in_file("core", "dags_folder")
+    found = [] if "airflow" in sys.modules else [Path.cwd()]
+    return [*found, *([Path(dags).expanduser()] if dags else [home / "dags"] if home else [])]
+
+
+def _of_airflow(option: str) -> Setting | None:
+    """As Airflow's configuration has it.
+
+    Airflow itself is asked only in processes that have loaded it: that takes seconds and writes files to its
+    home. Else its variables and its file are read, which is all that there is but for secrets and commands.
+    """
+    if "airflow" in sys.modules and (configured := answer_of("setting")):
+        value = configured(option)
+        return Setting(value, f"[{SECTION}] {option} of Airflow's configuration") if value else None
+    variable = f"AIRFLOW__{SECTION.upper()}__{option.upper()}"
+    if value := os.environ.get(variable):
+        return Setting(value, f"${variable}")
+    value = _in_file(SECTION, option)
+    return Setting(value, f"[{SECTION}] {option} in {configuration_file()}") if value else None
+
+
+def configuration_file() -> Path | None:
+    """Airflow's file of settings, which need not be there."""
+    home = airflow_home()
+    chosen = os.environ.get("AIRFLOW_CONFIG") or (home and home / "airflow.cfg")
+    return Path(chosen).expanduser() if chosen else None
+
+
+def _in_file(section: str, option: str) -> str | None:
+    file = configuration_file()
+    return _read_configuration(file, _stamp(file)).get((section, option)) if file else None
+
+
+def _of_project(option: str) -> Setting | None:
+    """As the project file has it, its folders absolute."""
+    file = project_file()
+    if file is None:
+        return None
+    value = _read_project(file, _stamp(file)).get(option)
+    if value is None:
+        return None
+    if option not in _NO_PATHS and "://" not in value:
+        value = os.path.normpath(file.parent / Path(value).expanduser())
+    return Setting(value, str(file))
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """Changes when the file does."""
+    try:
+        found = file.stat()
+    except OSError:
+        return (0, 0)
+    return found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=8)
+def _read_configuration(file: Path, stamp: tuple[int, int]) -> Mapping[tuple[str, str], str]:
+    """What Airflow's file sets, by section and option; nothing where it cannot be read."""
+    parser = RawConfigParser(strict=False)
+    try:
+        parser.read(file, encoding="utf-8")
+    except (Error, OSError, UnicodeDecodeError):
+        return {}
+    return {(name, option): value for name in parser.sections() for option, value in parser.items(name)}
+
+
+@lru_cache(maxsize=8)
+def _read_project(file: Path, stamp: tuple[int, int]) -> Mapping[str, str]:
+    """The options of a project file.
+
+    Raises:
+        SpecError: if it is not TOML, or has an option that there is not, or one that is no text.
+    """
+    try:
+        options = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        where = re.search(r"\(at [\w ,]+\)", str(error))
+        told = f"{type(error).__name__} {where[0] if where else ''}".rstrip()
+        raise SpecError(f"{file} must be readable TOML, got {told}; correct it") from None
+    for name, value in options.items():
+        if name not in VARIABLES:
+            raise SpecError(f"{file}: {name} is no option; there are {', '.join(VARIABLES)}")
+        if not isinstance(value, str) or not value:
+            raise SpecError(f"{file}: {name} must be text, got {type(value).__name__}")
+    return options
 
 
 def curator_folder() -> Path:
@@ -51,8 +197,7 @@ def folder_of(option: str, name: str) -> Path:
     Raises:
         ValueError: if the option names a relative folder, which would move with the working directory.
     """
-    home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow")
-    folder = Path(setting(option) or home / name).expanduser()
+    folder = Path(setting(option) or _default_home() / name).expanduser()
     if not folder.is_absolute():
         raise ValueError(
             f"the folder must be given as an absolute path; set {VARIABLES[option]}, or {option} in the "
@@ -66,5 +211,8 @@ def default_lake_root() -> str:
     chosen = setting("lake")
     if chosen and "://" in chosen:
         return chosen
-    home = Path(os.environ.get("AIRFLOW_HOME") or "~/airflow")
-    return str(Path(chosen or home / "lake").expanduser().absolute())
+    return str(Path(chosen or _default_home() / "lake").expanduser().absolute())
+
+
+def _default_home() -> Path:
+    return Path(os.environ.get("AIRFLOW_HOME") or "~/airflow")

@@ -224,7 +224,7 @@ def test_without_a_place_the_command_asks_for_one(
     monkeypatch.delenv("PRIVACY_LEDGER")
     code, _, err = run(capsys, "show")
     assert code == WRONG
-    assert "give --ledger URL|FILE, or set PRIVACY_LEDGER" in err
+    assert "give --ledger URL|FILE, set PRIVACY_LEDGER" in err
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -213,7 +213,7 @@ def test_lake_must_be_named(
 ) -> None:
     monkeypatch.delenv("PRIVACY_LAKE")
     assert main(["run", spec]) == WRONG
-    assert "give --lake DIR, or set PRIVACY_LAKE" in capsys.readouterr().err
+    assert "give --lake DIR, set PRIVACY_LAKE, or write it into a" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

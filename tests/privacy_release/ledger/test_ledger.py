@@ -1,6 +1,7 @@
 """The ledger on SQLite and on PostgreSQL: who may spend, once for a key, also when fifty ask at once."""
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -362,3 +363,10 @@ def test_a_name_that_no_line_of_the_history_can_hold_is_refused(ledger: BudgetLe
     grant(ledger)
     with pytest.raises(ValueError, match="booking key must be"):
         ledger.reserve(DATASET, text, loss(0.1))
+
+
+def test_a_budget_that_is_short_names_the_ledger_that_was_asked(tmp_path: Path) -> None:
+    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
+    ledger.migrate()
+    with pytest.raises(BudgetExceededError, match=re.escape(f"(by the ledger {tmp_path / 'ledger.db'})")):
+        ledger.reserve("adult", "a" * 64, PrivacyLoss(epsilon=1.0))
