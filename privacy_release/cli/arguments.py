@@ -73,8 +73,10 @@ def default_lake() -> str:
 def work_root() -> Path:
     """Where work areas are; without Airflow in the user's cache folder, which no other user can enter."""
     from privacy_release.work.area import work_area_root
+    from privacy_release.work.settings import work_area_address
 
-    if setting("work_area") or os.environ.get("AIRFLOW_HOME"):
+    # A command is one process on one machine: it needs no area that others reach.
+    if work_area_address() is None and (setting("work_area") or os.environ.get("AIRFLOW_HOME")):
         with usage("PRIVACY_WORK_AREA"):
             return work_area_root()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"

@@ -15,6 +15,8 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "home": "PRIVACY_RELEASE_HOME",
         "lake": "PRIVACY_LAKE",
         "work_area": "PRIVACY_WORK_AREA",
+        "work_area_connection": "PRIVACY_WORK_AREA_CONNECTION",
+        "scratch": "PRIVACY_SCRATCH",
         "curator": "PRIVACY_CURATOR",
         "ledger": "PRIVACY_LEDGER",
         "work_area_idle": "PRIVACY_WORK_AREA_IDLE",
@@ -34,6 +36,21 @@ def setting(option: str) -> str | None:
         return chosen or None
     configured = answer_of("setting")
     return configured(option) if configured else None
+
+
+def work_area_address() -> str | None:
+    """The option `work_area` where it is an address, such as `s3://bucket/work`, and no folder."""
+    chosen = setting("work_area")
+    return chosen if chosen and "://" in chosen else None
+
+
+def scratch_folder() -> Path:
+    """Where tasks keep their own files on this machine: the option `scratch`, else that of `$AIRFLOW_HOME`.
+
+    Raises:
+        ValueError: as `folder_of`.
+    """
+    return folder_of("scratch", "scratch")
 
 
 def curator_folder() -> Path:
