@@ -115,7 +115,7 @@ def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
             executors would find no file.
     """
     ref = read_engine(LOCAL) if ref is None else ref
-    require_files_within_reach(ref["kind"])
+    require_files_within_reach(ref)
     if ref["kind"] == SPARK:
         with _cluster(ref["connection"]).session(spill, ref["memory"]) as session:
             from privacy_engine.engines.spark import SparkEngine
@@ -128,19 +128,21 @@ def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
         yield engine
 
 
-def require_files_within_reach(kind: str) -> None:
-    """Refuse Spark where the work area is an address.
+def require_files_within_reach(ref: EngineRef) -> None:
+    """Refuse a cluster of Spark where the work area is an address.
 
-    Each task decrypts to its own machine there, and executors run on others.
+    Each task decrypts to its own machine there, and the executors of a cluster run on others.
 
     Raises:
-        SpecError: if the engine could not open the files.
+        SpecError: if the engine could not open the files, or its connection does not exist.
     """
-    if kind == SPARK and work_area_address() is not None:
+    if ref["kind"] != SPARK or work_area_address() is None:
+        return
+    if not _cluster(ref["connection"]).master.startswith("local"):
         raise SpecError(
-            "the engine spark needs a work area that is a folder which driver and executors share, and here "
-            "it is an address, from which each task decrypts to its own machine; take the engine fragments, "
-            "with mapped: true for several workers, or set work_area to a shared folder"
+            "the engine spark on a cluster needs a work area that is a folder which driver and executors "
+            "share, and here it is an address, from which each task decrypts to its own machine; take the "
+            "engine fragments, a master such as local[4], or set work_area to a shared folder"
         )
 
 

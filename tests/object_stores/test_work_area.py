@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -96,7 +97,17 @@ with DAG(dag_id="synthetic_{kind}"):
     PublishOperator(task_id="publish", table=staged.output, report=report.output, name="synthetic")
 
 with DAG(dag_id="spark_{kind}"):
-    IngestParquetOperator(task_id="ingest", uri={uri!r}, schema=SCHEMA, engine="spark")
+    raw = IngestParquetOperator(
+        task_id="ingest", uri={uri!r}, schema=SCHEMA, engine={{"kind": "spark", "connection": "here"}}
+    )
+    staged = ReleaseOperator(task_id="release", table=raw.output, method="mondrian", parameters={{"k": 5}})
+    report = VerifyOperator(task_id="verify", table=staged.output, policy=POLICY)
+    PublishOperator(task_id="publish", table=staged.output, report=report.output, name="spark")
+
+with DAG(dag_id="cluster_{kind}"):
+    IngestParquetOperator(
+        task_id="ingest", uri={uri!r}, schema=SCHEMA, engine={{"kind": "spark", "connection": "far"}}
+    )
 """
 SCHEMA = {
     "name": {"role": "identifier", "kind": "categorical"},
@@ -104,7 +115,7 @@ SCHEMA = {
     "town": {"role": "quasi_identifier", "kind": "categorical", "categories": ["north", "south"]},
     "disease": {"role": "sensitive", "kind": "categorical", "categories": ["cold", "flu", CANARY]},
 }
-RUNS = ("whole", "fragments", "answers", "synthetic", "spark")
+RUNS = ("whole", "fragments", "answers", "synthetic", "spark", "cluster")
 
 
 def people() -> pd.DataFrame:
@@ -167,6 +178,10 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         "PRIVACY_CURATOR": str(root / "curator"),
         "PRIVACY_LEDGER": str(root / "ledger.db"),
         "AIRFLOW_CONN_WORK_DEFAULT": json.dumps(work),
+        "AIRFLOW_CONN_HERE": json.dumps({"conn_type": "privacy_spark", "extra": {"master": "local[2]"}}),
+        "AIRFLOW_CONN_FAR": json.dumps(
+            {"conn_type": "privacy_spark", "extra": {"master": "spark://far:7077"}}
+        ),
         "AIRFLOW_CONN_MEMBERSHIP": json.dumps({"conn_type": "generic", "password": secrets.token_hex(32)}),
     }
     child = checkout() / "tests" / "dags" / "canary_child.py"
@@ -194,13 +209,18 @@ def test_every_step_finds_its_files_in_the_bucket(name: str, left: Left) -> None
     lake = Lake(root=str(left.root / ".lake"))
     released = read_release(lake, name, left.ended[name]["run_id"]).to_pandas()
     assert 0.9 * ROWS <= len(released) <= ROWS
-    if name in ("whole", "fragments"):
+    if name in ("whole", "fragments", "spark"):
         assert released.groupby(["age", "town"], dropna=False).size().min() >= 5
 
 
-def test_spark_is_refused_before_it_reads(left: Left) -> None:
-    assert left.ended["spark"]["tasks"]["ingest"] == "failed"
-    assert "the engine spark needs a work area that is a folder" in left.output
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
+def test_spark_of_the_same_machine_finds_its_files(left: Left) -> None:
+    test_every_step_finds_its_files_in_the_bucket("spark", left)
+
+
+def test_a_cluster_is_refused_before_anything_is_read(left: Left) -> None:
+    assert left.ended["cluster"]["tasks"]["ingest"] == "failed"
+    assert "the engine spark on a cluster needs a work area that is a folder" in left.output
 
 
 def test_no_cell_is_in_the_bucket_in_clear_text(left: Left) -> None:

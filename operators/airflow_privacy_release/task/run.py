@@ -72,7 +72,7 @@ def local_files(operator: "BaseOperator", context: Mapping[str, Any]) -> Iterato
     scratch = Scratch(scratch_folder(), attempt, run=store.of(key), mark=Mark(key=key, owner=owner))
     told = {name: getattr(operator, name) for name in operator.template_fields}
     if (engine := chosen_engine(told.get("engine"))) is not None:
-        require_files_within_reach(engine["kind"])
+        require_files_within_reach(engine)
     presence, token = scratch.enter(), _SCRATCH.set(scratch)
     try:
         for name, value in told.items():

@@ -11,10 +11,9 @@ from typing import Any, Self, TypeVar
 
 from privacy_engine.errors import IntegrityError, PrivacyEngineError
 from privacy_release.work.area import WorkArea
-from privacy_release.work.presence import Mark
+from privacy_release.work.presence import BEAT_SECONDS, Mark
 from privacy_release.work.remote.store import RunFiles
 
-BEAT_SECONDS = 600.0  # between two signs of life of a long task: an hour or more may pass before it is missed
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)?")
 
 Told = TypeVar("Told")

@@ -214,8 +214,8 @@ class RunFiles:
                 for path in found:
                     with suppress(FileNotFoundError):
                         files.rm_file(path)
-            if _is_local(files) and files.exists(base):  # an object store has no folders
-                files.rm(base, recursive=True)
+                if _is_local(files):  # an object store has no folders
+                    files.rm(base, recursive=True)
         self._keys.clear()
 
     def _order(self, path: str) -> int:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from privacy_engine.errors import IntegrityError, SecretError, SpecError, WorkAreaError
-from privacy_release.work.engines import open_engine, read_engine
 from privacy_release.work.presence import Mark, Owner
 from privacy_release.work.remote.keys import Wrapping
 from privacy_release.work.remote.scratch import Scratch
@@ -280,14 +279,3 @@ def test_a_store_that_cannot_be_reached_may_be_tried_again(tmp_path: Path) -> No
 def test_an_address_that_nothing_reaches_is_refused() -> None:
     with pytest.raises(SpecError, match="must be an address that fsspec reaches"):
         Store(root="nowhere://bucket", wrapping=WRAPPING).all()
-
-
-def test_spark_is_refused_where_its_executors_would_find_no_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PRIVACY_WORK_AREA", "s3://bucket/work")
-    with (
-        pytest.raises(SpecError, match="driver and executors share"),
-        open_engine(read_engine("spark"), tmp_path),
-    ):
-        pass
