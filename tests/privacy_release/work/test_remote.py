@@ -2,6 +2,8 @@
 
 import hashlib
 import io
+import os
+import tracemalloc
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -46,6 +48,23 @@ def random_bytes(size: int) -> bytes:
 @pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK - 7])
 def test_a_file_of_any_length_comes_back_as_it_was(size: int) -> None:
     assert opened(sealed(random_bytes(size))) == random_bytes(size)
+
+
+def test_a_large_file_takes_the_memory_of_a_few_chunks(tmp_path: Path) -> None:
+    for name in ("plain", "sealed", "opened"):
+        (tmp_path / name).touch()
+    os.truncate(tmp_path / "plain", 64 * CHUNK)
+    tracemalloc.start()
+    try:
+        with (tmp_path / "plain").open("rb") as plain, (tmp_path / "sealed").open("wb") as target:
+            seal(plain, target, KEY, key_id=ID, name=NAME)
+        with (tmp_path / "sealed").open("rb") as source, (tmp_path / "opened").open("wb") as target:
+            unseal(source, target, KEY, name=NAME)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "opened").stat().st_size == 64 * CHUNK
+    assert most < 8 * CHUNK
 
 
 def test_equal_files_are_not_seen_to_be_equal() -> None:
