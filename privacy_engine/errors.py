@@ -41,6 +41,10 @@ class LedgerError(PrivacyEngineError):
     """The privacy budget ledger cannot be reached or refuses: nothing was measured, retry is safe."""
 
 
+class WorkAreaError(PrivacyEngineError):
+    """The work area of the run cannot be reached, or its store refuses: a retry is safe."""
+
+
 class EngineError(PrivacyEngineError):
     """DuckDB or Spark failed or died on the way: nothing was released, retry is safe."""
 

@@ -86,16 +86,20 @@ class Components:
         for process in self.running.values():
             process.terminate()
         psutil.wait_procs(_members(sessions), timeout=GRACE_SECONDS)
-        while survivors := _members(sessions):
+        for name in list(self.running):
+            self.kill(name)
+
+    def kill(self, name: str) -> None:
+        """Kill every process of a component, as when its machine goes."""
+        process = self.running.pop(name)
+        while survivors := _members({process.pid}):
             for survivor in survivors:
                 try:
                     survivor.kill()
                 except psutil.NoSuchProcess:
                     continue
             psutil.wait_procs(survivors, timeout=1.0)
-        for process in self.running.values():
-            process.wait()
-        self.running.clear()
+        process.wait()
 
 
 def _members(sessions: set[int]) -> list[psutil.Process]:

@@ -30,8 +30,19 @@ _PLACES = {
     ),
     "work_area": (
         "Absolute folder for raw and staged records while a run lasts, shared by all workers, closed to all "
-        "others. By default work_area in AIRFLOW_HOME.",
+        "others; or an address, s3://, abfss:// or gs://, where each file is encrypted with a key of its run "
+        "and workers share no folder. By default work_area in AIRFLOW_HOME.",
         "/data/work",
+    ),
+    "work_area_connection": (
+        "Where work_area is an address: the connection whose password wraps the keys of runs, and whose "
+        "extra has the storage_options. By default work_default.",
+        "work_default",
+    ),
+    "scratch": (
+        "Where work_area is an address: absolute folder of each worker's own, for what a task has decrypted "
+        "while it lasts. By default scratch in AIRFLOW_HOME.",
+        "/var/tmp/privacy",
     ),
     "work_area_idle": (
         "For how long a work area must have shown no sign of life before a sweeper removes it; one of a "

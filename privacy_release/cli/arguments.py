@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import PrivacyEngineError
-from privacy_release.work.settings import PROJECT_FILE, airflow_home, setting
+from privacy_release.work.settings import PROJECT_FILE, airflow_home, setting, work_area_address
 
 if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
@@ -76,7 +76,8 @@ def work_root() -> Path:
     """Where work areas are; without Airflow in the user's cache folder, which no other user can enter."""
     from privacy_release.work.area import work_area_root
 
-    if setting("work_area") or airflow_home():
+    # A command is one process on one machine: it needs no area that others reach.
+    if work_area_address() is None and (setting("work_area") or airflow_home()):
         with usage("PRIVACY_WORK_AREA"):
             return work_area_root()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"

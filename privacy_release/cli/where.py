@@ -17,7 +17,9 @@ from privacy_release.work.settings import (
     configuration_file,
     curator_folder,
     project_file,
+    scratch_folder,
     set_by,
+    work_area_address,
 )
 from privacy_release.work.sweep import idle_limit
 
@@ -104,11 +106,16 @@ def _settings() -> Iterator[Place]:
 
     yield _place("home", "include/ with releases, policies and hierarchies", include_folder, _files)
     yield _place("lake", "where releases go", default_lake, _state)
-    yield _place("work_area", "raw and staged records while a run lasts", work_root, _state)
+    yield _place("work_area", "raw and staged records while a run lasts", _work_area, _state)
+    yield _place("scratch", "what a task keeps of a work area that has an address", scratch_folder, _state)
     yield _place("curator", "what only the curator may read", curator_folder, _state)
     yield _place("ledger", "spent privacy budgets", _ledger, _state)
     yield _place("work_area_idle", "when a silent work area counts as abandoned", idle_limit)
     yield _place("floor_policy", "what every release must keep", _floor)
+
+
+def _work_area() -> object:
+    return work_area_address() or work_root()
 
 
 def _ledger() -> str:

@@ -95,7 +95,9 @@ def paid_answers(
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail)
     if booking.model is None or memoised:
         release = _drawn(method, table, schema, budget, booking, tell)
-        sha256 = write_private(work.path(f"{label}.parquet"), parquet_bytes(release.table))
+        answers = work.path(f"{label}.parquet")
+        sha256 = write_private(answers, parquet_bytes(release.table))
+        work.send(str(answers))  # paid answers must outlive this process
         booking = budget.ledger.commit(
             budget.dataset, key, _text(release, None if memoised else sha256), token=booking.token
         )
@@ -143,7 +145,9 @@ def _text(release: "RandomizedRelease", sha256: str | None) -> str:
 def _staged(work: WorkArea, label: str, booking: "Booking") -> Any:
     """The committed answers from the work area."""
     try:
-        return read_private(work.path(f"{label}.parquet"), json.loads(booking.model or "")["answers_sha256"])
+        return read_private(
+            work.recall(f"{label}.parquet"), json.loads(booking.model or "")["answers_sha256"]
+        )
     except IntegrityError:
         raise IntegrityError(
             "the answers of this run were drawn and paid for, and they are gone with its work area: drawing "

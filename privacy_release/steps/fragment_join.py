@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ def join_staged(
     if done := _staged_before(released, work, label):
         return done
     plan, job = _plan_of(released), Job(work=work, label=label, title=title)
-    table = read_cut(plan).table
+    table = work.fetch(read_cut(plan).table)
     with open_engine(table["engine"], work.folder) as engine:
         staged = stage(join(released, plan, job, engine), table, job)
     told = {"fragments": _hashes(released), "staged": staged}
@@ -82,7 +82,8 @@ def join(
     """
     from privacy_engine.engines.local import LocalEngine
 
-    cut = read_cut(plan)
+    kept = read_cut(plan)
+    cut = replace(kept, table=job.work.fetch(kept.table))
     in_order = _each_once(released, plan, cut)
     joined = _Joined.of(cut, in_order)
     path = job.records

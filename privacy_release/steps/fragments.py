@@ -7,6 +7,7 @@ The parts are worked on in a process pool, on Spark, or by mapped tasks: what is
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,7 +106,8 @@ def keep(cut: Cut, work: WorkArea, label: str) -> FileRef:
     folder = work.path(f"{label}.fragments")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
-    return write_cut(cut, folder / "plan.json")
+    # In a file, where no task can translate it, the table is told of as other machines find it.
+    return write_cut(replace(cut, table=work.send(cut.table)), folder / "plan.json")
 
 
 def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from privacy_engine.errors import IntegrityError
 from privacy_release.work.presence import LOCK, Mark, Owner, Presence, enter, keep_mark
@@ -17,6 +17,8 @@ from privacy_release.work.settings import folder_of
 
 _SLUG_LENGTH = 60
 _HASH_LENGTH = 16
+
+Told = TypeVar("Told")
 
 
 def work_area_root() -> Path:
@@ -72,10 +74,8 @@ class WorkArea:
 
     @property
     def folder(self) -> Path:
-        """The run's folder: a readable slug of the key, and a hash because slugs of two keys may be equal."""
-        slug = re.sub(r"[^A-Za-z0-9_-]+", "_", self.key)[:_SLUG_LENGTH]
-        digest = hashlib.sha256(self.key.encode("utf-8", "surrogatepass")).hexdigest()
-        return self.root / f"{slug}-{digest[:_HASH_LENGTH]}"
+        """The run's folder."""
+        return self.root / folder_name(self.key)
 
     def create(self) -> Self:
         """Make the folder with mode 0700, or take the one that this run made before; idempotent.
@@ -114,6 +114,18 @@ class WorkArea:
             raise ValueError("a name in the work area must be a bare file name, without separators")
         return self.create().folder / name
 
+    def fetch(self, told: Told) -> Told:
+        """What a task was told, whose files stand in this folder already; see `remote.scratch`."""
+        return told
+
+    def send(self, told: Told) -> Told:
+        """What a task tells, whose files all tasks of the run find in this folder; see `remote.scratch`."""
+        return told
+
+    def recall(self, name: str) -> Path:
+        """Where a file is that an earlier attempt of the task may have kept; arguments as of `path`."""
+        return self.path(name)
+
     def remove(self) -> None:
         """Remove the folder and all in it; doing it twice, or before anything was made, is fine.
 
@@ -146,6 +158,13 @@ class WorkArea:
         umask, presence = self._entered.pop()
         os.umask(umask)
         presence.end()
+
+
+def folder_name(key: str) -> str:
+    """Names the folder of a key: a readable slug, and a hash because slugs of two keys may be equal."""
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "_", key)[:_SLUG_LENGTH]
+    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{slug}-{digest[:_HASH_LENGTH]}"
 
 
 def erase(folder: Path) -> None:

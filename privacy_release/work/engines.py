@@ -11,6 +11,7 @@ from privacy_engine.errors import SpecError
 from privacy_release.work.host import answer_of
 from privacy_release.work.problems import problems_of
 from privacy_release.work.references import EngineRef
+from privacy_release.work.settings import work_area_address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,9 +111,11 @@ def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
         spill: private folder for what does not fit into memory; its new subfolder is removed at the end.
 
     Raises:
-        SpecError: if the connection of Spark does not exist, or pyspark or Java is not installed.
+        SpecError: if the connection of Spark does not exist, pyspark or Java is not installed, or its
+            executors would find no file.
     """
     ref = read_engine(LOCAL) if ref is None else ref
+    require_files_within_reach(ref)
     if ref["kind"] == SPARK:
         with _cluster(ref["connection"]).session(spill, ref["memory"]) as session:
             from privacy_engine.engines.spark import SparkEngine
@@ -123,6 +126,24 @@ def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
 
     with LocalEngine(memory=ref["memory"], spill=spill, processes=ref["processes"]) as engine:
         yield engine
+
+
+def require_files_within_reach(ref: EngineRef) -> None:
+    """Refuse a cluster of Spark where the work area is an address.
+
+    Each task decrypts to its own machine there, and the executors of a cluster run on others.
+
+    Raises:
+        SpecError: if the engine could not open the files, or its connection does not exist.
+    """
+    if ref["kind"] != SPARK or work_area_address() is None:
+        return
+    if not _cluster(ref["connection"]).master.startswith("local"):
+        raise SpecError(
+            "the engine spark on a cluster needs a work area that is a folder which driver and executors "
+            "share, and here it is an address, from which each task decrypts to its own machine; take the "
+            "engine fragments, a master such as local[4], or set work_area to a shared folder"
+        )
 
 
 def _cluster(connection: str) -> "SparkCluster":

@@ -37,7 +37,7 @@ def parquet_bytes(table: "pd.DataFrame") -> bytes:
 
 def write_private(path: Path, data: bytes) -> str:
     """Write a file whole or not at all, readable by the service user alone; its sha256."""
-    with _partial(path) as stream:
+    with new_private(path) as stream:
         stream.write(data)
     return hashlib.sha256(data).hexdigest()
 
@@ -194,7 +194,7 @@ def private_parquet(path: Path) -> Iterator[PrivateParquet]:
 
     The file stands in its place when the block has ended, and its `sha256` is known then.
     """
-    with _partial(path) as stream:
+    with new_private(path) as stream:
         file = PrivateParquet(_Hashed(stream))
         try:
             yield file
@@ -226,7 +226,7 @@ class _Hashed(io.RawIOBase):
 
 
 @contextmanager
-def _partial(path: Path) -> Iterator[IO[bytes]]:
+def new_private(path: Path) -> Iterator[IO[bytes]]:
     """A new file under a name of its own, with mode 0600, that takes the path once it is whole.
 
     Raises:

@@ -27,6 +27,8 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "home": "PRIVACY_RELEASE_HOME",
         "lake": "PRIVACY_LAKE",
         "work_area": "PRIVACY_WORK_AREA",
+        "work_area_connection": "PRIVACY_WORK_AREA_CONNECTION",
+        "scratch": "PRIVACY_SCRATCH",
         "curator": "PRIVACY_CURATOR",
         "ledger": "PRIVACY_LEDGER",
         "work_area_idle": "PRIVACY_WORK_AREA_IDLE",
@@ -35,7 +37,7 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
 )
 PROJECT_FILE = "privacy_release.toml"
 PROJECT = "PRIVACY_RELEASE_PROJECT"
-_NO_PATHS = frozenset({"work_area_idle"})
+_NO_PATHS = frozenset({"work_area_idle", "work_area_connection"})
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,21 @@ def _read_project(file: Path, stamp: tuple[int, int]) -> Mapping[str, str]:
         if not isinstance(value, str) or not value:
             raise SpecError(f"{file}: {name} must be text, got {type(value).__name__}")
     return options
+
+
+def work_area_address() -> str | None:
+    """The option `work_area` where it is an address, such as `s3://bucket/work`, and no folder."""
+    chosen = setting("work_area")
+    return chosen if chosen and "://" in chosen else None
+
+
+def scratch_folder() -> Path:
+    """Where tasks keep their own files on this machine: the option `scratch`, else that of `$AIRFLOW_HOME`.
+
+    Raises:
+        ValueError: as `folder_of`.
+    """
+    return folder_of("scratch", "scratch")
 
 
 def curator_folder() -> Path:

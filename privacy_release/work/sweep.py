@@ -75,12 +75,13 @@ class Looked:
     """What a sweeper found of an area, and did with it.
 
     Attributes:
+        folder: of the area; its name alone where it is in no folder of this machine.
         mark: whose it is; None where it does not say.
         idle: since the last heartbeat.
         problem: why it could not be removed, in the words of the system.
     """
 
-    folder: Path
+    folder: Path | str
     state: State
     mark: Mark | None = None
     idle: timedelta = timedelta()
@@ -89,7 +90,7 @@ class Looked:
     @property
     def name(self) -> str:
         """What people call the area."""
-        return self.folder.name if self.mark is None else self.mark.key
+        return Path(self.folder).name if self.mark is None else self.mark.key
 
 
 def idle_limit() -> timedelta:
@@ -157,11 +158,11 @@ def _judged(folder: Path, handle: int, rules: Rules) -> Looked | None:
         state = _of_unmarked(folder, idle, rules)
     else:
         seen = locked is True and mark.reach is not None and mark.reach == reach_of(handle)
-        state = _of_marked(mark, rested=idle >= rules.idle, seen=seen, rules=rules)
+        state = state_of_marked(mark, rested=idle >= rules.idle, seen=seen, rules=rules)
     return Looked(folder=folder, state=state, mark=mark, idle=idle)
 
 
-def _of_marked(mark: Mark, *, rested: bool, seen: bool, rules: Rules) -> State:
+def state_of_marked(mark: Mark, *, rested: bool, seen: bool, rules: Rules) -> State:
     """The state of an area whose lock nobody here holds.
 
     Args:

@@ -13,7 +13,7 @@ from deploy.local.embedded import embedded_environment
 
 
 def main(root: Path, names: list[str]) -> None:
-    os.environ |= embedded_environment(root)
+    os.environ |= embedded_environment(root) | json.loads(os.environ.get("CHILD_SETTINGS", "{}"))
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import BundleDagBag
     from airflow.utils import db

@@ -11,7 +11,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -47,6 +47,8 @@ class Topology:
         replaced: texts of the compose file that name something of Docker, and what stands for it here.
         ports: settings that several Airflows on one machine need.
         base: what every process is given.
+        changed: settings that are not those of the compose file.
+        started: the services of Airflow.
     """
 
     root: Path
@@ -55,6 +57,8 @@ class Topology:
     replaced: Mapping[str, str]
     ports: Mapping[str, str]
     base: Mapping[str, str]
+    changed: Mapping[str, str] = field(default_factory=dict)
+    started: tuple[str, ...] = AIRFLOW
     parts: Components = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,7 +74,7 @@ class Topology:
         found = environment(service, self.values)
         for old, new in self.replaced.items():
             found = {name: text.replace(old, new) for name, text in found.items()}
-        return dict(self.base) | found | self.ports | QUICK
+        return dict(self.base) | found | self.ports | QUICK | dict(self.changed)
 
     def command_line(self, *command: str) -> str:
         """Run `privacy-release` as its service would."""
@@ -87,7 +91,7 @@ class Topology:
         script = self.installed.bin / "initialize"
         shutil.copy(checkout() / "deploy" / "initialize.sh", script)
         self.run("initialize", "initialize")
-        for service in AIRFLOW:
+        for service in self.started:
             _, *command = services()[service]["command"]
             self.parts.start(" ".join(command), self.environment(service))
         wait_until_ready(self.parts, self.address)
@@ -113,11 +117,18 @@ class Topology:
 
     def run_dag(self, dag_id: str) -> str:
         """Trigger a DAG once it is known, and wait for the end of its run; how it ended."""
-        self._until(lambda: self._found(f"/dags/{dag_id}") is not None, f"the DAG {dag_id} to be known")
+        return self.end_of(dag_id, self.trigger(dag_id))
+
+    def trigger(self, dag_id: str) -> str:
+        """Trigger a DAG once it is known; the id of its run."""
+        self.until(lambda: self._found(f"/dags/{dag_id}") is not None, f"the DAG {dag_id} to be known")
         self.call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
-        run = self.call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None})["dag_run_id"]
+        return str(self.call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": None})["dag_run_id"])
+
+    def end_of(self, dag_id: str, run: str) -> str:
+        """Wait for the end of a run; how it ended."""
         path = f"/dags/{dag_id}/dagRuns/{run}"
-        self._until(lambda: self.call("GET", path)["state"] in FINISHED, f"a run of {dag_id} to end")
+        self.until(lambda: self.call("GET", path)["state"] in FINISHED, f"a run of {dag_id} to end")
         return str(self.call("GET", path)["state"])
 
     def _found(self, path: str) -> Any:
@@ -128,7 +139,8 @@ class Topology:
                 return None
             raise
 
-    def _until(self, holds: Any, what: str) -> None:
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait for something, as long as all services run."""
         deadline = time.monotonic() + PATIENCE
         while not holds():
             self.parts.check()
@@ -147,7 +159,15 @@ class Topology:
 
 
 @contextmanager
-def running(root: Path, installed: Installed, base: Mapping[str, str], env_file: Path) -> Iterator[Topology]:
+def running(
+    root: Path,
+    installed: Installed,
+    base: Mapping[str, str],
+    env_file: Path,
+    *,
+    changed: Mapping[str, str] | None = None,
+    started: tuple[str, ...] = AIRFLOW,
+) -> Iterator[Topology]:
     """Everything of the compose file, until the block is left; `root` has `dags` and `include`."""
     values = secrets_of(env_file.read_text())
     for folder in ("data/lake", "data/work", "data/curator", "logs"):
@@ -176,6 +196,8 @@ def running(root: Path, installed: Installed, base: Mapping[str, str], env_file:
             },
             # Without the last, `python -m` would import this checkout if that is the working directory.
             base=dict(base) | {"MPLCONFIGDIR": str(root / "matplotlib"), "PYTHONSAFEPATH": "1"},
+            changed=changed or {},
+            started=started,
         )
         try:
             topology.start()

@@ -15,6 +15,8 @@ from privacy_release.spending.secrets import NEW_SECRET
 from privacy_release.work.settings import SECTION
 
 if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
     from privacy_engine.randomizers.randomness import Secret
     from privacy_release.sources.pseudonyms import PseudonymKey
     from privacy_release.steps.history import Identification
@@ -49,17 +51,23 @@ def connected() -> dict[str, str | None]:
     }
 
 
-def extra_of(connection_id: str) -> dict[str, Any] | None:
-    """The extra of a connection; None if there is no such connection."""
+def connection_of(connection_id: str) -> "Connection | None":
+    """A connection; None if there is no such connection."""
     from airflow.sdk import Connection
 
     from airflow_privacy_release.compat import AirflowNotFoundException
 
     try:
-        extra: dict[str, Any] = Connection.get(connection_id).extra_dejson
+        found: Connection = Connection.get(connection_id)
     except AirflowNotFoundException:
         return None
-    return extra
+    return found
+
+
+def extra_of(connection_id: str) -> dict[str, Any] | None:
+    """The extra of a connection; None if there is no such connection."""
+    found = connection_of(connection_id)
+    return None if found is None else dict(found.extra_dejson)
 
 
 def secret_of(connection_id: str) -> "Secret":

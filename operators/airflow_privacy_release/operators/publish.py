@@ -8,16 +8,16 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
+from airflow_privacy_release.hooks.work import sweep_areas
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import release_id, remove_run_work_area, run_key
 from privacy_engine.errors import IntegrityError, SpecError
-from privacy_release.work.area import work_area_root
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.references import measured_symbols
-from privacy_release.work.sweep import Rules, State, idle_limit, sweep
+from privacy_release.work.sweep import Rules, State, idle_limit
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -181,8 +181,7 @@ class CleanupOperator(BaseOperator):
     @guarded
     def execute(self, context: "Context") -> None:
         """Remove the work area of this run; doing it twice is fine."""
-        area = remove_run_work_area(context)
-        self.log.info("work area removed", folder=str(area.folder))
+        self.log.info("work area removed", folder=remove_run_work_area(context))
 
 
 class SweepWorkAreasOperator(BaseOperator):
@@ -225,7 +224,7 @@ class SweepWorkAreasOperator(BaseOperator):
             unknown_runs=read_field("unknown_runs", self.unknown_runs, bool),
             dry=read_field("report_only", self.report_only, bool),
         )
-        looked = sweep(work_area_root(), rules)
+        looked = sweep_areas(rules)
         for found in looked:
             say = self.log.warning if found.state in _ASKS_FOR_A_PERSON else self.log.info
             say("work area", area=found.name, state=str(found.state), problem=found.problem)

@@ -10,10 +10,18 @@ import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from airflow_privacy_release.compat import AirflowException, AirflowFailException
-from privacy_engine.errors import CapacityError, EngineError, LedgerError, PrivacyEngineError, PublishError
+from airflow_privacy_release.task.run import local_files
+from privacy_engine.errors import (
+    CapacityError,
+    EngineError,
+    LedgerError,
+    PrivacyEngineError,
+    PublishError,
+    WorkAreaError,
+)
 from privacy_engine.foreign import is_panic, translated
 
 if TYPE_CHECKING:
@@ -41,19 +49,24 @@ class UnexpectedError(AirflowException):
 def guarded(
     execute: Callable[Concatenate[Operator, P], R],
 ) -> Callable[Concatenate[Operator, P], R]:
-    """Make an operator's `execute` raise only errors that may be logged.
+    """Make an operator's `execute` find its files, and raise only errors that may be logged.
+
+    Where workers share no folder, the files that it was told of are fetched before, and those that it tells
+    of are sent after, see `local_files`.
 
     - An error of the engine fails the task at once, with its own message: the same input would fail again.
-    - A `PublishError`, `LedgerError`, `EngineError` or `CapacityError` is retried: the lake or the ledger may
-      be back by then, and another worker may have the memory. So is another library's error that means as
-      much: no memory, no disk, or a breakdown of native code.
+    - A `PublishError`, `LedgerError`, `WorkAreaError`, `EngineError` or `CapacityError` is retried: the lake,
+      the ledger or the store may be back by then, and another worker may have the memory. So is another
+      library's error that means as much: no memory, no disk, or a breakdown of native code.
     - Any other error is retried as `UnexpectedError`, which names type and place and drops the message.
     """
 
     @functools.wraps(execute)
     def run(self: Operator, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return execute(self, *args, **kwargs)
+            context: Any = args[0] if args else kwargs["context"]  # Airflow gives it by its name
+            with local_files(self, context) as work:
+                return work.send(execute(self, *args, **kwargs))
         except BaseException as error:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
@@ -70,7 +83,7 @@ def _safe(error: BaseException, step: str) -> Exception:
         return error
     if ours := translated(error, step):
         return ours
-    if isinstance(error, PublishError | LedgerError | EngineError | CapacityError):
+    if isinstance(error, PublishError | LedgerError | WorkAreaError | EngineError | CapacityError):
         return type(error)(str(error))
     if isinstance(error, PrivacyEngineError):
         return AirflowFailException(str(error))

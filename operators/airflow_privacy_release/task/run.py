@@ -2,15 +2,31 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from airflow_privacy_release.hooks.work import work_store
+from airflow_privacy_release.task.rendering import chosen_engine
+from privacy_engine.errors import WorkAreaError
 from privacy_release.work.area import WorkArea, work_area_root
-from privacy_release.work.presence import Owner, Presence
+from privacy_release.work.engines import require_files_within_reach
+from privacy_release.work.presence import Mark, Owner, Presence
+from privacy_release.work.remote.scratch import Scratch
+from privacy_release.work.settings import scratch_folder
+from privacy_release.work.sweep import Rules, sweep
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator
 
 # What `dag.test()` runs is of this process, from the first task to the last: the areas that it is present in.
 _PRESENT: dict[Path, Presence] = {}
+# The folder of the task that is running here, where workers share none.
+_SCRATCH: ContextVar[Scratch | None] = ContextVar("scratch", default=None)
+_ANY = WorkArea(Path("/"), "of a task that uses the folder that all share")
 
 
 def run_key(context: Mapping[str, Any]) -> str:
@@ -19,11 +35,13 @@ def run_key(context: Mapping[str, Any]) -> str:
 
 
 def run_work_area(context: Mapping[str, Any]) -> WorkArea:
-    """The private folder that the tasks of this run share.
+    """The private folder that the tasks of this run share, or the task's own where they share none.
 
     It lives as long as the run does for Airflow. Of a killed `dag.test()` Airflow believes for ever that it
     goes on; there it lives as long as the process, which is present also between two tasks.
     """
+    if (scratch := _SCRATCH.get()) is not None:
+        return scratch
     alone = _in_one_process()
     area = WorkArea(work_area_root(), run_key(context), Owner.PROCESS if alone else Owner.RUN)
     if alone and area.folder not in _PRESENT:
@@ -31,13 +49,62 @@ def run_work_area(context: Mapping[str, Any]) -> WorkArea:
     return area
 
 
-def remove_run_work_area(context: Mapping[str, Any]) -> WorkArea:
-    """The private folder of this run, removed; doing it twice is fine."""
+@contextmanager
+def local_files(operator: "BaseOperator", context: Mapping[str, Any]) -> Iterator[WorkArea]:
+    """Where workers share no folder: what an operator was told of, on this machine, until the block ends.
+
+    Each reference among its template fields is one to files of the task's own folder meanwhile. The folder is
+    removed at the end; of a task that was killed, by the next one on this machine.
+
+    Raises:
+        IntegrityError: if a file is gone, or not the one that was stored.
+        WorkAreaError: if the store cannot be reached.
+        SpecError: if the operator wants an engine that does not find the files.
+    """
+    store = work_store()
+    if store is None:
+        yield _ANY
+        return
+    sweep(scratch_folder(), Rules(idle=timedelta(days=1)))
+    key, ti = run_key(context), context["ti"]
+    owner = Owner.PROCESS if _in_one_process() else Owner.RUN
+    attempt = f"{key}/{file_label(context)}/{getattr(ti, 'try_number', 0)}/{getattr(ti, 'id', '')}"
+    scratch = Scratch(scratch_folder(), attempt, run=store.of(key), mark=Mark(key=key, owner=owner))
+    told = {name: getattr(operator, name) for name in operator.template_fields}
+    if (engine := chosen_engine(told.get("engine"))) is not None:
+        require_files_within_reach(engine)
+    presence, token = scratch.enter(), _SCRATCH.set(scratch)
+    try:
+        for name, value in told.items():
+            setattr(operator, name, scratch.fetch(value))
+        yield scratch
+    finally:
+        for name, value in told.items():
+            setattr(operator, name, value)
+        _SCRATCH.reset(token)
+        presence.end()
+        scratch.remove()
+
+
+def remove_run_work_area(context: Mapping[str, Any]) -> str:
+    """Remove the private folder of this run, or its encrypted files and their keys; where they were.
+
+    Doing it twice is fine.
+
+    Raises:
+        WorkAreaError: if a file or key is still there: personal data would stay behind, so it must be seen.
+    """
+    if (store := work_store()) is not None:
+        run = store.of(run_key(context))
+        run.remove()
+        if run in store.all():
+            raise WorkAreaError(f"the work area {run.address} must be gone, and is not; clear this task")
+        return run.address
     area = WorkArea(work_area_root(), run_key(context))
     if (present := _PRESENT.pop(area.folder, None)) is not None:
         present.end()
     area.remove()
-    return area
+    return str(area.folder)
 
 
 def _in_one_process() -> bool:

@@ -11,7 +11,10 @@ from airflow_privacy_release.plugin.answers import REPORT_POLICY
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import WorkArea
-from privacy_release.work.presence import Owner
+from privacy_release.work.presence import Mark, Owner
+from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
+from privacy_release.work.remote.scratch import Scratch
+from privacy_release.work.remote.store import Store
 from tests.airflow_privacy_release.plugin.conftest import FOREIGN_DAG, OWN_DAG, REPORT, Visit
 from tests.servers.pages import Page
 
@@ -125,6 +128,39 @@ def test_before_publishing_the_staged_report_is_shown_and_said_not_to_be_publish
     assert (answer.status_code, answer.text) == (200, "<p>Staged.</p>")
     assert answer.headers["content-security-policy"] == REPORT_POLICY
     assert "not published" in Page(visitor.get("/report", QUERY).text).text
+
+
+@pytest.fixture
+def remote(work_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
+    """The folder of a task of the run, where the work area is an address."""
+    secret, address = "a secret of thirty-two bytes, or more", f"file://{tmp_path}/bucket"
+    monkeypatch.setenv("PRIVACY_WORK_AREA", address)
+    monkeypatch.setenv(KEY_VARIABLE, secret)
+    key = f"{OWN_DAG}/{RUN}"
+    run = Store(root=address, wrapping=Wrapping(secret.encode(), KEY_VARIABLE)).of(key)
+    return Scratch(tmp_path / "scratch", key, run=run, mark=Mark(key=key, owner=Owner.RUN))
+
+
+def test_an_encrypted_staged_report_is_shown_until_it_is_removed(
+    visitor: Visit, runs: Runs, remote: Scratch
+) -> None:
+    runs.add("running")
+    runs.told("release", remote.send(staged(remote, text="<p>Staged.</p>")))
+    remote.remove()
+    assert framed(visitor, QUERY).text == "<p>Staged.</p>"
+    remote.run.remove()
+    assert frames(visitor, QUERY) == []
+
+
+@pytest.mark.parametrize("address", ["{other}/release.report.html", "{own}/../x.report.html", "{own}/x.json"])
+def test_an_address_that_is_no_report_of_the_run_is_not_shown(
+    address: str, visitor: Visit, runs: Runs, remote: Scratch
+) -> None:
+    other = remote.run.store.of("another/run").address
+    told = remote.send(staged(remote))
+    runs.add("running")
+    runs.told("release", told | {"report": address.format(own=remote.run.address, other=other)})
+    assert frames(visitor, QUERY) == []
 
 
 def test_the_placeholder_that_airflow_leaves_for_an_unmapped_task_is_understood(

@@ -10,10 +10,11 @@ from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
+from airflow_privacy_release.hooks.work import sweep_areas
 from airflow_privacy_release.plugin.auth import Rights
-from privacy_release.work.area import work_area_root
+from privacy_engine.errors import PrivacyEngineError
 from privacy_release.work.presence import Owner
-from privacy_release.work.sweep import Rules, State, sweep
+from privacy_release.work.sweep import Rules, State
 
 _OVER = (DagRunState.SUCCESS, DagRunState.FAILED)
 
@@ -43,8 +44,8 @@ def leftovers(rights: Rights) -> list[Leftover]:
     """Those of runs that the user may read; none where this process cannot look into the folder."""
     found = []
     # The web server may be another user or machine, and the option may be wrong: the tasks will say so.
-    with suppress(OSError, ValueError):
-        looked = sweep(work_area_root(), Rules(idle=timedelta(0), is_over=is_over, dry=True))
+    with suppress(OSError, ValueError, PrivacyEngineError):
+        looked = sweep_areas(Rules(idle=timedelta(0), is_over=is_over, dry=True))
         for area in looked:
             if area.mark is None or area.mark.owner is not Owner.RUN:
                 continue

@@ -19,10 +19,13 @@ from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
+from airflow_privacy_release.hooks.work import work_store
 from airflow_privacy_release.plugin.connections import Places
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.lake.store import Lake, get
 from privacy_release.work.area import WorkArea, work_area_root
+from privacy_release.work.remote.store import RunFiles
+from privacy_release.work.settings import work_area_address
 
 _SUFFIX = ".report.html"
 _LARGEST = 32 * 2**20  # bytes of a report
@@ -57,7 +60,7 @@ def staged_reports(dag_id: str, run_id: str, task_id: str | None = None, map_ind
             task_id=row.task_id,
             map_index=row.map_index,
             label=_label(row.task_id, row.map_index, told),
-            is_there=_file(dag_id, run_id, told) is not None,
+            is_there=_is_there(dag_id, run_id, told),
         )
         for row, told in _told(dag_id, run_id, task_id, map_index)
         if _is_staged(told)
@@ -67,7 +70,12 @@ def staged_reports(dag_id: str, run_id: str, task_id: str | None = None, map_ind
 def staged_report(dag_id: str, run_id: str, task_id: str, map_index: int) -> bytes | None:
     """The report that one task staged; None if it told of none, or it is not there (any more)."""
     for _, told in _told(dag_id, run_id, task_id, map_index):
-        path = _file(dag_id, run_id, told) if _is_staged(told) else None
+        if not _is_staged(told):
+            continue
+        with suppress(PrivacyEngineError):
+            if (remote := _remote(dag_id, run_id, told)) is not None:
+                return remote[0].read(remote[1], _LARGEST)
+        path = _file(dag_id, run_id, told)
         if path is not None:
             return _read(path)
     return None
@@ -120,8 +128,27 @@ def _label(task_id: str, map_index: int, told: Mapping[str, Any]) -> str:
     return f"{place}: {told['method']}"
 
 
+def _is_there(dag_id: str, run_id: str, told: Mapping[str, Any]) -> bool:
+    with suppress(PrivacyEngineError):  # this process may have no way to the store: the tasks will say so
+        if (remote := _remote(dag_id, run_id, told)) is not None:
+            return remote[0].has(remote[1])
+    return _file(dag_id, run_id, told) is not None
+
+
+def _remote(dag_id: str, run_id: str, told: Mapping[str, Any]) -> tuple[RunFiles, str] | None:
+    """The encrypted files of the run and the name of a report in them; None where there are none."""
+    store = work_store()
+    if store is None:
+        return None
+    run = store.of(f"{dag_id}/{run_id}")
+    folder, _, name = str(told["report"]).rpartition("/")
+    return (run, name) if folder == run.address and name.endswith(_SUFFIX) else None
+
+
 def _file(dag_id: str, run_id: str, told: Mapping[str, Any]) -> Path | None:
     """Where a staged report is; None unless it lies directly in the run's own work area."""
+    if work_area_address() is not None:
+        return None
     folder = WorkArea(work_area_root(), f"{dag_id}/{run_id}").folder
     path = Path(str(told["report"]))
     if path.parent != folder or not path.name.endswith(_SUFFIX) or folder.is_symlink():

@@ -1,0 +1,336 @@
+"""Runs whose work area is a bucket: tasks share no folder, and nothing lies in the bucket in clear text."""
+
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deploy.local.embedded import checkout
+from privacy_engine.dp.limits import Limit
+from privacy_engine.errors import IntegrityError, WorkAreaError
+from privacy_release.lake.read import read_release
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.work.presence import Mark, Owner
+from privacy_release.work.remote.keys import Wrapping
+from privacy_release.work.remote.scratch import Scratch
+from privacy_release.work.remote.store import Store
+from privacy_release.work.remote.sweep import sweep_store
+from privacy_release.work.sweep import Rules, State, sweep
+from tests.object_stores.stores import Bucket, azurite
+
+pytestmark = [pytest.mark.object_stores, pytest.mark.slow]
+
+SECRET = secrets.token_hex(32)
+CANARY = "Wilhelmina-Canary"
+ROWS = 2_600
+# Without a clean-up, so that what the tasks stored can be looked at; and the clean-up, as a run of its own.
+DAG = """
+from airflow.sdk import DAG
+from airflow_privacy_release import *
+from airflow_privacy_release.operators.release import (
+    CutFragmentsOperator, JoinFragmentsOperator, ReleaseFragmentOperator,
+)
+
+SCHEMA = {schema!r}
+POLICY = {{"require": [{{"model": "k_anonymity", "k": 5}}]}}
+ENGINE = {{"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1}}
+PRIVATE = {{"max_epsilon": 10, "max_delta": 0}}
+
+with DAG(dag_id="whole_{kind}", params={{"clean": False}}):
+    raw = IngestParquetOperator(
+        task_id="ingest", uri={uri!r}, schema=SCHEMA, person="name", membership_key="membership"
+    )
+    ok = ValidateOperator(task_id="validate", table=raw.output, suite={{"name": "s", "expectations": [
+        {{"type": "expect_column_values_to_not_be_null", "kwargs": {{"column": "age"}}}}]}})
+    found = DetectOutliersOperator(
+        task_id="outliers", table=ok.output, method="lof", action="set_aside",
+        parameters={{"neighbours": 5, "top": 10}},
+    )
+    staged = ReleaseOperator(task_id="release", table=found.output, method="mondrian", parameters={{"k": 5}})
+    report = VerifyOperator(task_id="verify", table=staged.output, policy=POLICY)
+    asked = ApproveReleaseOperator(
+        task_id="approve", table=staged.output, report=report.output, name="whole", required=False
+    )
+    PublishOperator(
+        task_id="publish", table=staged.output, report=report.output, name="whole", approved=asked.output
+    )
+
+with DAG(dag_id="fragments_{kind}"):
+    raw = IngestParquetOperator(task_id="ingest", uri={uri!r}, schema=SCHEMA, engine=ENGINE)
+    cut = CutFragmentsOperator(task_id="cut", table=raw.output, method="mondrian", parameters={{"k": 5}})
+    parts = ReleaseFragmentOperator.partial(task_id="release").expand(fragment=cut.output)
+    staged = JoinFragmentsOperator(task_id="join", fragments=parts.output)
+    report = VerifyOperator(task_id="verify", table=staged.output, policy=POLICY)
+    published = PublishOperator(
+        task_id="publish", table=staged.output, report=report.output, name="fragments"
+    )
+    published >> CleanupOperator(task_id="cleanup")
+
+with DAG(dag_id="answers_{kind}"):
+    raw = IngestParquetOperator(task_id="ingest", uri={uri!r}, schema=SCHEMA)
+    staged = ReleaseOperator(
+        task_id="release", table=raw.output, method="errph", parameters={{"p_0": 0.5}}, budget="people"
+    )
+    report = VerifyOperator(task_id="verify", table=staged.output, policy=PRIVATE)
+    published = PublishOperator(task_id="publish", table=staged.output, report=report.output, name="answers")
+    published >> CleanupOperator(task_id="cleanup")
+
+with DAG(dag_id="synthetic_{kind}"):
+    raw = IngestParquetOperator(task_id="ingest", uri={uri!r}, schema=SCHEMA)
+    staged = ReleaseOperator(
+        task_id="release", table=raw.output, method="privbayes", budget="people",
+        parameters={{"epsilon": 2.0}},
+    )
+    report = VerifyOperator(task_id="verify", table=staged.output, policy=PRIVATE)
+    CuratorReportOperator(task_id="curator", source=raw.output, table=staged.output, name="synthetic")
+    PublishOperator(task_id="publish", table=staged.output, report=report.output, name="synthetic")
+
+with DAG(dag_id="spark_{kind}"):
+    raw = IngestParquetOperator(
+        task_id="ingest", uri={uri!r}, schema=SCHEMA, engine={{"kind": "spark", "connection": "here"}}
+    )
+    staged = ReleaseOperator(task_id="release", table=raw.output, method="mondrian", parameters={{"k": 5}})
+    report = VerifyOperator(task_id="verify", table=staged.output, policy=POLICY)
+    PublishOperator(task_id="publish", table=staged.output, report=report.output, name="spark")
+
+with DAG(dag_id="cluster_{kind}"):
+    IngestParquetOperator(
+        task_id="ingest", uri={uri!r}, schema=SCHEMA, engine={{"kind": "spark", "connection": "far"}}
+    )
+"""
+SCHEMA = {
+    "name": {"role": "identifier", "kind": "categorical"},
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120], "bins": 6},
+    "town": {"role": "quasi_identifier", "kind": "categorical", "categories": ["north", "south"]},
+    "disease": {"role": "sensitive", "kind": "categorical", "categories": ["cold", "flu", CANARY]},
+}
+RUNS = ("whole", "fragments", "answers", "synthetic", "spark", "cluster")
+
+
+def people() -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    return pd.DataFrame(
+        {
+            "name": [f"{CANARY} {i}" for i in range(ROWS)],
+            "age": rng.integers(20, 80, ROWS).astype(float),
+            "town": ["north", "south"] * (ROWS // 2),
+            "disease": [["cold", "flu", CANARY][i % 3] for i in range(ROWS)],
+        }
+    )
+
+
+def store_of(bucket: Bucket) -> Store:
+    return Store(
+        root=bucket.address("work"),
+        options=bucket.store.source_options(),
+        wrapping=Wrapping(SECRET.encode(), "the connection work_default"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """What runs left: how each ended, every local file below the root, and the bucket."""
+
+    ended: dict[str, Any]
+    output: str
+    root: Path
+    bucket: Bucket
+
+    def objects(self) -> dict[str, bytes]:
+        """The work area as whoever reads the bucket sees it."""
+        return {name: data for name, data in self.bucket.objects().items() if name.startswith("work/")}
+
+
+@pytest.fixture(scope="module", params=["s3", "azure"])
+def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Left:
+    """Runs with one kind of store as their work area, in an Airflow of their own."""
+    kind = request.param
+    if kind == "azure" and azurite() is None:
+        pytest.skip("Azurite is not installed")
+    bucket = Bucket(store=request.getfixturevalue(kind), name="areas")
+    bucket.store.make_bucket(bucket.name)
+    root = tmp_path_factory.mktemp(f"areas-{kind}")
+    for folder in ("dags", "include"):
+        (root / folder).mkdir()
+    people().to_parquet(root / "people.parquet", index=False)
+    (root / "dags" / "runs.py").write_text(
+        DAG.format(kind=kind, schema=SCHEMA, uri=str(root / "people.parquet"))
+    )
+    ledger = BudgetLedger(str(root / "ledger.db"))
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=50.0), reason="a test", by="officer")
+    work = {"conn_type": "generic", "password": SECRET}
+    work["extra"] = json.dumps({"storage_options": bucket.store.source_options()})
+    settings = {
+        "PRIVACY_WORK_AREA": bucket.address("work"),
+        "PRIVACY_SCRATCH": str(root / "scratch"),
+        "PRIVACY_CURATOR": str(root / "curator"),
+        "PRIVACY_LEDGER": str(root / "ledger.db"),
+        "AIRFLOW_CONN_WORK_DEFAULT": json.dumps(work),
+        "AIRFLOW_CONN_HERE": json.dumps({"conn_type": "privacy_spark", "extra": {"master": "local[2]"}}),
+        "AIRFLOW_CONN_FAR": json.dumps(
+            {"conn_type": "privacy_spark", "extra": {"master": "spark://far:7077"}}
+        ),
+        "AIRFLOW_CONN_MEMBERSHIP": json.dumps({"conn_type": "generic", "password": secrets.token_hex(32)}),
+    }
+    child = checkout() / "tests" / "dags" / "canary_child.py"
+    with (root / "output.txt").open("wb") as output:
+        subprocess.run(
+            [sys.executable, str(child), str(root), *(f"{name}_{kind}" for name in RUNS)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=checkout(),
+            env={**os.environ, "CHILD_SETTINGS": json.dumps(settings)},
+            check=True,
+        )
+    ended = json.loads((root / "ended.json").read_text())
+    return Left(
+        ended={name: ended[f"{name}_{kind}"] for name in RUNS},
+        output=(root / "output.txt").read_text(errors="replace"),
+        root=root,
+        bucket=bucket,
+    )
+
+
+@pytest.mark.parametrize("name", ["whole", "fragments", "answers", "synthetic"])
+def test_every_step_finds_its_files_in_the_bucket(name: str, left: Left) -> None:
+    assert set(left.ended[name]["tasks"].values()) == {"success"}, left.output[-6000:]
+    lake = Lake(root=str(left.root / ".lake"))
+    released = read_release(lake, name, left.ended[name]["run_id"]).to_pandas()
+    assert 0.9 * ROWS <= len(released) <= ROWS
+    if name in ("whole", "fragments", "spark"):
+        assert released.groupby(["age", "town"], dropna=False).size().min() >= 5
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
+def test_spark_of_the_same_machine_finds_its_files(left: Left) -> None:
+    test_every_step_finds_its_files_in_the_bucket("spark", left)
+
+
+def test_a_cluster_is_refused_before_anything_is_read(left: Left) -> None:
+    assert left.ended["cluster"]["tasks"]["ingest"] == "failed"
+    assert "the engine spark on a cluster needs a work area that is a folder" in left.output
+
+
+def test_no_cell_is_in_the_bucket_in_clear_text(left: Left) -> None:
+    found = left.objects()
+    assert len(found) > 8
+    assert [name for name, data in found.items() if CANARY.encode() in data or b"PAR1" in data] == []
+    assert [name for name, data in found.items() if SECRET.encode() in data] == []
+
+
+def test_no_file_of_a_task_outlives_it(left: Left) -> None:
+    assert list((left.root / "scratch").iterdir()) == []
+    assert not (left.root / ".airflow" / "work_area").exists()
+
+
+def test_a_clean_up_leaves_neither_file_nor_key(left: Left) -> None:
+    cleaned = {f"{name}_{_kind(left)}" for name in ("fragments", "answers")}
+    found = {mark.key.partition("/")[0] for run in store_of(left.bucket).all() if (mark := run.marked()[0])}
+    assert found
+    assert not found & cleaned
+
+
+def _kind(left: Left) -> str:
+    return "s3" if left.bucket.address("").startswith("s3") else "azure"
+
+
+MARK = Mark(key="people/run", owner=Owner.RUN)
+
+
+def scratch_of(bucket: Bucket, folder: Path) -> Scratch:
+    return Scratch(folder, "people/run/task", run=store_of(bucket).of(MARK.key), mark=MARK)
+
+
+def stored(bucket: Bucket, folder: Path, name: str = "staged.parquet") -> str:
+    """The address of a file of three chunks that a task stored."""
+    with scratch_of(bucket, folder) as work:
+        path = work.path(name)
+        path.write_bytes(CANARY.encode() * 150_000)
+        return work.send(str(path))
+
+
+DAMAGES = {
+    "a bit flipped": lambda data: data[:99_999] + bytes([data[99_999] ^ 4]) + data[100_000:],
+    "truncated": lambda data: data[: 45 + (1 << 20) + 16],
+    "empty": lambda data: b"",
+    "replaced": lambda data: b"PAR1" + data,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_object_that_was_changed_is_refused(damage: str, bucket: Bucket, tmp_path: Path) -> None:
+    address = stored(bucket, tmp_path / "one")
+    [name] = [name for name in bucket.objects() if name.endswith("staged.parquet")]
+    bucket.put(name, DAMAGES[damage](bucket.objects()[name]))
+    with pytest.raises(IntegrityError, match=r"staged\.parquet in the work area must be"):
+        scratch_of(bucket, tmp_path / "two").fetch(address)
+    assert not [path for path in (tmp_path / "two").rglob("*") if path.is_file()]
+
+
+def test_an_object_in_anothers_place_is_refused(bucket: Bucket, tmp_path: Path) -> None:
+    address = stored(bucket, tmp_path / "one")
+    stored(bucket, tmp_path / "one", "other.parquet")
+    found = bucket.objects()
+    [name] = [name for name in found if name.endswith("staged.parquet")]
+    bucket.put(name, found[name.replace("staged", "other")])
+    with pytest.raises(IntegrityError, match="put in another's place"):
+        scratch_of(bucket, tmp_path / "two").fetch(address)
+
+
+def test_wrong_rights_are_told_without_a_key(bucket: Bucket, tmp_path: Path) -> None:
+    address = stored(bucket, tmp_path / "one")
+    wrong = replace(bucket, store=replace(bucket.store, secret=SECRET[:40] + "aGk="))
+    with pytest.raises(WorkAreaError, match="could not be read") as caught:
+        scratch_of(wrong, tmp_path / "two").fetch(address)
+    assert SECRET[:40] not in str(caught.value)
+
+
+# A task of another process, which is killed where the parent says.
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from tests.object_stores import test_work_area as t
+from tests.object_stores.stores import S3, Azure, Bucket
+
+bucket = Bucket(store=eval(sys.argv[1]), name=sys.argv[2])
+t.SECRET = sys.argv[3]
+work = t.scratch_of(bucket, Path(sys.argv[4]))
+work.enter()
+with work:
+    path = work.path("staged.parquet")
+    path.write_bytes(b"x" * 5_000_000)
+    if sys.argv[5] == "before it stores":
+        os.kill(os.getpid(), signal.SIGKILL)
+    work.send(str(path))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("when", ["before it stores", "after it has stored"])
+def test_a_killed_task_leaves_nothing_that_its_retry_or_a_sweeper_does_not_end(
+    when: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    where = (repr(bucket.store), bucket.name, SECRET, str(tmp_path / "one"), when)
+    killed = subprocess.run([sys.executable, "-c", CHILD, *where], cwd=checkout(), check=False)
+    assert killed.returncode == -9
+    assert list((tmp_path / "one").rglob("staged.parquet"))
+    [swept] = sweep(tmp_path / "one", Rules(idle=timedelta(days=1)))  # what the next task there does first
+    assert swept.state is State.REMOVED
+    address = stored(bucket, tmp_path / "two")  # the retry, on another worker
+    fetched = Path(scratch_of(bucket, tmp_path / "three").fetch(address))
+    assert fetched.read_bytes() == CANARY.encode() * 150_000
+    [area] = sweep_store(store_of(bucket), Rules(idle=timedelta(0), is_over=lambda _: True))
+    assert area.state is State.REMOVED
+    assert bucket.objects() == {}
