@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from airflow_privacy_release.operators.budget import BudgetGuardOperator
     from airflow_privacy_release.operators.compare import CompareOperator, CompareSynthesizersOperator
     from airflow_privacy_release.operators.curator import CuratorReportOperator
-    from airflow_privacy_release.operators.ingest import IngestParquetOperator, IngestTablesOperator
+    from airflow_privacy_release.operators.ingest import (
+        IngestParquetOperator,
+        IngestSqlOperator,
+        IngestTablesOperator,
+    )
     from airflow_privacy_release.operators.learning import TrainNaiveBayesOperator
     from airflow_privacy_release.operators.outliers import DetectOutliersOperator
     from airflow_privacy_release.operators.publish import (
@@ -67,6 +71,7 @@ __all__ = [
     "GreedyHamdistOperator",
     "ILPLDiversityOperator",
     "IngestParquetOperator",
+    "IngestSqlOperator",
     "IngestTablesOperator",
     "JoinFragmentsOperator",
     "KACLUKOperator",
@@ -109,7 +114,7 @@ _HOME = {
     "operators.budget": ("BudgetGuardOperator",),
     "operators.compare": ("CompareOperator", "CompareSynthesizersOperator"),
     "operators.curator": ("CuratorReportOperator",),
-    "operators.ingest": ("IngestParquetOperator", "IngestTablesOperator"),
+    "operators.ingest": ("IngestParquetOperator", "IngestSqlOperator", "IngestTablesOperator"),
     "operators.learning": ("TrainNaiveBayesOperator",),
     "operators.outliers": ("DetectOutliersOperator",),
     "operators.publish": (

@@ -11,7 +11,11 @@ from airflow_privacy_release.compat import partitions_by, partitions_of
 from airflow_privacy_release.operators.approve import ApproveReleaseOperator
 from airflow_privacy_release.operators.budget import BudgetGuardOperator
 from airflow_privacy_release.operators.curator import CuratorReportOperator
-from airflow_privacy_release.operators.ingest import IngestParquetOperator, IngestTablesOperator
+from airflow_privacy_release.operators.ingest import (
+    IngestParquetOperator,
+    IngestSqlOperator,
+    IngestTablesOperator,
+)
 from airflow_privacy_release.operators.outliers import DetectOutliersOperator
 from airflow_privacy_release.operators.publish import PublishOperator, SweepWorkAreasOperator, clean_up_after
 from airflow_privacy_release.operators.release import (
@@ -137,25 +141,32 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
 def _ingest(spec: ReleaseSpec) -> Any:
     """The task that reads the table, or all of several."""
     if spec.tables is not None and spec.person is not None:
-        tables = {
-            name: told | {"uri": told["uri"].replace(RELEASE, _RELEASE_ID)}
-            for name, told in spec.table_settings.items()
-        }
+        tables = {name: _filled(told) for name, told in spec.table_settings.items()}
         return IngestTablesOperator(task_id="ingest", tables=tables, person=spec.person.column or "")
     source = spec.only_source
+    shared: dict[str, Any] = {
+        "schema": spec.schema_fields,
+        "columns": source.columns,
+        "nulls": source.nulls,
+        "max_expansion": source.max_expansion,
+        "individual": spec.individual,
+        "series": spec.name,
+        "engine": spec.engine.settings if spec.scaled else LOCAL,
+    }
+    if spec.history:
+        shared |= {"person": spec.history.identifier, "membership_key": spec.history.key}
+    if source.sql is not None:
+        return IngestSqlOperator(
+            task_id="ingest", sql=source.sql, connection=source.connection or "", **shared, **_RETRIES
+        )
     return IngestParquetOperator(
-        task_id="ingest",
-        uri=source.uri.replace(RELEASE, _RELEASE_ID),
-        schema=spec.schema_fields,
-        columns=source.columns,
-        nulls=source.nulls,
-        max_expansion=source.max_expansion,
-        connection=source.connection,
-        individual=spec.individual,
-        series=spec.name,
-        engine=spec.engine.settings if spec.scaled else LOCAL,
-        **({"person": spec.history.identifier, "membership_key": spec.history.key} if spec.history else {}),
+        task_id="ingest", connection=source.connection, **_filled({"uri": source.place}), **shared
     )
+
+
+def _filled(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a source with the release's id in its address, as Airflow's pages show it."""
+    return dict(told) | ({"uri": told["uri"].replace(RELEASE, _RELEASE_ID)} if "uri" in told else {})
 
 
 def _validated(spec: ReleaseSpec, table: Any) -> tuple[Any, list[Any]]:
@@ -355,7 +366,7 @@ def _all(assets: list[Any]) -> Any:
 
 def _documentation(spec: ReleaseSpec) -> str:
     columns = "\n".join(f"| `{name}` | {a.role} | {a.kind} |" for name, a in spec.every_attribute)
-    uris = ", ".join(f"`{source.uri}`" for source in spec.sources)
+    uris = ", ".join(f"`{s.uri or f'a query of {s.connection}'}`" for s in spec.sources)
     spent = f", privacy budget of `{spec.budget.dataset}`" if spec.budget else ""
     asked = ", after approval" if spec.approval and spec.approval.required else ""
     return (

@@ -47,6 +47,7 @@ from privacy_release.spec.files import (
     load_tables,
 )
 from privacy_release.spec.outliers import REMOVING, Action, check_action
+from privacy_release.spec.placeholders import check_placeholders, check_query
 from privacy_release.spec.reading import read_mapping
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.engines import FRAGMENTS, LOCAL
@@ -141,26 +142,72 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=False, validate_by_alias=True)
 
 
+class WaitSpec(_Strict):
+    """How long a run waits for files that are late, and how often it looks."""
+
+    timeout: Duration = "1 day"
+    every: Duration = "5 minutes"
+
+
 class SourceSpec(_Strict):
-    """Where the records come from.
+    """Where the records come from: Parquet files, a version of a table, or a query of a database.
 
     Attributes:
-        uri: a Parquet file, folder or glob, as a path or address. A relative path is relative to the folder
-            that holds `releases/`. `{release}` in it stands for the release's id: the partition key of the
-            run, else its run id.
+        uri: a Parquet file, folder or glob, or the folder of a table, as a path or address. A relative path
+            is relative to the folder that holds `releases/`. `{release}` in it stands for the release's id:
+            the partition key of the run, else its run id; `{release:%Y-%m-%d}` for the date of the release:
+            that of its partition key, else its logical date, on the command line a release id that is one.
+        sql: instead of it: a SELECT that the database of `connection` answers. `{release}` and
+            `{release:%Y-%m-%d}` in it are bound as parameters, never pasted into the text.
+        connection: Airflow connection id of the object store or database; of a database on the command line
+            the variable $PRIVACY_SOURCE_<ID> has its address.
         columns: to read, none of them derived; None reads all, and each must be in the schema then.
         nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
             these records, or `keep` them: a null is a value then, as if each attribute were `nullable`.
-        connection: Airflow connection id of the object store.
+        when_missing: what a run does where no file is (yet) at the address: `fail`; `skip`, which leaves this
+            release out; or `wait` for it.
+        wait: for how long.
         max_expansion: most bytes that records may take in memory for each byte of their file: a small file
             that unfolds further, beyond a GiB, is refused as a Parquet bomb.
     """
 
-    uri: str = Field(min_length=1)
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["uri"]}, {"required": ["sql", "connection"]}]}
+    )
+
+    uri: str | None = Field(default=None, min_length=1)
+    sql: str | None = Field(default=None, min_length=1)
+    connection: Connection | None = None
     columns: tuple[str, ...] | None = Field(default=None, min_length=1)
     nulls: Literal["fail", "drop", "keep"] = "fail"
-    connection: Connection | None = None
+    when_missing: Literal["fail", "skip", "wait"] = "fail"
+    wait: WaitSpec | None = None
     max_expansion: Whole = Field(default=MAX_EXPANSION, ge=1)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.uri is None) == (self.sql is None):
+            raise ValueError("source must have a uri, or a sql with its connection; give one of both")
+        if self.sql is not None and self.connection is None:
+            raise ValueError("source.sql must stand beside the connection of its database; add it")
+        if self.sql is not None and self.when_missing != "fail":
+            raise ValueError("source.when_missing is about files, and a query has none; remove it")
+        if self.wait is not None and self.when_missing != "wait":
+            raise ValueError("source.wait must stand beside when_missing: wait; add it, or remove wait")
+        check_placeholders(self.place)
+        if self.sql is not None:
+            check_query(self.sql)
+        return self
+
+    @property
+    def place(self) -> str:
+        """The address, or the query."""
+        return self.uri or self.sql or ""
+
+    @property
+    def waits(self) -> WaitSpec:
+        """For how long, where it waits."""
+        return self.wait or WaitSpec()
 
 
 class PseudonymSpec(_Strict):
@@ -596,7 +643,7 @@ class TableSpec(_Strict):
     @property
     def settings(self) -> dict[str, Any]:
         """What is read, and how, as plain values: what `IngestTablesOperator` takes."""
-        source = self.source.model_dump(exclude_none=True, exclude={"columns"})
+        source = self.source.model_dump(exclude_none=True, exclude={"columns", "when_missing"})
         columns = {} if self.source.columns is None else {"columns": list(self.source.columns)}
         schema = _fields_of(self.attributes, self.source)
         person = {} if self.person is None else {"person": self.person}
@@ -688,6 +735,11 @@ class ReleaseSpec(_Strict):
                 "person.rows must be linked where tables share a pseudonym; remove rows: independent"
             )
         for name, table in tables.items():
+            if table.source.uri is None or table.source.when_missing != "fail":
+                raise ValueError(
+                    f"tables.{name}.source must have a uri and no when_missing: all tables of a person are "
+                    "read at once; export the query, or release each table by itself"
+                )
             known = table.attributes.get(table.person or by)
             if known is None or known.role != "identifier":
                 raise ValueError(
@@ -951,7 +1003,7 @@ def load_spec(path: str | Path) -> ReleaseSpec:
 
 def _found_from(source: SourceSpec, home: Path) -> SourceSpec:
     """A source whose address depends on no folder."""
-    if re.match(r"[A-Za-z][\w+.-]*://|/", source.uri):
+    if source.uri is None or re.match(r"[A-Za-z][\w+.-]*://|/", source.uri):
         return source
     return source.model_copy(update={"uri": str(home / source.uri)})
 

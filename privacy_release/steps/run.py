@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError, VerificationError
 from privacy_release.sources.pseudonyms import Naming
+from privacy_release.sources.sql import Query, url_of_environment
 from privacy_release.spec.check import refuse_columns, refuse_pseudonyms, refuse_silence
 from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker, under_floor
 from privacy_release.spec.methods import build_method
-from privacy_release.spec.model import RELEASE
+from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.spending.budget import Budget, require_budget, require_left
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
 from privacy_release.steps.approval import ApprovalRef
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import Lake
     from privacy_release.ledger.ledger import BudgetLedger
-    from privacy_release.spec.model import ReleaseSpec
+    from privacy_release.sources.extracts import Extract
+    from privacy_release.spec.model import ReleaseSpec, SourceSpec
 
 
 class Stage(StrEnum):
@@ -223,9 +225,8 @@ def _table(
     people = identification_of_environment(spec.history.identifier) if spec.history else None
     watch(Stage.INGEST, "reading")
     source = spec.only_source
-    uri = source.uri.replace(RELEASE, release_id.replace("/", "_"))
     table = ingest(
-        uri,
+        _opened(source, release_id),
         schema,
         work,
         columns=source.columns,
@@ -256,6 +257,16 @@ def _table(
     return table
 
 
+def _opened(source: "SourceSpec", release_id: str) -> "str | Extract":
+    """What `ingest` reads: an address, or a query of the database that the environment names."""
+    name = ReleaseName.of(release_id)
+    if source.sql is None:
+        return name.address(source.place)
+    connection = source.connection or ""
+    sql, values = name.bound(source.sql)
+    return Query(connection=connection, url=url_of_environment(connection), sql=sql, values=values)
+
+
 def _tables(
     spec: "ReleaseSpec", release_id: str, schema: "DataSchema", work: WorkArea, watch: Watcher
 ) -> TableRef:
@@ -265,7 +276,7 @@ def _tables(
     watch(Stage.INGEST, f"reading {len(tables)} tables")
     sources = {
         name: TableSource(
-            uri=own.source.uri.replace(RELEASE, release_id.replace("/", "_")),
+            uri=_opened(own.source, release_id),
             person=own.person,
             columns=own.source.columns,
             nulls=own.source.nulls,

@@ -40,6 +40,7 @@ class SourceRef(TypedDict):
             kind.
         derived: how each derived column was made, as the schema says it.
         tables: the same of each of several tables, which are read as one.
+        query: sha256 of the text of the query that gave the records.
     """
 
     uri: str
@@ -52,6 +53,7 @@ class SourceRef(TypedDict):
     derived: NotRequired[dict[str, Any]]
     shifted: NotRequired[ShiftRef]
     tables: "NotRequired[dict[str, SourceRef]]"
+    query: NotRequired[str]
 
 
 class OutlierRef(TypedDict):

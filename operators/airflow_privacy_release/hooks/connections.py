@@ -15,12 +15,15 @@ from privacy_release.spending.secrets import NEW_SECRET
 from privacy_release.work.settings import SECTION
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
     from privacy_engine.randomizers.randomness import Secret
     from privacy_release.sources.pseudonyms import PseudonymKey
     from privacy_release.steps.history import Identification
 
 _FSSPEC = frozenset({"key", "secret", "client_kwargs", "config_kwargs", "connection_string"})
 _DELTA = re.compile(r"(?i)(aws|azure|google)_.+|allow_http|max_retries|retry_timeout")
+_DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
 _SECRET = re.compile(r"(?i)key|secret|token|sas|password|credential|connection_string")
 
 
@@ -136,6 +139,47 @@ def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
             f"connection {connection_id} must hold `storage_options` in its extra, or the Airflow provider "
             "for the scheme of the source must be installed"
         ) from None
+
+
+def database_url(connection_id: str) -> "URL":
+    """The address of a source's database, for SQLAlchemy; with its password, so it must not be told.
+
+    The connection's type is the database's; `sqlalchemy_scheme` in its extra names another driver, and other
+    texts in it are options of the driver, such as `sslmode`. SQLite's file is the host, or `path` in it.
+
+    Raises:
+        SpecError: if there is no such connection, or it names no database.
+    """
+    from airflow.sdk import Connection
+    from sqlalchemy.engine import URL
+
+    from airflow_privacy_release.compat import AirflowNotFoundException
+
+    try:
+        found = Connection.get(connection_id)
+    except AirflowNotFoundException:
+        raise SpecError(
+            f"the Airflow connection {connection_id} of the source's database must exist; add it, for "
+            "example with --conn-type postgres --conn-host HOST --conn-schema DATABASE"
+        ) from None
+    extra = dict(found.extra_dejson)
+    scheme = str(extra.pop("sqlalchemy_scheme", "") or _DRIVERS.get(found.conn_type, found.conn_type or ""))
+    if scheme.startswith("sqlite"):
+        return URL.create(scheme, database=str(extra.get("path") or found.host or ""))
+    if not found.schema or not scheme:
+        raise SpecError(
+            f"connection {connection_id} must name the database: type, host, login, password, and the "
+            "database as schema; correct it"
+        )
+    return URL.create(
+        scheme,
+        username=found.login or None,
+        password=found.password or None,
+        host=found.host or None,
+        port=found.port,
+        database=found.schema,
+        query={name: value for name, value in extra.items() if isinstance(value, str)},
+    )
 
 
 def lake_options(extra: Mapping[str, Any]) -> dict[str, str]:

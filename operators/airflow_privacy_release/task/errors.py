@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from airflow_privacy_release.compat import AirflowException, AirflowFailException
-from privacy_engine.errors import CapacityError, EngineError, LedgerError, PrivacyEngineError, PublishError
+from privacy_engine.errors import (
+    CapacityError,
+    EngineError,
+    LedgerError,
+    PrivacyEngineError,
+    PublishError,
+    SourceError,
+)
 from privacy_engine.foreign import is_panic, translated
 
 if TYPE_CHECKING:
@@ -44,9 +51,9 @@ def guarded(
     """Make an operator's `execute` raise only errors that may be logged.
 
     - An error of the engine fails the task at once, with its own message: the same input would fail again.
-    - A `PublishError`, `LedgerError`, `EngineError` or `CapacityError` is retried: the lake or the ledger may
-      be back by then, and another worker may have the memory. So is another library's error that means as
-      much: no memory, no disk, or a breakdown of native code.
+    - A `PublishError`, `LedgerError`, `EngineError`, `SourceError` or `CapacityError` is retried: the lake,
+      the ledger or the database may be back by then, and another worker may have the memory. So is another
+      library's error that means as much: no memory, no disk, or a breakdown of native code.
     - Any other error is retried as `UnexpectedError`, which names type and place and drops the message.
     """
 
@@ -70,7 +77,7 @@ def _safe(error: BaseException, step: str) -> Exception:
         return error
     if ours := translated(error, step):
         return ours
-    if isinstance(error, PublishError | LedgerError | EngineError | CapacityError):
+    if isinstance(error, PublishError | LedgerError | EngineError | SourceError | CapacityError):
         return type(error)(str(error))
     if isinstance(error, PrivacyEngineError):
         return AirflowFailException(str(error))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from privacy_release.spec.placeholders import ReleaseName, moment_of
 from privacy_release.work.area import WorkArea, work_area_root
 from privacy_release.work.presence import Owner, Presence
 
@@ -61,3 +62,10 @@ def release_id(context: Mapping[str, Any]) -> str:
     """
     key = context.get("partition_key") or getattr(context.get("dag_run"), "partition_key", None)
     return str(key or context["ti"].run_id)
+
+
+def release_name(context: Mapping[str, Any]) -> ReleaseName:
+    """What names the release, and its date: of the partition key if it has one, else the logical date."""
+    key = context.get("partition_key") or getattr(context.get("dag_run"), "partition_key", None)
+    moment = moment_of(str(key)) if key else context.get("logical_date")
+    return ReleaseName(id=release_id(context), moment=moment)
