@@ -13,6 +13,10 @@ class MissingSourceError(SchemaError):
     """Nothing is where the source should be: wait for it, leave the release out, or mend the address."""
 
 
+class SkippedError(PrivacyEngineError):
+    """Nothing is to be released this time, as the specification says: its source has not come."""
+
+
 class SourceError(PrivacyEngineError):
     """The database of a source cannot be reached: nothing was released, retry is safe."""
 

@@ -160,7 +160,13 @@ def _ingest(spec: ReleaseSpec) -> Any:
             task_id="ingest", sql=source.sql, connection=source.connection or "", **shared, **_RETRIES
         )
     return IngestParquetOperator(
-        task_id="ingest", connection=source.connection, **_filled({"uri": source.place}), **shared
+        task_id="ingest",
+        connection=source.connection,
+        when_missing=source.when_missing,
+        timeout=source.waits.timeout,
+        every=source.waits.every,
+        **_filled({"uri": source.place}),
+        **shared,
     )
 
 

@@ -82,6 +82,12 @@ def get_provider_info() -> dict[str, Any]:
         "versions": [version(PACKAGE)],
         "integrations": [{"integration-name": TITLE, "tags": ["software"]}],
         "operators": [{"integration-name": TITLE, "python-modules": list(OPERATOR_MODULES)}],
+        "triggers": [
+            {
+                "integration-name": TITLE,
+                "python-modules": ["airflow_privacy_release.triggers.source"],
+            }
+        ],
         "hooks": [{"integration-name": TITLE, "python-modules": list(HOOK_MODULES)}],
         "connection-types": [_lake_connection(), _ledger_connection(), _spark_connection()],
         "extra-links": list(EXTRA_LINKS),

@@ -1,8 +1,9 @@
 """The command `privacy-release`: the work of the DAGs without Airflow.
 
-Exit codes: 0 done; 1 refused, because the release does not keep its policy, its guarantees cannot be met, or
-bytes changed on the way, or the privacy budget is short; 2 a wrong argument, file or table, or a lake or
-ledger that cannot be reached; 128 and the number of the signal that ended it, after it has cleaned up.
+Exit codes: 0 done, or left out because the source has not come (`when_missing: skip`); 1 refused, because the
+release does not keep its policy, its guarantees cannot be met, or bytes changed on the way, or the privacy
+budget is short; 2 a wrong argument, file or table, or a lake or ledger that cannot be reached; 128 and the
+number of the signal that ended it, after it has cleaned up.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from privacy_engine.errors import (
     InfeasibleError,
     IntegrityError,
     PrivacyEngineError,
+    SkippedError,
     VerificationError,
 )
 from privacy_engine.foreign import is_panic, translated
@@ -67,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if arguments.command is not clean:
                 sweep_before()
             code: int = arguments.command(arguments)
+    except SkippedError as error:
+        print(f"{parser.prog}: nothing was published: {error}", file=sys.stderr)
+        return DONE
     except PrivacyEngineError as error:
         print(f"{parser.prog}: {' '.join(str(error).split())}", file=sys.stderr)
         return REFUSED if isinstance(error, _REFUSALS) else WRONG

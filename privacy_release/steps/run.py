@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from privacy_engine.errors import SpecError, VerificationError
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.sql import Query, url_of_environment
+from privacy_release.sources.waiting import await_source
 from privacy_release.spec.check import refuse_columns, refuse_pseudonyms, refuse_silence
 from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker, under_floor
 from privacy_release.spec.methods import build_method
@@ -226,7 +227,7 @@ def _table(
     watch(Stage.INGEST, "reading")
     source = spec.only_source
     table = ingest(
-        _opened(source, release_id),
+        _opened(source, release_id, watch),
         schema,
         work,
         columns=source.columns,
@@ -257,11 +258,15 @@ def _table(
     return table
 
 
-def _opened(source: "SourceSpec", release_id: str) -> "str | Extract":
+def _opened(source: "SourceSpec", release_id: str, watch: Watcher) -> "str | Extract":
     """What `ingest` reads: an address, or a query of the database that the environment names."""
     name = ReleaseName.of(release_id)
     if source.sql is None:
-        return name.address(source.place)
+        uri, waits = name.address(source.place), source.waits
+        await_source(
+            uri, source.when_missing, waits.timeout, waits.every, lambda text: watch(Stage.INGEST, text)
+        )
+        return uri
     connection = source.connection or ""
     sql, values = name.bound(source.sql)
     return Query(connection=connection, url=url_of_environment(connection), sql=sql, values=values)
@@ -276,7 +281,7 @@ def _tables(
     watch(Stage.INGEST, f"reading {len(tables)} tables")
     sources = {
         name: TableSource(
-            uri=_opened(own.source, release_id),
+            uri=_opened(own.source, release_id, watch),
             person=own.person,
             columns=own.source.columns,
             nulls=own.source.nulls,

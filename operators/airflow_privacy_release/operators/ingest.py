@@ -1,10 +1,12 @@
 """Operators that bring tables into the run's work area, checked against their schemas."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
+from airflow_privacy_release.compat import AirflowSkipException
 from airflow_privacy_release.hooks.connections import (
     database_url,
     identification_of,
@@ -14,7 +16,11 @@ from airflow_privacy_release.hooks.connections import (
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.run import file_label, release_id, release_name, run_work_area
+from airflow_privacy_release.triggers.source import SourceTrigger
+from privacy_engine.errors import MissingSourceError, SourceError
+from privacy_release.sources.addresses import without_secret
 from privacy_release.steps.history import DEFAULT_KEY
+from privacy_release.work.durations import parse_duration
 from privacy_release.work.engines import LOCAL, read_engine
 from privacy_release.work.parquet import MAX_EXPANSION
 
@@ -136,21 +142,69 @@ class IngestParquetOperator(IngestOperator):
             run's partition key or run id, `{release:%Y-%m-%d}` the date of the partition key, else the
             logical date.
         connection: Airflow connection of the object store, see `context.source_access`.
+        when_missing: what to do where no file is at the address: `fail`; `skip` this task, and so all that
+            follow; or `wait` for it in the triggerer, which occupies no worker.
+        timeout: how long to wait at most, such as `1 day`.
+        every: how long to wait between two looks.
     """
 
-    template_fields = ("uri", "connection", *_SHARED)
+    template_fields = ("uri", "connection", "when_missing", "timeout", "every", *_SHARED)
     template_fields_renderers = _RENDERERS
 
-    def __init__(self, *, uri: "str | XComArg", connection: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        uri: "str | XComArg",
+        connection: str | None = None,
+        when_missing: Literal["fail", "skip", "wait"] = "fail",
+        timeout: str = "1 day",
+        every: str = "5 minutes",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.uri: Any = uri  # text by the time of execute
         self.connection = connection
+        self.when_missing = when_missing
+        self.timeout = timeout
+        self.every = every
 
     @guarded
     @monitored("ingest")
     def execute(self, context: "Context") -> "TableRef":
         """Copy the table into the work area; a reference to it."""
-        return self._ingested(context, **_reached(context, self.uri, self.connection))
+        from privacy_release.sources.waiting import has_come, skipped
+
+        reached = _reached(context, self.uri, self.connection)
+        if self.when_missing != "fail" and not has_come(**reached):
+            if self.when_missing == "skip":
+                raise AirflowSkipException(skipped(reached["uri"]))
+            self._wait(reached["uri"])
+        return self._ingested(context, **reached)
+
+    def _wait(self, uri: str) -> None:
+        """Leave the worker until the files have come."""
+        until = datetime.now(UTC) + parse_duration(self.timeout)
+        trigger = SourceTrigger(
+            uri=uri,
+            connection=self.connection,
+            every=parse_duration(self.every).total_seconds(),
+            until=until.isoformat(),
+        )
+        self.log.info("waiting", uri=without_secret(uri), until=until.isoformat(timespec="seconds"))
+        self.defer(trigger=trigger, method_name="resume")
+
+    @guarded
+    @monitored("ingest")
+    def resume(self, context: "Context", event: Mapping[str, Any]) -> "TableRef":
+        """Go on once the trigger has seen the files, or given up."""
+        from privacy_release.sources.waiting import too_late
+
+        reached = _reached(context, self.uri, self.connection)
+        if event["state"] == "late":
+            raise MissingSourceError(too_late(reached["uri"], self.timeout))
+        if event["state"] == "failed":
+            raise SourceError(event["message"])
+        return self._ingested(context, **reached)
 
 
 class IngestSqlOperator(IngestOperator):
