@@ -162,6 +162,9 @@ def _ingest(spec: ReleaseSpec) -> Any:
     return IngestParquetOperator(
         task_id="ingest",
         connection=source.connection,
+        format=source.format,
+        version=source.version,
+        timestamp=source.timestamp,
         when_missing=source.when_missing,
         timeout=source.waits.timeout,
         every=source.waits.every,

@@ -35,6 +35,7 @@ from privacy_release.spec.fields import (
     Number,
     Period,
     Rare,
+    Time,
     Whole,
     plain_bound,
 )
@@ -161,6 +162,9 @@ class SourceSpec(_Strict):
             `{release:%Y-%m-%d}` in it are bound as parameters, never pasted into the text.
         connection: Airflow connection id of the object store or database; of a database on the command line
             the variable $PRIVACY_SOURCE_<ID> has its address.
+        format: what is at the address: `parquet` files, or a `delta` table.
+        version, timestamp: of a table: its number, or the version that was the newest at a time. Without
+            both the newest one is taken; which one it was stands in the manifest.
         columns: to read, none of them derived; None reads all, and each must be in the schema then.
         nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
             these records, or `keep` them: a null is a value then, as if each attribute were `nullable`.
@@ -178,6 +182,9 @@ class SourceSpec(_Strict):
     uri: str | None = Field(default=None, min_length=1)
     sql: str | None = Field(default=None, min_length=1)
     connection: Connection | None = None
+    format: Literal["parquet", "delta"] = "parquet"
+    version: Whole | None = Field(default=None, ge=0)
+    timestamp: Time | None = None
     columns: tuple[str, ...] | None = Field(default=None, min_length=1)
     nulls: Literal["fail", "drop", "keep"] = "fail"
     when_missing: Literal["fail", "skip", "wait"] = "fail"
@@ -190,8 +197,17 @@ class SourceSpec(_Strict):
             raise ValueError("source must have a uri, or a sql with its connection; give one of both")
         if self.sql is not None and self.connection is None:
             raise ValueError("source.sql must stand beside the connection of its database; add it")
-        if self.sql is not None and self.when_missing != "fail":
-            raise ValueError("source.when_missing is about files, and a query has none; remove it")
+        files = self.sql is None and self.format == "parquet"
+        if not files and self.when_missing != "fail":
+            raise ValueError("source.when_missing is about Parquet files; remove it")
+        if self.format != "parquet" and self.sql is not None:
+            raise ValueError("source.format is of what is at an address; remove it, or sql")
+        told = [name for name in ("version", "timestamp") if getattr(self, name) is not None]
+        if told and (self.format == "parquet" or len(told) > 1):
+            raise ValueError(
+                f"source.{' and '.join(told)}: one of both may stand beside format: delta, and neither "
+                "elsewhere; correct it"
+            )
         if self.wait is not None and self.when_missing != "wait":
             raise ValueError("source.wait must stand beside when_missing: wait; add it, or remove wait")
         check_placeholders(self.place)
@@ -643,7 +659,7 @@ class TableSpec(_Strict):
     @property
     def settings(self) -> dict[str, Any]:
         """What is read, and how, as plain values: what `IngestTablesOperator` takes."""
-        source = self.source.model_dump(exclude_none=True, exclude={"columns", "when_missing"})
+        source = self.source.model_dump(exclude_none=True, exclude={"columns", "when_missing", "format"})
         columns = {} if self.source.columns is None else {"columns": list(self.source.columns)}
         schema = _fields_of(self.attributes, self.source)
         person = {} if self.person is None else {"person": self.person}
@@ -735,10 +751,11 @@ class ReleaseSpec(_Strict):
                 "person.rows must be linked where tables share a pseudonym; remove rows: independent"
             )
         for name, table in tables.items():
-            if table.source.uri is None or table.source.when_missing != "fail":
+            source = table.source
+            if source.uri is None or source.format != "parquet" or source.when_missing != "fail":
                 raise ValueError(
-                    f"tables.{name}.source must have a uri and no when_missing: all tables of a person are "
-                    "read at once; export the query, or release each table by itself"
+                    f"tables.{name}.source must be Parquet files without when_missing: all tables of a "
+                    "person are read at once; export the query or version, or release each table by itself"
                 )
             known = table.attributes.get(table.person or by)
             if known is None or known.role != "identifier":

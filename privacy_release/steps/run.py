@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from privacy_engine.errors import SpecError, VerificationError
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.sql import Query, url_of_environment
+from privacy_release.sources.versions import DeltaVersion
 from privacy_release.sources.waiting import await_source
 from privacy_release.spec.check import refuse_columns, refuse_pseudonyms, refuse_silence
 from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker, under_floor
@@ -259,10 +260,12 @@ def _table(
 
 
 def _opened(source: "SourceSpec", release_id: str, watch: Watcher) -> "str | Extract":
-    """What `ingest` reads: an address, or a query of the database that the environment names."""
+    """What `ingest` reads: an address, a version, or a query of the database that the environment names."""
     name = ReleaseName.of(release_id)
     if source.sql is None:
         uri, waits = name.address(source.place), source.waits
+        if source.format == "delta":
+            return DeltaVersion(uri=uri, version=source.version, at=source.timestamp)
         await_source(
             uri, source.when_missing, waits.timeout, waits.every, lambda text: watch(Stage.INGEST, text)
         )

@@ -41,6 +41,7 @@ class SourceRef(TypedDict):
         derived: how each derived column was made, as the schema says it.
         tables: the same of each of several tables, which are read as one.
         query: sha256 of the text of the query that gave the records.
+        version: of the table that they are of.
     """
 
     uri: str
@@ -54,6 +55,7 @@ class SourceRef(TypedDict):
     shifted: NotRequired[ShiftRef]
     tables: "NotRequired[dict[str, SourceRef]]"
     query: NotRequired[str]
+    version: NotRequired[int]
 
 
 class OutlierRef(TypedDict):

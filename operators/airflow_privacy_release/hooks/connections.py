@@ -141,6 +141,23 @@ def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
         ) from None
 
 
+def delta_options(connection_id: str | None) -> dict[str, str]:
+    """The options with which the Delta library reaches a source; none without a connection.
+
+    Raises:
+        SpecError: if there is no such connection, or it has options that the library would not understand.
+    """
+    if connection_id is None:
+        return {}
+    extra = extra_of(connection_id)
+    if extra is None:
+        raise SpecError(f"the Airflow connection {connection_id} of the source must exist; add it")
+    try:
+        return lake_options(extra)
+    except SpecError as error:
+        raise SpecError(f"connection {connection_id}: {error}") from None
+
+
 def database_url(connection_id: str) -> "URL":
     """The address of a source's database, for SQLAlchemy; with its password, so it must not be told.
 

@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow_privacy_release.compat import AirflowSkipException
 from airflow_privacy_release.hooks.connections import (
     database_url,
+    delta_options,
     identification_of,
     pseudonym_key_of,
     source_access,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from privacy_release.sources.extracts import Extract
+    from privacy_release.sources.versions import DeltaVersion
     from privacy_release.work.references import TableRef
 
 
@@ -129,7 +131,7 @@ class IngestOperator(BaseOperator):
 
 
 class IngestParquetOperator(IngestOperator):
-    """Read a Parquet file, folder or glob, check it against the schema and keep it in the run's work area.
+    """Read Parquet files or a Delta table, check them against the schema and keep them in the work area.
 
     Identifiers stay behind: they are not copied, but for the one that memoised answers go by, or a keyed
     pseudonym stands in their place. Where the schema says so, columns are derived from dates, and dates are
@@ -141,14 +143,23 @@ class IngestParquetOperator(IngestOperator):
         uri: a path or address of a Parquet file, a folder of such files, or a glob. `{release}` in it is the
             run's partition key or run id, `{release:%Y-%m-%d}` the date of the partition key, else the
             logical date.
-        connection: Airflow connection of the object store, see `context.source_access`.
+        connection: Airflow connection of the object store, see `context.source_access`; for a Delta table its
+            `storage_options` have the names of the library deltalake.
+        format: `parquet`, or `delta`: the address is that of the folder of a Delta table.
+        version: of a Delta table, its number; None: see `timestamp`.
+        timestamp: the version that was the newest at that time, ISO 8601; None as well: the newest one. Which
+            version was read stands in the reference and the manifest.
         when_missing: what to do where no file is at the address: `fail`; `skip` this task, and so all that
             follow; or `wait` for it in the triggerer, which occupies no worker.
         timeout: how long to wait at most, such as `1 day`.
         every: how long to wait between two looks.
     """
 
-    template_fields = ("uri", "connection", "when_missing", "timeout", "every", *_SHARED)
+    template_fields = (
+        *("uri", "connection", "format", "version", "timestamp"),
+        *("when_missing", "timeout", "every"),
+        *_SHARED,
+    )
     template_fields_renderers = _RENDERERS
 
     def __init__(
@@ -156,6 +167,9 @@ class IngestParquetOperator(IngestOperator):
         *,
         uri: "str | XComArg",
         connection: str | None = None,
+        format: Literal["parquet", "delta"] = "parquet",
+        version: int | str | None = None,
+        timestamp: str | None = None,
         when_missing: Literal["fail", "skip", "wait"] = "fail",
         timeout: str = "1 day",
         every: str = "5 minutes",
@@ -164,6 +178,9 @@ class IngestParquetOperator(IngestOperator):
         super().__init__(**kwargs)
         self.uri: Any = uri  # text by the time of execute
         self.connection = connection
+        self.format = format
+        self.version = version
+        self.timestamp = timestamp
         self.when_missing = when_missing
         self.timeout = timeout
         self.every = every
@@ -174,12 +191,24 @@ class IngestParquetOperator(IngestOperator):
         """Copy the table into the work area; a reference to it."""
         from privacy_release.sources.waiting import has_come, skipped
 
+        if self.format == "delta":
+            return self._ingested(context, self._version(release_name(context).address(self.uri)))
         reached = _reached(context, self.uri, self.connection)
         if self.when_missing != "fail" and not has_come(**reached):
             if self.when_missing == "skip":
                 raise AirflowSkipException(skipped(reached["uri"]))
             self._wait(reached["uri"])
         return self._ingested(context, **reached)
+
+    def _version(self, uri: str) -> "DeltaVersion":
+        from privacy_release.sources.versions import DeltaVersion
+
+        return DeltaVersion(
+            uri=uri,
+            version=None if self.version is None else int(self.version),
+            at=self.timestamp,
+            storage_options=delta_options(self.connection),
+        )
 
     def _wait(self, uri: str) -> None:
         """Leave the worker until the files have come."""
