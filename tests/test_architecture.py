@@ -74,7 +74,8 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "expectations": "work",
             "reports": "work",
             "spending": "work spec lake ledger",
-            "steps": "work spec sources lake ledger expectations reports spending",
+            "transforms": "work sources",
+            "steps": "work spec sources transforms lake ledger expectations reports spending",
             "cli": "work spec sources lake query ledger reports spending steps",
         },
         AIRFLOW: {

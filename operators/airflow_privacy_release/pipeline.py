@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Asset, Param, TaskGroup
 from airflow_privacy_release.compat import partitions_by, partitions_of
 from airflow_privacy_release.operators.approve import ApproveReleaseOperator
 from airflow_privacy_release.operators.budget import BudgetGuardOperator
-from airflow_privacy_release.operators.curator import CuratorReportOperator
+from airflow_privacy_release.operators.compare import CuratorReportOperator
 from airflow_privacy_release.operators.ingest import (
     IngestParquetOperator,
     IngestSqlOperator,
@@ -24,12 +24,13 @@ from airflow_privacy_release.operators.release import (
     ReleaseFragmentOperator,
     ReleaseOperator,
 )
+from airflow_privacy_release.operators.transform import TransformOperator
 from airflow_privacy_release.operators.validate import ValidateOperator
 from airflow_privacy_release.operators.verify import VerifyOperator
 from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
 from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
 from privacy_release.spending.budget import DEFAULT_LEDGER
-from privacy_release.work.engines import LOCAL
+from privacy_release.work.engines import DEFAULT_MEMORY, LOCAL
 
 # Runs before it are never made up for (no catch-up): it only has to lie in the past and stay the same.
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -85,6 +86,14 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             )
             guard >> raw
         table, validated = _validated(spec, raw.output)
+        if spec.transform is not None:
+            table = TransformOperator(
+                task_id="transform",
+                table=table,
+                sql=spec.transform.sql,
+                schema=spec.transformed_fields,
+                memory=spec.engine.settings.get("memory", DEFAULT_MEMORY),
+            ).output
         if spec.outliers is not None:
             table = DetectOutliersOperator(
                 task_id="detect_outliers",
@@ -264,7 +273,7 @@ def _loss_asked(spec: ReleaseSpec, parameters: Mapping[str, Any]) -> dict[str, A
     of_rows = spec.person is None or spec.person.column is None
     if of_rows and not spec.release.random_answers:
         return {"epsilon": parameters["epsilon"]}
-    return {"method": spec.release.method, "parameters": parameters, "schema": spec.schema_fields}
+    return {"method": spec.release.method, "parameters": parameters, "schema": spec.method_fields}
 
 
 def release_dags() -> dict[str, DAG]:

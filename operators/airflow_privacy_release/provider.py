@@ -12,9 +12,9 @@ TITLE = "Privacy Release"
 OPERATOR_MODULES = tuple(
     f"airflow_privacy_release.operators.{name}"
     for name in (
-        *("ingest", "validate", "outliers", "release", "method"),
+        *("ingest", "validate", "transform", "outliers", "release", "method"),
         *("anonymizers", "synthesizers", "randomizers"),
-        *("learning", "budget", "curator", "verify", "approve", "compare", "publish"),
+        *("learning", "budget", "verify", "approve", "compare", "publish"),
     )
 )
 HOOK_MODULES = tuple(f"airflow_privacy_release.hooks.{name}" for name in ("lake", "ledger", "spark"))

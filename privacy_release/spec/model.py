@@ -71,6 +71,7 @@ __all__ = [
     "ReleaseSpec",
     "ScheduleSpec",
     "SourceSpec",
+    "TransformSpec",
     "include_folder",
     "json_schema",
     "load_policy",
@@ -487,6 +488,33 @@ class OutliersSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
+class TransformSpec(_Strict):
+    """A step of your own between validation and release, see `privacy_release.transforms`.
+
+    Attributes:
+        sql: a SELECT over the table `records`, answered by DuckDB without files and network. It keeps the
+            column `_record`, which tells whose record a row is.
+        attributes: field `schema`: of the columns that come out, without identifiers; None: those that went
+            in.
+    """
+
+    sql: str = Field(min_length=1)
+    attributes: dict[str, AttributeSpec] | None = Field(default=None, alias="schema", min_length=1)
+
+    @model_validator(mode="after")
+    def _made_alone(self) -> Self:
+        if wrong_ones := [
+            name
+            for name, a in (self.attributes or {}).items()
+            if a.role == "identifier" or a.shift is not None or a.derive is not None
+        ]:
+            raise ValueError(
+                f"transform.schema {wrong_ones} must have no identifiers, shift or derive: these are of the "
+                "source; remove them"
+            )
+        return self
+
+
 class BudgetSpec(_Strict):
     """The privacy budget that a differentially private release spends.
 
@@ -684,6 +712,7 @@ class ReleaseSpec(_Strict):
         expectations, policy: absolute paths of the files.
         person: whose record a row is; the guarantee is of persons then.
         engine: what works on the table; with another than `local` no step holds it in memory.
+        transform: a step of your own, after the expectations were met.
     """
 
     model_config = ConfigDict(
@@ -706,6 +735,7 @@ class ReleaseSpec(_Strict):
     tables: dict[Name, TableSpec] | None = Field(default=None, min_length=2)
     person: Annotated[PersonSpec, BeforeValidator(_person_of_column)] | None = None
     expectations: IncludeFile | None = None
+    transform: TransformSpec | None = None
     outliers: OutliersSpec | None = None
     release: MethodSpec
     budget: BudgetSpec | None = None
@@ -732,6 +762,7 @@ class ReleaseSpec(_Strict):
             "a budget": {"budget"},
             "history": {"history"},
             "outliers": {"outliers"},
+            "a transform": {"transform"},
         }
         for what, names in other.items():
             if any(getattr(self, name) for name in names):
@@ -913,9 +944,11 @@ class ReleaseSpec(_Strict):
 
     @property
     def every_attribute(self) -> tuple[tuple[str, AttributeSpec], ...]:
-        """Name and description of each column, of all tables."""
+        """Name and description of each column that the method is given, of all tables."""
         if self.tables is None:
-            return tuple(self.attributes.items())
+            made = self.transform.attributes if self.transform is not None else None
+            named = {n: a for n, a in self.attributes.items() if made is None or a.role == "identifier"}
+            return tuple((named | (made or {})).items())
         return tuple(pair for table in self.tables.values() for pair in table.attributes.items())
 
     @property
@@ -964,7 +997,24 @@ class ReleaseSpec(_Strict):
     @property
     def schema_fields(self) -> dict[str, dict[str, Any]]:
         """The schema as plain values that `load_schema` reads."""
-        fields = _fields_of(self.attributes, self.only_source)
+        return self._with_person(_fields_of(self.attributes, self.only_source))
+
+    @property
+    def transformed_fields(self) -> dict[str, dict[str, Any]] | None:
+        """The schema of what `transform` makes, without identifiers; None: as of the source."""
+        own = self.transform.attributes if self.transform is not None else None
+        return None if own is None else _fields_of(own, self.only_source)
+
+    @property
+    def method_fields(self) -> dict[str, dict[str, Any]]:
+        """The schema of what the method is given: of the source, or of what `transform` makes of it."""
+        made = self.transformed_fields
+        if made is None:
+            return self.schema_fields
+        named = {name: a for name, a in self.attributes.items() if a.role == "identifier"}
+        return self._with_person(_fields_of(named, self.only_source) | made)
+
+    def _with_person(self, fields: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         if self.person is not None:  # a column of that name keeps its own fields beside
             fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_defaults=True)
         return fields
@@ -978,6 +1028,14 @@ class ReleaseSpec(_Strict):
         if self.tables is None or self.person is None:
             return load_schema(self.schema_fields)
         return load_tables(self.table_settings, self.person.column or "")
+
+    def method_schema(self) -> "DataSchema":
+        """The schema of what the method is given, see `method_fields`.
+
+        Raises:
+            SpecError: as `data_schema`.
+        """
+        return self.data_schema() if self.tables is not None else load_schema(self.method_fields)
 
     def release_policy(self) -> "ReleasePolicy":
         """The policy for the engine.

@@ -12,6 +12,7 @@ from privacy_release.sources.sql import Query, url_of_environment
 from privacy_release.sources.versions import DeltaVersion
 from privacy_release.sources.waiting import await_source
 from privacy_release.spec.check import refuse_columns, refuse_pseudonyms, refuse_silence
+from privacy_release.spec.files import load_schema
 from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker, under_floor
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.placeholders import ReleaseName
@@ -31,8 +32,10 @@ from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.validate import validate
 from privacy_release.steps.verify import raise_if_failed, verify_staged
+from privacy_release.transforms.query import SqlStep
+from privacy_release.transforms.transform import transform
 from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
+from privacy_release.work.engines import DEFAULT_MEMORY, read_engine, read_memory
 from privacy_release.work.references import Published, ReportRef, StagedRef, TableRef
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ class Stage(StrEnum):
     BUDGET = "budget"
     INGEST = "ingest"
     VALIDATE = "validate"
+    TRANSFORM = "transform"
     OUTLIERS = "outliers"
     RELEASE = "release"
     VERIFY = "verify"
@@ -110,7 +114,7 @@ def run_release(
     refuse_silence(spec, asked)
     _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
-    budget = _budget(spec, release_id, schema, ledger, watch)
+    budget = _budget(spec, release_id, spec.method_schema(), ledger, watch)
     table = _table(spec, release_id, schema, work, watch)
     staged = make_release(
         table,
@@ -244,6 +248,17 @@ def _table(
         watch(Stage.VALIDATE, "running")
         found = validate(table, suite)
         watch(Stage.VALIDATE, f"{found['passed']} of {found['expected']} expectations met")
+    if spec.transform is not None:
+        watch(Stage.TRANSFORM, "running")
+        fields, engine = spec.transformed_fields, table.get("engine")
+        memory = engine["memory"] if engine is not None else read_memory(DEFAULT_MEMORY)
+        table = transform(
+            table,
+            work,
+            SqlStep(sql=spec.transform.sql, memory=memory),
+            schema=None if fields is None else load_schema(fields),
+        )
+        watch(Stage.TRANSFORM, f"{table['rows']:,} records")
     if spec.outliers is not None:
         watch(Stage.OUTLIERS, f"running {spec.outliers.method}")
         table = detect_outliers(

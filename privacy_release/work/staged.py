@@ -29,6 +29,8 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
     """
     hidden = {"uri", "fingerprint", "rows", "dropped", "text", "version"} if private else {"uri"}
     told = {name: value for name, value in source.items() if name not in hidden}
+    if private and "transforms" in source:
+        told["transforms"] = [{"name": t["name"], "code": t["code"]} for t in source["transforms"]]
     if "tables" in source:
         told["tables"] = {name: public_source(own, private=private) for name, own in source["tables"].items()}
     return told
