@@ -1,4 +1,4 @@
-"""A version of a Delta table as a source: the same records whenever it is read, also while others write.
+"""A version of a Delta or Iceberg table as a source: the same records whenever read, also while others write.
 
 Without a version the newest one is taken as the reading begins, and recorded.
 """
@@ -57,7 +57,7 @@ class DeltaVersion:
             MissingSourceError: if there is no such table or version.
             SchemaError: if it cannot be read.
         """
-        with self._telling():
+        with _telling(self.name):
             table = self._table()
             dataset = table.to_pyarrow_dataset()
             names = [n for n in dataset.schema.names if columns is None or n in columns]
@@ -111,21 +111,117 @@ class DeltaVersion:
             )
         return int(max(older))
 
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergVersion:
+    """A snapshot of an Iceberg table.
+
+    Attributes:
+        uri: of a metadata file of the table (`.../00012-....metadata.json`), or of its folder where that has
+            a `version-hint.text`; or `iceberg://CATALOG/namespace.table`, of a catalog that pyiceberg knows
+            by its own configuration.
+        version: number of the snapshot; None: see `at`.
+        at: the snapshot that was the newest at that time, ISO 8601; None as well: the newest one.
+        storage_options: for pyiceberg, where the files are on an object store.
+    """
+
+    uri: str
+    version: int | None = None
+    at: str | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def shown(self) -> str:
+        """The address, without secrets."""
+        return without_secret(self.uri)
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return f"Iceberg table {self.shown.rstrip('/').rpartition('/')[2]}"
+
     @contextmanager
-    def _telling(self) -> Iterator[None]:
-        """Turn what the Delta library raises into an error that quotes no record and no key."""
+    def opened(self, schema: "DataSchema | None", columns: Sequence[str] | None) -> Iterator[Records]:
+        """The records, some at a time; see `Extract`. pyiceberg applies deletes and evolved columns.
+
+        Raises:
+            SpecError: if pyiceberg is not installed.
+            MissingSourceError: if there is no such table or snapshot.
+            SchemaError: if it cannot be read.
+        """
+        import pyarrow as pa
+
+        with _telling(self.name):
+            table = self._table()
+            snapshot = self._wanted(table)
+            names = [n for n in table.schema().column_names if columns is None or n in columns]
+            reader = table.scan(snapshot_id=snapshot, selected_fields=tuple(names)).to_arrow_batch_reader()
+            types = pa.schema([(column.name, column.type) for column in reader.schema])
+            yield Records(
+                types=types,
+                batches=(pa.RecordBatch.from_arrays(batch.columns, schema=types) for batch in reader),
+                told={"version": snapshot},
+            )
+
+    def _table(self) -> Any:
         try:
-            yield
-        except PrivacyEngineError:
-            raise
-        except BaseException as error:
-            if not isinstance(error, Exception) and not is_panic(error):
-                raise
-            raise translated(error, f"reading {self.name}") or SchemaError(
-                f"{self.name} could not be read ({type(error).__name__}); check its address and keys, that "
-                "no file of the version was removed (vacuum), and that it uses no features such as deletion "
-                "vectors: rewrite it without them, or take an export"
+            from pyiceberg.catalog import load_catalog
+            from pyiceberg.exceptions import NoSuchTableError
+            from pyiceberg.table import StaticTable
+        except ImportError:
+            raise SpecError(
+                "format: iceberg needs pyiceberg, which is not installed; install privacy-release[iceberg]"
             ) from None
+        catalog = re.fullmatch(r"iceberg://([^/]+)/(.+)", self.uri)
+        try:
+            if catalog is None:
+                return StaticTable.from_metadata(self.uri, dict(self.storage_options))
+            return load_catalog(catalog[1], **self.storage_options).load_table(catalog[2])
+        except (FileNotFoundError, NoSuchTableError):
+            raise MissingSourceError(
+                f"{self.shown} must be a metadata file of an Iceberg table, its folder with a "
+                "version-hint.text, or iceberg://CATALOG/namespace.table; correct it, or wait for the table"
+            ) from None
+
+    def _wanted(self, table: Any) -> int:
+        if self.at is not None:
+            found = table.snapshot_as_of_timestamp(round(read_time(self.at).timestamp() * 1000))
+        elif self.version is not None:
+            found = table.snapshot_by_id(self.version)
+        else:
+            found = table.current_snapshot()
+        if found is None:
+            which = self.at or (self.version if self.version is not None else "at all")
+            raise MissingSourceError(
+                f"{self.name} must have a snapshot {which}, and has none; correct the version or time, or "
+                "wait for it"
+            )
+        return int(found.snapshot_id)
+
+
+@contextmanager
+def _telling(name: str) -> Iterator[None]:
+    """Turn what the libraries of tables raise into an error that quotes no record and no key."""
+    try:
+        yield
+    except PrivacyEngineError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        raise translated(error, f"reading {name}") or SchemaError(
+            f"{name} could not be read ({type(error).__name__}); check its address and keys, that no file of "
+            "the version was removed (vacuum), and that it uses no features such as deletion vectors: "
+            "rewrite it without them, or take an export"
+        ) from None
+
+
+def version_of(
+    form: str, uri: str, version: int | None, at: str | None, options: Mapping[str, str] | None = None
+) -> DeltaVersion | IcebergVersion:
+    """A version of a table of the format `delta` or `iceberg`; `options` are for the format's library."""
+    kind = DeltaVersion if form == "delta" else IcebergVersion
+    return kind(uri=uri, version=version, at=at, storage_options=options or {})
 
 
 def read_time(text: str) -> datetime:

@@ -163,9 +163,10 @@ class SourceSpec(_Strict):
             `{release:%Y-%m-%d}` in it are bound as parameters, never pasted into the text.
         connection: Airflow connection id of the object store or database; of a database on the command line
             the variable $PRIVACY_SOURCE_<ID> has its address.
-        format: what is at the address: `parquet` files, or a `delta` table.
-        version, timestamp: of a table: its number, or the version that was the newest at a time. Without
-            both the newest one is taken; which one it was stands in the manifest.
+        format: what is at the address: `parquet` files, a `delta` table, or an `iceberg` table, see
+            `privacy_release.sources.versions`.
+        version, timestamp: of a table: its number (of Iceberg that of a snapshot), or the version that was
+            the newest at a time. Without both the newest one is taken; which one stands in the manifest.
         columns: to read, none of them derived; None reads all, and each must be in the schema then.
         nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
             these records, or `keep` them: a null is a value then, as if each attribute were `nullable`.
@@ -183,7 +184,7 @@ class SourceSpec(_Strict):
     uri: str | None = Field(default=None, min_length=1)
     sql: str | None = Field(default=None, min_length=1)
     connection: Connection | None = None
-    format: Literal["parquet", "delta"] = "parquet"
+    format: Literal["parquet", "delta", "iceberg"] = "parquet"
     version: Whole | None = Field(default=None, ge=0)
     timestamp: Time | None = None
     columns: tuple[str, ...] | None = Field(default=None, min_length=1)
@@ -206,8 +207,8 @@ class SourceSpec(_Strict):
         told = [name for name in ("version", "timestamp") if getattr(self, name) is not None]
         if told and (self.format == "parquet" or len(told) > 1):
             raise ValueError(
-                f"source.{' and '.join(told)}: one of both may stand beside format: delta, and neither "
-                "elsewhere; correct it"
+                f"source.{' and '.join(told)}: one of both may stand beside format: delta or iceberg, and "
+                "neither elsewhere; correct it"
             )
         if self.wait is not None and self.when_missing != "wait":
             raise ValueError("source.wait must stand beside when_missing: wait; add it, or remove wait")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from privacy_engine.errors import SpecError, VerificationError
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.sql import Query, url_of_environment
-from privacy_release.sources.versions import DeltaVersion
+from privacy_release.sources.versions import version_of
 from privacy_release.sources.waiting import await_source
 from privacy_release.spec.check import refuse_columns, refuse_pseudonyms, refuse_silence
 from privacy_release.spec.files import load_schema
@@ -279,8 +279,8 @@ def _opened(source: "SourceSpec", release_id: str, watch: Watcher) -> "str | Ext
     name = ReleaseName.of(release_id)
     if source.sql is None:
         uri, waits = name.address(source.place), source.waits
-        if source.format == "delta":
-            return DeltaVersion(uri=uri, version=source.version, at=source.timestamp)
+        if source.format != "parquet":
+            return version_of(source.format, uri, source.version, source.timestamp)
         await_source(
             uri, source.when_missing, waits.timeout, waits.every, lambda text: watch(Stage.INGEST, text)
         )

@@ -141,8 +141,8 @@ def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
         ) from None
 
 
-def delta_options(connection_id: str | None) -> dict[str, str]:
-    """The options with which the Delta library reaches a source; none without a connection.
+def table_options(form: str, connection_id: str | None) -> dict[str, str]:
+    """The options with which the library of a table format reaches a source; none without a connection.
 
     Raises:
         SpecError: if there is no such connection, or it has options that the library would not understand.
@@ -153,6 +153,8 @@ def delta_options(connection_id: str | None) -> dict[str, str]:
     if extra is None:
         raise SpecError(f"the Airflow connection {connection_id} of the source must exist; add it")
     try:
+        if form == "iceberg":
+            return {name: str(value) for name, value in _options(extra).items()}
         return lake_options(extra)
     except SpecError as error:
         raise SpecError(f"connection {connection_id}: {error}") from None

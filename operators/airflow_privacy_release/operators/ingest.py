@@ -9,10 +9,10 @@ from airflow.sdk import BaseOperator
 from airflow_privacy_release.compat import AirflowSkipException
 from airflow_privacy_release.hooks.connections import (
     database_url,
-    delta_options,
     identification_of,
     pseudonym_key_of,
     source_access,
+    table_options,
 )
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.metrics import monitored
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from privacy_release.sources.extracts import Extract
-    from privacy_release.sources.versions import DeltaVersion
     from privacy_release.work.references import TableRef
 
 
@@ -131,7 +130,7 @@ class IngestOperator(BaseOperator):
 
 
 class IngestParquetOperator(IngestOperator):
-    """Read Parquet files or a Delta table, check them against the schema and keep them in the work area.
+    """Read Parquet files or a version of a table, check them and keep them in the run's work area.
 
     Identifiers stay behind: they are not copied, but for the one that memoised answers go by, or a keyed
     pseudonym stands in their place. Where the schema says so, columns are derived from dates, and dates are
@@ -143,10 +142,11 @@ class IngestParquetOperator(IngestOperator):
         uri: a path or address of a Parquet file, a folder of such files, or a glob. `{release}` in it is the
             run's partition key or run id, `{release:%Y-%m-%d}` the date of the partition key, else the
             logical date.
-        connection: Airflow connection of the object store, see `context.source_access`; for a Delta table its
-            `storage_options` have the names of the library deltalake.
-        format: `parquet`, or `delta`: the address is that of the folder of a Delta table.
-        version: of a Delta table, its number; None: see `timestamp`.
+        connection: Airflow connection of the object store, see `context.source_access`; for a table its
+            `storage_options` have the names of the library deltalake, or pyiceberg.
+        format: `parquet`; `delta`: the address is that of the folder of a Delta table; or `iceberg`: it is
+            that of a metadata file of an Iceberg table, or `iceberg://CATALOG/namespace.table`.
+        version: of a table, its number, of Iceberg that of a snapshot; None: see `timestamp`.
         timestamp: the version that was the newest at that time, ISO 8601; None as well: the newest one. Which
             version was read stands in the reference and the manifest.
         when_missing: what to do where no file is at the address: `fail`; `skip` this task, and so all that
@@ -167,7 +167,7 @@ class IngestParquetOperator(IngestOperator):
         *,
         uri: "str | XComArg",
         connection: str | None = None,
-        format: Literal["parquet", "delta"] = "parquet",
+        format: Literal["parquet", "delta", "iceberg"] = "parquet",
         version: int | str | None = None,
         timestamp: str | None = None,
         when_missing: Literal["fail", "skip", "wait"] = "fail",
@@ -191,7 +191,7 @@ class IngestParquetOperator(IngestOperator):
         """Copy the table into the work area; a reference to it."""
         from privacy_release.sources.waiting import has_come, skipped
 
-        if self.format == "delta":
+        if self.format != "parquet":
             return self._ingested(context, self._version(release_name(context).address(self.uri)))
         reached = _reached(context, self.uri, self.connection)
         if self.when_missing != "fail" and not has_come(**reached):
@@ -200,15 +200,12 @@ class IngestParquetOperator(IngestOperator):
             self._wait(reached["uri"])
         return self._ingested(context, **reached)
 
-    def _version(self, uri: str) -> "DeltaVersion":
-        from privacy_release.sources.versions import DeltaVersion
+    def _version(self, uri: str) -> "Extract":
+        from privacy_release.sources.versions import version_of
 
-        return DeltaVersion(
-            uri=uri,
-            version=None if self.version is None else int(self.version),
-            at=self.timestamp,
-            storage_options=delta_options(self.connection),
-        )
+        version = None if self.version is None else int(self.version)
+        options = table_options(self.format, self.connection)
+        return version_of(self.format, uri, version, self.timestamp, options)
 
     def _wait(self, uri: str) -> None:
         """Leave the worker until the files have come."""

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -12,13 +14,13 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
-from airflow_privacy_release.hooks.connections import delta_options
+from airflow_privacy_release.hooks.connections import table_options
 from privacy_engine.errors import MissingSourceError, SchemaError, SpecError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.cli.main import main
 from privacy_release.lake.read import manifest_of
 from privacy_release.lake.store import Lake
-from privacy_release.sources.versions import DeltaVersion
+from privacy_release.sources.versions import DeltaVersion, IcebergVersion
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
 from tests.conftest import SPEC
@@ -110,7 +112,47 @@ def test_the_keys_of_a_table_are_those_of_the_delta_library(monkeypatch: pytest.
     extra = {"storage_options": {"AWS_REGION": "eu", "key": "hunter2"}}
     monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps({"conn_type": "aws", "extra": extra}))
     with pytest.raises(SpecError, match=r"connection store: .* got key"):
-        delta_options("store")
+        table_options("delta", "store")
     with pytest.raises(SpecError, match="nowhere of the source must exist"):
-        delta_options("nowhere")
-    assert delta_options(None) == {}
+        table_options("delta", "nowhere")
+    assert table_options("delta", None) == {}
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> Any:
+    """A catalog's table with two snapshots."""
+    sql = pytest.importorskip("pyiceberg.catalog.sql", reason="the extra [iceberg] is not installed")
+    catalog = sql.SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("clinic")
+    table = catalog.create_table("clinic.visits", schema=rows(20).schema)
+    table.append(rows(20))
+    table.append(rows(60))
+    table.delete("age >= 80")
+    return table
+
+
+def test_a_snapshot_of_iceberg_is_read_as_it_was(iceberg: Any, work: WorkArea) -> None:
+    def read_it(label: str, **which: Any) -> tuple[list[int], int]:
+        source = IcebergVersion(uri=iceberg.metadata_location, **which)
+        found = ingest(source, SCHEMA, work, columns=list(SCHEMA.names), label=label)
+        return ages(found["uri"]), found["source"]["version"]
+
+    first, second, *_, last = iceberg.snapshots()
+    assert read_it("a", version=first.snapshot_id) == (list(range(20, 50)), first.snapshot_id)
+    assert read_it("b", version=second.snapshot_id)[0] == [*range(20, 50), *range(60, 90)]
+    assert read_it("c") == ([*range(20, 50), *range(60, 80)], last.snapshot_id)
+    assert read_it("d", at="2100-01-01")[1] == last.snapshot_id
+    with pytest.raises(MissingSourceError, match="must have a snapshot 7"):
+        read_it("e", version=7)
+    with pytest.raises(MissingSourceError, match="must have a snapshot 2020"):
+        read_it("f", at="2020-01-01")
+    with pytest.raises(MissingSourceError, match="metadata file of an Iceberg table"):
+        ingest(IcebergVersion(uri=f"{iceberg.location()}/none.metadata.json"), SCHEMA, work)
+
+
+def test_without_the_extra_iceberg_says_what_to_install(
+    work: WorkArea, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
+    with pytest.raises(SpecError, match=r"install privacy-release\[iceberg\]"):
+        ingest(IcebergVersion(uri="/nowhere"), SCHEMA, work)
