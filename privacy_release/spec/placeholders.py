@@ -9,6 +9,8 @@ from privacy_engine.errors import SpecError
 _PLACEHOLDER = re.compile(r"\{release(?::([^{}]*))?\}")
 _FORMAT = re.compile(r"(?:%[YmdHMSjyGVuBb]|[\w ./=-])+")
 _DAY = "%Y-%m-%d"
+# Parts of a query that are no code: comments, and what stands in quotes.
+_APART = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"[^\"]*\"", re.DOTALL)
 
 
 def check_placeholders(text: str) -> str:
@@ -76,10 +78,10 @@ class ReleaseName:
                 parameter then.
         """
         check_query(sql)
-        if re.search(r"'[^']*\{release[^{}]*\}[^']*'", sql):
+        if any("{release" in found[0] for found in _APART.finditer(sql)):
             raise SpecError(
-                "{release} in a query must stand without quotes: it is bound as a parameter, a day as a "
-                "date; remove the quotes, and join texts with ||"
+                "{release} in a query must stand outside of quotes and comments: it is bound as a parameter, "
+                "a day as a date; remove the quotes, and join texts with ||"
             )
         parts, values = [], dict[str, str | date]()
         at = 0
@@ -121,7 +123,7 @@ def check_query(sql: str) -> str:
     Raises:
         SpecError: if it is none, or several.
     """
-    plain = re.sub(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|\"[^\"]*\"", " ", sql, flags=re.DOTALL).strip()
+    plain = _APART.sub(" ", sql).strip()
     if not re.match(r"(?i)(?:\(\s*)*(?:select|with)\b", plain) or ";" in plain.rstrip("; \n\t"):
         raise SpecError("sql must be one query that begins with SELECT or WITH; correct it")
     return sql

@@ -290,5 +290,7 @@ def test_a_placeholder_in_quotes_and_a_release_without_a_date_are_refused() -> N
     name = ReleaseName.of("manual__2026")
     with pytest.raises(SpecError, match="remove the quotes"):
         name.bound("SELECT * FROM visits WHERE day = '{release:%Y-%m-%d}'")
+    between = "SELECT 'a' FROM visits WHERE id = {release} AND ward = 'it''s' AND note <> ''"
+    assert name.bound(between)[0] == between.replace("{release}", ":release_0")
     with pytest.raises(SpecError, match="needs a release with a date"):
         name.bound("SELECT * FROM visits WHERE day = {release:%Y-%m-%d}")
