@@ -9,6 +9,18 @@ class SchemaError(PrivacyEngineError, ValueError):
     """A table, schema or hierarchy does not fit: mend the data or the schema."""
 
 
+class MissingSourceError(SchemaError):
+    """Nothing is where the source should be: wait for it, leave the release out, or mend the address."""
+
+
+class SkippedError(PrivacyEngineError):
+    """Nothing is to be released this time, as the specification says: its source has not come."""
+
+
+class SourceError(PrivacyEngineError):
+    """The database of a source cannot be reached: nothing was released, retry is safe."""
+
+
 class InfeasibleError(PrivacyEngineError, ValueError):
     """The guarantee cannot be met on this table: weaken it, allow suppression, or bring more records."""
 

@@ -16,9 +16,16 @@ if TYPE_CHECKING:
     )
     from airflow_privacy_release.operators.approve import ApproveReleaseOperator
     from airflow_privacy_release.operators.budget import BudgetGuardOperator
-    from airflow_privacy_release.operators.compare import CompareOperator, CompareSynthesizersOperator
-    from airflow_privacy_release.operators.curator import CuratorReportOperator
-    from airflow_privacy_release.operators.ingest import IngestParquetOperator, IngestTablesOperator
+    from airflow_privacy_release.operators.compare import (
+        CompareOperator,
+        CompareSynthesizersOperator,
+        CuratorReportOperator,
+    )
+    from airflow_privacy_release.operators.ingest import (
+        IngestParquetOperator,
+        IngestSqlOperator,
+        IngestTablesOperator,
+    )
     from airflow_privacy_release.operators.learning import TrainNaiveBayesOperator
     from airflow_privacy_release.operators.outliers import DetectOutliersOperator
     from airflow_privacy_release.operators.publish import (
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
         PrivBayesOperator,
         PrivBayesROperator,
     )
+    from airflow_privacy_release.operators.transform import TransformOperator, release_transform
     from airflow_privacy_release.operators.validate import ValidateOperator
     from airflow_privacy_release.operators.verify import VerifyOperator
     from airflow_privacy_release.pipeline import (
@@ -67,6 +75,7 @@ __all__ = [
     "GreedyHamdistOperator",
     "ILPLDiversityOperator",
     "IngestParquetOperator",
+    "IngestSqlOperator",
     "IngestTablesOperator",
     "JoinFragmentsOperator",
     "KACLUKOperator",
@@ -84,6 +93,7 @@ __all__ = [
     "SweepWorkAreasOperator",
     "TRROperator",
     "TrainNaiveBayesOperator",
+    "TransformOperator",
     "ValidateOperator",
     "VerifyOperator",
     "clean_up_after",
@@ -91,6 +101,7 @@ __all__ = [
     "release_dag",
     "release_dags",
     "release_pipeline",
+    "release_transform",
     "sweep_dag",
 ]
 
@@ -107,9 +118,8 @@ _HOME = {
     ),
     "operators.approve": ("ApproveReleaseOperator",),
     "operators.budget": ("BudgetGuardOperator",),
-    "operators.compare": ("CompareOperator", "CompareSynthesizersOperator"),
-    "operators.curator": ("CuratorReportOperator",),
-    "operators.ingest": ("IngestParquetOperator", "IngestTablesOperator"),
+    "operators.compare": ("CompareOperator", "CompareSynthesizersOperator", "CuratorReportOperator"),
+    "operators.ingest": ("IngestParquetOperator", "IngestSqlOperator", "IngestTablesOperator"),
     "operators.learning": ("TrainNaiveBayesOperator",),
     "operators.outliers": ("DetectOutliersOperator",),
     "operators.publish": (
@@ -132,6 +142,7 @@ _HOME = {
         "PrivBayesOperator",
         "PrivBayesROperator",
     ),
+    "operators.transform": ("TransformOperator", "release_transform"),
     "operators.validate": ("ValidateOperator",),
     "operators.verify": ("VerifyOperator",),
     "pipeline": ("raise_if_broken", "release_dag", "release_dags", "release_pipeline", "sweep_dag"),

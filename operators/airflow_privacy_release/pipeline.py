@@ -10,8 +10,12 @@ from airflow.sdk import DAG, Asset, Param, TaskGroup
 from airflow_privacy_release.compat import partitions_by, partitions_of
 from airflow_privacy_release.operators.approve import ApproveReleaseOperator
 from airflow_privacy_release.operators.budget import BudgetGuardOperator
-from airflow_privacy_release.operators.curator import CuratorReportOperator
-from airflow_privacy_release.operators.ingest import IngestParquetOperator, IngestTablesOperator
+from airflow_privacy_release.operators.compare import CuratorReportOperator
+from airflow_privacy_release.operators.ingest import (
+    IngestParquetOperator,
+    IngestSqlOperator,
+    IngestTablesOperator,
+)
 from airflow_privacy_release.operators.outliers import DetectOutliersOperator
 from airflow_privacy_release.operators.publish import PublishOperator, SweepWorkAreasOperator, clean_up_after
 from airflow_privacy_release.operators.release import (
@@ -20,12 +24,13 @@ from airflow_privacy_release.operators.release import (
     ReleaseFragmentOperator,
     ReleaseOperator,
 )
+from airflow_privacy_release.operators.transform import TransformOperator
 from airflow_privacy_release.operators.validate import ValidateOperator
 from airflow_privacy_release.operators.verify import VerifyOperator
 from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
 from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
 from privacy_release.spending.budget import DEFAULT_LEDGER
-from privacy_release.work.engines import LOCAL
+from privacy_release.work.engines import DEFAULT_MEMORY, LOCAL
 
 # Runs before it are never made up for (no catch-up): it only has to lie in the past and stay the same.
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,6 +86,14 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             )
             guard >> raw
         table, validated = _validated(spec, raw.output)
+        if spec.transform is not None:
+            table = TransformOperator(
+                task_id="transform",
+                table=table,
+                sql=spec.transform.sql,
+                schema=spec.transformed_fields,
+                memory=spec.engine.settings.get("memory", DEFAULT_MEMORY),
+            ).output
         if spec.outliers is not None:
             table = DetectOutliersOperator(
                 task_id="detect_outliers",
@@ -137,25 +150,41 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
 def _ingest(spec: ReleaseSpec) -> Any:
     """The task that reads the table, or all of several."""
     if spec.tables is not None and spec.person is not None:
-        tables = {
-            name: told | {"uri": told["uri"].replace(RELEASE, _RELEASE_ID)}
-            for name, told in spec.table_settings.items()
-        }
+        tables = {name: _filled(told) for name, told in spec.table_settings.items()}
         return IngestTablesOperator(task_id="ingest", tables=tables, person=spec.person.column or "")
     source = spec.only_source
+    shared: dict[str, Any] = {
+        "schema": spec.schema_fields,
+        "columns": source.columns,
+        "nulls": source.nulls,
+        "max_expansion": source.max_expansion,
+        "individual": spec.individual,
+        "series": spec.name,
+        "engine": spec.engine.settings if spec.scaled else LOCAL,
+    }
+    if spec.history:
+        shared |= {"person": spec.history.identifier, "membership_key": spec.history.key}
+    if source.sql is not None:
+        return IngestSqlOperator(
+            task_id="ingest", sql=source.sql, connection=source.connection or "", **shared, **_RETRIES
+        )
     return IngestParquetOperator(
         task_id="ingest",
-        uri=source.uri.replace(RELEASE, _RELEASE_ID),
-        schema=spec.schema_fields,
-        columns=source.columns,
-        nulls=source.nulls,
-        max_expansion=source.max_expansion,
         connection=source.connection,
-        individual=spec.individual,
-        series=spec.name,
-        engine=spec.engine.settings if spec.scaled else LOCAL,
-        **({"person": spec.history.identifier, "membership_key": spec.history.key} if spec.history else {}),
+        format=source.format,
+        version=source.version,
+        timestamp=source.timestamp,
+        when_missing=source.when_missing,
+        timeout=source.waits.timeout,
+        every=source.waits.every,
+        **_filled({"uri": source.place}),
+        **shared,
     )
+
+
+def _filled(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a source with the release's id in its address, as Airflow's pages show it."""
+    return dict(told) | ({"uri": told["uri"].replace(RELEASE, _RELEASE_ID)} if "uri" in told else {})
 
 
 def _validated(spec: ReleaseSpec, table: Any) -> tuple[Any, list[Any]]:
@@ -244,7 +273,7 @@ def _loss_asked(spec: ReleaseSpec, parameters: Mapping[str, Any]) -> dict[str, A
     of_rows = spec.person is None or spec.person.column is None
     if of_rows and not spec.release.random_answers:
         return {"epsilon": parameters["epsilon"]}
-    return {"method": spec.release.method, "parameters": parameters, "schema": spec.schema_fields}
+    return {"method": spec.release.method, "parameters": parameters, "schema": spec.method_fields}
 
 
 def release_dags() -> dict[str, DAG]:
@@ -355,7 +384,7 @@ def _all(assets: list[Any]) -> Any:
 
 def _documentation(spec: ReleaseSpec) -> str:
     columns = "\n".join(f"| `{name}` | {a.role} | {a.kind} |" for name, a in spec.every_attribute)
-    uris = ", ".join(f"`{source.uri}`" for source in spec.sources)
+    uris = ", ".join(f"`{s.uri or f'a query of {s.connection}'}`" for s in spec.sources)
     spent = f", privacy budget of `{spec.budget.dataset}`" if spec.budget else ""
     asked = ", after approval" if spec.approval and spec.approval.required else ""
     return (

@@ -12,9 +12,9 @@ TITLE = "Privacy Release"
 OPERATOR_MODULES = tuple(
     f"airflow_privacy_release.operators.{name}"
     for name in (
-        *("ingest", "validate", "outliers", "release", "method"),
+        *("ingest", "validate", "transform", "outliers", "release", "method"),
         *("anonymizers", "synthesizers", "randomizers"),
-        *("learning", "budget", "curator", "verify", "approve", "compare", "publish"),
+        *("learning", "budget", "verify", "approve", "compare", "publish"),
     )
 )
 HOOK_MODULES = tuple(f"airflow_privacy_release.hooks.{name}" for name in ("lake", "ledger", "spark"))
@@ -93,6 +93,12 @@ def get_provider_info() -> dict[str, Any]:
         "versions": [version(PACKAGE)],
         "integrations": [{"integration-name": TITLE, "tags": ["software"]}],
         "operators": [{"integration-name": TITLE, "python-modules": list(OPERATOR_MODULES)}],
+        "triggers": [
+            {
+                "integration-name": TITLE,
+                "python-modules": ["airflow_privacy_release.triggers.source"],
+            }
+        ],
         "hooks": [{"integration-name": TITLE, "python-modules": list(HOOK_MODULES)}],
         "connection-types": [_lake_connection(), _ledger_connection(), _spark_connection()],
         "extra-links": list(EXTRA_LINKS),

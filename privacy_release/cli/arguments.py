@@ -39,7 +39,7 @@ def released_schema(path: Path) -> "DataSchema":
     whole = isinstance(fields.get("schema"), Mapping) and "source" in fields
     if "release" not in fields or not (whole or isinstance(fields.get("tables"), Mapping)):
         return load_schema(path)
-    schema = load_spec(path).data_schema().ingested()
+    schema = load_spec(path).method_schema().ingested()
     return schema.with_pseudonym() if schema.linked else schema.without_identifiers()
 
 

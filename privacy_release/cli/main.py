@@ -1,8 +1,9 @@
 """The command `privacy-release`: the work of the DAGs without Airflow.
 
-Exit codes: 0 done; 1 refused, because the release does not keep its policy, its guarantees cannot be met, or
-bytes changed on the way, or the privacy budget is short; 2 a wrong argument, file or table, or a lake or
-ledger that cannot be reached; 128 and the number of the signal that ended it, after it has cleaned up.
+Exit codes: 0 done, or left out because the source has not come (`when_missing: skip`); 1 refused, because the
+release does not keep its policy, its guarantees cannot be met, or bytes changed on the way, or the privacy
+budget is short; 2 a wrong argument, file or table, or a lake or ledger that cannot be reached; 128 and the
+number of the signal that ended it, after it has cleaned up.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from privacy_engine.errors import (
     InfeasibleError,
     IntegrityError,
     PrivacyEngineError,
+    SkippedError,
     VerificationError,
 )
 from privacy_engine.foreign import is_panic, translated
@@ -54,6 +56,7 @@ from privacy_release.spec.presets import PRESETS
 
 if TYPE_CHECKING:
     from privacy_engine.engines.local import LocalEngine
+    from privacy_release.sources.addresses import Source
 
 DONE, REFUSED, WRONG = 0, 1, 2
 _REFUSALS = (VerificationError, InfeasibleError, IntegrityError, BudgetExceededError)
@@ -68,6 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if arguments.command not in (clean, where):
                 sweep_before()
             code: int = arguments.command(arguments)
+    except SkippedError as error:
+        print(f"{parser.prog}: nothing was published: {error}", file=sys.stderr)
+        return DONE
     except PrivacyEngineError as error:
         print(f"{parser.prog}: {' '.join(str(error).split())}", file=sys.stderr)
         return REFUSED if isinstance(error, _REFUSALS) else WRONG
@@ -156,7 +162,17 @@ def build_parser() -> argparse.ArgumentParser:
     schema = _command(commands, "schema", "draft a specification, or print its JSON Schema", None)
     kinds = schema.add_subparsers(title="commands", metavar="COMMAND", required=True)
     infer = _command(kinds, "infer", "draft a specification from a table, for a person to finish", _infer)
-    infer.add_argument("table", metavar="TABLE", help="Parquet file, folder or glob")
+    infer.add_argument(
+        "table", metavar="TABLE", help="Parquet file, folder or glob; folder of a table; or a SELECT"
+    )
+    infer.add_argument(
+        "--format", choices=("parquet", "delta", "iceberg"), default="parquet", help="what TABLE is"
+    )
+    infer.add_argument(
+        "--connection",
+        metavar="NAME",
+        help="TABLE is a SELECT, which the database at $PRIVACY_SOURCE_<NAME> answers",
+    )
     infer.add_argument(
         "--min-count",
         type=int,
@@ -287,22 +303,50 @@ def _retract(arguments: argparse.Namespace) -> int:
 
 
 def _infer(arguments: argparse.Namespace) -> int:
-    from privacy_release.sources.addresses import find_source
     from privacy_release.sources.files import local_files
     from privacy_release.sources.text_scan import found_in_files
     from privacy_release.spec.draft import check_least, draft_name, draft_spec
 
     with usage("--min-count"):
         check_least(arguments.min_count)
-    source = find_source(arguments.table)
     uri = arguments.table if "://" in arguments.table else str(Path(arguments.table).absolute())
-    with _engine("infer") as (engine, folder):
+    told = {"uri": uri} if arguments.format == "parquet" else {"uri": uri, "format": arguments.format}
+    name = draft_name(arguments.table)
+    if arguments.connection:
+        told = {"connection": arguments.connection, "sql": arguments.table}
+        name = draft_name(f"query of {arguments.connection}")
+    with _engine("infer") as (engine, folder), _inferred(arguments, uri, folder) as source:
         files = local_files(source, folder)
-        name, found = draft_name(arguments.table), found_in_files(files)
+        found = found_in_files(files)
         preset = PRESETS[arguments.preset] if arguments.preset else None
-        text = draft_spec(engine, files, uri, name, least=arguments.min_count, found=found, preset=preset)
+        text = draft_spec(
+            engine, files, uri, name, source=told, least=arguments.min_count, found=found, preset=preset
+        )
     print(text, end="")
     return DONE
+
+
+@contextmanager
+def _inferred(arguments: argparse.Namespace, uri: str, folder: Path) -> "Iterator[Source]":
+    """The files that a draft is made from; of a query or a table a copy that goes with the block."""
+    from privacy_release.sources.addresses import find_source
+    from privacy_release.sources.extracts import Extract, extracted
+    from privacy_release.sources.sql import Query, url_of_environment
+    from privacy_release.sources.versions import version_of
+    from privacy_release.spec.placeholders import ReleaseName
+
+    if arguments.format == "parquet" and not arguments.connection:
+        yield find_source(arguments.table)
+        return
+    extract: Extract
+    if arguments.connection:
+        sql, values = ReleaseName.of("draft").bound(arguments.table)
+        url = url_of_environment(arguments.connection)
+        extract = Query(connection=arguments.connection, url=url, sql=sql, values=values)
+    else:
+        extract = version_of(arguments.format, uri, None, None)
+    with extracted(extract, None, None, folder) as found:
+        yield found.source
 
 
 def _token() -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from privacy_engine.errors import PrivacyEngineError, SchemaError
+from privacy_engine.errors import MissingSourceError, PrivacyEngineError, SchemaError
 from privacy_engine.foreign import translated
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def find_source(
     named `column=value` below a folder or glob are a text column of the records in them.
 
     Raises:
-        SchemaError: if nothing is there, it cannot be reached, or the folder is a Delta table.
+        MissingSourceError: if nothing is there.
+        SchemaError: if it cannot be reached, or the folder is a Delta table.
     """
     shown = without_secret(uri)
     hidden: tuple[str, ...]
@@ -59,7 +60,7 @@ def find_source(
         elif filesystem.isdir(path):
             if filesystem.exists(f"{path.rstrip('/')}/_delta_log"):
                 raise SchemaError(
-                    f"{shown} is a Delta table, whose folder holds replaced files, too; export a version"
+                    f"{shown} is a Delta table, whose folder holds replaced files, too: say `format: delta`"
                 )
             base = path.rstrip("/")
             files = [f for f in filesystem.find(path) if f.endswith((".parquet", ".parq", ".pq"))]
@@ -70,7 +71,7 @@ def find_source(
     names = {f: f.removeprefix(base).lstrip("/") for f in files}
     kept = sorted(f for f in files if not any(part.startswith(hidden) for part in names[f].split("/")))
     if not kept:
-        raise SchemaError(
+        raise MissingSourceError(
             f"{shown} must be a Parquet file, or a folder or glob with at least one; found none: correct the "
             "address, or wait for the data"
         )
@@ -140,7 +141,7 @@ def reading(name: str) -> Iterator[None]:
     except PrivacyEngineError:
         raise
     except FileNotFoundError:
-        raise SchemaError(f"{name} must exist; correct the address of the source") from None
+        raise MissingSourceError(f"{name} must exist; correct the address of the source") from None
     except PermissionError:
         raise SchemaError(
             f"{name} must be readable by the service user; give it the right to read, or correct the keys of "

@@ -10,7 +10,7 @@ and the copy. Where days are counted since the first row of a person, all files 
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from privacy_release.sources.reading import (
     check_equal,
     kept_schema,
     never_null,
+    partition_types,
     require_left,
     wanted_columns,
 )
@@ -183,6 +184,7 @@ class _Reading:
     disguise: Disguise = field(default_factory=Disguise)
     first_days: dict[str, FirstDays] = field(default_factory=dict)
     first_digest: str | None = None
+    partitions: "dict[str, pa.DataType]" = field(init=False)
     kept: "DataSchema" = field(init=False)
     repeats: Repeats = field(init=False)
     scan: TextScan = field(init=False)
@@ -190,6 +192,7 @@ class _Reading:
 
     def __post_init__(self) -> None:
         schema, names = self.schema, self.pseudonyms.columns
+        self.partitions = partition_types(self.source, schema)
         known_by = self.people.column if self.people else self.individual
         self.kept = kept_schema(self.pseudonyms.released(schema), None if known_by in names else known_by)
         # who is followed or answered by an identifier must be unique anyhow, which is said there; dates that
@@ -235,15 +238,15 @@ class _Reading:
                 first = types if first is None else first
                 check_equal(first, types, self.source.names[0], name)
                 begin = 1
-                for table in tables_of(stream, name, wanted, self.max_expansion):
+                for table in tables_of(stream, name, wanted, self.max_expansion, self.partitions):
                     yield f"{without_values(name)}, {_span(begin, table)}", table
                     begin += len(table)
 
     def _types(self, stream: IO[bytes], name: str, wanted: Sequence[str]) -> "pa.Schema":
         """Names and types of what is read of a file; its footer may not be the one checked before."""
-        found = source_schema(stream, name, self.max_expansion)
+        found = source_schema(stream, name, self.max_expansion, self.partitions)
         check_arrow(found, name, self.schema, self.columns)
-        return wanted_columns(found.empty_table(), name, wanted).schema
+        return wanted_columns(found.empty_table(), name, wanted, self.partitions).schema
 
     def _fitting(self, table: "pa.Table", place: str) -> Iterator["pa.Table"]:
         """The records of a part that are kept, if they fit the schema and all before them did."""
@@ -336,7 +339,11 @@ def _blocks(source: Source, file: str, name: str) -> Iterator[bytes]:
 
 
 def tables_of(
-    stream: IO[bytes], name: str, wanted: Sequence[str], max_expansion: int = MAX_EXPANSION
+    stream: IO[bytes],
+    name: str,
+    wanted: Sequence[str],
+    max_expansion: int = MAX_EXPANSION,
+    partitions: "Mapping[str, pa.DataType] | None" = None,
 ) -> Iterator["pa.Table"]:
     """The records of a file, some at a time, in plain types.
 
@@ -354,7 +361,7 @@ def tables_of(
         stored = [column for column in wanted if column in opened.schema_arrow.names]
         for batch in records_of(stream, opened, stored):
             expansion.add_records(batch)
-            table = wanted_columns(pa.Table.from_batches([batch]), name, wanted)
+            table = wanted_columns(pa.Table.from_batches([batch]), name, wanted, partitions)
             check_text(table, f"{shown}, {_span(rows + 1, table)}")
             rows += len(table)
             yield table

@@ -4,7 +4,7 @@ A Parquet bomb is a small file whose records fill the memory or the disk. Its fo
 is unpacked; but footers lie, and do not count what dictionaries unfold to, so the records are counted, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -125,22 +125,35 @@ def records_of(
         read = max(0, read - len(batch))
 
 
-def with_partitions(stored: "pa.Schema", name: str) -> "pa.Schema":
+def with_partitions(
+    stored: "pa.Schema", name: str, types: "Mapping[str, pa.DataType] | None" = None
+) -> "pa.Schema":
     """The columns of a file and of its folders; a column of the file is the truer one."""
     import pyarrow as pa
 
     for column in partition_values(name):
         if column not in stored.names:
-            stored = stored.append(pa.field(column, pa.string()))
+            stored = stored.append(pa.field(column, (types or {}).get(column, pa.string())))
     return stored
 
 
-def source_schema(stream: IO[bytes], name: str, most: int = MAX_EXPANSION) -> "pa.Schema":
+def source_schema(
+    stream: IO[bytes],
+    name: str,
+    most: int = MAX_EXPANSION,
+    types: "Mapping[str, pa.DataType] | None" = None,
+) -> "pa.Schema":
     """Names and types of the columns of a file of a source, those of its folders, too.
+
+    Args:
+        stream: of the file.
+        name: relative to the source.
+        most: see `Expansion`.
+        types: of columns that folders are named by; text by default.
 
     Raises:
         SchemaError: as `opened_source`.
     """
     opened, _ = opened_source(stream, name, most)
     with reading(name):
-        return with_partitions(opened.schema_arrow.remove_metadata(), name)
+        return with_partitions(opened.schema_arrow.remove_metadata(), name, types)

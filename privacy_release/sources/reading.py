@@ -6,7 +6,7 @@ the records are (`privacy_release.sources.copying`): a file may be replaced in b
 
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from privacy_engine.errors import SchemaError
@@ -41,10 +41,10 @@ def check_source(
     Raises:
         SchemaError: naming file, column, rule and remedy.
     """
-    first = None
+    first, types = None, partition_types(source, schema)
     for file, name in zip(source.files, source.names, strict=True):
         with reading(name), source.filesystem.open(file, "rb") as stream:
-            found = source_schema(stream, name, max_expansion)
+            found = source_schema(stream, name, max_expansion, types)
         check_arrow(found, name, schema, columns)
         first = found if first is None else first
         check_equal(first, found, source.names[0], name)
@@ -73,7 +73,58 @@ def kept_schema(schema: "DataSchema", individual: str | None = None) -> "DataSch
     return schema.select([name for name in schema.names if name in kept or name not in names])
 
 
-def wanted_columns(table: "pa.Table", name: str, wanted: Sequence[str]) -> "pa.Table":
+def partition_types(source: Source, schema: "DataSchema") -> dict[str, "pa.DataType"]:
+    """The types of the columns that folders are named by, as the schema expects them.
+
+    Numbers where it says numeric or ordinal, whole ones if all folders have such; dates and times in ISO's
+    form where it says so without a format; else text, as it stands there.
+
+    Raises:
+        SchemaError: naming the column, if the name of a folder does not have the form.
+    """
+    import pyarrow as pa
+
+    from privacy_engine.vocabulary import Kind
+
+    values: dict[str, list[str]] = {}
+    for name in source.names:
+        for column, value in partition_values(name).items():
+            values.setdefault(column, [])
+            if value is not None:
+                values[column].append(value)
+    types = {}
+    for column in (c for c in values if c in schema.names):
+        attribute, kind = schema[column], pa.string()
+        if attribute.dates is not None and attribute.dates.format is None:
+            kind = pa.date32() if attribute.kind is Kind.DATE else pa.timestamp("us")
+        elif attribute.dates is None and attribute.ordered and attribute.categories is None:
+            whole = all(re.fullmatch(r"[+-]?\d{1,18}", value) for value in values[column])
+            kind = pa.int64() if whole else pa.float64()
+        for value in dict.fromkeys(values[column]):
+            _partition_cell(column, value, kind)
+        types[column] = kind
+    return types
+
+
+def _partition_cell(column: str, value: str | None, kind: "pa.DataType") -> "pa.Scalar":
+    """The value that a folder is named by, in its type."""
+    import pyarrow as pa
+
+    try:
+        return pa.scalar(value, pa.string()).cast(kind)
+    except pa.ArrowException:
+        raise SchemaError(
+            f"{column}: folders must be named by values of type {kind}, as the schema says it, and some are "
+            "not; correct the kind, or the names of the folders"
+        ) from None
+
+
+def wanted_columns(
+    table: "pa.Table",
+    name: str,
+    wanted: Sequence[str],
+    types: "Mapping[str, pa.DataType] | None" = None,
+) -> "pa.Table":
     """Records of a file, with the columns of its folders, in the given order and in plain types."""
     import pyarrow as pa
 
@@ -82,7 +133,8 @@ def wanted_columns(table: "pa.Table", name: str, wanted: Sequence[str]) -> "pa.T
     stored = table.column_names
     for column, value in partition_values(name).items():
         if column in wanted and column not in stored:
-            table = table.append_column(column, pa.repeat(pa.scalar(value, pa.string()), len(table)))
+            cell = _partition_cell(column, value, (types or {}).get(column, pa.string()))
+            table = table.append_column(column, pa.repeat(cell, len(table)))
     return plain_columns(table, wanted)
 
 

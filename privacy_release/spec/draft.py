@@ -51,6 +51,7 @@ def draft_spec(
     uri: str,
     name: str,
     *,
+    source: Mapping[str, str] | None = None,
     least: int = 10,
     found: Mapping[str, Mapping[str, int]] | None = None,
     preset: Preset | None = None,
@@ -62,6 +63,7 @@ def draft_spec(
         files: of the records.
         uri: where they are.
         name: of the release.
+        source: other fields of the source in the place of `uri`: of a query, or a version of a table.
         least: a category is named only if at least so many records have it.
         found: direct identifiers in text, by column and kind, see `privacy_release.sources.text_scan`.
         preset: the rule pack that it is to keep; None: none.
@@ -77,7 +79,7 @@ def draft_spec(
         f"name: {_yaml(name)}",
         "schedule: null",
         "source:",
-        f"  uri: {_yaml(uri)}",
+        *(f"  {field}: {_yaml(value)}" for field, value in (source or {"uri": uri}).items()),
         f"  columns: {_yaml(columns)}",
         f"  nulls: fail{_NULLS if any(profile.nulls for profile in profiles) else ''}",
         "schema:",

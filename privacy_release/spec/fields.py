@@ -76,8 +76,18 @@ def _iso_day(value: object) -> object:
     return value.isoformat() if type(value) is date else value  # as YAML reads one
 
 
+def _time(value: object) -> object:
+    told = value.isoformat() if isinstance(value, date) else value  # as YAML reads one
+    try:
+        datetime.fromisoformat(str(told))
+    except ValueError:
+        raise ValueError("must be a time such as 2026-11-02T06:00:00Z; correct it") from None
+    return told
+
+
 _ISO_DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?)?"
 
+Time = Annotated[str, BeforeValidator(_time, json_schema_input_type=str)]
 Cron = Annotated[str, AfterValidator(_cron)]
 Whole = Annotated[int, BeforeValidator(_no_truth_value, json_schema_input_type=int)]
 Number = Annotated[float, BeforeValidator(_no_truth_value, json_schema_input_type=float)]

@@ -35,6 +35,7 @@ from privacy_release.spec.fields import (
     Number,
     Period,
     Rare,
+    Time,
     Whole,
     plain_bound,
 )
@@ -47,6 +48,7 @@ from privacy_release.spec.files import (
     load_tables,
 )
 from privacy_release.spec.outliers import REMOVING, Action, check_action
+from privacy_release.spec.placeholders import check_placeholders, check_query
 from privacy_release.spec.reading import read_mapping
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.engines import FRAGMENTS, LOCAL
@@ -69,6 +71,7 @@ __all__ = [
     "ReleaseSpec",
     "ScheduleSpec",
     "SourceSpec",
+    "TransformSpec",
     "include_folder",
     "json_schema",
     "load_policy",
@@ -141,26 +144,88 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_by_name=False, validate_by_alias=True)
 
 
+class WaitSpec(_Strict):
+    """How long a run waits for files that are late, and how often it looks."""
+
+    timeout: Duration = "1 day"
+    every: Duration = "5 minutes"
+
+
 class SourceSpec(_Strict):
-    """Where the records come from.
+    """Where the records come from: Parquet files, a version of a table, or a query of a database.
 
     Attributes:
-        uri: a Parquet file, folder or glob, as a path or address. A relative path is relative to the folder
-            that holds `releases/`. `{release}` in it stands for the release's id: the partition key of the
-            run, else its run id.
+        uri: a Parquet file, folder or glob, or the folder of a table, as a path or address. A relative path
+            is relative to the folder that holds `releases/`. `{release}` in it stands for the release's id:
+            the partition key of the run, else its run id; `{release:%Y-%m-%d}` for the date of the release:
+            that of its partition key, else its logical date, on the command line a release id that is one.
+        sql: instead of it: a SELECT that the database of `connection` answers. `{release}` and
+            `{release:%Y-%m-%d}` in it are bound as parameters, never pasted into the text.
+        connection: Airflow connection id of the object store or database; of a database on the command line
+            the variable $PRIVACY_SOURCE_<ID> has its address.
+        format: what is at the address: `parquet` files, a `delta` table, or an `iceberg` table, see
+            `privacy_release.sources.versions`.
+        version, timestamp: of a table: its number (of Iceberg that of a snapshot), or the version that was
+            the newest at a time. Without both the newest one is taken; which one stands in the manifest.
         columns: to read, none of them derived; None reads all, and each must be in the schema then.
         nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
             these records, or `keep` them: a null is a value then, as if each attribute were `nullable`.
-        connection: Airflow connection id of the object store.
+        when_missing: what a run does where no file is (yet) at the address: `fail`; `skip`, which leaves this
+            release out; or `wait` for it.
+        wait: for how long.
         max_expansion: most bytes that records may take in memory for each byte of their file: a small file
             that unfolds further, beyond a GiB, is refused as a Parquet bomb.
     """
 
-    uri: str = Field(min_length=1)
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["uri"]}, {"required": ["sql", "connection"]}]}
+    )
+
+    uri: str | None = Field(default=None, min_length=1)
+    sql: str | None = Field(default=None, min_length=1)
+    connection: Connection | None = None
+    format: Literal["parquet", "delta", "iceberg"] = "parquet"
+    version: Whole | None = Field(default=None, ge=0)
+    timestamp: Time | None = None
     columns: tuple[str, ...] | None = Field(default=None, min_length=1)
     nulls: Literal["fail", "drop", "keep"] = "fail"
-    connection: Connection | None = None
+    when_missing: Literal["fail", "skip", "wait"] = "fail"
+    wait: WaitSpec | None = None
     max_expansion: Whole = Field(default=MAX_EXPANSION, ge=1)
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.uri is None) == (self.sql is None):
+            raise ValueError("source must have a uri, or a sql with its connection; give one of both")
+        if self.sql is not None and self.connection is None:
+            raise ValueError("source.sql must stand beside the connection of its database; add it")
+        files = self.sql is None and self.format == "parquet"
+        if not files and self.when_missing != "fail":
+            raise ValueError("source.when_missing is about Parquet files; remove it")
+        if self.format != "parquet" and self.sql is not None:
+            raise ValueError("source.format is of what is at an address; remove it, or sql")
+        told = [name for name in ("version", "timestamp") if getattr(self, name) is not None]
+        if told and (self.format == "parquet" or len(told) > 1):
+            raise ValueError(
+                f"source.{' and '.join(told)}: one of both may stand beside format: delta or iceberg, and "
+                "neither elsewhere; correct it"
+            )
+        if self.wait is not None and self.when_missing != "wait":
+            raise ValueError("source.wait must stand beside when_missing: wait; add it, or remove wait")
+        check_placeholders(self.place)
+        if self.sql is not None:
+            check_query(self.sql)
+        return self
+
+    @property
+    def place(self) -> str:
+        """The address, or the query."""
+        return self.uri or self.sql or ""
+
+    @property
+    def waits(self) -> WaitSpec:
+        """For how long, where it waits."""
+        return self.wait or WaitSpec()
 
 
 class PseudonymSpec(_Strict):
@@ -424,6 +489,33 @@ class OutliersSpec(BaseModel):
         return dict(self.model_extra or {})
 
 
+class TransformSpec(_Strict):
+    """A step of your own between validation and release, see `privacy_release.transforms`.
+
+    Attributes:
+        sql: a SELECT over the table `records`, answered by DuckDB without files and network. It keeps the
+            column `_record`, which tells whose record a row is.
+        attributes: field `schema`: of the columns that come out, without identifiers; None: those that went
+            in.
+    """
+
+    sql: str = Field(min_length=1)
+    attributes: dict[str, AttributeSpec] | None = Field(default=None, alias="schema", min_length=1)
+
+    @model_validator(mode="after")
+    def _made_alone(self) -> Self:
+        if wrong_ones := [
+            name
+            for name, a in (self.attributes or {}).items()
+            if a.role == "identifier" or a.shift is not None or a.derive is not None
+        ]:
+            raise ValueError(
+                f"transform.schema {wrong_ones} must have no identifiers, shift or derive: these are of the "
+                "source; remove them"
+            )
+        return self
+
+
 class BudgetSpec(_Strict):
     """The privacy budget that a differentially private release spends.
 
@@ -596,7 +688,7 @@ class TableSpec(_Strict):
     @property
     def settings(self) -> dict[str, Any]:
         """What is read, and how, as plain values: what `IngestTablesOperator` takes."""
-        source = self.source.model_dump(exclude_none=True, exclude={"columns"})
+        source = self.source.model_dump(exclude_none=True, exclude={"columns", "when_missing", "format"})
         columns = {} if self.source.columns is None else {"columns": list(self.source.columns)}
         schema = _fields_of(self.attributes, self.source)
         person = {} if self.person is None else {"person": self.person}
@@ -621,6 +713,7 @@ class ReleaseSpec(_Strict):
         expectations, policy: absolute paths of the files.
         person: whose record a row is; the guarantee is of persons then.
         engine: what works on the table; with another than `local` no step holds it in memory.
+        transform: a step of your own, after the expectations were met.
     """
 
     model_config = ConfigDict(
@@ -643,6 +736,7 @@ class ReleaseSpec(_Strict):
     tables: dict[Name, TableSpec] | None = Field(default=None, min_length=2)
     person: Annotated[PersonSpec, BeforeValidator(_person_of_column)] | None = None
     expectations: IncludeFile | None = None
+    transform: TransformSpec | None = None
     outliers: OutliersSpec | None = None
     release: MethodSpec
     budget: BudgetSpec | None = None
@@ -669,6 +763,7 @@ class ReleaseSpec(_Strict):
             "a budget": {"budget"},
             "history": {"history"},
             "outliers": {"outliers"},
+            "a transform": {"transform"},
         }
         for what, names in other.items():
             if any(getattr(self, name) for name in names):
@@ -688,6 +783,12 @@ class ReleaseSpec(_Strict):
                 "person.rows must be linked where tables share a pseudonym; remove rows: independent"
             )
         for name, table in tables.items():
+            source = table.source
+            if source.uri is None or source.format != "parquet" or source.when_missing != "fail":
+                raise ValueError(
+                    f"tables.{name}.source must be Parquet files without when_missing: all tables of a "
+                    "person are read at once; export the query or version, or release each table by itself"
+                )
             known = table.attributes.get(table.person or by)
             if known is None or known.role != "identifier":
                 raise ValueError(
@@ -844,9 +945,11 @@ class ReleaseSpec(_Strict):
 
     @property
     def every_attribute(self) -> tuple[tuple[str, AttributeSpec], ...]:
-        """Name and description of each column, of all tables."""
+        """Name and description of each column that the method is given, of all tables."""
         if self.tables is None:
-            return tuple(self.attributes.items())
+            made = self.transform.attributes if self.transform is not None else None
+            named = {n: a for n, a in self.attributes.items() if made is None or a.role == "identifier"}
+            return tuple((named | (made or {})).items())
         return tuple(pair for table in self.tables.values() for pair in table.attributes.items())
 
     @property
@@ -895,7 +998,24 @@ class ReleaseSpec(_Strict):
     @property
     def schema_fields(self) -> dict[str, dict[str, Any]]:
         """The schema as plain values that `load_schema` reads."""
-        fields = _fields_of(self.attributes, self.only_source)
+        return self._with_person(_fields_of(self.attributes, self.only_source))
+
+    @property
+    def transformed_fields(self) -> dict[str, dict[str, Any]] | None:
+        """The schema of what `transform` makes, without identifiers; None: as of the source."""
+        own = self.transform.attributes if self.transform is not None else None
+        return None if own is None else _fields_of(own, self.only_source)
+
+    @property
+    def method_fields(self) -> dict[str, dict[str, Any]]:
+        """The schema of what the method is given: of the source, or of what `transform` makes of it."""
+        made = self.transformed_fields
+        if made is None:
+            return self.schema_fields
+        named = {name: a for name, a in self.attributes.items() if a.role == "identifier"}
+        return self._with_person(_fields_of(named, self.only_source) | made)
+
+    def _with_person(self, fields: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         if self.person is not None:  # a column of that name keeps its own fields beside
             fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_defaults=True)
         return fields
@@ -909,6 +1029,14 @@ class ReleaseSpec(_Strict):
         if self.tables is None or self.person is None:
             return load_schema(self.schema_fields)
         return load_tables(self.table_settings, self.person.column or "")
+
+    def method_schema(self) -> "DataSchema":
+        """The schema of what the method is given, see `method_fields`.
+
+        Raises:
+            SpecError: as `data_schema`.
+        """
+        return self.data_schema() if self.tables is not None else load_schema(self.method_fields)
 
     def release_policy(self) -> "ReleasePolicy":
         """The policy for the engine.
@@ -951,7 +1079,7 @@ def load_spec(path: str | Path) -> ReleaseSpec:
 
 def _found_from(source: SourceSpec, home: Path) -> SourceSpec:
     """A source whose address depends on no folder."""
-    if re.match(r"[A-Za-z][\w+.-]*://|/", source.uri):
+    if source.uri is None or re.match(r"[A-Za-z][\w+.-]*://|/", source.uri):
         return source
     return source.model_copy(update={"uri": str(home / source.uri)})
 

@@ -2,15 +2,16 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from privacy_engine.errors import SchemaError, SpecError
-from privacy_release.sources.addresses import Source, find_source, without_secret
+from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
+from privacy_release.sources.extracts import Extract, Extracted, extracted
 from privacy_release.sources.identifiers import Disguise
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.reading import Nulls, check_source
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def ingest(
-    uri: str,
+    uri: str | Extract,
     schema: "DataSchema",
     work: WorkArea,
     *,
@@ -52,7 +53,7 @@ def ingest(
     columns for values that are nearly unique: both stop it unless the schema allows them.
 
     Args:
-        uri: Parquet file, folder or glob, as a path or address.
+        uri: Parquet file, folder or glob, as a path or address; or a query, or a version of a table.
         schema: what the columns must be.
         work: where the copy is kept until teardown.
         columns: to read; None reads all, and each must be in the schema then.
@@ -73,6 +74,8 @@ def ingest(
 
     Raises:
         SchemaError: if the files cannot be read or do not fit the schema, by column, rule and remedy.
+        MissingSourceError: if there are none.
+        SourceError: if a database cannot be reached.
         SecretError: if a key of pseudonyms or shifted dates is missing or too short.
         IntegrityError: if the files change while they are read twice.
         CapacityError: if the disk or the memory is too small.
@@ -86,26 +89,27 @@ def ingest(
     persons = Persons(people) if people is not None else None
     schema = schema.as_of(datetime.now(UTC).date())
     schema = schema.keeping_nulls() if nulls == "keep" else schema
-    source = find_source(uri, storage_options, filesystem)
-    check_source(source, schema, columns, max_expansion)
     path = work.path(f"{label}.parquet")
-    read = copy_source(
-        source,
-        schema,
-        path,
-        columns,
-        nulls,
-        individual=individual,
-        people=persons,
-        naming=naming,
-        max_expansion=max_expansion,
-    )
+    told = TableSource(uri=uri, columns=columns, storage_options=storage_options, filesystem=filesystem)
+    with _found(told, schema, work) as found:
+        check_source(found.source, schema, columns, max_expansion)
+        read = copy_source(
+            found.source,
+            schema,
+            path,
+            columns,
+            nulls,
+            individual=individual,
+            people=persons,
+            naming=naming,
+            max_expansion=max_expansion,
+        )
     table = TableRef(
         uri=str(path),
         rows=read.rows - read.dropped,
         sha256=read.sha256,
         schema=write_schema(work, label, read.schema),
-        source=_origin(uri, source, read, schema),
+        source=_origin(found, read, schema),
     )
     if engine is not None and large:
         table["engine"] = engine
@@ -122,7 +126,7 @@ class TableSource:
         person: the column that names the person, where it is called otherwise than in the schema.
     """
 
-    uri: str
+    uri: str | Extract
     person: str | None = None
     columns: Sequence[str] | None = None
     nulls: Nulls = "fail"
@@ -159,11 +163,10 @@ def ingest_tables(
     for name, told in sources.items():
         own = renamed_person(schema.of_table(name), schema.by, told.person or schema.by)
         own = own.keeping_nulls() if told.nulls == "keep" else own
-        source = find_source(told.uri, told.storage_options, told.filesystem)
-        with _of_table(name):
-            check_source(source, own, told.columns, told.max_expansion)
+        with _of_table(name), _found(told, own, work) as found:
+            check_source(found.source, own, told.columns, told.max_expansion)
             read[name] = copy_source(
-                source,
+                found.source,
                 own,
                 paths[name],
                 told.columns,
@@ -171,7 +174,7 @@ def ingest_tables(
                 max_expansion=told.max_expansion,
                 disguise=disguise,
             )
-        origins[name] = _origin(told.uri, source, read[name], own)
+        origins[name] = _origin(found, read[name], own)
     whole = schema_of_tables(
         {name: renamed_person(c.schema, c.schema.by, schema.by) for name, c in read.items()},
         schema.by,
@@ -192,12 +195,23 @@ def ingest_tables(
 
 
 @contextmanager
+def _found(told: TableSource, schema: "DataSchema", work: WorkArea) -> Iterator[Extracted]:
+    """The files behind an address; of a query or a version of a table one that goes with the block."""
+    with ExitStack() as stack:
+        if isinstance(told.uri, str):
+            yield Extracted(source=find_source(told.uri, told.storage_options, told.filesystem), told={})
+        else:
+            folder = work.create().folder
+            yield stack.enter_context(extracted(told.uri, schema, told.columns, folder))
+
+
+@contextmanager
 def _of_table(name: str) -> Iterator[None]:
     """Say which table an error is about."""
     try:
         yield
     except SchemaError as error:
-        raise SchemaError(f"table {name}: {error}") from None
+        raise type(error)(f"table {name}: {error}") from None
 
 
 class _Copy(NamedTuple):
@@ -263,10 +277,10 @@ def _joined(origins: Mapping[str, SourceRef]) -> SourceRef:
     return joined
 
 
-def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema") -> SourceRef:
+def _origin(found: Extracted, read: Copied, schema: "DataSchema") -> SourceRef:
     told = SourceRef(
-        uri=without_secret(uri),
-        files=len(source.files),
+        uri=found.source.uri,
+        files=len(found.source.files),
         fingerprint=read.fingerprint,
         rows=read.rows,
         dropped=read.dropped,
@@ -278,4 +292,4 @@ def _origin(uri: str, source: Source, read: Copied, schema: "DataSchema") -> Sou
         told["derived"] = derived
     if read.shifted is not None:
         told["shifted"] = read.shifted
-    return told
+    return SourceRef(**{**told, **found.told})  # type: ignore[typeddict-item]  # what an extract tells is among them

@@ -30,6 +30,7 @@ from privacy_release.steps.outliers import (
     require_whole_table,
     suppressed_before,
 )
+from privacy_release.transforms.transform import refuse_looking_around
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import parquet_bytes, private_parquet, read_private, write_private
@@ -114,6 +115,8 @@ def make_release(
             "who is in the earlier releases"
         )
     require_whole_table(releaser, schema, table)
+    if loss is not None or is_randomizer(method):
+        refuse_looking_around(table["source"], method)
     if is_randomizer(method):
         made = _randomized(releaser, schema, table, job, budget, loss, memory)
     elif budget is not None:

@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError, VerificationError
 from privacy_release.sources.pseudonyms import Naming
+from privacy_release.sources.sql import Query, url_of_environment
+from privacy_release.sources.versions import version_of
+from privacy_release.sources.waiting import await_source
 from privacy_release.spec.check import refuse_columns, refuse_pseudonyms, refuse_silence
+from privacy_release.spec.files import load_schema
 from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker, under_floor
 from privacy_release.spec.methods import build_method
-from privacy_release.spec.model import RELEASE
+from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.spending.budget import Budget, require_budget, require_left
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
 from privacy_release.steps.approval import ApprovalRef
@@ -28,8 +32,10 @@ from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.validate import validate
 from privacy_release.steps.verify import raise_if_failed, verify_staged
+from privacy_release.transforms.query import SqlStep
+from privacy_release.transforms.transform import transform
 from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import read_engine
+from privacy_release.work.engines import DEFAULT_MEMORY, read_engine, read_memory
 from privacy_release.work.references import Published, ReportRef, StagedRef, TableRef
 
 if TYPE_CHECKING:
@@ -37,7 +43,8 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import Lake
     from privacy_release.ledger.ledger import BudgetLedger
-    from privacy_release.spec.model import ReleaseSpec
+    from privacy_release.sources.extracts import Extract
+    from privacy_release.spec.model import ReleaseSpec, SourceSpec
 
 
 class Stage(StrEnum):
@@ -46,6 +53,7 @@ class Stage(StrEnum):
     BUDGET = "budget"
     INGEST = "ingest"
     VALIDATE = "validate"
+    TRANSFORM = "transform"
     OUTLIERS = "outliers"
     RELEASE = "release"
     VERIFY = "verify"
@@ -106,7 +114,7 @@ def run_release(
     refuse_silence(spec, asked)
     _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
-    budget = _budget(spec, release_id, schema, ledger, watch)
+    budget = _budget(spec, release_id, spec.method_schema(), ledger, watch)
     table = _table(spec, release_id, schema, work, watch)
     staged = make_release(
         table,
@@ -223,9 +231,8 @@ def _table(
     people = identification_of_environment(spec.history.identifier) if spec.history else None
     watch(Stage.INGEST, "reading")
     source = spec.only_source
-    uri = source.uri.replace(RELEASE, release_id.replace("/", "_"))
     table = ingest(
-        uri,
+        _opened(source, release_id, watch),
         schema,
         work,
         columns=source.columns,
@@ -241,6 +248,17 @@ def _table(
         watch(Stage.VALIDATE, "running")
         found = validate(table, suite)
         watch(Stage.VALIDATE, f"{found['passed']} of {found['expected']} expectations met")
+    if spec.transform is not None:
+        watch(Stage.TRANSFORM, "running")
+        fields, engine = spec.transformed_fields, table.get("engine")
+        memory = engine["memory"] if engine is not None else read_memory(DEFAULT_MEMORY)
+        table = transform(
+            table,
+            work,
+            SqlStep(sql=spec.transform.sql, memory=memory),
+            schema=None if fields is None else load_schema(fields),
+        )
+        watch(Stage.TRANSFORM, f"{table['rows']:,} records")
     if spec.outliers is not None:
         watch(Stage.OUTLIERS, f"running {spec.outliers.method}")
         table = detect_outliers(
@@ -256,6 +274,22 @@ def _table(
     return table
 
 
+def _opened(source: "SourceSpec", release_id: str, watch: Watcher) -> "str | Extract":
+    """What `ingest` reads: an address, a version, or a query of the database that the environment names."""
+    name = ReleaseName.of(release_id)
+    if source.sql is None:
+        uri, waits = name.address(source.place), source.waits
+        if source.format != "parquet":
+            return version_of(source.format, uri, source.version, source.timestamp)
+        await_source(
+            uri, source.when_missing, waits.timeout, waits.every, lambda text: watch(Stage.INGEST, text)
+        )
+        return uri
+    connection = source.connection or ""
+    sql, values = name.bound(source.sql)
+    return Query(connection=connection, url=url_of_environment(connection), sql=sql, values=values)
+
+
 def _tables(
     spec: "ReleaseSpec", release_id: str, schema: "DataSchema", work: WorkArea, watch: Watcher
 ) -> TableRef:
@@ -265,7 +299,7 @@ def _tables(
     watch(Stage.INGEST, f"reading {len(tables)} tables")
     sources = {
         name: TableSource(
-            uri=own.source.uri.replace(RELEASE, release_id.replace("/", "_")),
+            uri=_opened(own.source, release_id, watch),
             person=own.person,
             columns=own.source.columns,
             nulls=own.source.nulls,

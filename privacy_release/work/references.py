@@ -27,6 +27,22 @@ class ShiftRef(TypedDict):
     promise: str
 
 
+class TransformRef(TypedDict):
+    """A step of the user's own after ingest.
+
+    Attributes:
+        code: sha256 of its code.
+        before, rows: records that went in, and that came out.
+        row_by_row: whether it is known that it made one record of each, by itself alone.
+    """
+
+    name: str
+    code: str
+    before: int
+    rows: int
+    row_by_row: bool
+
+
 class SourceRef(TypedDict):
     """Where records came from.
 
@@ -40,6 +56,9 @@ class SourceRef(TypedDict):
             kind.
         derived: how each derived column was made, as the schema says it.
         tables: the same of each of several tables, which are read as one.
+        query: sha256 of the text of the query that gave the records.
+        version: of the table that they are of.
+        transforms: what was done with them since, in order.
     """
 
     uri: str
@@ -52,6 +71,9 @@ class SourceRef(TypedDict):
     derived: NotRequired[dict[str, Any]]
     shifted: NotRequired[ShiftRef]
     tables: "NotRequired[dict[str, SourceRef]]"
+    query: NotRequired[str]
+    version: NotRequired[int]
+    transforms: NotRequired[list[TransformRef]]
 
 
 class OutlierRef(TypedDict):

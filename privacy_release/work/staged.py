@@ -27,8 +27,10 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
         private: the release is differentially private or randomized: exact counts and hashes of the source
             would void that.
     """
-    hidden = {"uri", "fingerprint", "rows", "dropped", "text"} if private else {"uri"}
+    hidden = {"uri", "fingerprint", "rows", "dropped", "text", "version"} if private else {"uri"}
     told = {name: value for name, value in source.items() if name not in hidden}
+    if private and "transforms" in source:
+        told["transforms"] = [{"name": t["name"], "code": t["code"]} for t in source["transforms"]]
     if "tables" in source:
         told["tables"] = {name: public_source(own, private=private) for name, own in source["tables"].items()}
     return told

@@ -145,6 +145,18 @@ def test_outliers_are_set_aside_before_the_others_are_anonymized_and_told_by_cou
     assert not list(work_root.iterdir())
 
 
+def test_own_steps_in_sql_and_python_stand_in_the_manifest(
+    run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
+) -> None:
+    done = run("own_steps")
+    assert done.state == "success", done.tasks
+    steps = manifest_of(airflow_lake, "adult_decades", done.run_id)["source"]["transforms"]
+    assert [step["name"] for step in steps] == ["sql", "without_pensioners"]
+    rows = read_release(airflow_lake, "adult_decades", done.run_id).num_rows
+    assert steps[0]["before"] > steps[0]["rows"] == steps[1]["before"] > steps[1]["rows"] == rows
+    assert not list(work_root.iterdir())
+
+
 def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[[], Any]) -> None:
     bag = load()
     assert bag.import_errors == {}
@@ -153,6 +165,7 @@ def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[[],
         "compare_anonymizers",
         "compare_synthesizers",
         "outliers_then_obpa",
+        "own_steps",
         "sweep_work_areas",
         "train_on_randomized",
     }

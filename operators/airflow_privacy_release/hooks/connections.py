@@ -16,6 +16,7 @@ from privacy_release.work.settings import SECTION
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
+    from sqlalchemy.engine import URL
 
     from privacy_engine.randomizers.randomness import Secret
     from privacy_release.sources.pseudonyms import PseudonymKey
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _FSSPEC = frozenset({"key", "secret", "client_kwargs", "config_kwargs", "connection_string"})
 _DELTA = re.compile(r"(?i)(aws|azure|google)_.+|allow_http|max_retries|retry_timeout")
+_DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
 _SECRET = re.compile(r"(?i)key|secret|token|sas|password|credential|connection_string")
 
 
@@ -157,6 +159,66 @@ def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
             f"connection {connection_id} must hold `storage_options` in its extra, or the Airflow provider "
             "for the scheme of the source must be installed"
         ) from None
+
+
+def table_options(form: str, connection_id: str | None) -> dict[str, str]:
+    """The options with which the library of a table format reaches a source; none without a connection.
+
+    Raises:
+        SpecError: if there is no such connection, or it has options that the library would not understand.
+    """
+    if connection_id is None:
+        return {}
+    extra = extra_of(connection_id)
+    if extra is None:
+        raise SpecError(f"the Airflow connection {connection_id} of the source must exist; add it")
+    try:
+        if form == "iceberg":
+            return {name: str(value) for name, value in _options(extra).items()}
+        return lake_options(extra)
+    except SpecError as error:
+        raise SpecError(f"connection {connection_id}: {error}") from None
+
+
+def database_url(connection_id: str) -> "URL":
+    """The address of a source's database, for SQLAlchemy; with its password, so it must not be told.
+
+    The connection's type is the database's; `sqlalchemy_scheme` in its extra names another driver, and other
+    texts in it are options of the driver, such as `sslmode`. SQLite's file is the host, or `path` in it.
+
+    Raises:
+        SpecError: if there is no such connection, or it names no database.
+    """
+    from airflow.sdk import Connection
+    from sqlalchemy.engine import URL
+
+    from airflow_privacy_release.compat import AirflowNotFoundException
+
+    try:
+        found = Connection.get(connection_id)
+    except AirflowNotFoundException:
+        raise SpecError(
+            f"the Airflow connection {connection_id} of the source's database must exist; add it, for "
+            "example with --conn-type postgres --conn-host HOST --conn-schema DATABASE"
+        ) from None
+    extra = dict(found.extra_dejson)
+    scheme = str(extra.pop("sqlalchemy_scheme", "") or _DRIVERS.get(found.conn_type, found.conn_type or ""))
+    if scheme.startswith("sqlite"):
+        return URL.create(scheme, database=str(extra.get("path") or found.host or ""))
+    if not found.schema or not scheme:
+        raise SpecError(
+            f"connection {connection_id} must name the database: type, host, login, password, and the "
+            "database as schema; correct it"
+        )
+    return URL.create(
+        scheme,
+        username=found.login or None,
+        password=found.password or None,
+        host=found.host or None,
+        port=found.port,
+        database=found.schema,
+        query={name: value for name, value in extra.items() if isinstance(value, str)},
+    )
 
 
 def lake_options(extra: Mapping[str, Any]) -> dict[str, str]:

@@ -1,41 +1,60 @@
-"""Operators that bring Parquet tables into the run's work area, checked against their schemas."""
+"""Operators that bring tables into the run's work area, checked against their schemas."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
-from airflow_privacy_release.hooks.connections import identification_of, pseudonym_key_of, source_access
+from airflow_privacy_release.compat import AirflowSkipException
+from airflow_privacy_release.hooks.connections import (
+    database_url,
+    identification_of,
+    pseudonym_key_of,
+    source_access,
+    table_options,
+)
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.metrics import monitored
-from airflow_privacy_release.task.run import file_label, release_id, run_work_area
+from airflow_privacy_release.task.run import file_label, release_id, release_name, run_work_area
+from airflow_privacy_release.triggers.source import SourceTrigger
+from privacy_engine.errors import MissingSourceError, SourceError
+from privacy_release.sources.addresses import without_secret
 from privacy_release.steps.history import DEFAULT_KEY
+from privacy_release.work.durations import parse_duration
 from privacy_release.work.engines import LOCAL, read_engine
 from privacy_release.work.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
+    from privacy_release.sources.extracts import Extract
     from privacy_release.work.references import TableRef
 
 
-class IngestParquetOperator(BaseOperator):
-    """Read a Parquet file, folder or glob, check it against the schema and keep it in the run's work area.
+_SHARED = (
+    "schema",
+    "columns",
+    "nulls",
+    "individual",
+    "person",
+    "membership_key",
+    "engine",
+    "max_expansion",
+    "series",
+)
+_RENDERERS = {"schema": "json", "columns": "json", "engine": "json"}
 
-    Identifiers stay behind: they are not copied, but for the one that memoised answers go by, or a keyed
-    pseudonym stands in their place. Where the schema says so, columns are derived from dates, and dates are
-    shifted by person. Text that will be released is looked through for addresses, numbers and names of
-    persons, and insensitive columns for values that are nearly unique: both stop the task unless the schema
-    allows them. Returns a reference to the table, not the table.
+
+class IngestOperator(BaseOperator):
+    """Check records against the schema and keep them in the run's work area; what all sources share.
 
     Args:
-        uri: a path or address of a Parquet file, a folder of such files, or a glob.
         schema: role and kind of each column: a YAML or JSON file (absolute, or relative to the include
             folder), or the mapping itself.
         columns: to read; None reads all, and each must be in the schema then.
         nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
             these records, or `keep` them: a null is a value of its own then.
-        connection: Airflow connection of the object store, see `context.source_access`.
         individual: the identifier that is kept, in the work area alone, for a method that memoises by it.
         person: the identifier by which a record is known as a person's, for models across releases; a keyed
             hash of it is kept beside the table.
@@ -49,30 +68,14 @@ class IngestParquetOperator(BaseOperator):
             the schema names none; None: the DAG's id.
     """
 
-    template_fields = (
-        "uri",
-        "schema",
-        "columns",
-        "nulls",
-        "connection",
-        "individual",
-        "person",
-        "membership_key",
-        "engine",
-        "max_expansion",
-        "series",
-    )
-    template_fields_renderers = {"schema": "json", "columns": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e8f1fa"
 
     def __init__(
         self,
         *,
-        uri: "str | XComArg",
         schema: str | Mapping[str, Any],
         columns: Sequence[str] | None = None,
         nulls: Literal["fail", "drop", "keep"] = "fail",
-        connection: str | None = None,
         individual: str | None = None,
         person: str | None = None,
         membership_key: str = DEFAULT_KEY,
@@ -82,11 +85,9 @@ class IngestParquetOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.uri: Any = uri  # text by the time of execute
         self.schema = schema
         self.columns = columns
         self.nulls = nulls
-        self.connection = connection
         self.individual = individual
         self.person = person
         self.membership_key = membership_key
@@ -94,10 +95,8 @@ class IngestParquetOperator(BaseOperator):
         self.max_expansion = max_expansion
         self.series = series
 
-    @guarded
-    @monitored("ingest")
-    def execute(self, context: "Context") -> "TableRef":
-        """Copy the table into the work area; a reference to it."""
+    def _ingested(self, context: "Context", uri: "str | Extract", **access: Any) -> "TableRef":
+        """Copy the records into the work area; a reference to them."""
         from privacy_release.sources.pseudonyms import Naming
         from privacy_release.spec.files import load_schema
         from privacy_release.steps.ingest import ingest
@@ -111,7 +110,7 @@ class IngestParquetOperator(BaseOperator):
         )
         with run_work_area(context) as work:
             table = ingest(
-                self.uri,
+                uri,
                 load_schema(self.schema),
                 work,
                 columns=self.columns,
@@ -122,12 +121,155 @@ class IngestParquetOperator(BaseOperator):
                 label=file_label(context),
                 engine=engine,
                 max_expansion=int(self.max_expansion),
-                **source_access(self.uri, self.connection),
+                **access,
             )
         self.log.info(
             "ingested", rows=table["rows"], files=table["source"]["files"], uri=table["source"]["uri"]
         )
         return table
+
+
+class IngestParquetOperator(IngestOperator):
+    """Read Parquet files or a version of a table, check them and keep them in the run's work area.
+
+    Identifiers stay behind: they are not copied, but for the one that memoised answers go by, or a keyed
+    pseudonym stands in their place. Where the schema says so, columns are derived from dates, and dates are
+    shifted by person. Text that will be released is looked through for addresses, numbers and names of
+    persons, and insensitive columns for values that are nearly unique: both stop the task unless the schema
+    allows them. Returns a reference to the table, not the table.
+
+    Args:
+        uri: a path or address of a Parquet file, a folder of such files, or a glob. `{release}` in it is the
+            run's partition key or run id, `{release:%Y-%m-%d}` the date of the partition key, else the
+            logical date.
+        connection: Airflow connection of the object store, see `context.source_access`; for a table its
+            `storage_options` have the names of the library deltalake, or pyiceberg.
+        format: `parquet`; `delta`: the address is that of the folder of a Delta table; or `iceberg`: it is
+            that of a metadata file of an Iceberg table, or `iceberg://CATALOG/namespace.table`.
+        version: of a table, its number, of Iceberg that of a snapshot; None: see `timestamp`.
+        timestamp: the version that was the newest at that time, ISO 8601; None as well: the newest one. Which
+            version was read stands in the reference and the manifest.
+        when_missing: what to do where no file is at the address: `fail`; `skip` this task, and so all that
+            follow; or `wait` for it in the triggerer, which occupies no worker.
+        timeout: how long to wait at most, such as `1 day`.
+        every: how long to wait between two looks.
+    """
+
+    template_fields = (
+        *("uri", "connection", "format", "version", "timestamp"),
+        *("when_missing", "timeout", "every"),
+        *_SHARED,
+    )
+    template_fields_renderers = _RENDERERS
+
+    def __init__(
+        self,
+        *,
+        uri: "str | XComArg",
+        connection: str | None = None,
+        format: Literal["parquet", "delta", "iceberg"] = "parquet",
+        version: int | str | None = None,
+        timestamp: str | None = None,
+        when_missing: Literal["fail", "skip", "wait"] = "fail",
+        timeout: str = "1 day",
+        every: str = "5 minutes",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.uri: Any = uri  # text by the time of execute
+        self.connection = connection
+        self.format = format
+        self.version = version
+        self.timestamp = timestamp
+        self.when_missing = when_missing
+        self.timeout = timeout
+        self.every = every
+
+    @guarded
+    @monitored("ingest")
+    def execute(self, context: "Context") -> "TableRef":
+        """Copy the table into the work area; a reference to it."""
+        from privacy_release.sources.waiting import has_come, skipped
+
+        if self.format != "parquet":
+            return self._ingested(context, self._version(release_name(context).address(self.uri)))
+        reached = _reached(context, self.uri, self.connection)
+        if self.when_missing != "fail" and not has_come(**reached):
+            if self.when_missing == "skip":
+                raise AirflowSkipException(skipped(reached["uri"]))
+            self._wait(reached["uri"])
+        return self._ingested(context, **reached)
+
+    def _version(self, uri: str) -> "Extract":
+        from privacy_release.sources.versions import version_of
+
+        version = None if self.version is None else int(self.version)
+        options = table_options(self.format, self.connection)
+        return version_of(self.format, uri, version, self.timestamp, options)
+
+    def _wait(self, uri: str) -> None:
+        """Leave the worker until the files have come."""
+        until = datetime.now(UTC) + parse_duration(self.timeout)
+        trigger = SourceTrigger(
+            uri=uri,
+            connection=self.connection,
+            every=parse_duration(self.every).total_seconds(),
+            until=until.isoformat(),
+        )
+        self.log.info("waiting", uri=without_secret(uri), until=until.isoformat(timespec="seconds"))
+        self.defer(trigger=trigger, method_name="resume")
+
+    @guarded
+    @monitored("ingest")
+    def resume(self, context: "Context", event: Mapping[str, Any]) -> "TableRef":
+        """Go on once the trigger has seen the files, or given up."""
+        from privacy_release.sources.waiting import too_late
+
+        reached = _reached(context, self.uri, self.connection)
+        if event["state"] == "late":
+            raise MissingSourceError(too_late(reached["uri"], self.timeout))
+        if event["state"] == "failed":
+            raise SourceError(event["message"])
+        return self._ingested(context, **reached)
+
+
+class IngestSqlOperator(IngestOperator):
+    """Read the rows of a query, check them against the schema and keep them in the run's work area.
+
+    They are streamed from the database some at a time, in a transaction that may only read where it knows
+    such, and then treated as those of `IngestParquetOperator`. The manifest has the hash of the query's text,
+    never the text, which may hold literals. Returns a reference to the table, not the table.
+
+    Args:
+        sql: a SELECT. `{release}` and `{release:%Y-%m-%d}` in it are bound as parameters, without quotes: the
+            run's partition key or run id, and the date of the partition key, else the logical date.
+        connection: Airflow connection of the database.
+    """
+
+    # without `sql`: what Jinja renders would be pasted into the query, and kept for a page to show
+    template_fields = ("connection", *_SHARED)
+    template_fields_renderers = _RENDERERS
+
+    def __init__(self, *, sql: str, connection: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.sql = sql
+        self.connection = connection
+
+    @guarded
+    @monitored("ingest")
+    def execute(self, context: "Context") -> "TableRef":
+        """Copy the rows into the work area; a reference to them."""
+        from privacy_release.sources.sql import Query
+
+        sql, values = release_name(context).bound(self.sql)
+        url = database_url(self.connection)
+        return self._ingested(context, Query(connection=self.connection, url=url, sql=sql, values=values))
+
+
+def _reached(context: "Context", uri: str, connection: str | None) -> dict[str, Any]:
+    """Where files are, and how they are reached."""
+    address = release_name(context).address(uri)
+    return {"uri": address, **source_access(address, connection)}
 
 
 class IngestTablesOperator(BaseOperator):
@@ -165,12 +307,11 @@ class IngestTablesOperator(BaseOperator):
 
         sources = {
             name: TableSource(
-                uri=told["uri"],
                 person=told.get("person"),
                 columns=told.get("columns"),
                 nulls=told.get("nulls", "fail"),
                 max_expansion=int(told.get("max_expansion", MAX_EXPANSION)),
-                **source_access(told["uri"], told.get("connection")),
+                **_reached(context, told["uri"], told.get("connection")),
             )
             for name, told in self.tables.items()
         }

@@ -20,6 +20,7 @@ from privacy_engine.errors import (
     LedgerError,
     PrivacyEngineError,
     PublishError,
+    SourceError,
     WorkAreaError,
 )
 from privacy_engine.foreign import is_panic, translated
@@ -55,9 +56,10 @@ def guarded(
     of are sent after, see `local_files`.
 
     - An error of the engine fails the task at once, with its own message: the same input would fail again.
-    - A `PublishError`, `LedgerError`, `WorkAreaError`, `EngineError` or `CapacityError` is retried: the lake,
-      the ledger or the store may be back by then, and another worker may have the memory. So is another
-      library's error that means as much: no memory, no disk, or a breakdown of native code.
+    - A `PublishError`, `LedgerError`, `WorkAreaError`, `SourceError`, `EngineError` or `CapacityError` is
+      retried: the lake, the ledger, the store or the database may be back by then, and another worker may
+      have the memory. So is another library's error that means as much: no memory, no disk, or a breakdown
+      of native code.
     - Any other error is retried as `UnexpectedError`, which names type and place and drops the message.
     """
 
@@ -83,7 +85,9 @@ def _safe(error: BaseException, step: str) -> Exception:
         return error
     if ours := translated(error, step):
         return ours
-    if isinstance(error, PublishError | LedgerError | WorkAreaError | EngineError | CapacityError):
+    if isinstance(
+        error, PublishError | LedgerError | WorkAreaError | SourceError | EngineError | CapacityError
+    ):
         return type(error)(str(error))
     if isinstance(error, PrivacyEngineError):
         return AirflowFailException(str(error))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_privacy_release.hooks.work import work_store
 from airflow_privacy_release.task.rendering import chosen_engine
 from privacy_engine.errors import WorkAreaError
+from privacy_release.spec.placeholders import ReleaseName, moment_of
 from privacy_release.work.area import WorkArea, work_area_root
 from privacy_release.work.engines import require_files_within_reach
 from privacy_release.work.presence import Mark, Owner, Presence
@@ -128,3 +129,10 @@ def release_id(context: Mapping[str, Any]) -> str:
     """
     key = context.get("partition_key") or getattr(context.get("dag_run"), "partition_key", None)
     return str(key or context["ti"].run_id)
+
+
+def release_name(context: Mapping[str, Any]) -> ReleaseName:
+    """What names the release, and its date: of the partition key if it has one, else the logical date."""
+    key = context.get("partition_key") or getattr(context.get("dag_run"), "partition_key", None)
+    moment = moment_of(str(key)) if key else context.get("logical_date")
+    return ReleaseName(id=release_id(context), moment=moment)

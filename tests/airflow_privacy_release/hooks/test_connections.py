@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_privacy_release.hooks.connections import lake_options, source_options
+from airflow_privacy_release.hooks.connections import database_url, lake_options, source_options
 from privacy_engine.errors import SpecError
 
 
@@ -46,3 +46,19 @@ def test_keys_are_blotted_out_of_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     source_options({"storage_options": {"connection_string": "AccountName=a;AccountKey=two=="}})
     source_options({"storage_options": {"client_kwargs": {"aws_session_token": "three"}}})
     assert told == ["one", "AccountName=a;AccountKey=two==", "two==", "three"]
+
+
+def test_a_database_is_named_by_an_ordinary_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_WAREHOUSE", "postgres://reader:hunter2@db.example:5433/hospital?sslmode=require"
+    )
+    monkeypatch.setenv("AIRFLOW_CONN_FILE", "sqlite:///?path=%2Fdata%2Fvisits.db")
+    monkeypatch.setenv("AIRFLOW_CONN_NOTHING", "postgres://db.example")
+    url = database_url("warehouse")
+    assert url.render_as_string(hide_password=False) == (
+        "postgresql+psycopg://reader:hunter2@db.example:5433/hospital?sslmode=require"
+    )
+    assert str(database_url("file")) == "sqlite:////data/visits.db"
+    for wrong in ("nothing", "nowhere"):
+        with pytest.raises(SpecError, match=wrong):
+            database_url(wrong)

@@ -146,7 +146,8 @@ def publish(table: Any, report: Any, **more: Any) -> Any:
 
 @pytest.mark.parametrize("operator", ALL, ids=lambda c: c.__name__)
 def test_every_argument_of_an_operator_is_a_template_field(operator: type[BaseOperator]) -> None:
-    assert set(operator.template_fields) == set(arguments(operator))
+    pasted = {"sql"}  # would be part of a query, where only bound parameters may be
+    assert set(operator.template_fields) == set(arguments(operator)) - pasted
 
 
 @pytest.mark.parametrize("operator", NAMED, ids=lambda c: c.__name__)

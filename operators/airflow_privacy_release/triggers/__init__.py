@@ -1,0 +1,1 @@
+"""What waits in the triggerer, and occupies no worker."""

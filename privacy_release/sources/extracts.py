@@ -1,0 +1,114 @@
+"""Sources that are no folder of Parquet files: their records are first written to a file of the work area.
+
+From there they go the way of all records (`privacy_release.sources.copying`), so that every rule about files
+holds for them, too. Memory: some records at a time. Disk: one more copy, which is removed at the end.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from privacy_engine.errors import SchemaError
+from privacy_release.sources.addresses import Source
+from privacy_release.sources.reading import check_arrow
+from privacy_release.work.parquet import private_parquet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privacy_engine.tables.schema import DataSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Records:
+    """Records as they come, some at a time.
+
+    Attributes:
+        types: of the columns.
+        batches: the records, in these types.
+        told: what the manifest says of where they came from: no value, no address.
+    """
+
+    types: "pa.Schema"
+    batches: Iterator["pa.RecordBatch"]
+    told: Mapping[str, Any]
+
+
+class Extract(Protocol):
+    """A query, or a version of a table."""
+
+    @property
+    def shown(self) -> str:
+        """Where it is, without secrets."""
+
+    @property
+    def name(self) -> str:
+        """What errors call it; it is part of the fingerprint."""
+
+    def opened(
+        self, schema: "DataSchema | None", columns: Sequence[str] | None
+    ) -> AbstractContextManager[Records]:
+        """The records. Columns may be left out that are not wanted.
+
+        Args:
+            schema: what the columns must be; None where nobody knows yet.
+            columns: that are wanted; None: all.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extracted:
+    """A source as a file of the work area, and what the manifest says of it."""
+
+    source: Source
+    told: Mapping[str, Any]
+
+
+@contextmanager
+def extracted(
+    extract: Extract, schema: "DataSchema | None", columns: Sequence[str] | None, folder: Path
+) -> Iterator[Extracted]:
+    """The records of an extract in a private file, which is removed when the block ends.
+
+    Columns and types are held against the schema before any record is written.
+
+    Raises:
+        SchemaError: if they do not fit, there are no records, or two columns have one name.
+        CapacityError: if the disk or the memory is too small.
+    """
+    import pyarrow as pa
+    from fsspec.implementations.local import LocalFileSystem
+
+    from privacy_engine.engines.parquet import regrouped
+
+    path = folder / f"extract-{secrets.token_hex(4)}.parquet"
+    try:
+        with extract.opened(schema, columns) as records:
+            if repeated := sorted({n for n in records.types.names if records.types.names.count(n) > 1}):
+                raise SchemaError(
+                    f"{extract.name}: columns must have names of their own, got {repeated} more than once; "
+                    "rename them"
+                )
+            if schema is not None:
+                check_arrow(records.types, extract.name, schema, columns)
+            wanted = [n for n in records.types.names if columns is None or n in columns]
+            parts = (pa.Table.from_batches([batch]).select(wanted) for batch in records.batches)
+            with private_parquet(path) as file:
+                for part in regrouped(parts):
+                    file.write(part)
+                if not file.rows:
+                    raise SchemaError(
+                        f"{extract.name}: the table is empty: nothing can be released; correct the query or "
+                        "the version, or wait for the data"
+                    )
+        yield Extracted(
+            source=Source(
+                uri=extract.shown, filesystem=LocalFileSystem(), files=(str(path),), names=(extract.name,)
+            ),
+            told=records.told,
+        )
+    finally:
+        path.unlink(missing_ok=True)

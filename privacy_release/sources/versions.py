@@ -1,0 +1,237 @@
+"""A version of a Delta or Iceberg table as a source: the same records whenever read, also while others write.
+
+Without a version the newest one is taken as the reading begins, and recorded.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import MissingSourceError, PrivacyEngineError, SchemaError, SpecError
+from privacy_engine.foreign import is_panic, translated
+from privacy_release.sources.addresses import without_secret
+from privacy_release.sources.extracts import Records
+from privacy_release.work.parquet import ROWS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+    from privacy_engine.tables.schema import DataSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeltaVersion:
+    """A version of a Delta table.
+
+    Attributes:
+        uri: of its folder.
+        version: its number; None: see `at`.
+        at: the version that was the newest at that time, ISO 8601; None as well: the newest one.
+        storage_options: for the Delta library, where it is on an object store.
+    """
+
+    uri: str
+    version: int | None = None
+    at: str | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def shown(self) -> str:
+        """The address, without secrets."""
+        return without_secret(self.uri)
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return f"Delta table {self.shown.rstrip('/').rpartition('/')[2]}"
+
+    @contextmanager
+    def opened(self, schema: "DataSchema | None", columns: Sequence[str] | None) -> Iterator[Records]:
+        """The records, some at a time; see `Extract`.
+
+        Raises:
+            MissingSourceError: if there is no such table or version.
+            SchemaError: if it cannot be read.
+        """
+        with _telling(self.name):
+            table = self._table()
+            dataset = table.to_pyarrow_dataset()
+            names = [n for n in dataset.schema.names if columns is None or n in columns]
+            yield Records(
+                types=dataset.schema.empty_table().select(names).schema.remove_metadata(),
+                batches=self._batches(dataset, names),
+                told={"version": table.version()},
+            )
+
+    def _batches(self, dataset: Any, names: Sequence[str]) -> Iterator["pa.RecordBatch"]:
+        # one file after the other, in the order of the log, and few of them ahead
+        for batch in dataset.to_batches(columns=list(names), batch_size=ROWS, fragment_readahead=1):
+            yield batch.replace_schema_metadata(None)
+
+    def _table(self) -> "DeltaTable":
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        options = dict(self.storage_options) or None
+        try:
+            table = DeltaTable(self.uri, storage_options=options)
+        except TableNotFoundError:
+            raise MissingSourceError(
+                f"{self.shown} must be the folder of a Delta table; correct the address, or wait for it"
+            ) from None
+        wanted = self._wanted(table)
+        if wanted > table.version():
+            raise MissingSourceError(
+                f"{self.name} must have version {wanted}, its newest is {table.version()}; correct the "
+                "version, or wait for it"
+            )
+        if wanted == table.version():
+            return table
+        try:
+            return DeltaTable(self.uri, version=wanted, storage_options=options)
+        except Exception as error:  # noqa: BLE001 -- the Delta library has no exception of its own for it
+            raise translated(error, f"reading {self.name}") or SchemaError(
+                f"{self.name} must still have version {wanted}, and it cannot be read "
+                f"({type(error).__name__}): it may have been cleaned up; take a later version"
+            ) from None
+
+    def _wanted(self, table: "DeltaTable") -> int:
+        if self.at is None:
+            return table.version() if self.version is None else self.version
+        asked = read_time(self.at).timestamp() * 1000
+        older = [commit["version"] for commit in table.history() if commit["timestamp"] <= asked]
+        if not older:
+            raise MissingSourceError(
+                f"{self.name} must have a version of {self.at} or before, and its log begins later; take a "
+                "later time"
+            )
+        return int(max(older))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IcebergVersion:
+    """A snapshot of an Iceberg table.
+
+    Attributes:
+        uri: of a metadata file of the table (`.../00012-....metadata.json`), or of its folder where that has
+            a `version-hint.text`; or `iceberg://CATALOG/namespace.table`, of a catalog that pyiceberg knows
+            by its own configuration.
+        version: number of the snapshot; None: see `at`.
+        at: the snapshot that was the newest at that time, ISO 8601; None as well: the newest one.
+        storage_options: for pyiceberg, where the files are on an object store.
+    """
+
+    uri: str
+    version: int | None = None
+    at: str | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def shown(self) -> str:
+        """The address, without secrets."""
+        return without_secret(self.uri)
+
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return f"Iceberg table {self.shown.rstrip('/').rpartition('/')[2]}"
+
+    @contextmanager
+    def opened(self, schema: "DataSchema | None", columns: Sequence[str] | None) -> Iterator[Records]:
+        """The records, some at a time; see `Extract`. pyiceberg applies deletes and evolved columns.
+
+        Raises:
+            SpecError: if pyiceberg is not installed.
+            MissingSourceError: if there is no such table or snapshot.
+            SchemaError: if it cannot be read.
+        """
+        import pyarrow as pa
+
+        with _telling(self.name):
+            table = self._table()
+            snapshot = self._wanted(table)
+            names = [n for n in table.schema().column_names if columns is None or n in columns]
+            reader = table.scan(snapshot_id=snapshot, selected_fields=tuple(names)).to_arrow_batch_reader()
+            types = pa.schema([(column.name, column.type) for column in reader.schema])
+            yield Records(
+                types=types,
+                batches=(pa.RecordBatch.from_arrays(batch.columns, schema=types) for batch in reader),
+                told={"version": snapshot},
+            )
+
+    def _table(self) -> Any:
+        try:
+            from pyiceberg.catalog import load_catalog
+            from pyiceberg.exceptions import NoSuchTableError
+            from pyiceberg.table import StaticTable
+        except ImportError:
+            raise SpecError(
+                "format: iceberg needs pyiceberg, which is not installed; install privacy-release[iceberg]"
+            ) from None
+        catalog = re.fullmatch(r"iceberg://([^/]+)/(.+)", self.uri)
+        try:
+            if catalog is None:
+                return StaticTable.from_metadata(self.uri, dict(self.storage_options))
+            return load_catalog(catalog[1], **self.storage_options).load_table(catalog[2])
+        except (FileNotFoundError, NoSuchTableError):
+            raise MissingSourceError(
+                f"{self.shown} must be a metadata file of an Iceberg table, its folder with a "
+                "version-hint.text, or iceberg://CATALOG/namespace.table; correct it, or wait for the table"
+            ) from None
+
+    def _wanted(self, table: Any) -> int:
+        if self.at is not None:
+            found = table.snapshot_as_of_timestamp(round(read_time(self.at).timestamp() * 1000))
+        elif self.version is not None:
+            found = table.snapshot_by_id(self.version)
+        else:
+            found = table.current_snapshot()
+        if found is None:
+            which = self.at or (self.version if self.version is not None else "at all")
+            raise MissingSourceError(
+                f"{self.name} must have a snapshot {which}, and has none; correct the version or time, or "
+                "wait for it"
+            )
+        return int(found.snapshot_id)
+
+
+@contextmanager
+def _telling(name: str) -> Iterator[None]:
+    """Turn what the libraries of tables raise into an error that quotes no record and no key."""
+    try:
+        yield
+    except PrivacyEngineError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
+        raise translated(error, f"reading {name}") or SchemaError(
+            f"{name} could not be read ({type(error).__name__}); check its address and keys, that no file of "
+            "the version was removed (vacuum), and that it uses no features such as deletion vectors: "
+            "rewrite it without them, or take an export"
+        ) from None
+
+
+def version_of(
+    form: str, uri: str, version: int | None, at: str | None, options: Mapping[str, str] | None = None
+) -> DeltaVersion | IcebergVersion:
+    """A version of a table of the format `delta` or `iceberg`; `options` are for the format's library."""
+    kind = DeltaVersion if form == "delta" else IcebergVersion
+    return kind(uri=uri, version=version, at=at, storage_options=options or {})
+
+
+def read_time(text: str) -> datetime:
+    """A time with its zone, UTC where it names none.
+
+    Raises:
+        SpecError: if it is none.
+    """
+    try:
+        found = datetime.fromisoformat(re.sub(r"Z$", "+00:00", text.strip()))
+    except ValueError:
+        raise SpecError("a time must have ISO's form, such as 2026-11-02T06:00:00Z; correct it") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

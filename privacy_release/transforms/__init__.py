@@ -1,0 +1,1 @@
+"""A step of the user's own between ingest and release: a table in, a table out, checked again."""

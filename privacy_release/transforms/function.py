@@ -1,0 +1,73 @@
+"""A step as a Python function: a table in, a table out, in memory."""
+
+import hashlib
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from privacy_engine.errors import SpecError
+from privacy_release.transforms.query import lost_records
+from privacy_release.transforms.transform import RECORD, RECORDS, Numbers, Output
+from privacy_release.work.parquet import read_private
+from privacy_release.work.references import TableRef
+
+Frame = Literal["pandas", "arrow"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionStep:
+    """A function of the table, and of other tables by the names of its parameters.
+
+    Attributes:
+        frame: whether it takes and gives back frames of pandas, or tables of pyarrow.
+    """
+
+    function: Callable[..., Any]
+    frame: Frame = "pandas"
+
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return str(getattr(self.function, "__name__", "function"))
+
+    @property
+    def sha256(self) -> str:
+        """Of its source, or where there is none of its byte code."""
+        try:
+            code = textwrap.dedent(inspect.getsource(self.function)).encode()
+        except (OSError, TypeError):
+            code = getattr(getattr(self.function, "__code__", None), "co_code", b"")
+        return hashlib.sha256(code).hexdigest()
+
+    @contextmanager
+    def run(self, tables: Mapping[str, TableRef], folder: Path) -> Iterator[Output]:
+        """What the function gives back, in the order of the record that each row comes from."""
+        import numpy as np
+        import pandas as pd
+        import pyarrow as pa
+
+        from privacy_engine.engines.frames import to_arrow
+
+        if "engine" in tables[RECORDS]:
+            raise SpecError(
+                f"the step {self.name} must have its table in memory, and this one may be larger: write it "
+                "as sql, or take the engine local"
+            )
+        given = {name: read_private(table["uri"], table["sha256"]) for name, table in tables.items()}
+        records = given.pop(RECORDS)
+        numbers = Numbers.of(tables[RECORDS])
+        records.insert(0, RECORD, np.arange(len(records)) * numbers.stride + numbers.offset)
+        of: Callable[[pd.DataFrame], Any] = to_arrow if self.frame == "arrow" else lambda frame: frame
+        made = self.function(of(records), **{name: of(frame) for name, frame in given.items()})
+        if not isinstance(made, pa.Table if self.frame == "arrow" else pd.DataFrame):
+            raise SpecError(
+                f"the step {self.name} must give back a table of {self.frame}, got {type(made).__name__}"
+            )
+        if list(made.column_names if isinstance(made, pa.Table) else made.columns).count(RECORD) != 1:
+            raise lost_records(self.name)
+        table = made if isinstance(made, pa.Table) else to_arrow(made)
+        yield Output(batches=iter(table.sort_by(RECORD).to_batches()), row_by_row=False)

@@ -1,0 +1,36 @@
+"""A step of the user's own in the DAG of a specification."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from privacy_release.lake.read import manifest_of, read_release
+from privacy_release.lake.store import Lake
+
+SQL = "SELECT * FROM records WHERE age >= 30"
+
+
+def test_a_step_of_a_specification_is_a_task_between_gate_and_release(
+    home: Any, run: Callable[[str], Any], load: Callable[[], Any], airflow_lake: Lake, invented: pd.DataFrame
+) -> None:
+    home.write(transform={"sql": SQL})
+    tasks = load().dags["people"].task_dict
+    assert tasks["people.transform"].upstream_task_ids == {"people.validate"}
+    assert "people.transform" in tasks["people.release"].upstream_task_ids
+    done = run("people")
+    assert done.state == "success", done.tasks
+    released = read_release(airflow_lake, "people", done.run_id)
+    assert released.num_rows == (invented["age"] >= 30).sum()
+    (told,) = manifest_of(airflow_lake, "people", done.run_id)["source"]["transforms"]
+    assert (told["before"], told["rows"]) == (len(invented), released.num_rows)
+
+
+def test_a_step_that_loses_whose_record_a_row_is_publishes_nothing(
+    home: Any, run: Callable[[str], Any], airflow_lake: Lake
+) -> None:
+    home.write(transform={"sql": SQL.replace("*", "* EXCLUDE (_record)")})
+    done = run("people")
+    assert done.state == "failed"
+    assert done.tasks["people.transform"] == "failed"
+    assert done.tasks["people.publish"] == "upstream_failed"

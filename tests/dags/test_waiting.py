@@ -1,0 +1,134 @@
+"""Folders named by date, with a late and a missing day, under a scheduler and a triggerer of their own."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deploy.local.embedded import checkout
+from deploy.local.samples.files import ADULT, SAMPLES, write_table
+from deploy.local.samples.synthetic_adult import synthetic_adult
+from privacy_release.lake.read import releases
+from privacy_release.lake.store import Lake
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+PATIENCE = 400.0
+
+
+class Service:
+    """A running Airflow, asked by its REST API."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        facts = {}
+        for line in process.stdout:
+            key, _, value = line.partition(" ")
+            facts[key] = value.strip()
+            if key == "ready":
+                break
+        self.address = facts["address"]
+        user, password = facts["login"].split(" / ")
+        login = self._ask("POST", "/auth/token", {"username": user, "password": password}, {})
+        self.login = {"Authorization": f"Bearer {login['access_token']}"}
+
+    def _ask(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Any:
+        request = urllib.request.Request(
+            f"{self.address}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", **headers},
+            method=method,
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        return self._ask(method, f"/api/v2{path}", body, self.login)
+
+    def until(self, holds: Any, what: str) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while not (found := self._tried(holds)):
+            assert time.monotonic() < deadline, f"waited for {what}"
+            time.sleep(0.5)
+        return found
+
+    @staticmethod
+    def _tried(holds: Any) -> Any:
+        try:
+            return holds()
+        except urllib.error.HTTPError:
+            return None
+
+    def start(self, dag: str, day: str) -> str:
+        """Run a DAG for a day; the run's path."""
+        self.until(lambda: self.call("PATCH", f"/dags/{dag}", {"is_paused": False}), f"{dag} to be known")
+        made = self.call("POST", f"/dags/{dag}/dagRuns", {"logical_date": f"{day}T00:00:00Z"})
+        return f"/dags/{dag}/dagRuns/{made['dag_run_id']}"
+
+    def task(self, run: str, name: str) -> str | None:
+        tasks = self.call("GET", f"{run}/taskInstances")["task_instances"]
+        return next((t["state"] for t in tasks if t["task_id"].endswith(f".{name}")), None)
+
+    def ended(self, run: str) -> str:
+        states = {"success", "failed"}
+        return str(
+            self.until(lambda: (s := self.call("GET", run)["state"]) in states and s, f"the end of {run}")
+        )
+
+
+@pytest.fixture
+def root(tmp_path: Path, make_home: Any, invented: pd.DataFrame) -> Path:
+    write_table(tmp_path / SAMPLES / ADULT, synthetic_adult(100, rng=np.random.default_rng(1)), "generated")
+    (tmp_path / "dags").mkdir()
+    (tmp_path / "dags" / "releases.py").write_text((checkout() / "dags" / "releases.py").read_text())
+    home = make_home(tmp_path)
+    uri = f"{tmp_path}/days/{{release:%Y-%m-%d}}"
+    waiting = {"uri": uri, "when_missing": "wait", "wait": {"timeout": "5 minutes", "every": "1 minute"}}
+    home.write(name="awaited", source=waiting)
+    home.write(name="skipped", source={"uri": uri, "when_missing": "skip"})
+    return tmp_path
+
+
+@pytest.fixture
+def service(root: Path) -> Iterator[Service]:
+    command = [sys.executable, "-m", "deploy.local.ui", "--root", str(root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            yield Service(process)
+        finally:
+            process.terminate()
+
+
+def deliver(root: Path, day: str, people: pd.DataFrame) -> None:
+    """Under another name first, as deliveries should be: what is half written is not looked at."""
+    folder = root / "days" / day
+    folder.mkdir(parents=True)
+    people.to_parquet(folder / "_part.tmp", index=False)
+    (folder / "_part.tmp").rename(folder / "part.parquet")
+
+
+def test_a_late_day_is_awaited_by_the_triggerer_and_a_missing_one_is_left_out(
+    service: Service, root: Path, invented: pd.DataFrame
+) -> None:
+    deliver(root, "2026-11-01", invented)
+    there = service.start("skipped", "2026-11-01")
+    late = service.start("awaited", "2026-11-02")
+    service.until(lambda: service.task(late, "ingest") == "deferred", "the task to leave its worker")
+    assert service.ended(there) == "success"
+    missing = service.start("skipped", "2026-11-03")
+    assert service.ended(missing) == "success"
+    assert {service.task(missing, name) for name in ("ingest", "release", "verify", "publish")} == {"skipped"}
+    assert service.task(late, "ingest") == "deferred"
+    deliver(root, "2026-11-02", invented)
+    assert service.ended(late) == "success"
+    assert service.task(late, "publish") == "success"
+    lake = Lake(root=str(root / ".lake"))
+    assert len(releases(lake, "awaited")) == 1
+    assert len(releases(lake, "skipped")) == 1

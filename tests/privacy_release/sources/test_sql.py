@@ -1,0 +1,296 @@
+"""The rows of a query as a source, of a PostgreSQL server and of SQLite; what fails, and what it tells."""
+
+import datetime as dt
+import os
+import threading
+import tracemalloc
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.pool import NullPool
+
+from privacy_engine.errors import SchemaError, SourceError, SpecError
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.sources.sql import Query, url_of_environment
+from privacy_release.spec.placeholders import ReleaseName
+from privacy_release.steps.ingest import ingest
+from privacy_release.work.area import WorkArea
+from privacy_release.work.references import TableRef
+from tests.servers import postgres
+
+SECRET = "canary-7391"
+SCHEMA = DataSchema.from_dict(
+    {
+        "name": {"role": "identifier", "kind": "categorical"},
+        "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+        "born": {"role": "quasi_identifier", "kind": "date", "bounds": ["1900-01-01", "2030-01-01"]},
+        "seen": {"role": "insensitive", "kind": "timestamp", "as_is": True},
+        "smoker": {"role": "quasi_identifier", "kind": "categorical", "categories": ["True", "False"]},
+        "weight": {"role": "insensitive", "kind": "numeric"},
+        "paid": {"role": "insensitive", "kind": "numeric"},
+        "illness": {"role": "sensitive", "kind": "categorical", "nullable": True},
+    }
+)
+CREATE = (
+    "CREATE TABLE visits (name text, age integer, born date, seen timestamp, smoker boolean, weight numeric,"
+    " paid numeric(10,2), illness varchar(20), day date)"
+)
+INSERT = "INSERT INTO visits VALUES (:name, :age, :born, :seen, :smoker, :weight, :paid, :illness, :day)"
+DAY = dt.date(2026, 11, 2)
+
+
+def rows(n: int = 40) -> list[dict[str, object]]:
+    return [
+        {
+            "name": f"{SECRET}-{i}",
+            "age": 20 + i % 50,
+            "born": dt.date(1980, 1, 1) + dt.timedelta(days=i % 7),
+            "seen": dt.datetime(2026, 11, 2, 6, i % 5),
+            "smoker": i % 2 == 0,
+            "weight": Decimal("70.25") + i % 4,
+            "paid": Decimal("12.50") + i % 3,
+            "illness": None if i < 12 else ["flu", "cold"][i % 2],
+            "day": DAY if i % 4 else DAY - dt.timedelta(days=1),
+        }
+        for i in range(n)
+    ]
+
+
+@pytest.fixture
+def database(postgres_server: URL) -> str:
+    url = postgres.new_schema(postgres_server)
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.execute(text(CREATE))
+        connection.execute(text(INSERT), rows())
+    return url
+
+
+COLUMNS = "name, age, born, seen, smoker, weight, paid, illness"
+
+
+def query(url: str, sql: str = f"SELECT {COLUMNS} FROM visits ORDER BY name", release: str = "r1") -> Query:
+    told, values = ReleaseName.of(release).bound(sql)
+    return Query(connection="hospital", url=url, sql=told, values=values)
+
+
+def read(table: TableRef) -> pa.Table:
+    return pq.read_table(table["uri"])
+
+
+def test_each_type_of_postgresql_comes_out_as_it_is(database: str, work: WorkArea) -> None:
+    table = ingest(query(database), SCHEMA, work)
+    found, expected = read(table), sorted(rows(), key=lambda row: str(row["name"]))
+    assert "name" not in found.column_names
+    types = {field.name: str(field.type) for field in found.schema}
+    assert types["age"] == "int32"
+    assert types["smoker"] == "bool"
+    assert types["weight"] == "double"  # without a precision in the database
+    assert types["paid"] == "decimal128(10, 2)"
+    for name in ("age", "smoker", "weight", "paid", "illness"):
+        got = found.column(name).to_pylist()
+        assert [
+            None if v is None else type(v)(e) for v, e in zip(got, (r[name] for r in expected), strict=True)
+        ] == got
+        assert got.count(None) == sum(row[name] is None for row in expected)
+    assert [str(v)[:10] for v in found.column("born").to_pylist()] == [str(r["born"]) for r in expected]
+    assert [str(v)[:19] for v in found.column("seen").to_pylist()] == [str(r["seen"]) for r in expected]
+
+
+def test_the_manifest_has_a_hash_of_the_query_and_no_text_of_it(database: str, work: WorkArea) -> None:
+    sql = f"SELECT {COLUMNS} FROM visits WHERE illness = 'flu' OR illness IS NULL ORDER BY name"
+    told = ingest(query(database, sql), SCHEMA, work)["source"]
+    assert told["uri"] == "query of hospital"
+    assert len(told["query"]) == 64
+    assert "flu" not in str(told)
+    assert url_password(database) not in str(told)
+
+
+def url_password(url: str) -> str:
+    return str(make_url(url).password)
+
+
+def test_the_fingerprint_is_of_the_query_and_of_the_rows(database: str, work: WorkArea) -> None:
+    first = ingest(query(database), SCHEMA, work, label="a")["source"]["fingerprint"]
+    again = ingest(query(database), SCHEMA, work, label="b")["source"]["fingerprint"]
+    other = ingest(
+        query(database, f"SELECT {COLUMNS} FROM visits WHERE true ORDER BY name"), SCHEMA, work, label="c"
+    )["source"]["fingerprint"]
+    with create_engine(database, poolclass=NullPool).begin() as connection:
+        connection.execute(
+            text("UPDATE visits SET age = age + 1 WHERE name = :name"), {"name": f"{SECRET}-3"}
+        )
+    changed = ingest(query(database), SCHEMA, work, label="d")["source"]["fingerprint"]
+    assert first == again
+    assert len({first, other, changed}) == 3
+
+
+def test_the_date_of_the_release_is_bound_and_not_pasted(database: str, work: WorkArea) -> None:
+    sql = f"SELECT {COLUMNS} FROM visits WHERE day = {{release:%Y-%m-%d}}"
+    table = ingest(query(database, sql, "2026-11-02"), SCHEMA, work)
+    assert table["rows"] == sum(row["day"] == DAY for row in rows())
+    attack = "x' OR 'a' = 'a"
+    with pytest.raises(SchemaError, match="the table is empty"):
+        ingest(
+            query(database, f"SELECT {COLUMNS} FROM visits WHERE name = {{release}}", attack), SCHEMA, work
+        )
+
+
+def test_a_colon_or_a_percent_in_a_query_begins_no_parameter(database: str, work: WorkArea) -> None:
+    sql = f"SELECT {COLUMNS} FROM visits WHERE name LIKE '%:x%' OR name::text LIKE 'canary%' AND 10 % 3 = 1"
+    assert ingest(query(database, sql), SCHEMA, work)["rows"] == 40
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (f"SELECT {COLUMNS} FROM nowhere WHERE name = '{SECRET}'", "names a table that is not there"),
+        (f"SELECT {COLUMNS}, heart FROM visits", "names a column that is not there"),
+        ("SELECT name, age FROM visits", "missing|must have"),
+        (f"SELECT {COLUMNS}, day FROM visits", "day"),
+        (f"SELECT {COLUMNS} FROM visits WHERE age > 200", "the table is empty"),
+        (f"SELECT {COLUMNS} FROM visits WHERE CAST(name AS integer) = 1", "cannot be read or cast"),
+        (f"SELECT {COLUMNS.replace('paid', 'ARRAY[paid] AS paid')} FROM visits", "cast it in the query"),
+        (f"SELECT {COLUMNS.replace('paid', 'age AS paid, paid')} FROM visits", "more than once"),
+        ("SELECT FROM WHERE", "not valid SQL"),
+        (f"WITH gone AS (DELETE FROM visits RETURNING *) SELECT {COLUMNS} FROM gone", "more than read"),
+    ],
+)
+def test_what_fails_names_the_remedy_and_no_value(database: str, work: WorkArea, sql: str, said: str) -> None:
+    with pytest.raises(SchemaError, match=said) as caught:
+        ingest(query(database, sql), SCHEMA, work)
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+    for secret in (SECRET, url_password(database), "postgresql"):
+        assert secret not in str(caught.value)
+    assert not list(work.folder.glob("*.parquet"))
+    with create_engine(database, poolclass=NullPool).connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM visits")).scalar() == 40
+
+
+def test_a_database_that_is_not_there_is_told_without_its_address(database: str, work: WorkArea) -> None:
+    for url in (
+        make_url(database).set(port=1),
+        make_url(database).set(password="hunter2"),
+        make_url(database).set(host="nowhere.invalid"),
+    ):
+        with pytest.raises(SourceError, match="of connection hospital cannot be reached") as caught:
+            ingest(query(url.render_as_string(hide_password=False)), SCHEMA, work)
+        for secret in ("hunter2", "nowhere", str(url.username), url_password(database)):
+            assert secret not in str(caught.value)
+
+
+def test_a_connection_that_drops_on_the_way_leaves_nothing(
+    database: str, postgres_server: URL, work: WorkArea
+) -> None:
+    slow = f"SELECT {COLUMNS} FROM (SELECT visits.*, pg_sleep(0.001) FROM visits, generate_series(1, 2000)) v"
+    admin = create_engine(postgres_server, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    user = make_url(database).username
+    stop = threading.Event()
+
+    def cut() -> None:
+        with admin.connect() as connection:
+            while not stop.is_set():
+                killed = connection.execute(
+                    text(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                        "WHERE usename = :user AND (query LIKE 'DECLARE%' OR query LIKE 'FETCH%')"
+                    ),
+                    {"user": user},
+                ).all()
+                if killed:
+                    return
+                stop.wait(0.01)
+
+    thread = threading.Thread(target=cut)
+    thread.start()
+    try:
+        with pytest.raises(SourceError, match="the connection dropped"):
+            ingest(query(database, slow), SCHEMA, work)
+    finally:
+        stop.set()
+        thread.join()
+    assert not list(work.folder.glob("*.parquet"))
+
+
+def test_memory_does_not_grow_with_the_rows(database: str, work: WorkArea) -> None:
+    def peak(copies: int) -> int:
+        sql = f"SELECT {COLUMNS} FROM visits, generate_series(1, {copies})"
+        tracemalloc.start()
+        with query(database, sql).opened(SCHEMA, None) as records:
+            total = sum(len(batch) for batch in records.batches)
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert total == 40 * copies
+        return found
+
+    small, large = peak(500), peak(2_500)  # 20,000 and 100,000 rows
+    assert large < 1.5 * small
+
+
+def test_a_query_of_sqlite_takes_types_from_its_values_and_the_schema(tmp_path: Path, work: WorkArea) -> None:
+    url = f"sqlite:///{tmp_path / 'visits.db'}"
+    schema = DataSchema.from_dict(
+        {
+            "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+            "born": {"role": "quasi_identifier", "kind": "date", "format": "%Y-%m-%d", "precision": "day"},
+            "weight": {"role": "insensitive", "kind": "numeric"},
+            "illness": {"role": "sensitive", "kind": "categorical"},
+        }
+    )
+    with create_engine(url).begin() as connection:
+        connection.execute(text("CREATE TABLE visits (age, born, weight, illness)"))
+        connection.execute(
+            text("INSERT INTO visits VALUES (:a, :b, :w, :i)"),
+            [{"a": 20 + i % 9, "b": f"1980-01-0{1 + i % 5}", "w": None, "i": "flu"} for i in range(30)],
+        )
+    found = read(ingest(query(url, "SELECT * FROM visits"), schema, work))
+    assert str(found.schema.field("age").type) == "int64"
+    assert str(found.schema.field("weight").type) == "double"
+    for sql, said in (
+        ("SELECT * FROM nowhere", "names a table that is not there"),
+        ("SELECT age, heart FROM visits", "names a column that is not there"),
+    ):
+        with pytest.raises(SchemaError, match=said):
+            ingest(query(url, sql), schema, work)
+    with create_engine(url).begin() as connection:
+        connection.execute(text(f"UPDATE visits SET age = '{SECRET}' WHERE rowid = 30"))
+    with pytest.raises(SchemaError, match="column 'age'") as caught:
+        ingest(query(url, "SELECT * FROM visits"), schema, work)
+    assert SECRET not in str(caught.value)
+
+
+def test_the_address_of_a_database_is_a_variable_outside_of_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SpecError, match="PRIVACY_SOURCE_HOSPITAL_DB"):
+        url_of_environment("hospital-db")
+    monkeypatch.setitem(os.environ, "PRIVACY_SOURCE_HOSPITAL_DB", "sqlite:////x.db")
+    assert url_of_environment("hospital-db") == "sqlite:////x.db"
+
+
+@pytest.mark.parametrize("url", ["hunter2", "nonsense://u:hunter2@h/d"])
+def test_a_wrong_address_is_not_repeated(url: str, work: WorkArea) -> None:
+    with pytest.raises(SpecError, match="connection hospital") as caught:
+        ingest(query(url), SCHEMA, work)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "sql", ["DELETE FROM visits", "SELECT 1; DROP TABLE visits", "", "-- SELECT\nDROP TABLE visits"]
+)
+def test_only_one_query_that_reads_is_taken(sql: str) -> None:
+    with pytest.raises(SpecError, match="one query that begins with SELECT or WITH"):
+        ReleaseName.of("r1").bound(sql)
+
+
+def test_a_placeholder_in_quotes_and_a_release_without_a_date_are_refused() -> None:
+    name = ReleaseName.of("manual__2026")
+    with pytest.raises(SpecError, match="remove the quotes"):
+        name.bound("SELECT * FROM visits WHERE day = '{release:%Y-%m-%d}'")
+    between = "SELECT 'a' FROM visits WHERE id = {release} AND ward = 'it''s' AND note <> ''"
+    assert name.bound(between)[0] == between.replace("{release}", ":release_0")
+    with pytest.raises(SpecError, match="needs a release with a date"):
+        name.bound("SELECT * FROM visits WHERE day = {release:%Y-%m-%d}")

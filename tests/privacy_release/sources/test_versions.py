@@ -1,0 +1,158 @@
+"""Versions of Delta tables as sources: which one is read, and that it is recorded."""
+
+import json
+import shutil
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from deltalake import DeltaTable, write_deltalake
+
+from airflow_privacy_release.hooks.connections import table_options
+from privacy_engine.errors import MissingSourceError, SchemaError, SpecError
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.cli.main import main
+from privacy_release.lake.read import manifest_of
+from privacy_release.lake.store import Lake
+from privacy_release.sources.versions import DeltaVersion, IcebergVersion
+from privacy_release.steps.ingest import ingest
+from privacy_release.work.area import WorkArea
+from tests.conftest import SPEC
+
+SCHEMA = DataSchema.from_dict(
+    {
+        "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+        "day": {"role": "quasi_identifier", "kind": "date", "precision": "day"},
+        "ward": {"role": "insensitive", "kind": "categorical"},
+    }
+)
+
+
+def rows(first: int) -> pa.Table:
+    day = pd.Timestamp("2026-11-02").date()
+    return pa.table(
+        {"age": range(first, first + 30), "day": [day] * 30, "ward": ["a", "b"] * 15, "name": ["n"] * 30}
+    )
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """Version 0 has ages from 20 on, 1 also those from 60 on, 2 those from 80 on alone."""
+    uri = str(tmp_path / "visits")
+    write_deltalake(uri, rows(20), partition_by=["ward"])
+    write_deltalake(uri, rows(60), mode="append")
+    write_deltalake(uri, rows(80), mode="overwrite")
+    return uri
+
+
+def ages(uri: str) -> list[int]:
+    return sorted(pq.read_table(uri).column("age").to_pylist())
+
+
+def read(table: str, work: WorkArea, **which: object) -> tuple[list[int], int]:
+    source = DeltaVersion(uri=table, **which)  # type: ignore[arg-type]
+    found = ingest(source, SCHEMA, work, columns=list(SCHEMA.names))
+    assert found["source"]["uri"] == table
+    return ages(found["uri"]), found["source"]["version"]
+
+
+def test_a_version_is_read_as_it_was_and_the_newest_is_recorded(table: str, work: WorkArea) -> None:
+    assert read(table, work, version=0) == (list(range(20, 50)), 0)
+    assert read(table, work, version=1) == ([*range(20, 50), *range(60, 90)], 1)
+    assert read(table, work) == (list(range(80, 110)), 2)
+
+
+def test_a_time_names_the_version_that_was_the_newest(table: str, work: WorkArea) -> None:
+    times = {c["version"]: c["timestamp"] for c in DeltaTable(table).history()}
+    at = datetime.fromtimestamp(times[1] / 1000, UTC).isoformat()
+    newest = max(v for v, time in times.items() if time <= times[1])
+    assert read(table, work, at=at)[1] == newest
+    assert read(table, work, at="2100-01-01")[1] == 2
+    with pytest.raises(MissingSourceError, match="its log begins later"):
+        read(table, work, at="2020-01-01T00:00:00Z")
+
+
+def test_what_is_not_there_is_told_with_the_remedy(table: str, work: WorkArea, tmp_path: Path) -> None:
+    with pytest.raises(MissingSourceError, match="its newest is 2"):
+        read(table, work, version=3)
+    with pytest.raises(MissingSourceError, match="must be the folder of a Delta table"):
+        read(str(tmp_path / "nowhere"), work)
+    with pytest.raises(SchemaError, match="say `format: delta`"):
+        ingest(table, SCHEMA, work, columns=list(SCHEMA.names))
+    shutil.rmtree(next(Path(table).glob("ward=a")))
+    with pytest.raises(SchemaError, match="no file of the version was removed"):
+        read(table, work, version=1)
+
+
+def test_the_version_stands_in_the_manifest(
+    home: Path, people: pd.DataFrame, lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_deltalake(str(home / "visits"), people)
+    write_deltalake(str(home / "visits"), people.iloc[:10], mode="overwrite")
+    source = {"uri": "visits", "format": "delta", "version": 0}
+    path = home / "releases" / "people.yaml"
+    path.write_text(yaml.safe_dump(SPEC | {"source": source}, sort_keys=False))
+    assert main(["run", str(path), "--lake", lake.root, "--release-id", "r1"]) == 0
+    manifest = manifest_of(lake, "people", "r1")
+    assert manifest["source"]["version"] == 0
+    assert manifest["source"]["rows"] == 200
+    assert "visits" not in json.dumps(manifest["source"])
+    for wrong in ({"version": 0, "timestamp": "2026-01-01"}, {"format": "parquet"}, {"timestamp": "soon"}):
+        path.write_text(yaml.safe_dump(SPEC | {"source": source | wrong}, sort_keys=False))
+        assert main(["check", str(path)]) == 2
+
+
+def test_the_keys_of_a_table_are_those_of_the_delta_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"storage_options": {"AWS_REGION": "eu", "key": "hunter2"}}
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", json.dumps({"conn_type": "aws", "extra": extra}))
+    with pytest.raises(SpecError, match=r"connection store: .* got key"):
+        table_options("delta", "store")
+    with pytest.raises(SpecError, match="nowhere of the source must exist"):
+        table_options("delta", "nowhere")
+    assert table_options("delta", None) == {}
+
+
+@pytest.fixture
+def iceberg(tmp_path: Path) -> Any:
+    """A catalog's table with two snapshots."""
+    sql = pytest.importorskip("pyiceberg.catalog.sql", reason="the extra [iceberg] is not installed")
+    catalog = sql.SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("clinic")
+    table = catalog.create_table("clinic.visits", schema=rows(20).schema)
+    table.append(rows(20))
+    table.append(rows(60))
+    table.delete("age >= 80")
+    return table
+
+
+def test_a_snapshot_of_iceberg_is_read_as_it_was(iceberg: Any, work: WorkArea) -> None:
+    def read_it(label: str, **which: Any) -> tuple[list[int], int]:
+        source = IcebergVersion(uri=iceberg.metadata_location, **which)
+        found = ingest(source, SCHEMA, work, columns=list(SCHEMA.names), label=label)
+        return ages(found["uri"]), found["source"]["version"]
+
+    first, second, *_, last = iceberg.snapshots()
+    assert read_it("a", version=first.snapshot_id) == (list(range(20, 50)), first.snapshot_id)
+    assert read_it("b", version=second.snapshot_id)[0] == [*range(20, 50), *range(60, 90)]
+    assert read_it("c") == ([*range(20, 50), *range(60, 80)], last.snapshot_id)
+    assert read_it("d", at="2100-01-01")[1] == last.snapshot_id
+    with pytest.raises(MissingSourceError, match="must have a snapshot 7"):
+        read_it("e", version=7)
+    with pytest.raises(MissingSourceError, match="must have a snapshot 2020"):
+        read_it("f", at="2020-01-01")
+    with pytest.raises(MissingSourceError, match="metadata file of an Iceberg table"):
+        ingest(IcebergVersion(uri=f"{iceberg.location()}/none.metadata.json"), SCHEMA, work)
+
+
+def test_without_the_extra_iceberg_says_what_to_install(
+    work: WorkArea, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
+    with pytest.raises(SpecError, match=r"install privacy-release\[iceberg\]"):
+        ingest(IcebergVersion(uri="/nowhere"), SCHEMA, work)

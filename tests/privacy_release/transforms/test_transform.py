@@ -1,0 +1,309 @@
+"""Steps between ingest and release: what they make, whose records these are, and what is refused."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.cli.main import main
+from privacy_release.lake.read import manifest_of, read_release
+from privacy_release.lake.store import Lake
+from privacy_release.spec.model import load_spec
+from privacy_release.steps.history import Identification, read_persons
+from privacy_release.steps.ingest import ingest
+from privacy_release.steps.outliers import Action, detect_outliers
+from privacy_release.steps.release import make_release
+from privacy_release.transforms.function import FunctionStep
+from privacy_release.transforms.query import SqlStep
+from privacy_release.transforms.transform import transform
+from privacy_release.work.area import WorkArea
+from privacy_release.work.references import TableRef
+from privacy_release.work.staged import read_manifest, read_schema
+from tests.conftest import SPEC
+
+KEY = "k" * 40
+FIELDS: dict[str, Any] = {
+    "name": {"role": "identifier", "kind": "categorical"},
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+    "zip": {"role": "quasi_identifier", "kind": "categorical"},
+    "illness": {"role": "sensitive", "kind": "categorical"},
+}
+DECADES: dict[str, Any] = {
+    "decade": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 12]},
+    "illness": FIELDS["illness"],
+}
+TOWNS = {"zip": FIELDS["zip"], "town": {"role": "quasi_identifier", "kind": "categorical"}}
+N = 60
+
+
+def sql(text: str) -> SqlStep:
+    return SqlStep(sql=text, memory=200_000_000)
+
+
+def visits(people: int = N) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "name": [f"person-{i % people:03d}" for i in range(N)],
+            "age": [20 + i for i in range(N)],
+            "zip": [f"N{i % 3}" for i in range(N)],
+            "illness": [("flu", "cold", "gout")[i % 3] for i in range(N)],
+        }
+    )
+
+
+@pytest.fixture
+def ingested(tmp_path: Path, work: WorkArea) -> Callable[..., TableRef]:
+    def read(frame: pd.DataFrame, fields: dict[str, Any], label: str = "ingest", **more: Any) -> TableRef:
+        path = tmp_path / f"{label}.parquet"
+        frame.to_parquet(path, index=False)
+        return ingest(str(path), DataSchema.from_dict(fields), work, label=label, **more)
+
+    return read
+
+
+@pytest.fixture
+def table(ingested: Callable[..., TableRef]) -> TableRef:
+    return ingested(visits(), FIELDS)
+
+
+def rows(table: TableRef) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(table["uri"]).to_pylist()
+    return found
+
+
+def test_a_query_filters_and_derives_and_is_recorded(table: TableRef, work: WorkArea) -> None:
+    text = "SELECT _record, age // 10 AS decade, illness FROM records WHERE age >= 40"
+    made = transform(table, work, sql(text), schema=DataSchema.from_dict(DECADES))
+    expected = Counter((age // 10, ill) for age, ill in visits()[["age", "illness"]].to_numpy() if age >= 40)
+    assert Counter((row["decade"], row["illness"]) for row in rows(made)) == expected
+    assert set(read_schema(made["schema"]).names) == {"decade", "illness"}
+    (told,) = made["source"]["transforms"]
+    assert (told["before"], told["rows"], told["row_by_row"]) == (60, 40, False)
+    assert made["source"]["fingerprint"] == table["source"]["fingerprint"]
+    assert made["sha256"] != table["sha256"]
+    again = transform(table, work, sql(text), schema=DataSchema.from_dict(DECADES), label="again")
+    other = transform(table, work, sql(f"{text} "), schema=DataSchema.from_dict(DECADES), label="other")
+    assert again["sha256"] == made["sha256"]
+    assert (
+        again["source"]["transforms"][0]["code"] == told["code"] != other["source"]["transforms"][0]["code"]
+    )
+    staged = make_release(made, work, method="mondrian", parameters={"k": 5}, seed=1)
+    manifest = read_manifest(staged["manifest"])
+    assert manifest["source"]["transforms"] == [told]
+    assert text not in json.dumps(manifest)
+
+
+def test_another_table_can_be_joined(
+    ingested: Callable[..., TableRef], table: TableRef, work: WorkArea
+) -> None:
+    towns = pd.DataFrame({"zip": ["N0", "N1", "N2"], "town": ["Ulm", "Bonn", "Ulm"]})
+    other = ingested(towns, TOWNS, "towns")
+    text = "SELECT records.* EXCLUDE (zip), towns.town FROM records JOIN towns USING (zip)"
+    schema = {name: fields for name, fields in FIELDS.items() if name not in ("name", "zip")}
+    made = transform(
+        table,
+        work,
+        sql(text),
+        others={"towns": other},
+        schema=DataSchema.from_dict(schema | {"town": TOWNS["town"]}),
+    )
+    assert Counter(row["town"] for row in rows(made)) == {"Ulm": 40, "Bonn": 20}
+
+
+@pytest.mark.parametrize("frame", ["pandas", "arrow"])
+def test_a_function_does_the_same_as_a_query(table: TableRef, work: WorkArea, frame: Any) -> None:
+    def adults(records: Any) -> Any:
+        if isinstance(records, pa.Table):
+            return records.filter(pa.compute.greater(records["age"], 40))
+        return records[records["age"] > 40]
+
+    made = transform(table, work, FunctionStep(function=adults, frame=frame))
+    wanted = transform(table, work, sql("SELECT * FROM records WHERE age > 40"), label="sql")
+    assert rows(made) == rows(wanted)
+    assert made["source"]["transforms"][0]["name"] == "adults"
+
+
+def test_persons_stay_with_their_rows(ingested: Callable[..., TableRef], work: WorkArea) -> None:
+    """The person need not be selected, and cannot be changed: it comes back by the record's number."""
+    table = ingested(visits(people=20), FIELDS | {"person": {"column": "name"}})
+    person_of = {row["age"]: row["name"] for row in rows(table)}
+    for label, text in {
+        "kept": "SELECT * FROM records WHERE age > 30",
+        "lost": "SELECT * EXCLUDE (name) FROM records WHERE age > 30 ORDER BY age DESC",
+        "changed": "SELECT * REPLACE (7 AS name) FROM records WHERE age > 30",
+        "joined": "SELECT r.* FROM records r, range(2) WHERE age > 30",
+    }.items():
+        made = transform(table, work, sql(text), label=label)
+        found = rows(made)
+        assert len(found) == 49 * (2 if label == "joined" else 1)
+        pairs = {(row["name"], person_of[row["age"]]) for row in found}
+        assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs}) == 20
+        assert read_schema(made["schema"]).by == "name"
+
+
+def test_hashes_of_persons_stay_with_their_rows(ingested: Callable[..., TableRef], work: WorkArea) -> None:
+    table = ingested(visits(), FIELDS, people=Identification(column="name", key=KEY))
+    made = transform(table, work, sql("SELECT * FROM records WHERE age % 7 = 3 ORDER BY age DESC"))
+    of = dict(zip((row["age"] for row in rows(table)), read_persons(table["persons"]), strict=True))
+    assert read_persons(made["persons"]).tolist() == [of[row["age"]] for row in rows(made)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT r.* FROM records r, range(2)", "must not repeat a record"),
+        ("SELECT age, zip, illness FROM records", "must keep the column _record"),
+        ("SELECT * REPLACE (row_number() OVER () AS _record) FROM records", "and changed it"),
+        ("SELECT * REPLACE (_record + 1 AS _record) FROM records", "and changed it"),
+        ("SELECT * REPLACE (NULL AS _record) FROM records", "must keep the column _record"),
+        (
+            "SELECT zip, max(age) AS age, 'flu' AS illness, count(*) AS _record FROM records GROUP BY zip",
+            "change",
+        ),
+        ("SELECT * FROM records WHERE false", "left no record"),
+        ("SELECT * EXCLUDE (zip) FROM records", "zip"),
+        ("SELECT *, 1 AS more FROM records", "more"),
+        ("SELECT * REPLACE ('old' AS age) FROM records", "age: .*number"),
+        ("SELECT * REPLACE (200 + age AS age) FROM records", "age"),
+        ("SELECT * REPLACE (NULL AS illness) FROM records", "illness"),
+        ("SELECT * FROM read_parquet('/etc/passwd')", "asks for a file"),
+        ("SELECT * FROM 'https://example.org/x.parquet'", "asks for a file|could not be run|not there"),
+        ("SELECT * FROM glob('/etc/*')", "asks for a file"),
+        ("SELECT * FROM read_text('/etc/hostname')", "asks for a file"),
+        ("SELECT *, getenv('HOME') AS more FROM records", "not there"),
+        ("SELECT * FROM work", "not there"),
+        ("SELECT heart FROM records", "not there"),
+        ("SELECT * REPLACE (CAST(zip AS INTEGER) AS age) FROM records", "cannot be cast"),
+        ("SELEC * FROM records", "not valid SQL"),
+    ],
+)
+def test_what_a_query_must_not_do(table: TableRef, work: WorkArea, text: str, said: str) -> None:
+    with pytest.raises(SchemaError, match=said) as caught:
+        transform(table, work, sql(text))
+    assert "person-" not in str(caught.value)
+    assert "N0" not in str(caught.value)
+    assert not (work.folder / "transform.parquet").exists()
+    assert not (work.folder / "transform.made.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "COPY records TO '/tmp/x.csv'",
+        "SET enable_external_access = true",
+        "DROP TABLE records",
+        "SELECT * FROM records; SELECT 1",
+        "ATTACH '/tmp/x.db'",
+        "",
+    ],
+)
+def test_only_one_select_is_run(table: TableRef, work: WorkArea, text: str) -> None:
+    with pytest.raises(SpecError, match="must be one SELECT"):
+        transform(table, work, sql(text))
+
+
+def test_text_with_addresses_is_refused_after_a_step_as_after_ingest(table: TableRef, work: WorkArea) -> None:
+    fields = {"age": FIELDS["age"], "note": {"role": "insensitive", "kind": "categorical"}}
+    text = "SELECT _record, age, 'write to ann@example.org' AS note FROM records"
+    with pytest.raises(SchemaError, match="note") as caught:
+        transform(table, work, sql(text), schema=DataSchema.from_dict(fields))
+    assert "ann@" not in str(caught.value)
+    unique = "SELECT _record, age, 'x' || _record AS note FROM records"
+    with pytest.raises(SchemaError, match="likely identifiers"):
+        transform(table, work, sql(unique), schema=DataSchema.from_dict(fields))
+
+
+def test_a_step_stands_between_ingest_and_release(
+    ingested: Callable[..., TableRef], table: TableRef, work: WorkArea
+) -> None:
+    same = sql("SELECT * FROM records")
+    staged = make_release(table, work, method="mondrian", parameters={"k": 5}, seed=1)
+    with pytest.raises(SpecError, match="between ingest and release"):
+        transform(staged, work, same)
+    with pytest.raises(SpecError, match="between ingest and release"):
+        transform(table, work, same, others={"staged": staged})
+    looked = detect_outliers(table, work, method="okplof", parameters={}, action=Action.REPORT)
+    with pytest.raises(SpecError, match="must precede the search for outliers"):
+        transform(looked, work, same)
+    fields = FIELDS | {"name": FIELDS["name"]}
+    with pytest.raises(SpecError, match="must have no identifiers"):
+        transform(table, work, same, schema=DataSchema.from_dict(fields))
+    Path(table["uri"]).write_bytes(b"other")
+    with pytest.raises(Exception, match="must have the recorded sha256"):
+        transform(table, work, same)
+
+
+ALONE = "SELECT * REPLACE (age - age % 5 AS age) FROM records"
+LOOKING = {
+    "filter": "SELECT * FROM records WHERE age > 30",
+    "average": "SELECT * REPLACE (age - (SELECT avg(age) FROM records) AS age) FROM records",
+    "window": "SELECT * REPLACE (CAST(avg(age) OVER () AS BIGINT) AS age) FROM records",
+    "join": "SELECT a.* FROM records a JOIN records b USING (_record)",
+    "distinct": "SELECT DISTINCT * FROM records",
+    "limit": "SELECT * FROM records LIMIT 30",
+}
+
+
+def test_only_a_query_that_looks_at_each_row_alone_precedes_random_answers(
+    ingested: Callable[..., TableRef], work: WorkArea
+) -> None:
+    fields: dict[str, Any] = {
+        "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [-100, 100], "bins": 5},
+        "illness": {"role": "sensitive", "kind": "categorical", "categories": ["flu", "cold", "gout"]},
+    }
+    table = ingested(visits()[list(fields)], fields)
+
+    def answer(ref: TableRef, label: str) -> Any:
+        asked: dict[str, Any] = {"p_0": 0.5, "randomness": "seeded"}
+        return make_release(ref, work, method="errph", parameters=asked, seed=1, label=f"{label}-answers")
+
+    alone = transform(table, work, sql(ALONE))
+    assert alone["source"]["transforms"][0]["row_by_row"]
+    staged = answer(alone, "alone")
+    assert read_manifest(staged["manifest"])["source"]["transforms"] == [
+        {"name": "sql", "code": alone["source"]["transforms"][0]["code"]}
+    ]
+    for label, text in LOOKING.items():
+        made = transform(table, work, sql(text), label=label)
+        assert not made["source"]["transforms"][0]["row_by_row"], label
+        with pytest.raises(SpecError, match="by itself alone"):
+            answer(made, label)
+    function = transform(table, work, FunctionStep(function=lambda records: records), label="function")
+    with pytest.raises(SpecError, match="by itself alone"):
+        answer(function, "function")
+
+
+def write(home: Path, **more: Any) -> Path:
+    path = home / "releases" / "people.yaml"
+    path.write_text(yaml.safe_dump(SPEC | more, sort_keys=False))
+    return path
+
+
+def test_a_specification_may_have_a_step(home: Path, lake: Lake, people: pd.DataFrame) -> None:
+    schema = {"decade": DECADES["decade"], "zip": SPEC["schema"]["zip"], "illness": FIELDS["illness"]}  # type: ignore[index]
+    text = "SELECT _record, age // 10 AS decade, zip, illness FROM records WHERE age >= 30"
+    path = write(home, transform={"sql": text, "schema": schema})
+    assert main(["check", str(path)]) == 0
+    assert main(["run", str(path), "--lake", lake.root, "--release-id", "r1"]) == 0
+    released = read_release(lake, "people", "r1")
+    assert set(released.column_names) >= {"zip", "illness"}
+    assert "age" not in released.column_names
+    assert released.num_rows == (people["age"] >= 30).sum()
+    (told,) = manifest_of(lake, "people", "r1")["source"]["transforms"]
+    assert told["rows"] == released.num_rows
+    assert set(load_spec(path).method_fields) == {"name", *schema}
+
+
+def test_a_step_in_a_specification_that_cannot_be_is_refused(home: Path) -> None:
+    named = {"sql": "SELECT 1", "schema": {"name": FIELDS["name"]}}
+    with pytest.raises(SpecError, match=r"transform.schema .*name.* must have no identifiers"):
+        load_spec(write(home, transform=named))
