@@ -89,7 +89,7 @@ lock: $(STAMP)  ## Resolve the lock files anew (ARGS=--upgrade for newer version
 	$(COMPILE) $(BOTH) --extra samples -c $(LOCK) -o locks/runtime.lock
 	$(COMPILE) $(BOTH) $(IMAGE_EXTRAS) -c $(LOCK) -o locks/production.lock
 	for older in locks/airflow-*.in; do $(COMPILE) $(ARGS) $(BOTH) -c $$older -o $${older%.in}.lock; done
-	$(COMPILE) $(ARGS) pyproject.toml locks/lowest.in --extra samples --resolution lowest-direct -o locks/lowest.lock
+	$(COMPILE) --upgrade pyproject.toml locks/lowest.in --extra samples --resolution lowest-direct -o locks/lowest.lock
 	printf 'uv\nhatchling\neditables\n' | $(COMPILE) - -c $(LOCK) -o locks/tools.lock
 
 .PHONY: wheel
