@@ -44,6 +44,17 @@ def test_a_release_runs_without_a_common_folder(
     assert_nothing_is_left(store, tmp_path)
 
 
+def test_a_step_of_ones_own_reads_and_stages_in_its_tasks_own_folder(
+    home: Any, run: Any, store: Store, airflow_lake: Lake, tmp_path: Path
+) -> None:
+    home.write(transform={"sql": "SELECT * FROM records"})
+    done: Run = run("people")
+    assert done.state == "success", done.tasks
+    assert done.returned("people.transform")["uri"].startswith(f"{store.root}/people_")
+    assert read_release(airflow_lake, "people", done.run_id).num_rows == 120
+    assert_nothing_is_left(store, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("step", "fault"),
     [

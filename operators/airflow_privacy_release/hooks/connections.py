@@ -40,19 +40,6 @@ def shipped() -> Path:
     return Path(__file__).parents[1] / "include"
 
 
-def connected() -> dict[str, str | None]:
-    """Option -> the place that its connection names, None without one; `privacy-release where` asks."""
-    from airflow_privacy_release.hooks.lake import LakeHook
-    from airflow_privacy_release.hooks.ledger import LedgerHook
-
-    lake = extra_of(LakeHook.default_conn_name)
-    ledger = extra_of(LedgerHook.default_conn_name)
-    return {
-        "lake": None if lake is None else LakeHook().get_conn().root,
-        "ledger": None if ledger is None else LedgerHook().get_conn().place,
-    }
-
-
 def connection_of(connection_id: str) -> "Connection | None":
     """A connection; None if there is no such connection."""
     from airflow.sdk import Connection

@@ -77,3 +77,13 @@ def lake_of(connection_id: str) -> "Lake":
         SpecError: if there is no such connection, or it names no place.
     """
     return LakeHook(connection_id).get_conn()
+
+
+def connected() -> dict[str, str | None]:
+    """Option -> the place that its connection names, None without one; `privacy-release where` asks."""
+    from airflow_privacy_release.hooks.ledger import LedgerHook
+
+    return {
+        "lake": None if extra_of(DEFAULT_LAKE) is None else LakeHook().get_conn().root,
+        "ledger": None if extra_of(LedgerHook.default_conn_name) is None else LedgerHook().get_conn().place,
+    }
