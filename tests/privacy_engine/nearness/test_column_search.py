@@ -77,3 +77,15 @@ def test_classes_that_lose_nothing_stay() -> None:
 def test_nobody_is_regrouped_where_all_are_suppressed() -> None:
     labels = np.full(40, -1)
     assert (searched(drawn(4, n=40), labels, 3) == labels).all()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_small_table_keeps_k_and_loses_no_more(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(4, 40))
+    k = int(rng.integers(2, min(n, 11)))
+    encoded = points(*rng.integers(0, rng.integers(2, 30), (2, n)))  # many equal records, or few
+    labels = np.minimum(rng.permutation(n) // k, n // k - 1)
+    found = searched(encoded, labels, k, seed)
+    assert np.unique(found, return_counts=True)[1].min() >= k
+    assert loss(encoded, found) <= loss(encoded, labels) + 1e-9
