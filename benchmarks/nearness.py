@@ -17,17 +17,18 @@ from privacy_engine.tables.encoding import EncodedTable
 SAMPLES = ((120, 3), (200, 3), (300, 3), (100, 5))
 SAMPLE_SWEEPS, SAMPLE_ROUNDS = 200, 30
 KS = (5, 10, 50)
-SWEEPS = 8
+SWEEPS = 2
 # Rounds of pricing and unions a tuple; with a larger k pricing takes minutes.
 PRICING: Mapping[int, tuple[int, int]] = {5: (8, 200_000)}
 SHARE = 1 / 3  # of the gap, that regrouping is to close
 SECONDS = 10.0
 
 NOTE = """Bottom-up with its default refinement, and regrouped after it (`regroup`, {sweeps} sweeps on the
-whole table, {more} on samples); GCP (LCA), one seed. *Least boxes* is the bound that a release is held
-against; *columns* is the tighter one, made on request by column generation. Both hold for every k-anonymous
-release by any method, with any suppression. CPU seconds in brackets; those of regrouping are of the whole
-call. Where no figure stands under *columns*, the gap is to the least boxes, which are not tight."""
+whole table, {more} on samples; up to k = 10 after a search by columns); GCP (LCA), one seed. *Least boxes*
+is the bound that a release is held against; *columns* is the tighter one, made on request by column
+generation. Both hold for every k-anonymous release by any method, with any suppression. CPU seconds in
+brackets; those of regrouping are of the whole call. Where no figure stands under *columns*, the gap is to
+the least boxes, which are not tight."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from privacy_engine.grouping.people import hold_by_person
 from privacy_engine.grouping.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
 from privacy_engine.grouping.repair import merge_until_kept, repair
 from privacy_engine.judge.models import KAnonymity, PrivacyModel
+from privacy_engine.nearness.column_search import MOST_K, regroup_by_columns
 from privacy_engine.nearness.regrouping import regroup
 from privacy_engine.quotas.search import QuotaSearch
 from privacy_engine.tables.encoding import EncodedTable
@@ -40,7 +41,7 @@ class LocalRecoding:
         k: least number of persons in a class.
         refine: whether to lower the loss afterwards.
         regroup: how many sweeps of regrouping follow, where each record is a person's and no model bounds the
-            distribution of the sensitive values.
+            distribution of the sensitive values; before them a search by columns, where k is small and alone.
         block_size: a table of more records is cut into blocks of at most so many, by Mondrian's cuts, such
             that each can meet k and the models by itself: O(n x block) instead of O(n^2), on all cores.
             None = never.
@@ -169,6 +170,8 @@ class LocalRecoding:
         if not self.regroup or encoded.persons is not None:
             return labels
         space = tabulate(self.geometry)
+        if not len(constraints.kind) and self.k <= MOST_K:
+            labels = regroup_by_columns(space, self.geometry, encoded.codes, labels, self.k, rng, search)
         return regroup(
             space,
             encoded.codes,

@@ -84,9 +84,10 @@ class OBPA(Anonymizer):
         min_samples: records within its core distance that make a record a core point, >= 1.
         refine: move, swap and regroup records afterwards wherever the total loss falls.
         regroup: sweeps after `refine` in which neighbouring classes are taken apart and put together anew;
-            0 = none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. None
-            are made without `refine`, where several rows may be of one person, or where a model bounds the
-            distribution of the sensitive values.
+            0 = none. Each takes 1 to 2 CPU s for 30,000 records and gains less than the one before. Up to
+            k = 10, where no other model is asked for, a search by columns comes first, 6 CPU s at k = 5.
+            None are made without `refine`, where several rows may be of one person, or where a model bounds
+            the distribution of the sensitive values.
         block_size: tables with more records are cut into blocks of at most so many, each with an order of
             its own, which takes O(n block) instead of O(n^2); None = never.
     """

@@ -119,7 +119,7 @@ class _Columns:
             return y.copy()
         start = np.concatenate([[0], np.cumsum([len(m) for m in self._members])])
         self._x = np.concatenate([self._x, np.zeros(len(self._costs) - len(self._x))])
-        x, found = _descend(
+        x, found = descend(
             start,
             np.concatenate(self._members),
             np.concatenate(self._times).astype(np.float64),
@@ -127,16 +127,35 @@ class _Columns:
             counts,
             self._x,
             y,
+            GRADIENT_STEPS,
         )
         self._x = x
         return found
 
 
 @kernel(nogil=True)
-def _descend(
-    start: Ints, tuples: Ints, times: Floats, costs: Floats, counts: Floats, x: Floats, y: Floats
+def descend(
+    start: Ints,
+    tuples: Ints,
+    times: Floats,
+    costs: Floats,
+    counts: Floats,
+    x: Floats,
+    y: Floats,
+    steps: int,
 ) -> tuple[Floats, Floats]:
-    """The means of x and y over some steps of the primal-dual gradient method, preconditioned by row sums."""
+    """The means of x and y over the later half of some steps of a preconditioned primal-dual gradient method.
+
+    Args:
+        start: (c + 1,) column i owns ``start[i] : start[i + 1]`` of the entries.
+        tuples: (entries,) which tuples a column holds.
+        times: (entries,) how many records of each.
+        costs: (c,) the loss of each column.
+        counts: (m,) records of each tuple to be covered; the y of one without any only falls.
+        x: (c,) to begin with.
+        y: (m,) to begin with.
+        steps: how many.
+    """
     held = np.zeros(len(y))
     step = np.empty(len(costs))
     for c in range(len(costs)):
@@ -147,7 +166,7 @@ def _descend(
         step[c] = 1.0 / (STEP_RATIO * total)
     x, y, covered = x.copy(), y.copy(), np.empty(len(y))
     mean_x, mean_y = np.zeros(len(x)), np.zeros(len(y))
-    for _ in range(GRADIENT_STEPS):
+    for step_number in range(steps):
         covered[:] = 0.0
         for c in range(len(costs)):
             reduced = costs[c]
@@ -162,9 +181,10 @@ def _descend(
         for t in range(len(y)):
             if held[t] > 0.0:
                 y[t] = min(1.0, max(0.0, y[t] + STEP_RATIO / held[t] * (counts[t] - covered[t])))
-        mean_x += x
-        mean_y += y
-    return mean_x / GRADIENT_STEPS, mean_y / GRADIENT_STEPS
+        if step_number >= steps // 2:  # the way there says little
+            mean_x += x
+            mean_y += y
+    return mean_x / (steps - steps // 2), mean_y / (steps - steps // 2)
 
 
 @kernel(nogil=True)
