@@ -19,9 +19,8 @@ import pandas as pd
 
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.schema import Attribute
-from privacy_engine.vocabulary import Kind, Meaning, Role
+from privacy_engine.vocabulary import COUNTERFEITS, Kind, Meaning, Role
 
-COUNTERFEITS = "counterfeits"  # released column: how many records of this record's class are of nobody
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -89,9 +88,10 @@ def lacking(counts: Ints) -> Ints:
 
 
 def texts_of_sets(labels: Ints, column: pd.Series, null: str) -> list[Sequence[str]]:
-    """(c,) the sorted texts of the values in each class 0 .. c - 1; one step a class, of which there are n / k."""
+    """(c,) the sorted texts of the values in each class 0 .. c - 1."""
     coded = factorize(column)
     texts = [*coded.texts, null]
     pairs = np.unique(np.stack([labels, np.where(coded.codes < 0, len(texts) - 1, coded.codes)]), axis=1)
     parts = np.split(pairs[1], np.flatnonzero(np.diff(pairs[0])) + 1) if pairs.size else []
+    # one step a class, of which there are n / k
     return [sorted(texts[code] for code in part) for part in parts]

@@ -337,8 +337,9 @@ class MInvariance:
         return float(self.m)
 
     def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
-        """(n,) distinct values in the class of each; 0 where they are not those of an earlier release, or
-        it can be told which of them are made up.
+        """(n,) distinct values in the class of each.
+
+        0 where they are not those of an earlier release, or it can be told which of them are made up.
 
         Raises:
             SchemaError: if the release has no such sensitive attribute.

@@ -12,7 +12,7 @@ import pandas as pd
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import SchemaError, VerificationError
 from privacy_engine.judge.column_checks import Broken, Values, broken
-from privacy_engine.judge.counterfeits import COUNTERFEITS, of_nobody, wrongly_told
+from privacy_engine.judge.counterfeits import of_nobody, wrongly_told
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
 from privacy_engine.judge.models import (
@@ -27,6 +27,7 @@ from privacy_engine.tables.classes import Classes, EquivalenceClasses, class_lab
 from privacy_engine.tables.linked import ReleasedClasses
 from privacy_engine.tables.persons import TABLE, ValuesLeft
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import COUNTERFEITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +125,8 @@ def verify(
         loss: what the release claims to have spent; limits on epsilon and delta are held against it.
         figures: ``suppressed``, ``gcp``, ``distorted`` and ``breach`` as shares, for the limits on them.
         persons: (n,) whose record each row is, as text, None of a counterfeit, which is nobody's: where the
-            schema names a person, and for the models across releases. Where rows are linked the released pseudonyms tell it; they are held against
-            these, if they are given.
+            schema names a person, and for the models across releases. Where rows are linked the released
+            pseudonyms tell it; they are held against these, if they are given.
         earlier: the earlier releases that may be about the same people.
         source: the schema of what was released, by which the models across releases read its cells; None: a
             cell then covers no other but an equal one.
@@ -279,7 +280,9 @@ def with_counterfeits(
 
     Args:
         findings: on all of its records.
-        table, schema, policy: as for ``verify``.
+        table: the released records.
+        schema: what their columns are.
+        policy: what must hold.
         persons: (n,) whose record each row is, None of a counterfeit.
     """
     fake = of_nobody(persons)

@@ -11,18 +11,17 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.grouping.boxes import Ints
-from privacy_engine.judge.counterfeits import COUNTERFEITS, counterfeits_column, lacking
+from privacy_engine.judge.counterfeits import counterfeits_column, lacking
 from privacy_engine.measures.recoding import Intervals, Recoding, released_order
 from privacy_engine.over_time.earlier_boxes import Texts, Values
 from privacy_engine.over_time.signatures import Buckets
 from privacy_engine.tables.columns import NULL, factorize
 from privacy_engine.tables.schema import DataSchema
-from privacy_engine.vocabulary import Role
+from privacy_engine.vocabulary import COUNTERFEITS, Role
 
 NOBODY = -1  # in place of the row of the source
 
@@ -44,7 +43,8 @@ class Published:
     @property
     def of_persons(self) -> pd.DataFrame:
         """The records that are of persons."""
-        return self.table[self.rows != NOBODY].reset_index(drop=True)
+        own: pd.DataFrame = self.table[self.rows != NOBODY]
+        return own.reset_index(drop=True)
 
 
 def texts_of(column: pd.Series) -> Texts:
@@ -59,9 +59,7 @@ def require_fillable(schema: DataSchema, attributes: list[str]) -> str:
     Raises:
         SchemaError: if a counterfeit could be told by other columns.
     """
-    others = [
-        a.name for a in schema.attributes if a.role not in (Role.QUASI_IDENTIFIER, Role.IDENTIFIER)
-    ]
+    others = [a.name for a in schema.attributes if a.role not in (Role.QUASI_IDENTIFIER, Role.IDENTIFIER)]
     if len(attributes) != 1 or others != attributes or COUNTERFEITS in schema.names:
         raise SchemaError(
             "counterfeits complete the sets of one sensitive attribute, and what stands in another column "
@@ -78,9 +76,7 @@ def rendered(recoding: Recoding, intervals: Intervals) -> Published:
     return Published(released.reset_index(drop=True), schema, released.index.to_numpy())
 
 
-def counterfeits_needed(
-    recoding: Recoding, values: Texts, buckets: Buckets
-) -> list[dict[str, int]]:
+def counterfeits_needed(recoding: Recoding, values: Texts, buckets: Buckets) -> list[dict[str, int]]:
     """(c,) how many counterfeits of each value a class needs.
 
     Args:
@@ -99,7 +95,7 @@ def counterfeits_needed(
         at = {text: column for column, text in enumerate(signature)}
         counts = np.zeros((len(own), len(signature)), np.int64)
         rows = np.flatnonzero(shown & (buckets.of == place))
-        np.add.at(counts, (recoding.labels[rows], [at[v] for v in values[rows]]), 1)
+        np.add.at(counts, (recoding.labels[rows], np.array([at[v] for v in values[rows]], np.int64)), 1)
         for c, missing in zip(classes.tolist(), lacking(counts[classes]).tolist(), strict=True):
             needed[c] = {v: n for v, n in zip(signature, missing, strict=True) if n}
     return needed
@@ -120,7 +116,9 @@ def filled(
     first = np.zeros(len(needed), np.int64)
     first[labels] = np.arange(len(labels))
     number = np.array([sum(own.values()) for own in needed], np.int64)
-    wanted: Counter[tuple[int, str]] = Counter({(c, v): n for c, own in enumerate(needed) for v, n in own.items()})
+    wanted: Counter[tuple[int, str]] = Counter(
+        {(c, v): n for c, own in enumerate(needed) for v, n in own.items()}
+    )
     pairs = list(wanted.elements())
     table = plain.table.assign(**{COUNTERFEITS: number[labels]})
     if pairs:

@@ -143,8 +143,8 @@ def republish(
     known = known_of(table, schema, persons, earlier, nested=nested)
     filling = None
     if signed is not None:
-        values_of_set = max(rule.l for rule in rules)
-        filling = _Filling.of(known, signed, values_of_set, max(planned, method.least), counterfeits)
+        values_of_set = max([rule.l for rule in (*rules, *method.sensitive_models) if hasattr(rule, "l")])
+        filling = _Filling.of(known, signed, values_of_set, max(planned, method.least), counterfeits, rng)
         first = replace(method, k=planned)
     asked = _Asked(
         first,
@@ -177,9 +177,12 @@ class _Filling:
     allowed: int
 
     @classmethod
-    def of(cls, known: Known, attribute: str, m: int, least: int, share: float) -> "_Filling":
+    def of(
+        cls, known: Known, attribute: str, m: int, least: int, share: float, rng: np.random.Generator
+    ) -> "_Filling":
+        """The buckets of a table; arguments as of `buckets_of`, and the largest share of counterfeits."""
         values = texts_of(known.encoded.table[attribute])
-        buckets = buckets_of(known.history, attribute, values, m, least)
+        buckets = buckets_of(known, attribute, values, m, least, rng)
         return cls(attribute, values, buckets, math.floor(share * len(values) + 1e-9))
 
     def rule(self, rows: Ints, signature: Signature, planned: int, *, sparing: bool) -> DistinctLDiversity:
@@ -242,7 +245,7 @@ class _Asked:
     def _made_in_buckets(
         self, known: Known, block: Ints, filling: _Filling, rng: np.random.Generator
     ) -> Recoding:
-        """The recoding of buckets, each searched by itself; people are moved first, counterfeits come last."""
+        """The recoding of buckets, each searched by itself; people move first, counterfeits come last."""
         nested, buckets = self.departures is Departures.UNKNOWN, filling.buckets
         kept = buckets.of >= 0
         if not nested:
@@ -326,7 +329,7 @@ class _Asked:
         )
 
     def _whole_cohorts(self, known: Known, block: Ints, kept: Bools) -> Bools:
-        """(n,) of those kept whom departures left in a company of k: the others share all classes with fewer."""
+        """(n,) of those kept whom departures left in a company of k: others share classes with fewer."""
         kept = kept.copy()
         while True:
             rows = np.flatnonzero(kept & (block >= 0))
@@ -423,7 +426,7 @@ def _places(known: Known) -> Ints:
 
 
 def _affordable(recoding: Recoding, needed: Sequence[Mapping[str, int]], allowed: int) -> Ints:
-    """(n,) labels less the classes that need most counterfeits a person, until those left are not too many."""
+    """(n,) labels less the classes that need most counterfeits a person, until the rest may be added."""
     labels, wanted = recoding.labels.copy(), np.array([sum(own.values()) for own in needed])
     for c in np.argsort(-wanted / recoding.sizes, kind="stable"):
         if wanted.sum() <= allowed:

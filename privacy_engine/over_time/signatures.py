@@ -5,10 +5,13 @@ There a person keeps the set of values of the first class they were in, whicheve
 arise that hardly anybody is left to make a class with once people leave. Here persons are divided into few
 buckets before, each of one signature, and classes are made within buckets.
 
-The more people a bucket has, the nearer its neighbours are; and the more alike the counts of its values are,
-the seldomer a class lacks one. Both hold where values are taken in the order of their frequency, m at a time:
-no other division of values into sets of m has buckets of a larger sum of squares. The rarest values, if they
-are fewer than m, borrow some people of the next ones.
+A class of one signature needs people of each of its values near each other, and values go with
+quasi-identifiers: managers and labourers differ in their education. So signatures are planned in regions of
+alike people: the m values that most people of a region have, as many people of each as a class has room for
+beside the rarest, and again with who is left. Signatures of too few people over all regions are given up for
+those that stay. Before that, values that few people have are put into signatures with some people of frequent
+ones. Newcomers have the signature, among those with their value, of the nearest person; of a value that is in
+none, they are planned for as the first people were, and have none if they are too few.
 """
 
 import json
@@ -18,11 +21,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from privacy_engine.compiled import kernel
+from privacy_engine.grouping.boxes import Codes, Ints, Space, box_cost, enlarge, tabulate
 from privacy_engine.judge.cross_release import History
-from privacy_engine.over_time.earlier_boxes import Texts
-from privacy_engine.grouping.boxes import Ints
+from privacy_engine.over_time.earlier_boxes import Known, Texts
+from privacy_engine.registry import load_method
+from privacy_engine.tables.encoding import EncodedTable
 
 Signature = tuple[str, ...]
+REGION = 20  # times the persons of a class
+FEWEST = 4  # the same, of a signature that is planned
 
 
 @dataclass(frozen=True)
@@ -38,35 +46,39 @@ class Buckets:
     signatures: tuple[Signature, ...]
 
 
-def buckets_of(history: History, attribute: str, values: Texts, m: int, least: int) -> Buckets:
+def buckets_of(
+    known: Known, attribute: str, values: Texts, m: int, least: int, rng: np.random.Generator
+) -> Buckets:
     """The signatures of persons: those that they have, and of newcomers those that fit them best.
 
     Args:
-        history: of the persons.
+        known: the persons.
         attribute: the sensitive attribute.
         values: (n,) text of each person's value.
         m: values of a signature.
         least: persons of a class that is made for the first time.
+        rng: of the cuts into regions.
     """
-    held = _held(history, attribute)
+    held = _held(known.history, attribute)
     places: dict[Signature, int] = {}
-    for signature in held:
-        if signature:
-            places.setdefault(signature, len(places))
+    for signature in filter(None, held):
+        places.setdefault(signature, len(places))
     of = np.array([-1 if not s or v not in s else places[s] for s, v in zip(held, values, strict=True)])
-    new = np.array([s is None for s in held], np.bool_)
-    counts = [Counter(values[of == place].tolist()) for place in range(len(places))]
-    without = []
-    for row in np.flatnonzero(new).tolist():  # one step a newcomer
-        place = _lacking_most(values[row], list(places), counts)
-        if place < 0:
-            without.append(row)
-        else:
-            of[row] = place
-            counts[place][values[row]] += 1
-    mates = [row for row in np.flatnonzero(new).tolist() if of[row] >= 0]
-    for signature, rows in _planned(without, mates, values, m, least):
-        of[rows] = places.setdefault(signature, len(places))
+    new = np.flatnonzero([s is None for s in held])
+    first = not places
+    _plan_rare(new, values, m, least, of, places)
+    if first:
+        for region in _regions(known.encoded, new[of[new] < 0], REGION * least, rng):
+            _plan(region, values, m, least, of, places)
+        _give_up_small(of, list(places), FEWEST * least)
+    _join_nearest(known.encoded, new[of[new] < 0], values, of, list(places))
+    _plan(new[of[new] < 0], values, m, least, of, places)
+    if first and places and (left := new[of[new] < 0]).size:  # the last resort: the smallest takes them in
+        sizes = np.bincount(of[of >= 0], minlength=len(places))
+        smallest = int(np.argmin(np.where(sizes > 0, sizes, len(of) + 1)))
+        of[left] = smallest
+        wider = tuple(sorted({*list(places)[smallest], *values[left].tolist()}))
+        places = {wider if place == smallest else s: place for s, place in places.items()}
     return Buckets(of, tuple(places))
 
 
@@ -83,52 +95,97 @@ def _held(history: History, attribute: str) -> list[Signature | None]:
     return found
 
 
-def _lacking_most(value: str, signatures: Sequence[Signature], counts: Sequence[Counter[str]]) -> int:
-    """The place of the signature, among those with a value, that has the least share of it; -1: none."""
-    having = [place for place, signature in enumerate(signatures) if value in signature]
-    return min(having, key=lambda p: (counts[p][value] / max(counts[p].total(), 1), p), default=-1)
+def _regions(encoded: EncodedTable, rows: Ints, least: int, rng: np.random.Generator) -> list[Ints]:
+    """Rows in regions of alike people, at least so many in each."""
+    if len(rows) < 2 * least:
+        return [rows]
+    labels = load_method("mondrian", k=least).anonymize(encoded.take(rows), rng).labels
+    return [rows[labels == label] for label in range(int(labels.max()) + 1)]
 
 
-def _planned(
-    without: Sequence[int], mates: Sequence[int], values: Texts, m: int, least: int
-) -> list[tuple[Signature, list[int]]]:
-    """New signatures and their people.
+def _plan(rows: Ints, values: Texts, m: int, least: int, of: Ints, places: dict[Signature, int]) -> None:
+    """Give people of a region signatures, as long as there are enough with m values."""
+    left: dict[str, list[int]] = {}
+    for row in rows.tolist():
+        left.setdefault(str(values[row]), []).append(row)
+    while True:
+        most = sorted((v for v in left if left[v]), key=lambda v: (-len(left[v]), v))[:m]
+        if len(most) < m:
+            return
+        room = _room(m, least) * len(left[most[-1]])
+        taken = [row for value in most for row in left[value][:room]]
+        if len(taken) < least:
+            return
+        of[taken] = places.setdefault(tuple(sorted(most)), len(places))
+        for value in most:
+            left[value] = left[value][room:]
 
-    Args:
-        without: rows of those whose value is in no signature.
-        mates: rows of other newcomers, who may be borrowed.
-        values, m, least: as of `buckets_of`.
-    """
+
+def _plan_rare(rows: Ints, values: Texts, m: int, least: int, of: Ints, places: dict[Signature, int]) -> None:
+    """Give people with values that few have, and no signature, one with some people of frequent values."""
     people: dict[str, list[int]] = {}
-    for row in (*without, *mates):
+    for row in rows.tolist():
         people.setdefault(str(values[row]), []).append(row)
-    own = {str(values[row]) for row in without}
-    order = sorted(own, key=lambda value: (-len(people[value]), value))
-    groups = [order[i : i + m] for i in range(0, len(order), m)]
-    found = []
-    for group in groups:
-        lent: list[str] = []
-        if len(group) < m:  # the next rarest, and of them as many people as the others have
-            rarer = [v for v in sorted(people, key=lambda v: (len(people[v]), v)) if v not in group]
-            enough = [v for v in rarer if len(people[v]) > 1][: m - len(group)]
-            if len(enough) < m - len(group):
-                continue
-            lent = enough
-        have = sum(len(people[v]) for v in group)
-        most = max(len(people[v]) for v in group)
-        share = max(most, -(-(least - have) // len(lent))) if lent else 0
-        rows = [row for v in group for row in people[v]]
-        for value in lent:
-            take = people[value][:share] if value not in own else people[value][: len(people[value]) // 2]
-            take = take[:share]
-            people[value] = people[value][len(take) :]
-            rows += take
-        if len(rows) >= least:
-            found.append((tuple(sorted([*group, *lent])), rows))
-    # Who was lent to a later group belongs to that alone.
-    taken: set[int] = set()
-    alone = []
-    for signature, rows in reversed(found):
-        alone.append((signature, [row for row in rows if row not in taken]))
-        taken |= set(rows)
-    return alone[::-1]
+    known = {value for signature in places for value in signature}
+    order = sorted(people, key=lambda v: (len(people[v]), v))
+    few = [v for v in order if v not in known and m * len(people[v]) < FEWEST * least]
+    frequent = [v for v in reversed(order) if v not in few]
+    for start in range(0, len(few), m - 1):
+        rare = few[start : start + m - 1]
+        lent = frequent[: m - len(rare)]
+        if len(lent) < m - len(rare):
+            return
+        have = sum(len(people[v]) for v in rare)
+        share = max(_room(m, least) * min(len(people[v]) for v in rare), -(-(least - have) // len(lent)))
+        taken = {v: people[v] for v in rare}
+        taken |= {v: people[v][: min(share, len(people[v]) // 2)] for v in lent}
+        if sum(map(len, taken.values())) < least:
+            return
+        place = places.setdefault(tuple(sorted(taken)), len(places))
+        for value, own in taken.items():
+            of[own] = place
+            people[value] = people[value][len(own) :]
+
+
+def _give_up_small(of: Ints, signatures: Sequence[Signature], least: int) -> None:
+    """Take small signatures back, the smallest first, as long as each of their values is in another."""
+    sizes = np.bincount(of[of >= 0], minlength=len(signatures))
+    having = Counter(value for signature in signatures for value in signature)
+    for place in np.argsort(sizes, kind="stable").tolist():
+        if sizes[place] < least and all(having[value] > 1 for value in signatures[place]):
+            of[of == place] = -1
+            having.subtract(signatures[place])
+
+
+def _room(m: int, least: int) -> int:
+    """People of each other value that a class has room for beside one of its rarest."""
+    return max(1, (least - 1) // (m - 1))
+
+
+def _join_nearest(
+    encoded: EncodedTable, rows: Ints, values: Texts, of: Ints, signatures: Sequence[Signature]
+) -> None:
+    """Give newcomers the signature, with their value, of the nearest person who has one."""
+    space, codes = tabulate(encoded.geometry()), np.ascontiguousarray(encoded.codes, np.int32)
+    having = np.flatnonzero(of >= 0)
+    for value in sorted(set(values[rows].tolist())):
+        fitting = [place for place, signature in enumerate(signatures) if value in signature]
+        mates, mine = having[np.isin(of[having], fitting)], rows[values[rows] == value]
+        if len(mates):
+            of[mine] = of[mates[_nearest(space, codes[mine], codes[mates])]]
+
+
+@kernel(nogil=True)
+def _nearest(space: Space, codes: Codes, others: Codes) -> Ints:
+    """(n,) the other record with whom each record has the cheapest box."""
+    found = np.zeros(len(codes), np.int64)
+    lo, hi = np.empty(codes.shape[1], np.int32), np.empty(codes.shape[1], np.int32)
+    for i in range(len(codes)):
+        best = np.inf
+        for t in range(len(others)):
+            lo[:], hi[:] = codes[i], codes[i]
+            enlarge(space, lo, hi, others[t], others[t])
+            cost = box_cost(space, lo, hi)
+            if cost < best:
+                best, found[i] = cost, t
+    return found
