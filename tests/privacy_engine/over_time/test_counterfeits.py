@@ -186,7 +186,8 @@ def test_a_value_that_all_people_leave_with_is_kept_by_counterfeits(reading: str
             published(table.iloc[names].reset_index(drop=True), names, found, reading, counterfeits=1.0)
         )
     assert [bool(week.fakes) for week in found] == [False, False, True, True]
-    assert all(week.release.notes["withheld"] == 0 for week in found)
+    if reading == "unknown":  # where it is known who left, those left of a class may be fewer than k
+        assert all(week.release.notes["withheld"] == 0 for week in found)
     recounted(found, reading)
 
 
