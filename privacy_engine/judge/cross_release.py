@@ -44,7 +44,7 @@ import numpy.typing as npt
 
 from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
-from privacy_engine.vocabulary import Departures
+from privacy_engine.vocabulary import COUNTERFEITS, Departures
 
 if TYPE_CHECKING:  # a policy is read wherever DAGs are parsed, and pandas takes long to load
     import pandas as pd
@@ -65,7 +65,7 @@ class Membership:
         persons: (n,) text, one for each released record of a person, who has one record in a release.
         labels: (n,) int64, the class of each, >= 0.
         signatures: sensitive attribute -> (n,) text: a hash of the set of values in the person's class.
-        sets: the same as JSON, a sorted list of the texts of the values; empty where they were not kept.
+        sets: the same as JSON, a sorted list of the texts of the values; of releases with counterfeits alone.
         recognisable: sensitive attribute -> (n,) whether somebody can tell which values of the person's class
             are made up; empty where nobody can.
         boxes: released quasi-identifier -> (n,) text of the person's cell, None for a null; see
@@ -129,7 +129,8 @@ class Membership:
         signatures, sets, told = {}, {}, {}
         for name in (a.name for a in schema.sensitive):
             values = [json.dumps(texts) for texts in texts_of_sets(labels, table[name], NULL)]
-            sets[name] = np.array(values, dtype=object)[labels[own]]
+            if COUNTERFEITS in schema.names:  # a later release completes them; else a hash is enough
+                sets[name] = np.array(values, dtype=object)[labels[own]]
             signatures[name] = np.array([_digest(text) for text in values], dtype=object)[labels[own]]
             if fake.any():
                 told[name] = recognisable(labels, table[name], fake)[labels[own]]
