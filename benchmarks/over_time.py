@@ -24,12 +24,14 @@ from privacy_engine.tables.hierarchy import Hierarchy
 K, M, BAR = 5, 3, 1.3
 PERSONS, WEEKS, CHURN = 2_000, 52, 0.02
 COUNTED = 8  # persons of a core class that are counted at most
-INDEPENDENT = "independent"
+INDEPENDENT, DIVERSE = "independent", f"independent, l = {M}"
+COUNTERFEITS = 0.05  # of the records, at most
 NOTE = """{persons:,} of Adult's records are the people of the first of {weeks} weekly releases. Each week
 {churn:.0%} of them leave, drawn at random, and as many of the other records arrive; {bodies:,} people
 in all, nobody returns. k = {k}, bottom-up recoding inside, eight quasi-identifiers, nothing suppressed
 but who is withheld. *Loss*: GCP, where a withheld record costs 1, as a mean of all weeks and in the
-last; *times*: the mean against releases that know nothing of each other. *Least*: the fewest persons
+last; *times*: the mean against releases that know nothing of each other, with the same k alone and
+with l = {m} beside it. *Least*: the fewest persons
 that anybody can be told from by any pair of the releases that both hold them, counted for all {pairs:,}
 pairs apart from the judge, from true values and boxes in codes (at most {counted} of a core class are
 counted). *Reserve*: how many times k a class holds when it is first published.
@@ -38,8 +40,10 @@ counted). *Reserve*: how many times k a class holds when it is first published.
 know who is in which release. Of a class that is published once {left:.0%} are left after {weeks} weeks:
 either it begins at about {first:.0f} persons, or the rest are withheld once fewer than k are left of
 it. `m = {m}`: the occupations of a person's class stay the same set, of at least {m}, departures
-unknown. No counterfeit records are made: classes keep their people, newcomers form classes of their
-own, and who would need a counterfeit is withheld for good."""
+unknown. Without counterfeits classes keep their people, newcomers form classes of their own, and who
+would need a counterfeit is withheld for good. With them, at most {share:.0%} of the records, people are
+divided into buckets of one set of {m} occupations each, and classes are made within buckets; a counterfeit
+costs 1, like a withheld record."""
 
 
 @dataclass
@@ -48,6 +52,7 @@ class Course:
 
     loss: list[float] = field(default_factory=list)
     withheld: list[int] = field(default_factory=list)
+    counterfeits: list[int] = field(default_factory=list)
     weeks: list["Week"] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -60,12 +65,14 @@ class Week:
         labels: (people,) class of each, -1 = not in it.
         low, high: (classes, q) their boxes, each end the code of a value or node.
         cost: (classes,) what they lose.
+        sets: of each class the sensitive values that are published, those of counterfeits among them.
     """
 
     labels: npt.NDArray[np.int64]
     low: npt.NDArray[np.int64]
     high: npt.NDArray[np.int64]
     cost: npt.NDArray[np.float64]
+    sets: tuple[frozenset[str], ...]
 
 
 def run(
@@ -89,13 +96,23 @@ def run(
         present_in.append(np.sort(present))
     if fresh > len(order):
         raise ValueError(f"{fresh} people are needed, the table has {len(order)}; use fewer persons or weeks")
-    ways: dict[str, dict[str, Any] | None] = {INDEPENDENT: None}
+    ways: dict[str, dict[str, Any] | None] = {INDEPENDENT: None, DIVERSE: None}
     ways |= {f"unknown, reserve {r:g}": {"departures": "unknown", "reserve": r} for r in unknown}
     ways |= {f"known, reserve {r:g}": {"departures": "known", "reserve": r} for r in known}
     ways[f"m = {M}"] = {"departures": "unknown", "m": {SENSITIVE: M}}
+    filled = {"m": {SENSITIVE: M}, "counterfeits": COUNTERFEITS}
+    ways[f"m = {M}, counterfeits"] = {"departures": "unknown", **filled}
+    ways[f"m = {M}, counterfeits, known, reserve {known[-1]:g}"] = {
+        "departures": "known",
+        "reserve": known[-1],
+        **filled,
+    }
     whole = EncodedTable.encode(table.frame, table.schema)
     with ProcessPoolExecutor(len(ways), mp_context=get_context("spawn")) as pool:
-        jobs = {name: pool.submit(_course, table, whole, present_in, way) for name, way in ways.items()}
+        jobs = {
+            name: pool.submit(_course, table, whole, present_in, way, name == DIVERSE)
+            for name, way in ways.items()
+        }
         courses = {name: job.result() for name, job in jobs.items()}
     for name in ways:
         figures = f"GCP {np.mean(courses[name].loss):.4f}, {courses[name].seconds:.0f} CPU s"
@@ -108,8 +125,9 @@ def _course(
     whole: EncodedTable,
     present_in: Sequence[npt.NDArray[np.int64]],
     way: Mapping[str, Any] | None,
+    diverse: bool,
 ) -> Course:
-    method, rng = load_method("bottom_up", k=K), np.random.default_rng(2)
+    method, rng = load_method("bottom_up", k=K, l=M if diverse else None), np.random.default_rng(2)
     found, earlier = Course(), list[Membership]()
     place = np.argsort(whole.rows)
     for present in present_in:
@@ -127,10 +145,13 @@ def _course(
         (release,) = made
         assert release.rows is not None
         assert release.recoding is not None
-        earlier.append(Membership.of_table(who[release.rows], release.table, release.schema))
+        real = release.rows >= 0
+        whose = np.where(real, who[release.rows], None)
+        earlier.append(Membership.of_table(whose, release.table, release.schema))
         labels = np.full(len(whole), -1)
-        labels[place[present[release.rows]]] = earlier[-1].labels
-        found.loss.append(gcp(release.recoding))
+        labels[place[present[release.rows[real]]]] = earlier[-1].labels
+        found.counterfeits.append(int((~real).sum()))
+        found.loss.append(gcp(release.recoding) + found.counterfeits[-1] / len(present))
         found.withheld.append(release.recoding.suppressed)
         found.weeks.append(_in_codes(whole, labels, release, place[present]))
     return found
@@ -162,7 +183,22 @@ def _in_codes(
             if isinstance(domain, Hierarchy)
             else value[ends[1, :, j]] - value[ends[0, :, j]]
         )
-    return Week(labels=labels, low=ends[0], high=ends[1], cost=cost)
+    sets = _published_sets(release, labels[places], classes)
+    return Week(labels=labels, low=ends[0], high=ends[1], cost=cost, sets=sets)
+
+
+def _published_sets(
+    release: Release, labels: npt.NDArray[np.int64], classes: int
+) -> tuple[frozenset[str], ...]:
+    """The sensitive values of each class, by the released cells; labels (n,) of the rows of the source."""
+    assert release.rows is not None
+    quasi = [a.name for a in release.schema.quasi_identifiers]
+    cells = list(release.table[quasi].astype(str).itertuples(index=False, name=None))
+    values: dict[tuple[str, ...], set[str]] = {}
+    for cell, value in zip(cells, release.table[SENSITIVE], strict=True):
+        values.setdefault(cell, set()).add(str(value))
+    cell_of = {int(labels[row]): cell for cell, row in zip(cells, release.rows, strict=True) if row >= 0}
+    return tuple(frozenset(values[cell_of[c]]) for c in range(classes))
 
 
 def least_of_pairs(whole: EncodedTable, weeks: Sequence[Week], *, nested: bool) -> tuple[int, float]:
@@ -228,19 +264,15 @@ def _inside(
     return found
 
 
-def _keeps_m(weeks: Sequence[Week], values: npt.NDArray[np.int32]) -> bool:
+def _keeps_m(weeks: Sequence[Week]) -> bool:
     """Whether the set of values of each person's class is the same in all releases, of at least `M`."""
-    sets: dict[int, frozenset[int]] = {}
+    sets: dict[int, frozenset[str]] = {}
     for week in weeks:
-        here = np.flatnonzero(week.labels >= 0)
-        told: list[set[int]] = [set() for _ in week.cost]
-        for person in here.tolist():
-            told[week.labels[person]].add(int(values[person]))
-        frozen = [frozenset(own) for own in told]
-        if min(map(len, frozen)) < M:
+        if min(map(len, week.sets)) < M:
             return False
-        for person in here.tolist():
-            if sets.setdefault(person, frozen[week.labels[person]]) != frozen[week.labels[person]]:
+        for person in np.flatnonzero(week.labels >= 0).tolist():
+            own = week.sets[week.labels[person]]
+            if sets.setdefault(person, own) != own:
                 return False
     return True
 
@@ -253,23 +285,29 @@ def describe(
     bodies: int,
 ) -> Section:
     """The table, the verdicts and the plot."""
-    base = np.array(courses[INDEPENDENT].loss)
-    rows, verdicts, weeks = [], [], len(base)
+    plain, diverse = (np.array(courses[name].loss) for name in (INDEPENDENT, DIVERSE))
+    rows, verdicts, weeks = [], [], len(plain)
     for name, course in courses.items():
         nested = (ways[name] or {}).get("departures") == "unknown"
         least, share = least_of_pairs(whole, course.weeks, nested=nested)
+        kept_m = "m" in (ways[name] or {})
+        base = diverse if kept_m else plain
         times = float(np.mean(course.loss) / base.mean())
         rows.append(
             (
                 name,
                 f"{np.mean(course.loss):.4f}",
                 f"{course.loss[-1]:.4f}",
-                f"{times:.2f}",
+                f"{np.mean(course.loss) / plain.mean():.2f}",
+                f"{np.mean(course.loss) / diverse.mean():.2f}",
                 f"{course.withheld[-1]:,}",
+                f"{course.counterfeits[-1]:,}",
                 least,
                 f"{course.seconds / weeks:.1f}",
             )
         )
+        if name == DIVERSE:
+            continue
         if ways[name] is None:
             claim = f"independent releases bring people below k = {K} by the first two alone"
             verdicts.append(verdict(claim, share > 0, f"{share:.0%} of those in both"))
@@ -277,18 +315,29 @@ def describe(
         verdicts.append(
             verdict(f"{name}: every pair of releases keeps k = {K}", least >= K, f"least {least}")
         )
-        if "m" in (ways[name] or {}):
+        if kept_m:
             claim = f"{name}: the class of each person has one set of occupations, of at least {M}"
-            verdicts.append(verdict(claim, _keeps_m(course.weeks, whole.sensitive[0]), f"{weeks} releases"))
-        claim = f"{name}: the mean loss is at most {BAR:g} times that of independent releases"
+            verdicts.append(verdict(claim, _keeps_m(course.weeks), f"{weeks} releases"))
+        beside = f"{name}: the mean loss is at most {BAR:g} times that of independent releases"
+        claim = f"{beside} with l = {M}" if kept_m else beside
         verdicts.append(
             verdict(claim, times <= BAR, f"{times:.2f}, in the last week {course.loss[-1] / base[-1]:.2f}")
         )
-    heads = ["", "loss, mean", "last week", "times", "withheld, last week", "least", "CPU s a week"]
+    heads = [
+        "",
+        "loss, mean",
+        "last week",
+        "times",
+        f"times, l = {M}",
+        "withheld, last week",
+        "counterfeits",
+        "least",
+        "CPU s a week",
+    ]
     left = (1 - CHURN) ** (weeks - 1)
     note = NOTE.format(
         persons=persons, weeks=weeks, churn=CHURN, bodies=bodies, k=K, m=M, left=left, first=K / left,
-        pairs=weeks * (weeks - 1) // 2, counted=COUNTED,
+        pairs=weeks * (weeks - 1) // 2, counted=COUNTED, share=COUNTERFEITS,
     )  # fmt: skip
     plot = _plot({name: course.loss for name, course in courses.items()})
     blocks = [note, markdown_table(heads, rows), "\n".join(verdicts), "over_time"]

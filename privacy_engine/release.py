@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -33,7 +33,8 @@ class Release:
         loss: differential privacy spent; None where there is no DP claim.
         recoding: what an anonymizer did to the quasi-identifiers; None for other methods.
         recodings: the same for each of several tables that share a person, instead.
-        rows: (n,) int64, which row of the source each released record is; None where the records are not the
+        rows: (n,) int64, which row of the source each released record is, -1 of a counterfeit, which is
+            nobody's; None where the records are not the
             source's, or it is not told. It is as private as the source.
         persons: (n,) whose record each released one is, where several may be of one person; as private.
         model: what a synthesizer measured and drew the records from; None for other methods.
@@ -55,6 +56,14 @@ class Release:
     model: "SynthesizerModel | None" = None
     notes: dict[str, float] = field(default_factory=dict)
     trajectories: int | None = None
+
+    @property
+    def of_persons(self) -> "Release":
+        """The release without counterfeits: what risks are measured on, for their number is published."""
+        if self.rows is None or (self.rows >= 0).all():
+            return self
+        own = self.rows >= 0
+        return replace(self, table=self.table[own].reset_index(drop=True), rows=self.rows[own])
 
     def manifest(self) -> dict[str, Any]:
         """What may be told to everybody: no record and no cell value."""

@@ -6,6 +6,8 @@ from typing import Any
 
 from privacy_engine.errors import SchemaError
 
+COUNTERFEITS = "counterfeits"  # released column: how many records of this record's class are of nobody
+
 # Three-digit ZIP codes of at most 20,000 people by the census of 2000: HHS, Office for Civil Rights, Guidance
 # Regarding Methods for De-identification of Protected Health Information (2012), "When can ZIP codes be
 # included in de-identified information?".

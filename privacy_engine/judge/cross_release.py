@@ -19,6 +19,9 @@ models speak of it, and need to know who is in which class:
   Datasets. SIGMOD 2007. The signature of a person in a release is the set of sensitive values of the
   person's class; it is the same in all releases that the person is in, and has at least m values.
 
+  Counterfeit records, of nobody, may complete a class's set; persons alone count for k. A class whose
+  counterfeits can be told from its records counts for nothing, see `privacy_engine.judge.counterfeits`.
+
 Deviation: the paper asks that no two records of a class share a sensitive value, which gives each of m values
 the same weight; here values may repeat. Ask for `alpha_k_anonymity` with alpha = 1 / m beside it to bound
 the weight of the heaviest one.
@@ -41,7 +44,7 @@ import numpy.typing as npt
 
 from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
-from privacy_engine.vocabulary import Departures
+from privacy_engine.vocabulary import COUNTERFEITS, Departures
 
 if TYPE_CHECKING:  # a policy is read wherever DAGs are parsed, and pandas takes long to load
     import pandas as pd
@@ -56,12 +59,15 @@ Texts = npt.NDArray[np.object_]
 
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """Who is in which class of one release.
+    """Who is in which class of one release. Counterfeit records are nobody's and not followed.
 
     Attributes:
-        persons: (n,) text, one for each released record; a person has one record in a release.
+        persons: (n,) text, one for each released record of a person, who has one record in a release.
         labels: (n,) int64, the class of each, >= 0.
         signatures: sensitive attribute -> (n,) text: a hash of the set of values in the person's class.
+        sets: the same as JSON, a sorted list of the texts of the values; of releases with counterfeits alone.
+        recognisable: sensitive attribute -> (n,) whether somebody can tell which values of the person's class
+            are made up; empty where nobody can.
         boxes: released quasi-identifier -> (n,) text of the person's cell, None for a null; see
             `privacy_engine.judge.published_boxes`. Empty where it was not kept.
     """
@@ -69,10 +75,13 @@ class Membership:
     persons: Texts
     labels: Ints
     signatures: Mapping[str, Texts] = field(default_factory=dict)
+    sets: Mapping[str, Texts] = field(default_factory=dict)
+    recognisable: Mapping[str, Bools] = field(default_factory=dict)
     boxes: Mapping[str, Texts] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        columns = (self.labels, *self.signatures.values(), *self.boxes.values())
+        told = (self.signatures, self.sets, self.recognisable, self.boxes)
+        columns = (self.labels, *(column for columns in told for column in columns.values()))
         if not all(len(column) == len(self.persons) for column in columns):
             raise ValueError("labels, signatures and cells must be one for each person")
         import pandas as pd
@@ -98,7 +107,7 @@ class Membership:
         """The classes of a released table, read from nothing but its columns.
 
         Args:
-            persons: (n,) text, in the order of the rows.
+            persons: (n,) text, in the order of the rows; None of a counterfeit record, which is nobody's.
             table: the released records.
             schema: what their columns are.
         """
@@ -111,12 +120,29 @@ class Membership:
         cls, persons: Texts, classes: EquivalenceClasses, table: pd.DataFrame, schema: DataSchema
     ) -> Membership:
         """The same of a table whose classes are known."""
+        from privacy_engine.judge.counterfeits import of_nobody, recognisable, texts_of_sets
         from privacy_engine.judge.published_boxes import cell_texts
+        from privacy_engine.tables.columns import NULL
 
-        labels = classes.labels
-        signatures = {a.name: _signatures(labels, table[a.name])[labels] for a in schema.sensitive}
-        boxes = cell_texts(table, schema)
-        return cls(persons=persons, labels=labels, signatures=signatures, boxes=boxes)
+        labels, fake = classes.labels, of_nobody(persons)
+        own = ~fake
+        signatures, sets, told = {}, {}, {}
+        for name in (a.name for a in schema.sensitive):
+            values = [json.dumps(texts) for texts in texts_of_sets(labels, table[name], NULL)]
+            if COUNTERFEITS in schema.names:  # a later release completes them; else a hash is enough
+                sets[name] = np.array(values, dtype=object)[labels[own]]
+            signatures[name] = np.array([_digest(text) for text in values], dtype=object)[labels[own]]
+            if fake.any():
+                told[name] = recognisable(labels, table[name], fake)[labels[own]]
+        boxes = {name: texts[own] for name, texts in cell_texts(table, schema).items()}
+        return cls(
+            persons=persons[own],
+            labels=labels[own],
+            signatures=signatures,
+            sets=sets,
+            recognisable=told,
+            boxes=boxes,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,7 +338,9 @@ class MInvariance:
         return float(self.m)
 
     def per_person(self, history: History, classes: EquivalenceClasses) -> npt.NDArray[np.float64]:
-        """(n,) distinct values in the class of each; 0 where they are not those of an earlier release.
+        """(n,) distinct values in the class of each.
+
+        0 where they are not those of an earlier release, or it can be told which of them are made up.
 
         Raises:
             SchemaError: if the release has no such sensitive attribute.
@@ -324,7 +352,10 @@ class MInvariance:
         for name in names:
             counts = classes.counts(name)
             distinct = np.bincount(counts.classes, minlength=len(classes)).astype(np.float64)
-            found = np.minimum(found, np.where(history.changed(name), 0.0, distinct[classes.labels]))
+            none = history.changed(name)
+            if name in history.new.recognisable:
+                none = none | history.new.recognisable[name]
+            found = np.minimum(found, np.where(none, 0.0, distinct[history.new.labels]))
         return found
 
 
@@ -333,25 +364,13 @@ CROSS_RELEASE_MODELS: Mapping[str, type[Any]] = {
 }
 
 
-def _signatures(labels: Ints, column: pd.Series) -> Texts:
-    """(c,) a hash of the set of values in each class; equal sets of equal texts have equal ones."""
-    from privacy_engine.tables.columns import NULL, factorize
-
-    coded = factorize(column)
-    texts = [*coded.texts, NULL]
-    pairs = np.unique(np.stack([labels, np.where(coded.codes < 0, len(texts) - 1, coded.codes)]), axis=1)
-    parts = np.split(pairs[1], np.flatnonzero(np.diff(pairs[0])) + 1) if pairs.size else []
-    # one step a class, of which there are n / k
-    return np.array([_digest(sorted(texts[code] for code in part)) for part in parts], dtype=object)
-
-
 def _of_classes(release: Membership, names: set[str]) -> Mapping[str, Texts]:
     """Released quasi-identifier -> (c,) the cell of each class; none of a release of nobody."""
     return {name: release.boxes[name][release.first] if len(release) else release.persons for name in names}
 
 
-def _digest(texts: Sequence[str]) -> str:
-    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:32]
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _combined(columns: Sequence[Ints]) -> Ints:

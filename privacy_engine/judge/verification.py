@@ -12,6 +12,7 @@ import pandas as pd
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import SchemaError, VerificationError
 from privacy_engine.judge.column_checks import Broken, Values, broken
+from privacy_engine.judge.counterfeits import of_nobody, wrongly_told
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
 from privacy_engine.judge.models import (
@@ -26,6 +27,7 @@ from privacy_engine.tables.classes import Classes, EquivalenceClasses, class_lab
 from privacy_engine.tables.linked import ReleasedClasses
 from privacy_engine.tables.persons import TABLE, ValuesLeft
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import COUNTERFEITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +124,9 @@ def verify(
         policy: what must hold.
         loss: what the release claims to have spent; limits on epsilon and delta are held against it.
         figures: ``suppressed``, ``gcp``, ``distorted`` and ``breach`` as shares, for the limits on them.
-        persons: (n,) whose record each row is, as text: where the schema names a person, and for the models
-            across releases. Where rows are linked the released pseudonyms tell it; they are held against
-            these, if they are given.
+        persons: (n,) whose record each row is, as text, None of a counterfeit, which is nobody's: where the
+            schema names a person, and for the models across releases. Where rows are linked the released
+            pseudonyms tell it; they are held against these, if they are given.
         earlier: the earlier releases that may be about the same people.
         source: the schema of what was released, by which the models across releases read its cells; None: a
             cell then covers no other but an equal one.
@@ -156,6 +158,8 @@ def verify(
         for part in classes_asked(model.model, released):
             model.add(part)
     found = [model.finding() for model in judged]
+    if persons is not None:
+        found = with_counterfeits(found, table, schema, policy, persons)
     if classes.persons is not None:
         asked = attributes_of(policy.known_rows, schema)
         left = {name: released.of_attribute(name).values_left(name) for name in asked}
@@ -260,6 +264,54 @@ def across_findings(
     classes = EquivalenceClasses.of_table(table, schema)
     people = Membership.of_classes(known, classes, table, schema)
     return _across_findings(policy, classes, people, earlier, source)
+
+
+def with_counterfeits(
+    findings: Sequence[Finding],
+    table: pd.DataFrame,
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    persons: npt.NDArray[np.object_],
+) -> list[Finding]:
+    """The findings on a release that may have counterfeits: records that are nobody's.
+
+    Models that count the members of a class see persons alone, for anybody can take the published number of
+    counterfeits off; all others see what is published. One finding more says whether that number is true.
+
+    Args:
+        findings: on all of its records.
+        table: the released records.
+        schema: what their columns are.
+        policy: what must hold.
+        persons: (n,) whose record each row is, None of a counterfeit.
+    """
+    fake = of_nobody(persons)
+    told = table[COUNTERFEITS] if COUNTERFEITS in table and not schema.linked else None
+    if told is None and not fake.any():
+        return list(findings)
+    counting = [model for model in policy.require if hasattr(model, "k")]
+    alone = [_Judged(model, rule_of(model)) for model in counting]
+    for model in alone:
+        model.add(EquivalenceClasses.of_table(table[~fake].reset_index(drop=True), schema))
+    of_persons = {model.rule: model.finding() for model in alone}
+    labels = EquivalenceClasses.of_table(table, schema).labels
+    wrong = wrongly_told(labels, fake, told)
+    nobody = int((np.bincount(labels[~fake], minlength=int(labels.max(initial=-1)) + 1) == 0).sum())
+    finding = Finding(
+        rule="counterfeits: each class tells their number",
+        threshold=0,
+        measured=float(len(wrong) + nobody),
+        passed=not len(wrong) and not nobody,
+        failing_classes=len(wrong) + nobody,
+        failing_rows=int(np.isin(labels, wrong).sum()),
+    )
+    worse = [_worse(f, of_persons[f.rule]) if f.rule in of_persons else f for f in findings]
+    return [*worse, finding]
+
+
+def _worse(one: Finding, other: Finding) -> Finding:
+    """The finding that fails, or the other one."""
+    return one if not one.passed else other
 
 
 def verify_classes(
@@ -519,7 +571,7 @@ def _across_finding(model: CrossReleaseModel, history: History, classes: Equival
         threshold=model.threshold,
         measured=float(measured.min()) if len(measured) else None,
         passed=len(measured) > 0 and not missed.any(),
-        failing_classes=len(np.unique(classes.labels[missed])),
+        failing_classes=len(np.unique(history.new.labels[missed])),
         failing_rows=int(missed.sum()),
     )
 

@@ -128,7 +128,7 @@ def _core_points(table: pd.DataFrame, schema: DataSchema, history: History) -> t
     boxes, which = np.unique(keys, axis=0, return_inverse=True)
     which = which.ravel()
     core, number = np.full(len(table), -1), 0
-    columns = {a.name: _Values(table[a.name]) for a in schema.quasi_identifiers}
+    columns = {a.name: Values(table[a.name]) for a in schema.quasi_identifiers}
     values: dict[str, list[Any]] = {name: [] for name in columns}
     numbers: list[int] = []
     for place, (i, c) in enumerate(boxes.tolist()):
@@ -149,7 +149,7 @@ def _core_points(table: pd.DataFrame, schema: DataSchema, history: History) -> t
     return core, rows
 
 
-class _Values:
+class Values:
     """The values of a column by their texts; of other texts, what they stand for in its type."""
 
     def __init__(self, column: pd.Series) -> None:
@@ -177,7 +177,7 @@ class _Values:
 
 
 def _spanned(
-    release: Membership, c: int, schema: DataSchema, columns: dict[str, _Values]
+    release: Membership, c: int, schema: DataSchema, columns: dict[str, Values]
 ) -> dict[str, list[Any]] | None:
     """Quasi-identifier -> values that together span the box of a class; None where a cell cannot be read."""
     reading = Reading(list(release.boxes), schema)

@@ -12,14 +12,20 @@ must hold is judged by `privacy_engine.judge.cross_release`, in two readings, an
   least k were published (see `nested`). Classes are made anew each time, within these bounds.
 
 The classes with which the search begins are those of the last release, and of newcomers those of the method.
+With m, either the classes of those who stay are kept whole, and who would need another set of values is
+withheld; or, where counterfeits are allowed, persons are divided into buckets of one signature each, classes
+are made within buckets, and counterfeit records complete those that lack a value (see `signatures` and
+`counterfeits`).
+
 Every figure is counted on the rendered cells by the judge; whoever misses it is withheld and counted. After
 Xiao, Tao (2007) and Byun, Sohn, Bertino, Li: Secure anonymization for incremental datasets (2006).
 """
 
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +40,15 @@ from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.judge.cross_release import History, Membership, MInvariance
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds
 from privacy_engine.measures.recoding import Intervals, Points, Recoding
+from privacy_engine.over_time.counterfeits import (
+    NOBODY,
+    Published,
+    counterfeits_needed,
+    filled,
+    rendered,
+    require_fillable,
+    texts_of,
+)
 from privacy_engine.over_time.earlier_boxes import (
     Known,
     Texts,
@@ -43,6 +58,7 @@ from privacy_engine.over_time.earlier_boxes import (
     unpublished,
 )
 from privacy_engine.over_time.nested import People, lies_within, search
+from privacy_engine.over_time.signatures import Buckets, Signature, buckets_of
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
@@ -65,6 +81,7 @@ def republish(
     departures: Departures | str = Departures.KNOWN,
     reserve: float = 1.0,
     limit: float | None = None,
+    counterfeits: float = 0.0,
 ) -> Release:
     """Release a table so that nobody is told apart by all releases together.
 
@@ -81,9 +98,12 @@ def republish(
         departures: whether somebody with all releases knows who left, see `CrossReleaseKAnonymity`.
         reserve: >= 1, how many times k a class holds that is published for the first time.
         limit: largest share of records that may be withheld; None: the method's `suppression_limit`.
+        counterfeits: largest share of the records that may be added as counterfeits. Above 0 the release has
+            the column `counterfeits`, which tells how many of its class each record has.
 
     Returns:
-        The release; its `rows` tell which row of the table each record is, its notes how many are `withheld`.
+        The release; its `rows` tell which row of the table each record is, -1 of a counterfeit; its notes how
+        many are `withheld`, and how many `counterfeits` there are.
 
     Raises:
         SchemaError: if the table does not fit the schema, or there is not one person a record.
@@ -93,7 +113,10 @@ def republish(
     KAnonymity(k=k)
     if reserve < 1:
         raise ValueError(f"reserve must be >= 1, got {reserve}")
+    if not 0 <= counterfeits <= 1:
+        raise ValueError(f"counterfeits must be in [0, 1], got {counterfeits}")
     require_persons(persons, table, schema)
+    signed = require_fillable(schema, list(m or {})) if counterfeits else None
     nested = departures is Departures.UNKNOWN
     if nested and method.intervals is Intervals.MIDPOINT:
         raise SchemaError(
@@ -106,7 +129,7 @@ def republish(
     planned = max(math.ceil(k * reserve), method.k)
     first = replace(method, k=planned, require=(*method.require, *rules))
     earlier = [release for release in earlier if pd.Index(release.persons).isin(persons).any()]
-    if not earlier:
+    if not earlier and signed is None:
         release = first.release(table, schema, rng)
         return replace(
             release,
@@ -114,14 +137,63 @@ def republish(
             parameters=parameters_of(method),
             notes={**release.notes, "withheld": 0.0},
         )
-    if gone := unpublished(earlier[-1], schema):  # a method that chooses attributes has chosen
+    if earlier and (gone := unpublished(earlier[-1], schema)):  # a method that chooses attributes has chosen
         schema = schema.select([name for name in schema.names if name not in gone])
         table = table.drop(columns=gone)
     known = known_of(table, schema, persons, earlier, nested=nested)
-    asked = _Asked(first, max(k, method.least), max(planned, method.least), k, dict(m or {}), departures)
-    recoding = asked.made(known, rng)
-    release = asked.told(recoding, method, known, method.suppression_limit if limit is None else limit)
+    filling = None
+    if signed is not None:
+        values_of_set = max([rule.l for rule in (*rules, *method.sensitive_models) if hasattr(rule, "l")])
+        filling = _Filling.of(known, signed, values_of_set, max(planned, method.least), counterfeits, rng)
+        first = replace(method, k=planned)
+    asked = _Asked(
+        first,
+        max(k, method.least),
+        max(planned, method.least),
+        k,
+        dict(m or {}),
+        departures,
+        filling,
+    )
+    limit = method.suppression_limit if limit is None else limit
+    release = asked.told(asked.made(known, rng), method, known, limit)
     return replace(release, persons=table[schema.by].to_numpy()[release.rows]) if schema.by else release
+
+
+@dataclass(frozen=True)
+class _Filling:
+    """Buckets of persons of one signature each, whose classes counterfeits may complete.
+
+    Attributes:
+        attribute: the sensitive one.
+        values: (n,) text of each person's value.
+        buckets: of the persons.
+        allowed: most counterfeits.
+    """
+
+    attribute: str
+    values: Texts
+    buckets: Buckets
+    allowed: int
+
+    @classmethod
+    def of(
+        cls, known: Known, attribute: str, m: int, least: int, share: float, rng: np.random.Generator
+    ) -> "_Filling":
+        """The buckets of a table; arguments as of `buckets_of`, and the largest share of counterfeits."""
+        values = texts_of(known.encoded.table[attribute])
+        buckets = buckets_of(known, attribute, values, m, least, rng)
+        return cls(attribute, values, buckets, math.floor(share * len(values) + 1e-9))
+
+    def rule(self, rows: Ints, signature: Signature, planned: int, *, sparing: bool) -> DistinctLDiversity:
+        """How many values of its signature a class of the bucket needs from its own people.
+
+        Without `sparing`, values too rare for half of the classes are left to counterfeits.
+        """
+        have = Counter(self.values[rows].tolist())
+        rare = 0 if sparing else sum(2 * planned * have[value] < len(rows) for value in signature)
+        present = sum(have[value] > 0 for value in signature)
+        return DistinctLDiversity(l=max(2, min(len(signature) - rare, present)), attribute=self.attribute)
 
 
 class _Asked:
@@ -132,6 +204,7 @@ class _Asked:
         least: least class size.
         planned: the same of classes that are published for the first time.
         k, m, departures: as of `republish`.
+        filling: where counterfeits may complete the classes of buckets.
     """
 
     def __init__(
@@ -142,9 +215,10 @@ class _Asked:
         k: int,
         m: dict[str, int],
         departures: Departures,
+        filling: _Filling | None = None,
     ) -> None:
         self.method, self.least, self.planned = method, least, planned
-        self.k, self.m, self.departures = k, m, departures
+        self.k, self.m, self.departures, self.filling = k, m, departures, filling
 
     @property
     def models(self) -> tuple[PrivacyModel, ...]:
@@ -155,14 +229,53 @@ class _Asked:
         """The recoding; whoever cannot be kept safe is suppressed in it."""
         encoded, nested = known.encoded, self.departures is Departures.UNKNOWN
         block = blocks_of(known.history)
-        kept = np.ones(len(encoded), np.bool_) if nested else self._whole_cohorts(known, block)
+        if self.filling is not None:
+            return self._made_in_buckets(known, block, self.filling, rng)
+        kept = np.ones(len(encoded), np.bool_)
+        if not nested:
+            kept = self._whole_cohorts(known, block, kept)
         labels = np.full(len(encoded), -1)
         rows = np.flatnonzero(kept)
         if self.m:  # whole classes keep their sets of values; joined ones would not
             labels[rows] = self._begun(encoded.take(rows), block[rows], rng)
         elif len(rows) >= self.least:
             labels[rows] = self._searched(known, rows, block, rng, fixed=not nested)
-        forced = np.zeros(len(encoded), np.bool_)
+        return self._safe(known, labels)
+
+    def _made_in_buckets(
+        self, known: Known, block: Ints, filling: _Filling, rng: np.random.Generator
+    ) -> Recoding:
+        """The recoding of buckets, each searched by itself; people move first, counterfeits come last."""
+        nested, buckets = self.departures is Departures.UNKNOWN, filling.buckets
+        kept = buckets.of >= 0
+        if not nested:
+            kept = self._whole_cohorts(known, block, kept)
+        recoding, needed = Recoding(known.encoded, np.full(len(block), -1)), [dict[str, int]()]
+        for sparing in (False, True):
+            labels = np.full(len(block), -1)
+            for place, signature in enumerate(buckets.signatures):
+                rows = np.flatnonzero(kept & (buckets.of == place))
+                if len(rows) < self.least:
+                    continue
+                rule = filling.rule(rows, signature, self.planned, sparing=sparing)
+                own = _Asked(
+                    replace(self.method, require=(*self.method.require, rule)),
+                    self.least,
+                    self.planned,
+                    self.k,
+                    self.m,
+                    self.departures,
+                )
+                labels[rows] = labels.max() + 1 + own._searched(known, rows, block, rng, fixed=not nested)
+            recoding = self._safe(known, labels)
+            needed = counterfeits_needed(recoding, filling.values, buckets)
+            if sum(sum(own.values()) for own in needed) <= filling.allowed:
+                return recoding
+        return self._safe(known, _affordable(recoding, needed, filling.allowed))
+
+    def _safe(self, known: Known, labels: Ints) -> Recoding:
+        """The recoding by labels less whoever is not safe in it."""
+        forced = np.zeros(len(labels), np.bool_)
         while True:
             recoding = self._recoded(known, labels, forced)
             bad = self._failing(known, recoding)
@@ -174,38 +287,50 @@ class _Asked:
                 continue
             labels = np.where(bad, -1, labels)
 
+    def published(self, known: Known, recoding: Recoding) -> Published:
+        """What a recoding would be published as."""
+        plain, filling = rendered(recoding, self.method.intervals), self.filling
+        if filling is None:
+            return plain
+        labels = recoding.labels[_places(known)[plain.rows]]
+        needed = counterfeits_needed(recoding, filling.values, filling.buckets)
+        return filled(plain, labels, needed, filling.attribute, known.encoded.table[filling.attribute])
+
     def told(self, recoding: Recoding, method: Anonymizer, known: Known, limit: float) -> Release:
         """The release, if not too many were withheld."""
         withheld, n = recoding.suppressed, len(known.encoded)
         if withheld > math.floor(limit * n + 1e-9) or withheld == n:
+            remedy = "allow more, retract an earlier release, begin with a larger reserve, or ask for less"
+            if self.filling is not None:
+                remedy = f"{self.filling.allowed} counterfeits may be added; allow more of either"
+            elif self.m:
+                remedy += "; or begin the table with `counterfeits`"
             raise InfeasibleError(
                 f"{withheld} of {n} persons cannot be kept safe together with the earlier releases and would "
-                f"be withheld, at most {math.floor(limit * n + 1e-9)} may be: allow more, retract an earlier "
-                "release, begin with a larger reserve, or ask for less"
+                f"be withheld, at most {math.floor(limit * n + 1e-9)} may be: {remedy}"
             )
-        released, schema = recoding.render_by_row(method.intervals)
-        rows, table = released.index.to_numpy(), released.reset_index(drop=True)
+        published = self.published(known, recoding)
         guarantees = method.guarantees(known.encoded.schema)
-        classes = EquivalenceClasses.of_table(table, schema)
-        if missed := [model.name for model in guarantees if not holds(model, classes)]:
+        if missed := [model.name for model in guarantees if not _kept(model, published)]:
             raise InfeasibleError(
                 f"{missed} cannot be met together with the earlier releases; weaken them, or bring more "
                 "records"
             )
+        added = {} if self.filling is None else {"counterfeits": float((published.rows == NOBODY).sum())}
         return Release(
-            table=table,
-            schema=schema,
+            table=published.table,
+            schema=published.schema,
             method=method.key,
             parameters=parameters_of(method),
             guarantees=guarantees,
             recoding=recoding,
-            rows=rows,
-            notes={"distorted": 0.0, "withheld": float(withheld)},
+            rows=published.rows,
+            notes={"distorted": 0.0, "withheld": float(withheld), **added},
         )
 
-    def _whole_cohorts(self, known: Known, block: Ints) -> Bools:
-        """(n,) whom departures left in a company of k: the others share all classes with fewer than that."""
-        kept = np.ones(len(block), np.bool_)
+    def _whole_cohorts(self, known: Known, block: Ints, kept: Bools) -> Bools:
+        """(n,) of those kept whom departures left in a company of k: others share classes with fewer."""
+        kept = kept.copy()
         while True:
             rows = np.flatnonzero(kept & (block >= 0))
             part = Membership(persons=known.persons[rows], labels=block[rows])
@@ -266,22 +391,48 @@ class _Asked:
         found = np.zeros(len(known.encoded), np.bool_)
         if not recoding.classes:
             return found
-        released, schema = recoding.render_by_row(self.method.intervals)
-        place = np.empty(len(known.encoded), np.int64)
-        place[known.encoded.rows] = np.arange(len(known.encoded))
-        rows = place[released.index.to_numpy()]
-        table = released.reset_index(drop=True)
+        released = self.published(known, recoding)
+        table, schema, real = released.table, released.schema, released.rows != NOBODY
+        rows = _places(known)[released.rows[real]]
         classes = EquivalenceClasses.of_table(table, schema)
-        people = Membership.of_classes(known.persons[rows], classes, table, schema)
+        persons = np.full(len(table), None, dtype=object)
+        persons[real] = known.persons[rows]
+        people = Membership.of_classes(persons, classes, table, schema)
         history = History(new=people, earlier=known.history.earlier, source=known.history.source)
         bad = history.candidates(self.departures) < self.k
         for name, least in self.m.items():
             bad |= MInvariance(m=least, attribute=name).per_person(history, classes) < least
+        of_persons = EquivalenceClasses.of_table(released.of_persons, schema) if self.filling else classes
         for model in self.models:
             if not holds(model, classes):
-                bad |= model.violations(classes)[classes.labels]
+                bad |= model.violations(classes)[classes.labels[real]]
+            if of_persons is not classes and hasattr(model, "k") and not holds(model, of_persons):
+                bad |= model.violations(of_persons)[of_persons.labels]
         found[rows[bad]] = True
         return found
+
+
+def _kept(model: PrivacyModel, published: Published) -> bool:
+    """Whether a model holds of what is published, and where it counts members, of the persons alone."""
+    tables = [published.table, *([published.of_persons] if hasattr(model, "k") else [])]
+    return all(holds(model, EquivalenceClasses.of_table(table, published.schema)) for table in tables)
+
+
+def _places(known: Known) -> Ints:
+    """(n,) where each row of the source stands in the encoded table."""
+    place = np.empty(len(known.encoded), np.int64)
+    place[known.encoded.rows] = np.arange(len(known.encoded))
+    return place
+
+
+def _affordable(recoding: Recoding, needed: Sequence[Mapping[str, int]], allowed: int) -> Ints:
+    """(n,) labels less the classes that need most counterfeits a person, until the rest may be added."""
+    labels, wanted = recoding.labels.copy(), np.array([sum(own.values()) for own in needed])
+    for c in np.argsort(-wanted / recoding.sizes, kind="stable"):
+        if wanted.sum() <= allowed:
+            break
+        labels[labels == c], wanted[c] = -1, 0
+    return labels
 
 
 @kernel(nogil=True)

@@ -97,7 +97,8 @@ def data_of_release(release: "Release", smallest_count: int) -> ReportData:
     """
     from privacy_engine.tables.linked import ReleasedClasses
 
-    released = ReleasedClasses.of_table(release.table, release.schema, release.persons)
+    alone = release.of_persons
+    released = ReleasedClasses.of_table(alone.table, alone.schema, alone.persons)
     recodings = _recodings(release)
     return ReportData(
         method=release.method,

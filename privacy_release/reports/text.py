@@ -429,6 +429,9 @@ NOTES: Mapping[str, str] = {
     "clusters": "Clusters of alike sensitive values. A class is of one of them, but where it had too few "
     "values or could be improved.",
     "absorbed_values": "Sensitive values too rare to find l - 1 companions; they joined the nearest cluster.",
+    "withheld": "Records left out since their people could not be kept safe together with earlier releases.",
+    "counterfeits": "Records that are of nobody, added so that classes keep their sets of sensitive values. "
+    "The column counterfeits says how many of a record's class they are: take that off when you count.",
     "breach": "Largest breach coefficient of an attribute: the share of its values that is released as it "
     "is, times the chance that such a one is recognised.",
 }

@@ -81,7 +81,7 @@ __all__ = [
 ]
 
 _BOUNDS = {"max_rows", "weight"}  # parameters that bound what a person contributes
-_KEPT = ("k", "m", "departures", "reserve")  # over all releases of a person
+_KEPT = ("k", "m", "departures", "reserve", "counterfeits")  # over all releases of a person
 RELEASE = "{release}"  # stands for the release id in the address of a source
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
 
@@ -560,6 +560,8 @@ class HistorySpec(_Strict):
             and whether it is known who left; None: what the policy asks for, which judges it in any case.
         reserve: how many times k a class holds that is released for the first time, for those of it who will
             leave; None: once.
+        counterfeits: with `m`, the largest share of the records that may be added as counterfeits, so that
+            classes keep their sets of values; None: none, who would need one is withheld.
     """
 
     identifier: str = Field(min_length=1)
@@ -569,6 +571,7 @@ class HistorySpec(_Strict):
     m: dict[str, Annotated[Whole, Field(ge=2)]] | None = None
     departures: Literal["known", "unknown"] | None = None
     reserve: Number | None = Field(default=None, ge=1, le=100)
+    counterfeits: Number | None = Field(default=None, gt=0, le=1)
 
     @property
     def kept(self) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def body(
     link = f"/privacy/report?{urlencode({'dag_id': dag_id, 'run_id': run_id})}"
     parts = [
         f"Release **{escaped(release_id)}** of the table **{escaped(name)}**: {staged['rows']:,} records, "
-        f"made by {escaped(staged['method'])}. [Read the whole report]({link}).",
+        f"made by {escaped(staged['method'])}.{_counterfeits(staged)} [Read the whole report]({link}).",
         _heading("Guarantees, measured on the bytes that would be published"),
         _table(("rule", "limit", "measured", "kept"), map(_finding, report["findings"])),
         *_loss(staged),
@@ -107,6 +107,12 @@ def body(
         f"not speak of a person. It may be left out; {LONGEST_COMMENT} characters are kept.",
     ]
     return "\n\n".join(parts)
+
+
+def _counterfeits(staged: StagedRef) -> str:
+    """How many of the records are of nobody, where there are any."""
+    count = int(staged["figures"].get("counterfeits", 0))
+    return f" {count:,} of them are counterfeits: records of nobody, told in each class." if count else ""
 
 
 def _heading(text: str) -> str:

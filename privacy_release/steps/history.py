@@ -42,7 +42,8 @@ _SHORTEST = 32
 _LEAST = 2  # persons who cannot be told apart, where sensitive values alone are to be kept
 _RESERVE = 1.0
 _PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the release"
-_SIGNATURE, _CELL = "signature of ", "cell of "
+_RECORDS = "records of the release"
+_SIGNATURE, _SET, _CELL = "signature of ", "set of ", "cell of "
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,17 +147,23 @@ def write_persons(persons: "npt.NDArray[np.object_]", path: Path, key_id: str) -
 
 
 def read_persons(persons: PersonsRef) -> "npt.NDArray[np.object_]":
-    """(n,) text: who the records are about.
+    """(n,) text: who the records are about; None of a counterfeit, which is of nobody.
 
     Raises:
         IntegrityError: if the file is missing or changed.
     """
-    return read_private(persons["uri"], persons["sha256"])[_PERSON].to_numpy(dtype=object)
+    found = read_private(persons["uri"], persons["sha256"])[_PERSON].astype(object)
+    return found.where(found.notna(), None).to_numpy(dtype=object)
 
 
 def follow(persons: PersonsRef, rows: "npt.NDArray[Any]", path: Path) -> PersonsRef:
-    """The persons of some of the records, by position or flag, in a file of their own."""
-    return write_persons(read_persons(persons)[rows], path, persons["key"])
+    """The persons of some of the records, by position or flag, in a file of their own; of -1 it is nobody."""
+    import numpy as np
+
+    found = read_persons(persons)[rows].copy()
+    if rows.dtype != np.bool_:
+        found[rows < 0] = None
+    return write_persons(found, path, persons["key"])
 
 
 def staged_membership(staged: StagedRef) -> "Membership":
@@ -270,7 +277,7 @@ class Past:
         lake, name: of the release table.
         policy: what must hold, that of the release and the floor policy together.
         run: release id and run key of who asks: a retry does not stand in its own way.
-        k, m, departures, reserve: as of `privacy_release.spec.model.HistorySpec`.
+        k, m, departures, reserve, counterfeits: as of `privacy_release.spec.model.HistorySpec`.
     """
 
     lake: "Lake"
@@ -281,6 +288,7 @@ class Past:
     m: Mapping[str, int] | None = None
     departures: str | None = None
     reserve: float | None = None
+    counterfeits: float | None = None
 
     def memberships(self, key_id: str) -> "dict[int, Membership]":
         """Who is in which class of each earlier release, by version; errors as of `earlier_releases`."""
@@ -290,7 +298,7 @@ class Past:
         """What is kept over all releases of a person.
 
         Raises:
-            SpecError: if neither is said nor follows from the policy.
+            SpecError: if neither is said nor follows from the policy, or counterfeits have no m to keep.
         """
         from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
         from privacy_engine.vocabulary import Departures
@@ -310,10 +318,16 @@ class Past:
                 "history must say what is kept over all releases of a person, for the policy has no k and no "
                 "l; write k or m into it, or keep: false"
             )
+        if self.counterfeits and not m:
+            raise SpecError(
+                "history.counterfeits complete sets of sensitive values, and neither m nor the policy asks "
+                "for any; write m into history, or remove counterfeits"
+            )
         strict = any(model.departures is Departures.KNOWN for model in of_k) or not of_k
         departures = self.departures or (Departures.KNOWN if strict else Departures.UNKNOWN)
         reserve = _RESERVE if self.reserve is None else self.reserve
-        return {"k": k or _LEAST, "m": m, "departures": Departures(departures), "reserve": reserve}
+        kept = {"k": k or _LEAST, "m": m, "departures": Departures(departures), "reserve": reserve}
+        return kept | ({"counterfeits": self.counterfeits} if self.counterfeits else {})
 
 
 @contextmanager
@@ -360,10 +374,12 @@ def record(staged: StagedRef, published: Published) -> None:
     membership = staged_membership(staged)
     columns = {_PERSON: membership.persons, _CLASS: membership.labels}
     signatures = {_SIGNATURE + name: texts for name, texts in membership.signatures.items()}
+    sets = {_SET + name: texts for name, texts in membership.sets.items()}
     cells = {_CELL + name: texts for name, texts in membership.boxes.items()}
-    frame = pd.DataFrame({**columns, **signatures, **cells}).assign(
+    frame = pd.DataFrame({**columns, **signatures, **sets, **cells}).assign(
         **{_KEY: staged["persons"]["key"], _RELEASE: staged["sha256"]}
     )
+    frame[_RECORDS] = staged["rows"]
     name = published["table"]
     write_private(_path(name, published["release"], staged["sha256"]), parquet_bytes(frame))
 
@@ -395,7 +411,8 @@ def _read(path: Path, name: str, key_id: str, entry: Mapping[str, Any]) -> "Memb
 
     frame = read_private(path, sha256_file(path))
     # Those that were recorded before it was told of which release they are have no such column.
-    if len(frame) != entry["rows"] or set(frame.get(_RELEASE, [])) - {entry["sha256"]}:
+    records = set(frame.get(_RECORDS, [len(frame)]))  # with the counterfeits, which are not followed
+    if records != {entry["rows"]} or set(frame.get(_RELEASE, [])) - {entry["sha256"]}:
         raise IntegrityError(
             f"{path.name}, what is kept about the people of version {entry['version']} of table {name}, is "
             "of another release; restore it, or retract that release"
@@ -410,6 +427,7 @@ def _read(path: Path, name: str, key_id: str, entry: Mapping[str, Any]) -> "Memb
             persons=frame[_PERSON].to_numpy(dtype=object),
             labels=frame[_CLASS].to_numpy(dtype="int64"),
             signatures=_columns(frame, _SIGNATURE),
+            sets=_columns(frame, _SET),  # none of those that were recorded before sets were kept
             boxes=_columns(frame, _CELL),  # none of those that were recorded before cells were kept
         )
     except (KeyError, ValueError):

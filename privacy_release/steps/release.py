@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
 from privacy_engine.registry import is_anonymizer, is_randomizer
+from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.reports.release import render_report
 from privacy_release.spec.engine import problem_of_engine
 from privacy_release.spec.methods import build_method
@@ -225,13 +226,24 @@ class _KeptSafe:
 
     def told(self, release: "Release") -> dict[str, Any]:
         """What the manifest says; nothing of a person."""
-        return {"releases": len(self.versions), **self.kept, "withheld": int(release.notes["withheld"])}
+        told = {"releases": len(self.versions), **self.kept, "withheld": int(release.notes["withheld"])}
+        if "counterfeits" in release.notes:  # how many were allowed becomes how many there are
+            told["counterfeits"] = {
+                "allowed": self.kept["counterfeits"],
+                "added": int(release.notes["counterfeits"]),
+                "column": COUNTERFEITS,
+            }
+        return told
 
     def sentence(self, release: "Release") -> str:
         """What the report says."""
         k, departures = self.kept["k"], self.kept["departures"]
         kept = f"nobody is told apart from fewer than {k} by all, departures {departures}"
-        return f"{len(self.versions)}; {kept}; {int(release.notes['withheld']):,} records withheld"
+        told = f"{len(self.versions)}; {kept}; {int(release.notes['withheld']):,} records withheld"
+        if "counterfeits" not in release.notes:
+            return told
+        added = f"{int(release.notes['counterfeits']):,} counterfeit records added"
+        return f"{told}; {added}, the column {COUNTERFEITS} tells how many each class has"
 
 
 def _kept_safe(
@@ -390,6 +402,7 @@ def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, f
     from privacy_engine.measures import risk, utility
     from privacy_engine.tables.linked import ReleasedClasses
 
+    release = release.of_persons
     lost = dict(release.notes)
     if release.recoding is not None:
         lost |= utility.figures(release.recoding, rng)

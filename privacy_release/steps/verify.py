@@ -96,7 +96,8 @@ def verify_staged(
     books: tuple[Finding, ...] = ()
     if loss is not None:
         books = bookkeeping_findings(staged, manifest, loss, _frames(staged), schema, ledger)
-    found = replace(report, findings=(*report.findings, *together.silence, *text, *books)).to_dict()
+    counted = _with_counterfeits(report.findings, staged, schema, policy)
+    found = replace(report, findings=(*counted, *together.silence, *text, *books)).to_dict()
     told = ReportRef(
         passed=found["passed"],
         sha256=staged["sha256"],
@@ -230,6 +231,18 @@ def _across(
     return across_findings(
         frame, schema, policy, loss=loss, persons=persons, earlier=tuple(earlier.values()), source=source
     )
+
+
+def _with_counterfeits(
+    findings: "Sequence[Finding]", staged: StagedRef, schema: "DataSchema", policy: "ReleasePolicy"
+) -> "Sequence[Finding]":
+    """The findings, where counterfeits may be among the records: what is of nobody counts for no k."""
+    from privacy_engine.judge.verification import with_counterfeits
+
+    if "persons" not in staged:
+        return findings
+    frame = read_private(staged["uri"], staged["sha256"])
+    return with_counterfeits(findings, frame, schema, policy, read_persons(staged["persons"]))
 
 
 def raise_if_failed(report: ReportRef) -> None:

@@ -54,8 +54,9 @@ class ReleaseOperator(BaseOperator):
         lake: Airflow connection id of the lake of that table.
         history: how people who are in earlier releases of `series`, too, are kept safe in all together; the
             table must have been ingested with `person`. A mapping with `policy`, as of `VerifyOperator`, and,
-            where other numbers are to be kept than it asks for, `k`, `m`, `departures` and `reserve`, as of
-            the field `history` of a specification. None: the release is made as if it were the first.
+            where other numbers are to be kept than it asks for, `k`, `m`, `departures`, `reserve` and
+            `counterfeits`, as of the field `history` of a specification. None: the release is made as if it
+            were the first.
         engine: that works on the table, see `privacy_release.work.engines`; None: the one it was ingested
             with. With another than `local` an anonymizer works on fragments, in a process pool or on Spark.
     """

@@ -38,11 +38,13 @@ from privacy_release.cli.main import DONE, REFUSED, main
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.steps.history import Identification, Past, read_persons
+from privacy_release.steps.history import Identification, Past, read_persons, write_persons
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
+from privacy_release.steps.retraction import retract_release
 from privacy_release.steps.run import Outcome, run_release
 from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import parquet_bytes, write_private
 from tests.conftest import ILLNESSES, POLICY, REGIONS, SCHEMA
 
 KEY = "a secret of the tests alone, long enough"
@@ -411,6 +413,102 @@ def test_no_person_leaves_the_private_files(
     )
 
 
+COUNTED = {"identifier": "name", "m": {"illness": 2}, "counterfeits": 0.5, "reserve": 2}
+
+
+def with_counterfeits(specified: Specified, **release: Any) -> ReleaseSpec:
+    """A release whose records have nothing beside quasi-identifiers and the illness."""
+    schema = {name: told for name, told in SCHEMA.items() if name != "visits"}
+    source = {"uri": "people.parquet", "columns": list(schema), "nulls": "fail"}
+    told = {"method": "bottom_up", "k": 5, "l": 2, "seed": 3} | release
+    return specified(told, history=COUNTED, schema=schema, source=source)
+
+
+def filled(specified: Specified, runs: Runs, home: Path) -> Outcome:
+    """The second of two releases, after nobody with the last illness is left."""
+    people = pd.read_parquet(home / "people.parquet")
+    runs.run(with_counterfeits(specified), "1")
+    people[people["illness"] != ILLNESSES[-1]].to_parquet(home / "people.parquet")
+    return runs.run(with_counterfeits(specified), "2")
+
+
+def test_counterfeits_are_published_counted_and_followed_as_nobody(
+    specified: Specified, runs: Runs, lake: Lake, home: Path, private: Path
+) -> None:
+    outcome = filled(specified, runs, home)
+    count = len(runs.people["2"])
+    told = manifest_of(lake, "people", "2")
+    added = told["history"]["counterfeits"]["added"]
+    assert added > 0
+    assert told["history"]["counterfeits"] == {"allowed": 0.5, "added": added, "column": "counterfeits"}
+    assert told["history"]["withheld"] == 0
+    assert told["rows"] == outcome.published["rows"] == count + added
+    for number in ("1", "2"):
+        table = read_release(lake, "people", number).to_pandas()
+        classes = table.groupby(["age", "zip"])
+        persons = Counter(runs.people[number].values())
+        for cell, mates in classes:
+            assert len(set(mates["counterfeits"])) == 1
+            assert len(mates) - int(mates["counterfeits"].iloc[0]) == persons[cell] >= 5
+    assert runs.left() >= 5
+    assert runs.kept_values()
+    kept = [pd.read_parquet(path) for path in private.rglob("*.parquet")]
+    assert sorted(map(len, kept)) == sorted([count, len(runs.people["1"])])
+    assert not any(frame["person"].isna().any() for frame in kept)
+    assert f"{added} counterfeit records added" in lake_report(lake)
+    runs.run(with_counterfeits(specified, seed=9), "3")
+    assert runs.left() >= 5
+    assert runs.kept_values()
+    retract_release(lake, "people", "2", "a test")
+    assert len(list(private.rglob("*.parquet"))) == 2
+
+
+def lake_report(lake: Lake) -> str:
+    assert lake.folder is not None
+    return "".join(path.read_text() for path in lake.folder.rglob("*.html")).replace(",", "")
+
+
+@pytest.mark.parametrize("spoil", ["number", "claimed", "disowned", "exchanged"])
+def test_a_release_that_hides_which_records_are_of_nobody_is_refused(
+    specified: Specified, runs: Runs, lake: Lake, home: Path, tmp_path: Path, spoil: str
+) -> None:
+    filled(specified, runs, home)
+    spec = with_counterfeits(specified, seed=9)
+    policy = spec.release_policy()
+    with WorkArea(tmp_path / "work", "spoilt") as work:
+        past = Past(lake=lake, name="people", policy=policy, run=("w", "w"), **spec.history.kept)
+        staged = staged_by(spec, work, past, method="bottom_up", k=5, l=2)
+        assert privacy_release.verify_staged(staged, policy, lake=lake, name="people")["passed"]
+        persons, table = read_persons(staged["persons"]).copy(), pd.read_parquet(staged["uri"])
+        fake = int(np.flatnonzero(pd.isna(persons))[0])
+        mates = (table[["age", "zip"]] == table.loc[fake, ["age", "zip"]]).all(axis=1).to_numpy()
+        real = int(np.flatnonzero(mates & pd.notna(persons))[0])
+        if spoil == "number":
+            table.loc[mates, "counterfeits"] -= 1
+            staged["sha256"] = write_private(Path(staged["uri"]), parquet_bytes(table))
+        if spoil in ("claimed", "exchanged"):
+            persons[fake] = persons[real] if spoil == "exchanged" else "0" * 32
+        if spoil in ("disowned", "exchanged"):
+            persons[real] = None
+        staged["persons"] = write_persons(persons, Path(staged["persons"]["uri"]), staged["persons"]["key"])
+        report = privacy_release.verify_staged(staged, policy, lake=lake, name="people")
+        failed = {
+            finding["rule"].split(":")[0].split("(")[0]
+            for finding in report["findings"]
+            if not finding["passed"]
+        }
+        assert failed == {"m_invariance"} if spoil == "exchanged" else "counterfeits" in failed
+        with pytest.raises(VerificationError):
+            privacy_release.raise_if_failed(report)
+
+
+def test_counterfeits_without_a_set_to_keep_are_refused(specified: Specified, lake: Lake) -> None:
+    policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}]})
+    past = Past(lake=lake, name="people", policy=policy, run=("1", "1"), counterfeits=0.1)
+    with pytest.raises(SpecError, match=r"history\.counterfeits complete sets"):
+        past.kept(specified(FIRST).data_schema())
+
+
 class ByHand:
     """Runs of operators that somebody strung together."""
 
@@ -446,7 +544,9 @@ def test_operators_by_hand_make_a_release_with_the_earlier_ones(
         hand.run("2", ReleaseOperator, **other)
     with pytest.raises(AirflowFailException, match="history must name a policy, and series the table"):
         hand.run("3", ReleaseOperator, **other, history={"policy": hand.POLICY})
-    with pytest.raises(AirflowFailException, match=r"history.*must have policy, k, m, departures, reserve"):
+    with pytest.raises(
+        AirflowFailException, match=r"history.*must have policy, k, m, .* reserve, counterfeits"
+    ):
         hand.run("4", ReleaseOperator, **other, history={"policy": hand.POLICY, "l": 2}, series="people")
     kept = {"history": {"policy": hand.POLICY}, "series": "people"}
     hand.run("5", ReleaseOperator, **other, **kept)

@@ -1,0 +1,134 @@
+"""Counterfeit records that complete the signatures of classes, after Xiao and Tao (SIGMOD 2007).
+
+A counterfeit has the cells of its class, and a value of the signature that nobody of the class has. Nothing
+but the published number tells it from a record of a person. So a table may have no column besides its
+quasi-identifiers and the one sensitive attribute: a value that is drawn there may be one that a person alone
+could have, as a number that stands twice, or beside the wrong diagnosis; and one that is copied tells of a
+person.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from privacy_engine.errors import SchemaError
+from privacy_engine.grouping.boxes import Ints
+from privacy_engine.judge.counterfeits import counterfeits_column, lacking
+from privacy_engine.measures.recoding import Intervals, Recoding, released_order
+from privacy_engine.over_time.earlier_boxes import Texts, Values
+from privacy_engine.over_time.signatures import Buckets
+from privacy_engine.tables.columns import NULL, factorize
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import COUNTERFEITS, Role
+
+NOBODY = -1  # in place of the row of the source
+
+
+@dataclass(frozen=True)
+class Published:
+    """A table as it would be published.
+
+    Attributes:
+        table: the released records.
+        schema: of them.
+        rows: (n,) int64, which row of the source each record is; `NOBODY` of a counterfeit.
+    """
+
+    table: pd.DataFrame
+    schema: DataSchema
+    rows: Ints
+
+    @property
+    def of_persons(self) -> pd.DataFrame:
+        """The records that are of persons."""
+        own: pd.DataFrame = self.table[self.rows != NOBODY]
+        return own.reset_index(drop=True)
+
+
+def texts_of(column: pd.Series) -> Texts:
+    """(n,) the text of each value."""
+    coded = factorize(column)
+    return np.array([*coded.texts, NULL], dtype=object)[coded.codes]
+
+
+def require_fillable(schema: DataSchema, attributes: list[str]) -> str:
+    """The sensitive attribute whose sets counterfeits may complete.
+
+    Raises:
+        SchemaError: if a counterfeit could be told by other columns.
+    """
+    others = [a.name for a in schema.attributes if a.role not in (Role.QUASI_IDENTIFIER, Role.IDENTIFIER)]
+    if len(attributes) != 1 or others != attributes or COUNTERFEITS in schema.names:
+        raise SchemaError(
+            "counterfeits complete the sets of one sensitive attribute, and what stands in another column "
+            f"would tell them from people: m must name one attribute, it names {len(attributes)}, and the "
+            f"table have no other column that is released as it is, nor one named {COUNTERFEITS}, it has "
+            f"{others}; leave out the others, or counterfeits"
+        )
+    return attributes[0]
+
+
+def rendered(recoding: Recoding, intervals: Intervals) -> Published:
+    """A recoding as it would be published without counterfeits."""
+    released, schema = recoding.render_by_row(intervals)
+    return Published(released.reset_index(drop=True), schema, released.index.to_numpy())
+
+
+def counterfeits_needed(recoding: Recoding, values: Texts, buckets: Buckets) -> list[dict[str, int]]:
+    """(c,) how many counterfeits of each value a class needs.
+
+    Args:
+        recoding: whose classes are of one bucket each.
+        values: (n,) text of the sensitive value of each record.
+        buckets: of the same records.
+    """
+    own = np.full(recoding.classes, -1)
+    shown = recoding.labels >= 0
+    own[recoding.labels[shown]] = buckets.of[shown]
+    needed: list[dict[str, int]] = [{} for _ in own]
+    for place, signature in enumerate(buckets.signatures):
+        classes = np.flatnonzero(own == place)
+        if not len(classes):
+            continue
+        at = {text: column for column, text in enumerate(signature)}
+        counts = np.zeros((len(own), len(signature)), np.int64)
+        rows = np.flatnonzero(shown & (buckets.of == place))
+        np.add.at(counts, (recoding.labels[rows], np.array([at[v] for v in values[rows]], np.int64)), 1)
+        for c, missing in zip(classes.tolist(), lacking(counts[classes]).tolist(), strict=True):
+            needed[c] = {v: n for v, n in zip(signature, missing, strict=True) if n}
+    return needed
+
+
+def filled(
+    plain: Published, labels: Ints, needed: list[dict[str, int]], attribute: str, source: pd.Series
+) -> Published:
+    """The table with its counterfeits, and the column that tells their number in each class.
+
+    Args:
+        plain: the table without.
+        labels: (n,) the class of each of its records.
+        needed: of each class as of `counterfeits_needed`.
+        attribute: the sensitive attribute.
+        source: its column, by whose type values are written.
+    """
+    first = np.zeros(len(needed), np.int64)
+    first[labels] = np.arange(len(labels))
+    number = np.array([sum(own.values()) for own in needed], np.int64)
+    wanted: Counter[tuple[int, str]] = Counter(
+        {(c, v): n for c, own in enumerate(needed) for v, n in own.items()}
+    )
+    pairs = list(wanted.elements())
+    table = plain.table.assign(**{COUNTERFEITS: number[labels]})
+    if pairs:
+        fake = table.take(first[[c for c, _ in pairs]]).reset_index(drop=True)
+        made = Values(source).of([None if v == NULL else v for _, v in pairs])
+        fake[attribute] = pd.Series(made, dtype=table[attribute].dtype)
+        table = pd.concat([table, fake], ignore_index=True)
+    order = released_order(table)  # by released values alone: the place of a record tells nothing
+    rows = np.concatenate([plain.rows, np.full(len(pairs), NOBODY, np.int64)])
+    attributes = (*plain.schema.attributes, counterfeits_column())
+    return Published(
+        table.take(order).reset_index(drop=True), replace(plain.schema, attributes=attributes), rows[order]
+    )
