@@ -243,7 +243,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     from privacy_release.spec.files import load_policy
     from privacy_release.spec.floor import floor_policy, under_floor
     from privacy_release.spec.reading import LARGEST_MANIFEST, read_mapping
-    from privacy_release.steps.verify import text_findings
+    from privacy_release.steps.verify import require_no_counterfeits, text_findings
 
     policy = under_floor(load_policy(arguments.policy.absolute()), floor_policy())
     today = datetime.now(UTC).date()
@@ -253,6 +253,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     loss = PrivacyLoss(**told["loss"]) if told.get("loss") else None
     with _engine("verify") as (engine, folder):
         files = local_files(source, folder)
+        require_no_counterfeits(files)
         report = verify_files(
             engine,
             files,

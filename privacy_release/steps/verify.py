@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, VerificationError
+from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.history import (
     earlier_releases,
@@ -113,6 +114,27 @@ def verify_staged(
     if together.compared is not None:
         told["compared"] = together.compared
     return told
+
+
+def require_no_counterfeits(files: Sequence[str]) -> None:
+    """Refuse to count the records of a table as people where some of them are nobody's.
+
+    Raises:
+        VerificationError: if a class tells that it has counterfeits.
+    """
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    for file in files:
+        if COUNTERFEITS not in pq.read_schema(file).names:
+            continue
+        told = pq.read_table(file, columns=[COUNTERFEITS])[COUNTERFEITS]
+        if records := pc.sum(pc.not_equal(told, 0)).as_py():
+            raise VerificationError(
+                f"{records} records stand in classes with counterfeits, and the table does not tell which "
+                "records are nobody's, so people cannot be counted; verify it in its work area, with the "
+                "persons that were kept beside it"
+            )
 
 
 def text_findings(

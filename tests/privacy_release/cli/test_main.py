@@ -11,6 +11,7 @@ from typing import Any
 
 import fsspec
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -19,6 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 import privacy_release
 from privacy_engine.errors import SpecError
 from privacy_engine.registry import method_names
+from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
@@ -386,6 +388,24 @@ def test_verify_needs_the_manifest_for_limits_that_no_table_shows(
     assert main(arguments) == REFUSED
     assert "max_gcp: measured nothing measurable" in capsys.readouterr().out
     assert main([*arguments, "--manifest", str(manifest)]) == DONE
+
+
+def test_verify_counts_no_people_where_some_records_are_nobodys(
+    spec: str, home: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["run", spec, "--release-id", "r1"])
+    file, policy = released_file(lake, tmp_path), home / "lax.yaml"
+    policy.write_text("require: [{model: k_anonymity, k: 2}]\n")
+    fields = yaml.safe_load(Path(spec).read_text())["schema"] | {COUNTERFEITS: {"role": "insensitive"}}
+    schema = home / "released.yaml"
+    released = pq.read_table(file)
+    schema.write_text(yaml.safe_dump({name: fields[name] for name in (*released.column_names, COUNTERFEITS)}))
+    arguments = ["verify", str(file), "--policy", str(policy), "--schema", str(schema)]
+    for first, code in ((0, DONE), (1, REFUSED)):
+        told = pa.array([first, *[0] * (len(released) - 1)])
+        pq.write_table(released.append_column(COUNTERFEITS, told), file)
+        assert main(arguments) == code
+    assert "1 records stand in classes with counterfeits" in capsys.readouterr().err
 
 
 def test_verify_refuses_a_table_with_an_identifier(
