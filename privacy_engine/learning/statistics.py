@@ -64,7 +64,7 @@ class NumericStatistics:
     Attributes:
         name: the attribute.
         mechanism: how it was released.
-        sums: (classes, 3) of the scores of x - centre, of its square, and of the first score's square.
+        sums: (classes, 3, 3) of the products of 1 and the scores of x - centre and of its square.
         centre: near the mean, fixed by the first records.
     """
 
@@ -79,13 +79,19 @@ class NumericStatistics:
         if self.centre is None:
             self.centre = float(self.mechanism.scores(values)[:, 0].mean())
         first, second = self.mechanism.scores(values, self.centre).T
-        for at, score in enumerate((first, second, first**2)):
-            self.sums[:, at] += np.bincount(classes, weights=score, minlength=len(self.sums))
+        terms = (np.ones(len(values)), first, second)
+        for at, to in np.ndindex(3, 3):
+            self.sums[:, at, to] += np.bincount(
+                classes, weights=terms[at] * terms[to], minlength=len(self.sums)
+            )
 
-    def learn(self, sizes: FloatArray, unmix: FloatArray, var_smoothing: float) -> FloatArray:
+    def learn(
+        self, sizes: FloatArray, unmix: FloatArray, var_smoothing: float, *, shrinkage: bool
+    ) -> FloatArray:
         """(classes, 2) mean and variance of the normal density of each class, eq. (5).
 
-        A variance that comes out too small where the number or the class was randomized says that there are
+        With ``shrinkage`` each variance is drawn towards that of all classes together, see ``_shrunk``. A
+        variance that comes out too small where the number or the class was randomized says that there are
         too few records for so much noise: that of all classes together takes its place, infinite if it has
         none (the number is not used then), and a warning says so. Others have a floor as in ``GaussianNB``.
 
@@ -93,14 +99,20 @@ class NumericStatistics:
             sizes: (classes,) records of each true class, > 0.
             unmix: (classes, classes) from sums by released class to those by true class.
             var_smoothing: of the largest variance of the attribute over all records, the least of a class.
+            shrinkage: whether to; it never happens where neither the number nor the class was randomized.
         """
-        mean, variance = _moments(unmix @ self.sums, sizes)
-        _, pooled = _moments(self.sums.sum(axis=0, keepdims=True), sizes.sum(keepdims=True))
+        mean, variance, error = _moments(self.sums, sizes, unmix)
+        _, pooled, pooled_error = _moments(self.sums, sizes.sum(keepdims=True), np.ones((1, len(sizes))))
         overall = float(pooled[0])
         floor = var_smoothing * overall if overall > 0 else 1.0  # a constant tells nothing of the class
         if isinstance(self.mechanism, Plain) and np.array_equal(unmix, np.eye(len(unmix))):
             variance = np.maximum(variance, 0.0) + floor  # rounding alone makes it negative
-        elif (low := variance <= floor).any():
+            return np.stack([mean + (self.centre or 0.0), variance], axis=1)
+        low = variance <= floor
+        if shrinkage and overall > 0:
+            overall = max(overall, float(pooled_error[0]))  # less cannot be told from noise
+            variance = _shrunk(variance, error, overall)
+        if low.any():
             warnings.warn(
                 f"the variance of {self.name!r} is lost in noise in {int(low.sum())} of {len(low)} classes: "
                 "that of all classes is used; bring more records, or weaken the randomization",
@@ -120,11 +132,32 @@ class NumericStatistics:
         return np.where(known, density, 0.0)
 
 
-def _moments(sums: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean and unbiased variance from sums of scores, see ``randomizers.numeric.moments``."""
-    first, second, square = (sums / sizes[:, None]).T
+def _moments(
+    sums: FloatArray, sizes: FloatArray, unmix: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean, unbiased variance and its standard error of each class, see ``randomizers.numeric.moments``.
+
+    A record adds (x - mean)^2 - variance to the variance (delta method), of which the score is a sum of 1
+    and its two scores with weights w: the squares of all records of a released class add up to w' sums w.
+    """
+    true = np.einsum("tc,cij->tij", unmix, sums) / sizes[:, None, None]
+    first, second, square = true[:, 0, 1], true[:, 0, 2], true[:, 1, 1]
     of_mean = np.maximum(square - first**2, 0.0) / np.maximum(sizes - 1, 1.0)
-    return first, second - first**2 + of_mean
+    variance = second - first**2 + of_mean
+    weights = np.stack([first**2 - variance, -2 * first, np.ones(len(sizes))], axis=1)
+    squares = np.einsum("tc,ti,cij,tj->t", unmix**2, weights, sums, weights)
+    return first, variance, np.sqrt(np.maximum(squares, 0.0)) / sizes
+
+
+def _shrunk(variance: FloatArray, error: FloatArray, overall: float) -> FloatArray:
+    """(classes,) variances drawn towards that of all classes by what is noise in them, not in the paper.
+
+    Of an estimate v with standard error e the share v^2 / (v^2 + e^2) is kept, none of one below 0: a v far
+    too small would make a spike of the density, which decides for or against its class alone.
+    """
+    known = np.maximum(variance, 0.0) ** 2
+    kept = np.divide(known, known + error**2, out=np.zeros_like(known), where=known > 0)
+    return np.asarray(kept * variance + (1 - kept) * overall)
 
 
 def label_codes(name: str, labels: tuple[str, ...], column: pd.Series) -> npt.NDArray[np.int64]:

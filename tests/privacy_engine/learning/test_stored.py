@@ -53,6 +53,21 @@ def test_a_stored_model_learns_on() -> None:
     )
 
 
+def test_a_model_that_was_stored_without_shrinkage_predicts_and_learns_on_without() -> None:
+    model = trained(METHODS[0], SCHEMA)
+    fields = model_to_dict(model)
+    del fields["shrinkage"]
+    for kept in fields["attributes"]:
+        if "sums" in kept:  # of both scores, and of the first one's square
+            kept["sums"] = [[row[0][1], row[0][2], row[1][1]] for row in kept["sums"]]
+    old = model_from_dict(fields)
+    model.set_params(shrinkage=False)
+    assert np.array_equal(old.predict_proba(records()), model.predict_proba(records()))
+    for learner in (old, model):
+        learner.partial_fit(records(), people(300, seed=5)["kind"])
+    assert np.array_equal(stored(old).predict_proba(records()), model.predict_proba(records()))
+
+
 @pytest.mark.parametrize("part", ["label", "classes", "class_count", "unmix", "randomization", "attributes"])
 def test_a_stored_model_that_lacks_a_part_is_refused(part: str) -> None:
     fields = model_to_dict(trained(METHODS[0], SCHEMA))
