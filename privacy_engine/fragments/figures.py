@@ -7,7 +7,7 @@ generalized, a number's own values are charged against the distinct ones of its 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import reduce
 from operator import add
 from typing import Any
@@ -35,6 +35,8 @@ class FragmentFigures:
         distorted: records whose sensitive value was changed.
         lca, own: (q,) NCP of all released records together, by either charge for several values of a tree.
         tallies: (q,) of each quasi-identifier, before and after.
+        counts: what else the method counts, such as clusters; a value that is absorbed in two fragments
+            counts twice.
     """
 
     attributes: tuple[str, ...]
@@ -48,6 +50,7 @@ class FragmentFigures:
     lca: tuple[float, ...]
     own: tuple[float, ...]
     tallies: tuple[Tally | Withheld, ...]
+    counts: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, release: Release, schema: DataSchema) -> "FragmentFigures":
@@ -73,6 +76,7 @@ class FragmentFigures:
             lca=tuple(utility.loss_sums(recoding, Charge.LCA).tolist()),
             own=tuple(utility.loss_sums(recoding, Charge.OWN).tolist()),
             tallies=tuple(tallies(recoding, schema.quasi_identifiers)),
+            counts={name: count for name, count in release.notes.items() if name != "distorted"},
         )
 
     @classmethod
@@ -96,6 +100,10 @@ class FragmentFigures:
             lca=tuple(map(add, self.lca, other.lca)),
             own=tuple(map(add, self.own, other.own)),
             tallies=tuple(one + another for one, another in zip(self.tallies, other.tallies, strict=True)),
+            counts={
+                name: self.counts.get(name, 0.0) + other.counts.get(name, 0.0)
+                for name in self.counts | other.counts
+            },
         )
 
     @property
@@ -106,7 +114,7 @@ class FragmentFigures:
     @property
     def notes(self) -> dict[str, float]:
         """What a joined release tells its readers, as ``Release.notes``."""
-        return {"distorted": self.distorted / self.records}
+        return {"distorted": self.distorted / self.records, **self.counts}
 
     def losses(self) -> list[tuple[str, float, float]]:
         """Mean loss of each quasi-identifier, 0 .. 1: its name, by ``lca`` and by ``own``."""

@@ -137,3 +137,21 @@ def test_small_counts_are_hidden_after_they_are_added_not_before() -> None:
     both = one + one
     assert isinstance(both, Tally)
     assert both.shown(5).before == (10, 20)
+
+
+def test_what_a_method_counts_is_counted_over_all_fragments(fragmented: Fragmented) -> None:
+    figures = FragmentFigures.total(part.figures for part in fragmented.parts)
+    counted = [part.release.notes for part in fragmented.parts]
+    names = {name for notes in counted for name in notes} - {"distorted"}
+    assert {name: figures.notes[name] for name in names} == {
+        name: sum(notes.get(name, 0) for notes in counted) for name in names
+    }
+    assert set(figures.notes) == names | {"distorted"}
+    again = FragmentFigures.from_dict(json.loads(json.dumps(figures.to_dict())))
+    assert again.notes == figures.notes
+
+
+def test_the_clusters_of_all_fragments_are_told(engine: Engine, tmp_path: Path) -> None:
+    method, table = load_method("ilp_l_diversity", k=5, l=2), people()
+    parts = released(planned(engine, tmp_path, table, method, SCHEMA, 500), table, method).parts
+    assert FragmentFigures.total(part.figures for part in parts).notes["clusters"] >= len(parts)
