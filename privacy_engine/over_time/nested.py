@@ -33,6 +33,7 @@ from privacy_engine.grouping.constraints import Constraints, admits
 
 FEW = 12  # classes that are tried for a person or a class
 NEAR = 16  # members that are tried for a class founded around one
+SOUGHT = 4096  # people whom they are sought among: of all, the time would be quadratic
 ROUNDS = 2
 LEAST = 1e-12  # a step must lower the total loss by more than rounding can
 MOST_MEMBERS = 4  # times k: a larger class is not dissolved
@@ -571,12 +572,12 @@ def _spare(people: People, state: Partition, i: int) -> bool:
 
 
 @kernel(nogil=True)
-def _company(space: Space, people: People, state: Partition, i: int, size: int) -> Ints:
+def _company(space: Space, people: People, state: Partition, i: int, size: int, others: Ints) -> Ints:
     """Member i and others that may leave and cost little together; fewer than asked if too few are near."""
     boxes, q = state.boxes, people.codes.shape[1]
     row, bar = people.codes[i], boxes.cost[state.labels[i]]
     near, price, have = np.empty(NEAR, np.int64), np.full(NEAR, np.inf), 0
-    for j in range(len(state.labels)):
+    for j in others:
         if j == i or not _spare(people, state, j):
             continue
         saved = boxes.cost[state.labels[j]]
@@ -633,7 +634,7 @@ def _found_classes(
     space: Space, people: People, state: Partition, order: Ints, least: int, constraints: Constraints
 ) -> None:
     """Found classes of members that may leave theirs, around each in this order, where the total falls."""
-    boxes, free = state.boxes, 0
+    boxes, free, others = state.boxes, 0, np.sort(order[:SOUGHT])
     for i in order:
         while free < len(boxes.size) and boxes.size[free] > 0:
             free += 1
@@ -641,7 +642,7 @@ def _found_classes(
             return
         if not _spare(people, state, i) or boxes.cost[state.labels[i]] == 0.0:
             continue
-        members = _company(space, people, state, i, least)
+        members = _company(space, people, state, i, least, others)
         if len(members) < least:
             continue
         own = state.labels[members]

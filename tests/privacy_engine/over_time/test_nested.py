@@ -46,7 +46,7 @@ def test_members_of_classes_of_exactly_k_are_swapped() -> None:
     assert searched([0, 0, 10, 10, 10, 0], [0, 0, 0, 1, 1, 1]) == [[0, 0, 0], [10, 10, 10]]
 
 
-def test_what_a_swap_and_a_founded_class_make_respects_every_core() -> None:
+def test_every_class_has_k_members_and_respects_their_cores() -> None:
     rng = np.random.default_rng(3)
     for _ in range(20):
         ages = rng.integers(0, 30, 40)
@@ -60,7 +60,7 @@ def test_what_a_swap_and_a_founded_class_make_respects_every_core() -> None:
         assert sorted(age for own in found for age in own) == sorted(ages.tolist())
 
 
-def test_a_class_is_founded_of_members_that_others_can_spare() -> None:
+def test_members_that_their_classes_can_spare_form_one_of_their_own() -> None:
     ages = [0, 0, 0, 50, 70, 70, 70, 50, 90, 90, 90, 50, 90]
     labels = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3]  # the last one has to join a class and leaves a place
     assert searched(ages, labels) == [[0, 0, 0], [50, 50, 50], [70, 70, 70], [90, 90, 90, 90]]
