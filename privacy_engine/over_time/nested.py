@@ -17,10 +17,23 @@ import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
-from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, join_node
+from privacy_engine.grouping.boxes import (
+    Boxes,
+    Codes,
+    Floats,
+    Ints,
+    Space,
+    box_cost,
+    enlarge,
+    join_node,
+    union_cost,
+    union_cost_up_to,
+)
 from privacy_engine.grouping.constraints import Constraints, admits
 
 FEW = 12  # classes that are tried for a person or a class
+NEAR = 16  # members that are tried for a class founded around one
+SOUGHT = 4096  # people whom they are sought among: of all, the time would be quadratic
 ROUNDS = 2
 LEAST = 1e-12  # a step must lower the total loss by more than rounding can
 MOST_MEMBERS = 4  # times k: a larger class is not dissolved
@@ -99,6 +112,8 @@ def search(
         _cut(space, people, state, constraints)
         grown = plant(space, state.boxes, np.flatnonzero(state.boxes.size > 0))
         _move_members(space, people, state, grown, rng.permutation(n), constraints)
+        _swap_members(space, people, state, grown, rng.permutation(n), constraints)
+        _found_classes(space, people, state, rng.permutation(n), planned, constraints)
         grown = plant(space, state.boxes, np.flatnonzero(state.boxes.size > 0))
         _dissolve(space, people, state, grown, rng.permutation(len(state.first)), k, constraints)
     used, numbered = np.unique(state.labels, return_inverse=True)
@@ -230,14 +245,19 @@ def _put(space: Space, people: People, state: Partition, c: int, i: int, lo: Cod
 
 
 @kernel(nogil=True)
-def _keeps(people: People, state: Partition, c: int, i: int, by: int, constraints: Constraints) -> bool:
-    """Whether a class keeps the rules with (by = 1) or without (-1) a member."""
+def _keeps(
+    people: People, state: Partition, c: int, enters: int, leaves: int, constraints: Constraints
+) -> bool:
+    """Whether a class keeps the rules if one enters and one of its members leaves; -1 = nobody does."""
     if len(constraints.kind) == 0:
         return True
-    counts = state.counts[c].copy()
-    for v in people.values[i]:
-        counts[v] += by
-    return admits(counts, int(state.boxes.size[c]) + by, constraints)
+    counts, size = state.counts[c].copy(), int(state.boxes.size[c])
+    for i, by in ((enters, 1), (leaves, -1)):
+        if i >= 0:
+            size += by
+            for v in people.values[i]:
+                counts[v] += by
+    return admits(counts, size, constraints)
 
 
 @kernel(nogil=True)
@@ -326,7 +346,7 @@ def _best_entry(
         cost = (boxes.size[b] + 1) * _box_with(space, people, state, b, i, lo, hi) - boxes.size[
             b
         ] * boxes.cost[b]
-        if cost < least and _keeps(people, state, b, i, 1, constraints):
+        if cost < least and _keeps(people, state, b, i, -1, constraints):
             best, least = b, cost
     return best, least
 
@@ -348,13 +368,92 @@ def _move_members(
             continue
         rest = box_cost(space, rest_lo, rest_hi)
         gain = boxes.size[c] * boxes.cost[c] - (boxes.size[c] - 1) * rest - LEAST
-        if not _keeps(people, state, c, i, -1, constraints):
+        if not _keeps(people, state, c, -1, i, constraints):
             continue
         best, _ = _best_entry(space, people, state, grown, i, gain, constraints, found, price, lo, hi)
         if best >= 0:
             _leave(people, state, c, i)
             boxes.lo[c], boxes.hi[c], boxes.cost[c] = rest_lo, rest_hi, rest
             _put(space, people, state, best, i, lo, hi)
+
+
+@kernel(nogil=True)
+def _boxes_without_one(
+    space: Space, people: People, state: Partition, c: int, low: Codes, high: Codes, cost: Floats
+) -> None:
+    """For each member of a class, the box of all the others and its cost; infinite where there are none."""
+    i = state.first[c]
+    while i >= 0:
+        cost[i] = np.inf
+        if _box_without(space, people, state, c, i, low[i], high[i]):
+            cost[i] = box_cost(space, low[i], high[i])
+        i = state.after[i]
+
+
+@kernel(nogil=True)
+def _box_instead(
+    space: Space, people: People, state: Partition, c: int, leaves: int, i: int, lo: Codes, hi: Codes
+) -> float:
+    """Grow the box of a class without one member to the one with another instead; its cost."""
+    enlarge(space, lo, hi, people.codes[i], people.codes[i])
+    while _close(space, people, state, c, leaves, lo, hi) or _take_in(space, people, i, lo, hi):
+        pass
+    return box_cost(space, lo, hi)
+
+
+@kernel(nogil=True)
+def _swap_members(
+    space: Space, people: People, state: Partition, grown: BoxTree, order: Ints, constraints: Constraints
+) -> None:
+    """Swap members, in this order, with one of a near class where the total falls most."""
+    boxes, (n, q) = state.boxes, people.codes.shape
+    found, price = np.empty(FEW, np.int64), np.empty(FEW)
+    rest_lo, rest_hi, rest = np.empty((n, q), np.int32), np.empty((n, q), np.int32), np.empty(n)
+    lo, hi = np.empty((2, q), np.int32), np.empty((2, q), np.int32)
+    best_lo, best_hi, best_cost = np.empty((2, q), np.int32), np.empty((2, q), np.int32), np.empty(2)
+    for c in range(len(boxes.size)):
+        _boxes_without_one(space, people, state, c, rest_lo, rest_hi, rest)
+    for i in order:
+        c, row = state.labels[i], people.codes[i]
+        if people.fixed[i] or boxes.cost[c] <= rest[i]:
+            continue
+        have = cheapest(space, boxes, grown, row, row, 1.0, 0.0, c, Criterion.INCREASE, np.inf, found, price)
+        best, most = -1, LEAST
+        for b in found[:have]:
+            x = state.first[b] if b != c else -1
+            while x >= 0:
+                y, x = x, state.after[x]
+                if people.fixed[y] or not np.isfinite(rest[y]):
+                    continue
+                before = boxes.size[c] * boxes.cost[c] + boxes.size[b] * boxes.cost[b] - most
+                other_row = people.codes[y]
+                after = boxes.size[c] * union_cost(space, rest_lo[i], rest_hi[i], other_row, other_row)
+                if after >= before:
+                    continue
+                after += boxes.size[b] * union_cost(space, rest_lo[y], rest_hi[y], row, row)
+                if after >= before:
+                    continue
+                lo[0], hi[0], lo[1], hi[1] = rest_lo[i], rest_hi[i], rest_lo[y], rest_hi[y]
+                own = _box_instead(space, people, state, c, i, y, lo[0], hi[0])
+                other = _box_instead(space, people, state, b, y, i, lo[1], hi[1])
+                after = boxes.size[c] * own + boxes.size[b] * other
+                if (
+                    after < before
+                    and _keeps(people, state, c, y, i, constraints)
+                    and _keeps(people, state, b, i, y, constraints)
+                ):
+                    best, most = y, most + before - after
+                    best_lo[:], best_hi[:], best_cost[0], best_cost[1] = lo, hi, own, other
+        if best < 0:
+            continue
+        b = state.labels[best]
+        _leave(people, state, c, i)
+        _leave(people, state, b, best)
+        _enter(people, state, c, best)
+        _enter(people, state, b, i)
+        for t, part in enumerate((c, b)):
+            boxes.lo[part], boxes.hi[part], boxes.cost[part] = best_lo[t], best_hi[t], best_cost[t]
+            _boxes_without_one(space, people, state, part, rest_lo, rest_hi, rest)
 
 
 @kernel(nogil=True)
@@ -463,3 +562,100 @@ def _cut(space: Space, people: People, state: Partition, constraints: Constraint
         for part in (c, free):
             _box_without(space, people, state, part, -1, boxes.lo[part], boxes.hi[part])
             boxes.cost[part] = box_cost(space, boxes.lo[part], boxes.hi[part])
+
+
+@kernel(nogil=True)
+def _spare(people: People, state: Partition, i: int) -> bool:
+    """Whether a member may leave, as far as the size of their class goes."""
+    c = state.labels[i]
+    return not people.fixed[i] and state.boxes.size[c] > state.least[c]
+
+
+@kernel(nogil=True)
+def _company(space: Space, people: People, state: Partition, i: int, size: int, others: Ints) -> Ints:
+    """Member i and others that may leave and cost little together; fewer than asked if too few are near."""
+    boxes, q = state.boxes, people.codes.shape[1]
+    row, bar = people.codes[i], boxes.cost[state.labels[i]]
+    near, price, have = np.empty(NEAR, np.int64), np.full(NEAR, np.inf), 0
+    for j in others:
+        if j == i or not _spare(people, state, j):
+            continue
+        saved = boxes.cost[state.labels[j]]
+        cost = union_cost_up_to(space, row, row, people.codes[j], people.codes[j], bar) - saved
+        if cost >= price[-1]:
+            continue
+        at = min(have, NEAR - 1)
+        while at > 0 and price[at - 1] > cost:
+            near[at], price[at] = near[at - 1], price[at - 1]
+            at -= 1
+        near[at], price[at] = j, cost
+        have = min(have + 1, NEAR)
+    lo, hi = np.empty(q, np.int32), np.empty(q, np.int32)
+    chosen, some = np.empty(size, np.int64), 1
+    chosen[0] = i
+    while some < size:
+        best, least = -1, np.inf
+        for t in range(have):
+            if near[t] < 0:
+                continue
+            c, gone = state.labels[near[t]], 0
+            for j in chosen[:some]:
+                gone += state.labels[j] == c
+            if boxes.size[c] - gone <= state.least[c]:
+                continue
+            chosen[some] = near[t]
+            cost = size * _cost_of(space, people, chosen[: some + 1], lo, hi) - boxes.cost[c]
+            if cost < least:
+                best, least = t, cost
+        if best < 0:
+            break
+        chosen[some], near[best] = near[best], -1
+        some += 1
+    return chosen[:some]
+
+
+@kernel(nogil=True)
+def _measured(
+    space: Space, people: People, state: Partition, classes: Ints, constraints: Constraints
+) -> float:
+    """Find the boxes of some classes; what they cost, infinity if one misses a rule."""
+    boxes, total = state.boxes, 0.0
+    for c in classes:
+        _box_without(space, people, state, c, -1, boxes.lo[c], boxes.hi[c])
+        boxes.cost[c] = box_cost(space, boxes.lo[c], boxes.hi[c])
+        total += boxes.size[c] * boxes.cost[c]
+        if not admits(state.counts[c], int(boxes.size[c]), constraints):
+            total = np.inf
+    return total
+
+
+@kernel(nogil=True)
+def _found_classes(
+    space: Space, people: People, state: Partition, order: Ints, least: int, constraints: Constraints
+) -> None:
+    """Found classes of members that may leave theirs, around each in this order, where the total falls."""
+    boxes, free, others = state.boxes, 0, np.sort(order[:SOUGHT])
+    for i in order:
+        while free < len(boxes.size) and boxes.size[free] > 0:
+            free += 1
+        if free == len(boxes.size):
+            return
+        if not _spare(people, state, i) or boxes.cost[state.labels[i]] == 0.0:
+            continue
+        members = _company(space, people, state, i, least, others)
+        if len(members) < least:
+            continue
+        own = state.labels[members]
+        left = np.unique(own)
+        before = (boxes.size[left] * boxes.cost[left]).sum()
+        for t in range(least):
+            _leave(people, state, own[t], members[t])
+            _enter(people, state, free, members[t])
+        state.least[free], state.bound[free] = least, False
+        after = _measured(space, people, state, np.append(left, free), constraints)
+        if after >= before - LEAST:
+            for t in range(least):
+                _leave(people, state, free, members[t])
+                _enter(people, state, own[t], members[t])
+            boxes.cost[free] = 0.0
+            _measured(space, people, state, left, constraints)
