@@ -166,7 +166,7 @@ def test_airflow_is_asked_for_connections_that_lead_elsewhere(project: Path, tmp
         check=False,
     )
     assert done.returncode == 2, done.stderr  # the lakes differ
-    found = {place["name"]: place for place in json.loads(done.stdout.partition("\n[")[2].join(["[", ""]))}
+    found = {place["name"]: place for place in json.loads(done.stdout)}
     assert found["lake_default"]["wrong"]
     assert found["lake_default"]["place"] == str(tmp_path / "other")
     assert found["ledger_default"]["state"] == "the same as the ledger above"
