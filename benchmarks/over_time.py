@@ -43,7 +43,9 @@ it. `m = {m}`: the occupations of a person's class stay the same set, of at leas
 unknown. Without counterfeits classes keep their people, newcomers form classes of their own, and who
 would need a counterfeit is withheld for good. With them, at most {share:.0%} of the records, people are
 divided into buckets of one set of {m} occupations each, and classes are made within buckets; a counterfeit
-costs 1, like a withheld record."""
+costs 1, like a withheld record. What remains is the price of equal sets: a bucket has fewer
+people to make classes of, and occupation goes with education, so a class with all of its bucket's
+occupations is wide in education."""
 
 
 @dataclass
