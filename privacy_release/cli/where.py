@@ -68,6 +68,8 @@ def add_where_command(parser: argparse.ArgumentParser) -> None:
 def where(arguments: argparse.Namespace) -> int:
     """The command `where`; 2 if a place cannot be used."""
     places = [*_surroundings(), *_settings()]
+    if "://" in next(found.place for found in places if found.name == "work_area"):
+        places.append(_place("scratch", "what a task has of the work area", scratch_folder, _state))
     if arguments.airflow:
         places += _connections({found.name: found for found in places})
     if arguments.json:
@@ -107,7 +109,6 @@ def _settings() -> Iterator[Place]:
     yield _place("home", "include/ with releases, policies and hierarchies", include_folder, _files)
     yield _place("lake", "where releases go", default_lake, _state)
     yield _place("work_area", "raw and staged records while a run lasts", _work_area, _state)
-    yield _place("scratch", "what a task keeps of a work area that has an address", scratch_folder, _state)
     yield _place("curator", "what only the curator may read", curator_folder, _state)
     yield _place("ledger", "spent privacy budgets", _ledger, _state)
     yield _place("work_area_idle", "when a silent work area counts as abandoned", idle_limit)
