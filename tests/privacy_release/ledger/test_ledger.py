@@ -369,4 +369,4 @@ def test_a_budget_that_is_short_names_the_ledger_that_was_asked(tmp_path: Path) 
     ledger = BudgetLedger(str(tmp_path / "ledger.db"))
     ledger.migrate()
     with pytest.raises(BudgetExceededError, match=re.escape(f"(by the ledger {tmp_path / 'ledger.db'})")):
-        ledger.reserve("adult", "a" * 64, PrivacyLoss(epsilon=1.0))
+        ledger.reserve("adult", "a" * 64, PrivacyLoss(epsilon=1.0, neighbours=Neighbours.REPLACE_ONE))
