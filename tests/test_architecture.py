@@ -76,7 +76,8 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "spending": "work spec lake ledger",
             "transforms": "work sources",
             "steps": "work spec sources transforms lake ledger expectations reports spending",
-            "cli": "work spec sources lake query ledger reports spending steps",
+            "proof": "work spec lake steps",
+            "cli": "work spec sources lake query ledger reports spending steps proof",
         },
         AIRFLOW: {
             "root": "compat operators",

@@ -64,6 +64,11 @@ _PLACES = {
         "Where it cannot be read, nothing is released.",
         "/etc/privacy/floor.yaml",
     ),
+    "signing_key": (
+        "Absolute path of the file of the private key that signs releases where no connection signing_default "
+        "exists, see `privacy-release key new`. By default none: nothing is signed.",
+        "/etc/privacy/signing.pem",
+    ),
 }
 
 # What an analyst's query over HTTP may take: option -> description, default and type.

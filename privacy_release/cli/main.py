@@ -47,6 +47,7 @@ from privacy_release.cli.arguments import (
 )
 from privacy_release.cli.budget import add_budget_commands
 from privacy_release.cli.check import add_check_command
+from privacy_release.cli.key import add_key_commands
 from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
 from privacy_release.cli.text import bars, finding_lines, manifest_lines, outcome_lines, release_line
@@ -145,8 +146,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     add_check_command(
-        _command(commands, "check", "read specifications, and all that they name, before they run", None)
+        _command(commands, "check", "check specifications before they run, or a published table", None)
     )
+    key = _command(commands, "key", "make and show the keys that sign releases", None)
+    add_key_commands(key.add_subparsers(title="commands", metavar="COMMAND", required=True))
 
     inspect = _command(commands, "inspect", "list the releases of a table, or show one", _inspect)
     inspect.add_argument("target", metavar="LAKE/TABLE", help="table of a lake, or a manifest file")
@@ -217,6 +220,7 @@ def _command(commands: Any, name: str, text: str, function: Any) -> argparse.Arg
 
 def _run(arguments: argparse.Namespace) -> int:
     from privacy_release.lake.log import check_text
+    from privacy_release.proof.statement import signer_of_settings
     from privacy_release.spec.model import load_spec
     from privacy_release.steps.approval import plain_comment
     from privacy_release.steps.run import run_release
@@ -227,10 +231,10 @@ def _run(arguments: argparse.Namespace) -> int:
     release_id = arguments.release_id or datetime.now(UTC).strftime("cli__%Y-%m-%dT%H:%M:%S.%fZ")
     with usage("--release-id"):
         check_text("release id", release_id)
-    approved_by = plain_comment(arguments.approved_by) or None
+    approved_by, signer = plain_comment(arguments.approved_by) or None, signer_of_settings()
     work = WorkArea(work_root(), f"cli/{spec.name}/{release_id}/{_token()}")
     with removed_after(work, keep=arguments.keep_work), bars() as watch:
-        outcome = run_release(spec, lake, release_id, work, watch, approved_by=approved_by)
+        outcome = run_release(spec, lake, release_id, work, watch, approved_by=approved_by, signer=signer)
     print("\n".join(outcome_lines(outcome)))
     return DONE
 
@@ -291,11 +295,12 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 def _retract(arguments: argparse.Namespace) -> int:
+    from privacy_release.proof.statement import signer_of_settings
     from privacy_release.steps.retraction import retract_release
 
     lake, name = table_of(arguments.target)
     with usage("RELEASE or --reason"):
-        done = retract_release(lake, name, arguments.release, arguments.reason)
+        done = retract_release(lake, name, arguments.release, arguments.reason, signer=signer_of_settings())
     print(
         f"{arguments.release} {'was' if done.already else 'is'} retracted from {lake.root}/{name}; "
         f"{done.files_removed} files erased"

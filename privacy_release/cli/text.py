@@ -5,8 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from privacy_release.work.settings import VARIABLES
+
 if TYPE_CHECKING:
     from privacy_release.steps.run import Outcome, Stage, Watcher
+
+_UNSIGNED = f"by nobody: {VARIABLES['signing_key']} names no key"
 
 
 def outcome_lines(outcome: "Outcome") -> list[str]:
@@ -20,6 +24,7 @@ def outcome_lines(outcome: "Outcome") -> list[str]:
         f"rows      {published['rows']:,}",
         f"manifest  {published['manifest']}",
         f"report    {published['report']}",
+        f"signed    {published.get('statement') or _UNSIGNED}",
         *finding_lines(outcome.report["findings"]),
         *figure_lines(outcome.staged["figures"]),
         *_nearness(outcome.staged["figures"]),

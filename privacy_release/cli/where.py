@@ -19,6 +19,7 @@ from privacy_release.work.settings import (
     project_file,
     scratch_folder,
     set_by,
+    setting,
     work_area_address,
 )
 from privacy_release.work.sweep import idle_limit
@@ -113,6 +114,7 @@ def _settings() -> Iterator[Place]:
     yield _place("ledger", "spent privacy budgets", _ledger, _state)
     yield _place("work_area_idle", "when a silent work area counts as abandoned", idle_limit)
     yield _place("floor_policy", "what every release must keep", _floor)
+    yield _place("signing_key", "the key that signs releases", lambda: setting("signing_key") or "none")
 
 
 def _work_area() -> object:

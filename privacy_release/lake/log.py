@@ -35,12 +35,16 @@ class State(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Tombstone:
-    """A retraction: its commit, its time (UTC, ISO 8601), why, and the hash of the tombstone manifest."""
+    """A retraction: its commit, its time (UTC, ISO 8601), why, and the hash of the tombstone manifest.
+
+    `statement` is the hash of what was signed about it, if anything was.
+    """
 
     version: int
     committed: str
     reason: str
     sha256: str
+    statement: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,7 @@ class Publication:
         sha256: of the staged file that was verified.
         figures: what the manifest says in short: method, guarantees, measured figures, privacy loss,
             approval.
+        statement: hash of what was signed about it; None where nothing was.
         problem: what is wrong with the note in the commit, of which nothing but release and version is known
             then; None if nothing is.
     """
@@ -71,6 +76,7 @@ class Publication:
     report_sha256: str
     figures: Mapping[str, Any]
     tombstone: Tombstone | None = None
+    statement: str | None = None
     problem: str | None = None
 
     @property
@@ -79,6 +85,12 @@ class Publication:
         if self.problem is not None:
             return frozenset()
         return frozenset({f"{self.manifest_sha256}.json", f"{self.report_sha256}.html"})
+
+    @property
+    def statements(self) -> frozenset[str]:
+        """File names of what was signed about it and its retraction: they stay, whatever became of it."""
+        signed = (self.statement, self.tombstone and self.tombstone.statement)
+        return frozenset(file for sha256 in signed if sha256 for file in statement_files(sha256))
 
     def require_readable(self, name: str) -> None:
         """Refuse a publication whose note is damaged: nothing is proven of its rows.
@@ -168,7 +180,11 @@ def _publications(lake: Lake, name: str, commits: Iterable[Commit]) -> Iterator[
         note = read_note(commit.note)
         if isinstance(note, RetractNote):
             stones[note.release] = Tombstone(
-                version=commit.version, committed=_moment(commit), reason=note.reason, sha256=note.tombstone
+                version=commit.version,
+                committed=_moment(commit),
+                reason=note.reason,
+                sha256=note.tombstone,
+                statement=None if note.statement is None else note.statement.sha256,
             )
             continue
         if isinstance(note, PublishNote):
@@ -197,6 +213,7 @@ def _publication(commit: Commit, note: PublishNote) -> Publication:
         manifest_sha256=note.manifest,
         report_sha256=note.report,
         figures=commit.note["figures"],
+        statement=None if note.statement is None else note.statement.sha256,
     )
 
 
@@ -280,6 +297,11 @@ def predicate(release_id: str) -> str:
 def proof_folder(name: str) -> str:
     """Where manifests, reports and tombstones of a table are stored, below the lake's root."""
     return f"_proof/{name}"
+
+
+def statement_files(sha256: str) -> tuple[str, str]:
+    """File names, in the proof folder, of a signed statement and of the one about its data files."""
+    return f"{sha256}.dsse.json", f"{sha256}.files.dsse.json"
 
 
 def check_name(name: str) -> None:

@@ -33,6 +33,13 @@ class _Figures(_Strict):
     approval: dict[str, Any] | None = None
 
 
+class SignedBy(_Strict):
+    """The signed statement about a publication or retraction: its hash, and its place in the chain."""
+
+    sha256: _Sha256
+    sequence: int = Field(ge=1)
+
+
 class PublishNote(_Strict):
     """What a publication says of itself, see `privacy_release.lake.log.Publication`."""
 
@@ -45,6 +52,7 @@ class PublishNote(_Strict):
     manifest: _Sha256
     report: _Sha256
     figures: _Figures
+    statement: SignedBy | None = None
 
 
 class RetractNote(_Strict):
@@ -54,6 +62,7 @@ class RetractNote(_Strict):
     release: str
     reason: str
     tombstone: _Sha256
+    statement: SignedBy | None = None
 
 
 _RULES = {

@@ -25,6 +25,7 @@ from privacy_release.lake.commits import LOG_KEY, check_tail, next_mark
 from privacy_release.lake.log import (
     ATTEMPTS,
     Publication,
+    State,
     check_name,
     check_text,
     newest_such,
@@ -38,6 +39,7 @@ from privacy_release.lake.rows import (
     refuse_other_types,
     verified_rows,
 )
+from privacy_release.lake.signing import Signer, chained, linked
 from privacy_release.lake.store import Lake, put, reaching
 from privacy_release.work.parquet import ROWS
 
@@ -64,6 +66,7 @@ class Published:
         version: the table version that this publication made.
         sha256: of the staged file that was verified and published.
         already: an earlier attempt of the same run had published it; this call changed nothing.
+        statement_sha256: of what was signed about it; None where nothing was.
     """
 
     uri: str
@@ -77,6 +80,7 @@ class Published:
     report_uri: str
     report_sha256: str
     already: bool
+    statement_sha256: str | None = None
 
 
 def publish(
@@ -89,6 +93,7 @@ def publish(
     *,
     expected_sha256: str,
     run_key: str | None = None,
+    signer: Signer | None = None,
 ) -> Published:
     """Publish a verified staged file as a release, in one commit; a retry of the same run changes nothing.
 
@@ -105,6 +110,7 @@ def publish(
         expected_sha256: of the file that verification read.
         run_key: names the run across its retries, e.g. DAG id and run id; default: the release id, which
             makes a release final: it can be retracted, but not replaced.
+        signer: signs what is published; None: nobody does.
 
     Raises:
         ValueError: if name, release id or run key is not well-formed, or the manifest has NaN or infinity.
@@ -127,9 +133,9 @@ def publish(
         check_tail(lake, name, table.version())  # nothing is added to a damaged log
     done = None if table is None else _committed(lake, name, table, release_id, run_key, expected_sha256)
     if done is not None:
-        return _published(lake, name, done.version, _proof(done), already=True)
+        return _again(lake, name, done, signer)
     rows = verified_rows(staged, expected_sha256)
-    note = {
+    note: dict[str, Any] = {
         "action": "publish",
         "release": release_id,
         "run_key": run_key,
@@ -140,22 +146,34 @@ def publish(
         "report": _store_proof(lake, name, _report_bytes(report_html), "html"),
         "figures": _figures(manifest),
     }
+    if signer is not None:
+        note["rows_digest"] = signer.rows_digest(staged, rows.column_names)
     for _ in range(ATTEMPTS):
         table = _up_to_date(lake, name, table) or _create(lake, name, rows.schema)
         done = _committed(lake, name, table, release_id, run_key, expected_sha256)
         if done is not None:  # the same run, twice at once: the other one won
-            return _published(lake, name, done.version, _proof(done), already=True)
+            return _again(lake, name, done, signer)
         mark = next_mark(lake, name, table.version())
+        told = note | linked(signer, lake, name, table.version(), note)
         try:
-            version = _commit(lake, table, rows, note | ({"index": asdict(mark)} if mark else {}))
+            version = _commit(lake, table, rows, told | ({"index": asdict(mark)} if mark else {}))
         except CommitFailedError:
             table = None  # another commit got ahead: look at the table again
             continue
-        return _published(lake, name, version, note, already=False)
+        if signer is not None:
+            signer.files(lake, name, release_id, version, told["statement"]["sha256"])
+        return _published(lake, name, version, told, already=False)
     raise PublishError(
         f"table {name} changed under each of {ATTEMPTS} attempts; nothing was published, "
         "retry when fewer runs publish"
     )
+
+
+def _again(lake: Lake, name: str, done: Publication, signer: Signer | None) -> Published:
+    """What an earlier attempt published; what it did not come to sign of its files is signed now."""
+    if signer is not None and done.statement is not None and done.state is State.CURRENT:
+        signer.files(lake, name, done.release_id, done.version, done.statement)
+    return _published(lake, name, done.version, _proof(done), already=True)
 
 
 def _committed(
@@ -256,7 +274,8 @@ def _commit(lake: Lake, table: "DeltaTable", rows: VerifiedRows, note: Mapping[s
                 commit_properties=CommitProperties(
                     custom_metadata={LOG_KEY: dict(note)},
                     app_transactions=[
-                        Transaction(app_id=_app_id(release_id, str(note["run_key"])), version=1)
+                        Transaction(app_id=_app_id(release_id, str(note["run_key"])), version=1),
+                        *chained(note),
                     ],
                 ),
             )
@@ -289,6 +308,7 @@ def _proof(entry: Publication) -> dict[str, Any]:
         "sha256": entry.sha256,
         "manifest": entry.manifest_sha256,
         "report": entry.report_sha256,
+        **({"statement": {"sha256": entry.statement}} if entry.statement else {}),
     }
 
 
@@ -306,6 +326,7 @@ def _published(lake: Lake, name: str, version: int, note: Mapping[str, Any], *, 
         report_uri=f"{folder}/{note['report']}.html",
         report_sha256=note["report"],
         already=already,
+        statement_sha256=note["statement"]["sha256"] if "statement" in note else None,
     )
 
 

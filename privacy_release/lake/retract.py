@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from privacy_engine.errors import PublishError
 from privacy_release.lake.commits import LOG_KEY, index_folder, newest_first, next_mark
@@ -21,6 +22,7 @@ from privacy_release.lake.log import (
     publications,
 )
 from privacy_release.lake.log_faults import log_entry
+from privacy_release.lake.signing import Signer, chained, linked
 from privacy_release.lake.store import Lake, listing, modified, put, reaching, remove
 
 _LONGEST_REASON = 1500
@@ -45,7 +47,9 @@ class Retraction:
     already: bool
 
 
-def retract(lake: Lake, name: str, release_id: str, reason: str) -> Retraction:
+def retract(
+    lake: Lake, name: str, release_id: str, reason: str, *, signer: Signer | None = None
+) -> Retraction:
     """Delete a release in one commit, then erase its files: no version of the table gives its rows any more.
 
     Every publication of the release goes, also those that a later run had replaced. Other releases stay
@@ -59,6 +63,7 @@ def retract(lake: Lake, name: str, release_id: str, reason: str) -> Retraction:
         name: the release table.
         release_id: partition key or run id of the release.
         reason: why; it is stored in the log for good, so it must not speak of a person.
+        signer: signs it; None: nobody does, and whoever checks the table is told so.
 
     Raises:
         ValueError: if name, release id or reason is not well-formed.
@@ -80,17 +85,21 @@ def retract(lake: Lake, name: str, release_id: str, reason: str) -> Retraction:
         if mine[-1].state is State.RETRACTED:
             return _erase(lake, name, release_id, already=True)
         mark = next_mark(lake, name, table.version())
-        note = {
+        note: dict[str, Any] = {
             "action": "retract",
             "release": release_id,
             "reason": reason,
             "tombstone": _store_tombstone(lake, name, release_id, reason, mine),
-            **({"index": asdict(mark)} if mark else {}),
         }
+        note |= linked(signer, lake, name, table.version(), note)
+        note |= {"index": asdict(mark)} if mark else {}
         try:
             with reaching(lake, "retract a release"):
                 done = table.delete(
-                    predicate(release_id), commit_properties=CommitProperties(custom_metadata={LOG_KEY: note})
+                    predicate(release_id),
+                    commit_properties=CommitProperties(
+                        custom_metadata={LOG_KEY: note}, app_transactions=chained(note)
+                    ),
                 )
         except CommitFailedError:
             continue  # another commit got ahead: look at the table again
@@ -165,10 +174,11 @@ def _erase(lake: Lake, name: str, release_id: str, *, already: bool) -> Retracti
 
 
 def _kept_proofs(entries: Iterable[Publication]) -> set[str]:
-    """File names of the proofs that must stay: those of releases not retracted, and the tombstones."""
+    """File names of the proofs that must stay: of releases not retracted, tombstones, and statements."""
     kept: set[str] = set()
     for entry in entries:
         kept |= entry.proofs if entry.tombstone is None else {f"{entry.tombstone.sha256}.json"}
+        kept |= entry.statements
     return kept
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _AT_ONCE = 8  # files that are read from an object store at a time
+_CHUNK = 1 << 22  # bytes of a file that are held where it is streamed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +145,17 @@ def read_all(lake: Lake, paths: Sequence[str]) -> list[bytes | None]:
             return list(map(read, paths))
         with ThreadPoolExecutor(_AT_ONCE) as threads:  # a store answers each after a while
             return list(threads.map(read, paths))
+
+
+def chunks(lake: Lake, path: str) -> Iterator[bytes]:
+    """The bytes under a path, some at a time.
+
+    Raises:
+        PublishError: if there is no such file, or the lake cannot be reached.
+    """
+    with reaching(lake, "read a file"), _filesystem(lake).open_input_file(path) as stream:
+        while chunk := bytes(stream.read(_CHUNK)):
+            yield chunk
 
 
 def remove(lake: Lake, path: str) -> bool:

@@ -34,12 +34,14 @@ class Floor:
         sha256: of the bytes of the file, as manifests record it.
         policy: the least that every policy asks for.
         approval: whether somebody must approve every release.
+        signed: whether every release must be signed.
     """
 
     path: Path
     sha256: str
     policy: "ReleasePolicy"
     approval: bool = False
+    signed: bool = False
 
 
 def floor_policy() -> Floor | None:
@@ -49,7 +51,7 @@ def floor_policy() -> Floor | None:
         SpecError: if one is set and cannot be read, so that no release goes on without it.
     """
     chosen = setting(OPTION)
-    return None if chosen is None else _read(Path(chosen).expanduser())
+    return None if chosen is None else read_floor(Path(chosen).expanduser(), _TAKE_CARE)
 
 
 def under_floor(policy: "ReleasePolicy", floor: Floor | None) -> "ReleasePolicy":
@@ -57,15 +59,16 @@ def under_floor(policy: "ReleasePolicy", floor: Floor | None) -> "ReleasePolicy"
     return policy if floor is None else policy.with_floor(floor.policy)
 
 
-def require_floor(floored: Mapping[str, str] | None, *, approved: bool) -> None:
-    """Refuse a release that was not verified and approved under the floor of today.
+def require_floor(floored: Mapping[str, str] | None, *, approved: bool, signed: bool) -> None:
+    """Refuse a release that was not verified and approved under the floor of today, or is not to be signed.
 
     Args:
         floored: what the verification says of the floor that it was done under; None: there was none.
         approved: whether somebody approved the release.
+        signed: whether it is going to be signed.
 
     Raises:
-        VerificationError: if there is a floor, and it is another one, or asks for an approval.
+        VerificationError: if there is a floor, and it is another one, or asks for an approval or a signature.
         SpecError: if the floor cannot be read.
     """
     floor = floor_policy()
@@ -80,6 +83,20 @@ def require_floor(floored: Mapping[str, str] | None, *, approved: bool) -> None:
         raise VerificationError(
             f"the floor policy {floor.path} asks that somebody approves every release, and nobody did; "
             "require an approval and run the release again"
+        )
+    require_signature(floor, signed=signed)
+
+
+def require_signature(floor: Floor | None, *, signed: bool) -> None:
+    """Refuse a release that is not to be signed where the floor asks for a signature.
+
+    Raises:
+        VerificationError: see above.
+    """
+    if floor is not None and floor.signed and not signed:
+        raise VerificationError(
+            f"the floor policy {floor.path} asks that every release is signed, and there is no key: add the "
+            f"Airflow connection signing_default, or name the file of a key as {VARIABLES['signing_key']}"
         )
 
 
@@ -97,18 +114,35 @@ def refuse_weaker(policy: "ReleasePolicy", place: str, floor: Floor | None) -> N
         )
 
 
-def _read(path: Path) -> Floor:
+def read_floor(path: Path, note: str) -> Floor:
+    """What stands in the file of a floor.
+
+    Args:
+        path: absolute.
+        note: ends the message of an error.
+
+    Raises:
+        SpecError: if it cannot be read.
+    """
     from privacy_engine.judge.policy import ReleasePolicy
 
     if not path.is_absolute():
-        raise wrong(path, f"must be an absolute path: {_TAKE_CARE}", " ")
+        raise wrong(path, f"must be an absolute path: {note}", " ")
     try:
         data = read_file(path, LARGEST_YAML)
         fields = mapping_of(data, path)
-        approval = fields.pop("approval", False)
+        approval, signed = fields.pop("approval", False), fields.pop("signed", "optional")
         if not isinstance(approval, bool):
             raise wrong(path, "approval must be true or false; correct it")
+        if signed not in ("required", "optional"):
+            raise wrong(path, "signed must be required or optional; correct it")
         policy = ReleasePolicy.from_dict(fields)
     except PrivacyEngineError as error:
-        raise wrong(f"the floor policy {path}", f"{error}; {_TAKE_CARE}") from None
-    return Floor(path=path, sha256=hashlib.sha256(data).hexdigest(), policy=policy, approval=approval)
+        raise wrong(f"the floor policy {path}", f"{error}; {note}") from None
+    return Floor(
+        path=path,
+        sha256=hashlib.sha256(data).hexdigest(),
+        policy=policy,
+        approval=approval,
+        signed=signed == "required",
+    )

@@ -14,9 +14,10 @@ from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.work.references import Published, ReportRef, StagedRef
-from privacy_release.work.staged import read_manifest
+from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
+    from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import Lake
 
 
@@ -29,6 +30,7 @@ def publish_staged(
     *,
     run_key: str | None = None,
     approved: ApprovalRef | None = None,
+    signer: "Signer | None" = None,
 ) -> Published:
     """Publish the verified bytes with manifest and report; a retry of the same run changes nothing.
 
@@ -40,11 +42,12 @@ def publish_staged(
         release_id: partition key of the run, else its run id.
         run_key: names the run across its retries, e.g. DAG id and run id.
         approved: who approved these bytes and when, where somebody was to be asked.
+        signer: signs the release; None: nobody does.
 
     Raises:
         VerificationError: if the report does not pass, or another release of the table was published after
             the release was verified together with the earlier ones, or it was not verified under the floor
-            policy, or that asks for an approval and there is none.
+            policy, or that asks for an approval or a signature and there is none.
         IntegrityError: if the report or the approval is about other bytes than the staged file's.
         SecretError: if its answers do not repeat those of the table's earlier releases.
         PublishError: if the lake cannot be reached or refuses.
@@ -54,7 +57,8 @@ def publish_staged(
 
     raise_if_failed(report)
     approval = None if approved is None else public_approval(approved, report)
-    require_floor(report.get("floor_policy"), approved=approval is not None and not approval["automatic"])
+    by_somebody = approval is not None and not approval["automatic"]
+    require_floor(report.get("floor_policy"), approved=by_somebody, signed=signer is not None)
     if report["sha256"] != staged["sha256"]:
         raise IntegrityError(
             f"the verified bytes (sha256 {report['sha256']}) must be the staged ones, got "
@@ -72,6 +76,8 @@ def publish_staged(
         manifest["floor_policy"] = report["floor_policy"]
     if approval is not None:
         manifest["approval"] = approval
+    if signer is not None:  # whoever checks the release measures it again, and needs the schema for that
+        manifest["schema"] = read_schema(staged["schema"]).to_dict()
     followed = "compared" in report or "persons" in staged
     with one_at_a_time(name) if followed else nullcontext():
         refuse_unseen(lake, name, (release_id, run_key or release_id), report)
@@ -84,6 +90,7 @@ def publish_staged(
             Path(staged["report"]),
             expected_sha256=report["sha256"],
             run_key=run_key,
+            signer=None if signer is None else signer.about(manifest, approved=by_somebody),
         )
         published = Published(
             release=done.release_id,
@@ -94,6 +101,7 @@ def publish_staged(
             manifest=done.manifest_uri,
             report=done.report_uri,
             rows=done.rows,
+            statement=done.statement_sha256,
         )
         if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
             record(staged, published)

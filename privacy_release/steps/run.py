@@ -13,7 +13,13 @@ from privacy_release.sources.versions import version_of
 from privacy_release.sources.waiting import await_source
 from privacy_release.spec.check import refuse_columns, refuse_pseudonyms, refuse_silence
 from privacy_release.spec.files import load_schema
-from privacy_release.spec.floor import Floor, floor_policy, refuse_weaker, under_floor
+from privacy_release.spec.floor import (
+    Floor,
+    floor_policy,
+    refuse_weaker,
+    require_signature,
+    under_floor,
+)
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.spending.budget import Budget, require_budget, require_left
@@ -41,6 +47,7 @@ from privacy_release.work.references import Published, ReportRef, StagedRef, Tab
 if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
+    from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import Lake
     from privacy_release.ledger.ledger import BudgetLedger
     from privacy_release.sources.extracts import Extract
@@ -82,6 +89,7 @@ def run_release(
     *,
     ledger: "BudgetLedger | None" = None,
     approved_by: str | None = None,
+    signer: "Signer | None" = None,
 ) -> Outcome:
     """Ingest, validate, detect outliers, release, verify, publish: nothing unless the verification passes.
 
@@ -96,6 +104,7 @@ def run_release(
         watch: told the stage and what is done in it.
         ledger: that the release's budget is booked in; by default the one of `ledger_places.default_ledger`.
         approved_by: who approves what the run makes, if it keeps the policy; the manifest names them.
+        signer: signs the release; None: nobody does.
 
     Raises:
         PrivacyEngineError: as the steps do.
@@ -106,6 +115,7 @@ def run_release(
             f"{spec.name} must be approved before it is published; name who approves it (--approved-by), or "
             "run its DAG, which asks"
         )
+    require_signature(floor, signed=signer is not None)
     schema, policy = spec.data_schema(), spec.release_policy()
     refuse_weaker(policy, spec.policy, floor)
     asked = under_floor(policy, floor)
@@ -142,7 +152,9 @@ def run_release(
     watch(Stage.VERIFY, f"{len(report['findings'])} rules kept by {report['classes']:,} classes")
     watch(Stage.PUBLISH, "committing")
     approved = _approval(spec, report, approved_by)
-    published = publish_staged(staged, report, lake, spec.publish.table, release_id, approved=approved)
+    published = publish_staged(
+        staged, report, lake, spec.publish.table, release_id, approved=approved, signer=signer
+    )
     watch(Stage.PUBLISH, f"version {published['version']} of {published['table']}")
     if spec.told_to_curator:
         path = report_to_curator(table, staged, spec.name, release_id)

@@ -264,7 +264,7 @@ class ReportRef(TypedDict):
 
 
 class Published(TypedDict):
-    """Where a release is."""
+    """Where a release is; `statement` is the sha256 of what was signed about it, None where nothing was."""
 
     release: str
     table: str
@@ -274,6 +274,7 @@ class Published(TypedDict):
     manifest: str
     report: str
     rows: int
+    statement: NotRequired[str | None]
 
 
 def measured_symbols(report: ReportRef) -> dict[str, float]:

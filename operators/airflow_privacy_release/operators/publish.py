@@ -8,6 +8,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
+from airflow_privacy_release.hooks.signing import DEFAULT_SIGNING, signer_of
 from airflow_privacy_release.hooks.work import sweep_areas
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
@@ -45,9 +46,12 @@ class PublishOperator(BaseOperator):
         lake: Airflow connection id of the lake.
         approved: what `ApproveReleaseOperator` gave, where somebody is to approve the release first: without
             an approval of these very bytes nothing is published.
+        signing: Airflow connection id of the key that signs the release, its password. Without a connection
+            `signing_default` the option `signing_key` names the file of the key, and without that nothing is
+            signed, which the log says; the floor policy may forbid it.
     """
 
-    template_fields = ("table", "report", "name", "lake", "approved")
+    template_fields = ("table", "report", "name", "lake", "approved", "signing")
     template_fields_renderers = {"table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#d9ead3"
     operator_extra_links = (ReportLink(),)
@@ -60,6 +64,7 @@ class PublishOperator(BaseOperator):
         name: str,
         lake: str = DEFAULT_LAKE,
         approved: "ApprovalRef | XComArg | None" = None,
+        signing: str = DEFAULT_SIGNING,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -68,6 +73,7 @@ class PublishOperator(BaseOperator):
         self.name = name
         self.lake = lake
         self.approved: Any = approved
+        self.signing = signing
         self._needs_approval = approved is not None
         self._published: Any = None
 
@@ -90,6 +96,7 @@ class PublishOperator(BaseOperator):
             release_id(context),
             run_key=run_key(context),
             approved=self.approved or None,
+            signer=signer_of(self.signing),
         )
         for asset in self.outlets:
             context["outlet_events"][asset].extra = event_of(published, self.table, self.report)
@@ -102,6 +109,7 @@ class PublishOperator(BaseOperator):
             already=published["already"],
             manifest=published["manifest"],
             report=published["report"],
+            signed=published.get("statement") or "by nobody",
         )
         self._published = published
         return published
@@ -139,26 +147,37 @@ class RetractOperator(BaseOperator):
         release: partition key or run id of the release.
         reason: why; it is kept in the table's log for good, so it must not speak of a person.
         lake: Airflow connection id of the lake.
+        signing: Airflow connection id of the key that signs the retraction, as of `PublishOperator`.
     """
 
-    template_fields = ("name", "release", "reason", "lake")
+    template_fields = ("name", "release", "reason", "lake", "signing")
     ui_color = "#f4cccc"
 
     def __init__(
-        self, *, name: str, release: str, reason: str, lake: str = DEFAULT_LAKE, **kwargs: Any
+        self,
+        *,
+        name: str,
+        release: str,
+        reason: str,
+        lake: str = DEFAULT_LAKE,
+        signing: str = DEFAULT_SIGNING,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.name = name
         self.release = release
         self.reason = reason
         self.lake = lake
+        self.signing = signing
 
     @guarded
     def execute(self, context: "Context") -> dict[str, Any]:
         """Retract; what was done."""
         from privacy_release.steps.retraction import retract_release
 
-        done = retract_release(lake_of(self.lake), self.name, self.release, self.reason)
+        done = retract_release(
+            lake_of(self.lake), self.name, self.release, self.reason, signer=signer_of(self.signing)
+        )
         self.log.info("retracted", table=done.name, version=done.version, files_removed=done.files_removed)
         return {
             "table": done.name,

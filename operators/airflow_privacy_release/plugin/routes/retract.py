@@ -11,6 +11,7 @@ from airflow.utils.session import create_session
 from fastapi import APIRouter, Form, HTTPException, Request, Response, status
 from fastapi.responses import RedirectResponse
 
+from airflow_privacy_release.hooks.signing import signer_of
 from airflow_privacy_release.plugin.answers import page
 from airflow_privacy_release.plugin.auth import Rights, holds, name_of, require, token_for
 from airflow_privacy_release.plugin.routes.releases import find, may_retract
@@ -55,7 +56,7 @@ def do(
     if complaint:
         return _form(request, user, row, reason, complaint)
     _record(user, row, reason)
-    retract_release(place, table, row.entry.release_id, reason)
+    retract_release(place, table, row.entry.release_id, reason, signer=signer_of())
     where = urlencode({"lake": lake, "table": table, "version": version})
     return RedirectResponse(
         f"{request.scope.get('root_path', '')}/release?{where}", status.HTTP_303_SEE_OTHER

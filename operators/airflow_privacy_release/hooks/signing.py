@@ -1,0 +1,36 @@
+"""The key that signs releases, in an Airflow connection or the file that the settings name."""
+
+from typing import TYPE_CHECKING
+
+from airflow_privacy_release.hooks.connections import connection_of
+from privacy_engine.errors import SecretError
+
+if TYPE_CHECKING:
+    from privacy_release.proof.statement import StatementSigner
+
+DEFAULT_SIGNING = "signing_default"
+
+
+def signer_of(connection_id: str = DEFAULT_SIGNING) -> "StatementSigner | None":
+    """What signs with the private key that is the password of an Airflow connection, in PEM form.
+
+    Without a connection `signing_default` it is the key in the file that the option `signing_key` names; None
+    where it names none: then nothing is signed.
+
+    Raises:
+        SecretError: if another connection is named and does not exist, or what is there is no such key.
+    """
+    from privacy_release.proof.keys import NEW_KEY, SigningKey
+    from privacy_release.proof.statement import StatementSigner, signer_of_settings
+
+    found = connection_of(connection_id)
+    if found is None and connection_id == DEFAULT_SIGNING:
+        return signer_of_settings()
+    if found is None:
+        raise SecretError(
+            f"the Airflow connection {connection_id} of the signing key must exist; make a key with "
+            f"`{NEW_KEY}`, and add it: airflow connections add {connection_id} --conn-type generic "
+            '--conn-password "$(cat FILE)"'
+        )
+    place = f"the password of the Airflow connection {connection_id}"
+    return StatementSigner(key=SigningKey.from_pem((found.password or "").encode(), place))

@@ -1,0 +1,203 @@
+"""The chain of statements of a table, held against its commits: each signed, each after the one before."""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from privacy_release.lake.commits import Commit
+from privacy_release.lake.log import proof_folder, statement_files
+from privacy_release.lake.store import Lake, read_all
+from privacy_release.proof.envelope import opened
+from privacy_release.proof.faults import Fault, FaultError
+from privacy_release.proof.published_keys import Validity, replaced_by
+from privacy_release.proof.statement import COMMIT, FILES, STATEMENT, signed_part
+
+Say = Callable[[Fault, str, str | None], None]  # what is wrong, in words, and of which release
+_BY_KIND = {"table": str, "sequence": int, "time": str, "note": dict}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A statement whose signature is good.
+
+    Attributes:
+        sha256: of its envelope.
+        key_id: of the key that signed it.
+        time: when, by its own word.
+        predicate: what it says.
+    """
+
+    sha256: str
+    key_id: str
+    time: datetime
+    predicate: Mapping[str, Any]
+
+    @property
+    def sequence(self) -> int:
+        """Its place in the chain, from 1."""
+        return int(self.predicate["sequence"])
+
+    @property
+    def note(self) -> Mapping[str, Any]:
+        """The note of the commit that it is about."""
+        return dict(self.predicate["note"])
+
+
+def chain_of(
+    lake: Lake, name: str, commits: Iterable[Commit], keys: Mapping[str, Validity], say: Say
+) -> dict[int, Statement]:
+    """The statements of a table by the versions that they are about, each proven, or said what is wrong.
+
+    Args:
+        lake: where.
+        name: of the table.
+        commits: all of the table's, oldest first.
+        keys: that are trusted, by id.
+        say: is told what is wrong.
+
+    Raises:
+        PublishError: if the lake cannot be reached.
+    """
+    found: dict[int, Statement] = {}
+    last, expected, retired = None, 1, set[str]()
+    seen: dict[str, int] = {}
+    for commit in commits:
+        note = commit.note
+        if not commit.noted or not isinstance(note, Mapping):
+            continue
+        release = str(note.get("release"))
+        marked = note.get("statement")
+        if not isinstance(marked, Mapping) or "sha256" not in marked:
+            if expected > 1:
+                say(
+                    Fault.UNSIGNED,
+                    f"version {commit.version} ({note.get('action')}) has no statement",
+                    release,
+                )
+            continue
+        sha256 = str(marked["sha256"])
+        if sha256 in seen:
+            told = f"version {commit.version} names the statement of version {seen[sha256]} again"
+            say(Fault.CHAIN, f"{told}: something older was put back", release)
+            continue
+        seen[sha256] = commit.version
+        try:
+            statement = read_statement(lake, name, sha256, keys)
+            _require_about(statement, name, note)
+        except FaultError as fault:
+            say(fault.fault, f"the statement of version {commit.version}: {fault}", release)
+            last, expected = sha256, int(marked.get("sequence", expected)) + 1
+            continue
+        if statement.key_id in retired:
+            told = f"the key {statement.key_id[:16]} signed version {commit.version} after it was replaced"
+            say(Fault.KEY_REPLACED, told, release)
+        retired |= replaced_by(keys, statement.key_id)
+        if (statement.sequence, statement.predicate["previous"]) != (expected, last):
+            say(Fault.CHAIN, _broken(commit.version, statement, expected), release)
+        found[commit.version] = statement
+        last, expected = sha256, statement.sequence + 1
+    return found
+
+
+def read_statement(lake: Lake, name: str, sha256: str, keys: Mapping[str, Validity]) -> Statement:
+    """A statement of a table, if it is signed by a trusted key that held then.
+
+    Raises:
+        FaultError: saying what is wrong.
+        PublishError: if the lake cannot be reached.
+    """
+    path = f"{proof_folder(name)}/{statement_files(sha256)[0]}"
+    (data,) = read_all(lake, [path])
+    if data is None:
+        raise FaultError(Fault.STATEMENT_MISSING, f"{path} is not there")
+    predicate, key_id, moment, _ = _signed(data, keys, COMMIT)
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise FaultError(Fault.STATEMENT_CHANGED, "it has another sha256 than the commit says")
+    if not all(isinstance(predicate.get(key), kind) for key, kind in _BY_KIND.items()):
+        raise FaultError(Fault.STATEMENT_CHANGED, "it lacks what every statement says")
+    return Statement(sha256=sha256, key_id=key_id, time=moment, predicate=predicate)
+
+
+def read_files(lake: Lake, name: str, statement: str, keys: Mapping[str, Validity]) -> dict[str, str]:
+    """Path -> sha256 of the data files that a commit made, as they were signed after it.
+
+    Args:
+        lake: where.
+        name: of the table.
+        statement: sha256 of the statement about the commit.
+        keys: that are trusted, by id.
+
+    Raises:
+        FaultError: saying what is wrong.
+        PublishError: if the lake cannot be reached.
+    """
+    path = f"{proof_folder(name)}/{statement_files(statement)[1]}"
+    (data,) = read_all(lake, [path])
+    if data is None:
+        raise FaultError(
+            Fault.STATEMENT_MISSING,
+            f"{path}, about the data files, is not there: if its publication was interrupted, run it again",
+        )
+    predicate, _, _, subjects = _signed(data, keys, FILES)
+    if predicate.get("statement") != statement:
+        raise FaultError(Fault.STATEMENT_CHANGED, "the one about the data files is about another commit")
+    return {str(each["name"]): str(each["digest"]["sha256"]) for each in subjects}
+
+
+def _signed(
+    data: bytes, keys: Mapping[str, Validity], kind: str
+) -> tuple[dict[str, Any], str, datetime, list[Any]]:
+    """Predicate, key, time and subjects of a statement of a kind that a trusted key signed in time."""
+    payload, signers = opened(data, {key_id: shown.key for key_id, shown in keys.items()})
+    if (payload.get("_type"), payload.get("predicateType")) != (STATEMENT, kind):
+        raise FaultError(Fault.STATEMENT_CHANGED, f"it must be an in-toto Statement of the type {kind}")
+    key_id, predicate = min(signers), payload.get("predicate")
+    try:
+        moment = datetime.fromisoformat(predicate["time"])  # type: ignore[index]  # caught below
+        covered = keys[key_id].covers(moment)
+        subjects = list(payload["subject"])
+    except (KeyError, TypeError, ValueError):
+        raise FaultError(Fault.STATEMENT_CHANGED, "it lacks its time or its subjects") from None
+    if not covered:
+        told = f"the key {key_id[:16]} was not valid at {moment.isoformat()}, when it signed"
+        raise FaultError(Fault.KEY_NOT_VALID, told)
+    assert isinstance(predicate, dict)
+    return predicate, key_id, moment, subjects
+
+
+def _require_about(statement: Statement, name: str, note: Mapping[str, Any]) -> None:
+    """Refuse a statement about another table, or about another note than that of the commit."""
+    if statement.predicate["table"] != name:
+        raise FaultError(Fault.OTHER_TABLE, f"it is about the table {statement.predicate['table']}")
+    signed, told = statement.note, signed_part(note)
+    differing = sorted(key for key in {*signed, *told} if not _same(signed.get(key), told.get(key)))
+    if differing:
+        raise FaultError(Fault.NOTE, f"the commit says otherwise of {', '.join(differing)}")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal; the Delta library writes the last digit of a number as it likes."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, float) or isinstance(other, float):
+        return _number(one) and _number(other) and math.isclose(one, other, rel_tol=1e-12)
+    return type(one) is type(other) and one == other
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _broken(version: int, statement: Statement, expected: int) -> str:
+    """Where the chain is broken."""
+    told = f"version {version} has statement {statement.sequence}, and {expected} must come next"
+    if statement.sequence > expected:
+        return f"{told}: {statement.sequence - expected} releases or retractions are missing"
+    if statement.sequence < expected:
+        return f"{told}: something older was put back"
+    return f"version {version} follows another statement than the one before it"

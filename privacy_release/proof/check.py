@@ -1,0 +1,370 @@
+"""Whether a table holds what was signed, by its bytes alone: yes, or no with every reason.
+
+Nothing is read but the table: its log, its data files and its proofs. Each file is copied to a private folder
+while it is hashed, and what is measured is the copy. No cell value is told.
+"""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishError
+from privacy_release.lake.commits import newest_first
+from privacy_release.lake.log import (
+    Publication,
+    State,
+    data_files,
+    existing_table,
+    newest,
+    proof_folder,
+)
+from privacy_release.lake.store import Lake, chunks, read_all
+from privacy_release.proof.chain import Statement, chain_of, read_files
+from privacy_release.proof.faults import Fault, FaultError, Reason
+from privacy_release.proof.keys import PublicKey
+from privacy_release.proof.measure import Measured, measured_anew
+from privacy_release.proof.published_keys import Validity, trusted_keys
+from privacy_release.proof.rows import filled_columns, rows_digest
+from privacy_release.spec.floor import Floor
+from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from privacy_engine.judge.policy import ReleasePolicy
+
+# What a table's log may ask of its readers: others could show other rows than those in the files.
+_FEATURES = frozenset({"timestampNtz"})
+_PLAIN_READER, _LISTED = (
+    1,
+    3,
+)  # versions of Delta's protocol for readers: without features, with a list of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """A release that was looked at.
+
+    Attributes:
+        sequence: of its statement in the chain.
+        statement: sha256 of its envelope.
+        key: id of the key that signed it, and `signed` when, by its own word.
+        rows, files: that the table has of it.
+        rewritten: another tool wrote its rows into other files; they are the same rows.
+        approval: what the proof says of who approved it; None where nobody did.
+        findings: measured anew on the rows.
+        on_trust: rule -> why it was not measured anew.
+    """
+
+    release: str
+    sequence: int
+    statement: str
+    key: str
+    signed: str
+    rows: int = 0
+    files: int = 0
+    rewritten: bool = False
+    approval: Mapping[str, Any] | None = None
+    findings: Sequence[Mapping[str, Any]] = ()
+    on_trust: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The answer.
+
+    Attributes:
+        sequence: of the table's last statement: what to give as `since` next time.
+        statement: its sha256.
+        reasons: why it is no; none of them: yes.
+        releases: that were looked at, oldest first.
+    """
+
+    lake: str
+    table: str
+    version: int | None
+    sequence: int
+    statement: str | None
+    reasons: list[Reason]
+    releases: list[Checked]
+
+    @property
+    def right(self) -> bool:
+        """Whether the answer is yes."""
+        return not self.reasons
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON."""
+        return {"right": self.right} | asdict(self)
+
+
+def check_table(
+    lake: Lake,
+    name: str,
+    keys: Sequence[PublicKey],
+    *,
+    release_id: str | None = None,
+    demanded: Floor | None = None,
+    since: int = 0,
+) -> Verdict:
+    """Check the current releases of a table, or one of them, and the chain of all.
+
+    Args:
+        lake: where.
+        name: of the release table.
+        keys: that are trusted.
+        release_id: check the rows of this one alone; None: of all, and that there are no others.
+        demanded: what the releases must keep besides their own policies.
+        since: least place of the last statement, from an earlier check: a table that was put back to what
+            it was before has a smaller one.
+
+    Raises:
+        PublishError: if there is no such table, or the lake cannot be reached.
+        CapacityError: if memory or disk are too small.
+    """
+    return _Check(lake, name, keys, demanded).run(release_id, since)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """The rows of a release as the table has them: in one private file with the release's own columns."""
+
+    file: Path
+    count: int
+    files: int
+    rewritten: bool
+
+
+class _Check:
+    """One check, which takes its reasons down as it goes."""
+
+    def __init__(self, lake: Lake, name: str, keys: Sequence[PublicKey], demanded: Floor | None) -> None:
+        self.lake, self.name, self.given, self.demanded = lake, name, keys, demanded
+        self.reasons: list[Reason] = []
+        self.memory = read_memory(DEFAULT_MEMORY)
+
+    def say(self, fault: Fault, text: str, release: str | None = None) -> None:
+        """Take a reason down."""
+        self.reasons.append(Reason(fault=fault, text=text, release=release))
+
+    def run(self, release_id: str | None, since: int) -> Verdict:
+        try:
+            table = existing_table(self.lake, self.name)
+            version: int = table.version()
+            self.require_plain(table)
+            commits = list(newest_first(self.lake, self.name, version))[::-1]
+            entries = list(newest(self.lake, self.name, version))[::-1]
+        except IntegrityError as error:
+            self.say(Fault.LOG, str(error))
+            return self.verdict(None, {}, [])
+        try:
+            keys = trusted_keys(self.lake, self.given)
+        except FaultError as fault:
+            self.say(fault.fault, f"what the lake shows of a trusted key: {fault}")
+            keys = {key.id: Validity(key=key) for key in self.given}
+        statements = chain_of(self.lake, self.name, commits, keys, self.say)
+        last = max((statement.sequence for statement in statements.values()), default=0)
+        if last < since:
+            told = f"the last statement is {last}, and {since} was seen before: the table was put back"
+            self.say(Fault.TOO_OLD, told)
+        current = [entry for entry in entries if entry.state in (State.CURRENT, State.DAMAGED)]
+        chosen = [e for e in current if release_id in (None, e.release_id)]
+        if not chosen:
+            what = "no current release" if release_id is None else "no such current release"
+            self.say(Fault.NOTHING, f"the table has {what}", release_id)
+        checked = [found for entry in chosen if (found := self.release(entry, statements, keys, version))]
+        if release_id is None:
+            self.require_no_others(current, version)
+        return self.verdict(version, statements, checked)
+
+    def verdict(
+        self, version: int | None, statements: Mapping[int, Statement], checked: list[Checked]
+    ) -> Verdict:
+        last = max(statements.values(), key=lambda s: s.sequence, default=None)
+        return Verdict(
+            lake=self.lake.root,
+            table=self.name,
+            version=version,
+            sequence=last.sequence if last else 0,
+            statement=last.sha256 if last else None,
+            reasons=self.reasons,
+            releases=checked,
+        )
+
+    def require_plain(self, table: "DeltaTable") -> None:
+        """Refuse a log that asks readers to show other rows than its files have, such as deletion vectors."""
+        protocol = table.protocol()
+        asked = set(protocol.reader_features or ())
+        if protocol.min_reader_version not in (_PLAIN_READER, _LISTED) or asked - _FEATURES:
+            told = ", ".join(sorted(asked - _FEATURES)) or f"version {protocol.min_reader_version}"
+            self.say(Fault.LOG, f"the log asks of its readers what no release does: {told}")
+
+    def require_no_others(self, current: Sequence[Publication], version: int) -> None:
+        """Refuse rows of no current release."""
+        known: set[str] = set()
+        for entry in current:
+            known |= data_files(self.lake, self.name, entry.release_id, version)
+        if others := len(data_files(self.lake, self.name, None, version) - known):
+            self.say(Fault.FILES, f"the table has {others} data files of no current release")
+
+    def release(
+        self,
+        entry: Publication,
+        statements: Mapping[int, Statement],
+        keys: Mapping[str, Validity],
+        version: int,
+    ) -> Checked | None:
+        """Look at one release; None where nothing trusted is said of it."""
+        release = entry.release_id
+        if entry.state is State.DAMAGED:
+            self.say(Fault.NOTE, f"the note of version {entry.version} is damaged: {entry.problem}", release)
+            return None
+        statement = statements.get(entry.version)
+        if statement is None:
+            if not any(reason.release == release for reason in self.reasons):
+                self.say(Fault.UNSIGNED, f"version {entry.version} has no statement", release)
+            return None
+        found = Checked(
+            release=release,
+            sequence=statement.sequence,
+            statement=statement.sha256,
+            key=statement.key_id,
+            signed=statement.time.isoformat(),
+        )
+        manifest = self.proofs(entry, statement)
+        if manifest is not None:
+            found = replace(found, approval=self.approval(manifest, statement, release))
+        with tempfile.TemporaryDirectory(prefix="privacy-release-check-") as folder:
+            try:
+                rows = self.rows(entry, statement, keys, version, Path(folder))
+            except (FaultError, IntegrityError, PublishError) as error:
+                self.say(error.fault if isinstance(error, FaultError) else Fault.FILES, str(error), release)
+                return found
+            found = replace(found, rows=rows.count, files=rows.files, rewritten=rows.rewritten)
+            if manifest is None:
+                return found
+            measured = self.measured(rows.file, manifest, statement, release)
+        return replace(found, findings=measured.findings, on_trust=measured.on_trust)
+
+    def proofs(self, entry: Publication, statement: Statement) -> dict[str, Any] | None:
+        """Hold every proof of a release against its signed hash; its manifest, if it is the signed one."""
+        signed = set(_texts(statement.note))
+        names = sorted(entry.proofs)
+        files = read_all(self.lake, [f"{proof_folder(self.name)}/{file}" for file in names])
+        manifest = None
+        for file, data in zip(names, files, strict=True):
+            sha256 = file.partition(".")[0]
+            what = {entry.manifest_sha256: "manifest", entry.report_sha256: "report"}.get(sha256, "proof")
+            if data is None:
+                self.say(Fault.PROOF, f"the {what} {file} is not there", entry.release_id)
+            elif hashlib.sha256(data).hexdigest() != sha256 or sha256 not in signed:
+                self.say(Fault.PROOF, f"the {what} {file} is not the one that was signed", entry.release_id)
+            elif what == "manifest":
+                manifest = dict(json.loads(data))
+        return manifest
+
+    def rows(
+        self,
+        entry: Publication,
+        statement: Statement,
+        keys: Mapping[str, Validity],
+        version: int,
+        folder: Path,
+    ) -> "_Rows":
+        """Hold the data files and their rows against what was signed.
+
+        Raises:
+            FaultError: if nothing was signed of the files, or they hold something else.
+            IntegrityError: if they cannot be read.
+            PublishError: if one is not there.
+        """
+        release, columns = entry.release_id, [str(name) for name in statement.note["columns"]]
+        signed = read_files(self.lake, self.name, statement.sha256, keys)
+        paths = sorted(data_files(self.lake, self.name, release, version))
+        copies = []
+        for number, path in enumerate(paths):
+            copy, digest = folder / f"{number}.parquet", hashlib.sha256()
+            with copy.open("xb") as target:
+                for chunk in chunks(self.lake, path):
+                    digest.update(chunk)
+                    target.write(chunk)
+            copies.append(copy)
+            if path in signed and digest.hexdigest() != signed[path]:
+                self.say(Fault.FILES, f"the data file {path} is not the one that was signed", release)
+        if not copies:
+            raise FaultError(Fault.FILES, "the table has no data file of it")
+        digest_of_rows, count = rows_digest(copies, columns, folder, self.memory)
+        if (digest_of_rows, count) != (statement.note["rows_digest"], statement.note["rows"]):
+            told = f"the {count} rows are not the {statement.note['rows']} that were signed"
+            self.say(Fault.ROWS, told, release)
+        rewritten = set(paths) != set(signed)
+        if rewritten and (filled := filled_columns(copies, columns)):
+            self.say(Fault.ROWS, f"{len(filled)} columns hold values that are not of the release", release)
+        file = _own_columns(copies, columns, folder)
+        return _Rows(file=file, count=count, files=len(paths), rewritten=rewritten)
+
+    def approval(
+        self, manifest: Mapping[str, Any], statement: Statement, release: str
+    ) -> Mapping[str, Any] | None:
+        """Refuse a release that nobody approved where somebody had to; who did."""
+        approval: Mapping[str, Any] | None = manifest.get("approval")
+        given = approval is not None and bool(approval.get("by")) and not approval.get("automatic")
+        asked = statement.predicate.get("demands", {}).get("approval")
+        if asked and not given:
+            self.say(Fault.APPROVAL, "somebody had to approve it, and nobody did", release)
+        elif self.demanded is not None and self.demanded.approval and not given:
+            self.say(Fault.APPROVAL, "you ask for an approval, and nobody approved it", release)
+        return approval
+
+    def measured(
+        self, rows: Path, manifest: Mapping[str, Any], statement: Statement, release: str
+    ) -> Measured:
+        """Measure again what the policy asks for, and what whoever checks asks for."""
+        from privacy_engine.judge.policy import ReleasePolicy
+        from privacy_engine.tables.schema import DataSchema
+
+        try:
+            policy = ReleasePolicy.from_dict(manifest["policy"])
+            schema = DataSchema.from_dict(manifest["schema"])
+        except (KeyError, PrivacyEngineError) as error:
+            told = f"policy and schema in the manifest must be readable, got {type(error).__name__}"
+            self.say(Fault.POLICY, told, release)
+            return Measured()
+        if self.demanded is not None:
+            policy = self.held_to(policy, self.demanded.policy, release)
+        found = measured_anew(rows, schema, policy, manifest, statement.time.year)
+        for told in found.wrong:
+            self.say(Fault.MEASURED, told, release)
+        return found
+
+    def held_to(self, policy: "ReleasePolicy", demanded: "ReleasePolicy", release: str) -> "ReleasePolicy":
+        """A policy with what is demanded besides, which it must not contradict."""
+        for told in policy.weaker_than(demanded):
+            self.say(Fault.POLICY, f"{told} of what you ask for", release)
+        return policy.with_floor(demanded)
+
+
+def _own_columns(files: Sequence[Path], columns: Sequence[str], folder: Path) -> Path:
+    """The rows of files with these columns alone, in one file: others are of other releases of the table."""
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+    source = ds.dataset([str(file) for file in files]).scanner(columns=list(columns))
+    target = folder / "rows.parquet"
+    with pq.ParquetWriter(target, source.projected_schema) as writer:
+        for batch in source.to_batches():
+            writer.write_batch(batch)
+    return target
+
+
+def _texts(value: Any) -> list[str]:
+    """All texts in a JSON value."""
+    if isinstance(value, Mapping):
+        return [text for each in value.values() for text in _texts(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in _texts(each)]
+    return [value] if isinstance(value, str) else []

@@ -1,0 +1,153 @@
+"""The public keys that a lake shows, from when to when each holds, and which of them are to be trusted.
+
+`_keys/<id>.json` is a DSSE envelope about a key, signed by the key itself, and by the older one that it
+replaces, where there is one: who trusts the older one trusts it, too. A key that stands in the lake alone is
+trusted by nobody.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from privacy_engine.errors import SecretError
+from privacy_release.lake.store import Lake, listing, put, read_all
+from privacy_release.proof.envelope import opened, sealed
+from privacy_release.proof.faults import Fault, FaultError
+from privacy_release.proof.keys import PublicKey, SigningKey, by_id, public_key_of
+
+FOLDER = "_keys"
+_TYPE = "application/vnd.privacy-release.key+json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validity:
+    """A key, when it holds, and the id of the key that it replaces; None: no such limit, no such key."""
+
+    key: PublicKey
+    since: datetime | None = None
+    until: datetime | None = None
+    replaces: str | None = None
+
+    def covers(self, moment: datetime) -> bool:
+        """Whether what was signed at a time is signed in time."""
+        return (self.since is None or self.since <= moment) and (self.until is None or moment <= self.until)
+
+
+def publish_key(
+    lake: Lake,
+    key: SigningKey,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    replaces: SigningKey | None = None,
+) -> str:
+    """Show the public half of a key in a lake, in the place of what was shown of it before; the path."""
+    payload = {
+        "key": key.public.pem(),
+        "since": since and since.isoformat(),
+        "until": until and until.isoformat(),
+        "replaces": replaces and replaces.public.id,
+    }
+    path = f"{FOLDER}/{key.public.id}.json"
+    put(lake, path, sealed(payload, [key, *([replaces] if replaces else [])], _TYPE))
+    return path
+
+
+def show_key(lake: Lake, key: SigningKey) -> None:
+    """Show a key that is about to sign, if the lake does not show it yet.
+
+    Raises:
+        SecretError: if what the lake shows says that it holds not yet, or no longer.
+        PublishError: if the lake cannot be reached.
+    """
+    (data,) = read_all(lake, [f"{FOLDER}/{key.public.id}.json"])
+    if data is None:
+        publish_key(lake, key)
+        return
+    try:
+        shown = _shown(data, by_id([key.public]))
+    except FaultError as fault:
+        raise SecretError(
+            f"the key {key.public.id} is shown in the lake, but {fault}; show it anew with "
+            "`privacy-release key publish`"
+        ) from None
+    if not shown.covers(datetime.now(UTC)):
+        raise SecretError(
+            f"the key {key.public.id} must hold today, and is valid {_span(shown)}; sign with the key that "
+            "replaces it"
+        )
+
+
+def trusted_keys(lake: Lake, given: Iterable[PublicKey]) -> dict[str, Validity]:
+    """The keys that are trusted: the given ones, and those which one of these signed as its successor.
+
+    Raises:
+        FaultError: if what the lake shows of a given key is not signed by it.
+        PublishError: if the lake cannot be reached.
+    """
+    paths = [file.path for file in listing(lake, FOLDER) if file.path.endswith(".json")]
+    files = {
+        path.rpartition("/")[2].removesuffix(".json"): data
+        for path, data in zip(paths, read_all(lake, paths), strict=True)
+    }
+    found: dict[str, Validity] = {}
+    for key in given:
+        data = files.pop(key.id, None)
+        found[key.id] = Validity(key=key) if data is None else _shown(data, by_id([key]))
+    while True:
+        more = {}
+        for key_id, data in files.items():
+            if key_id not in found and data is not None and (successor := _successor(key_id, data, found)):
+                more[key_id] = successor
+        if not more:
+            return found
+        found |= more
+
+
+def replaced_by(keys: Mapping[str, Validity], key_id: str) -> frozenset[str]:
+    """Ids of the keys that a key replaces, and of those which these replaced."""
+    found, at = set[str](), keys[key_id].replaces
+    while at is not None and at not in found:
+        found.add(at)
+        at = keys[at].replaces if at in keys else None
+    return frozenset(found)
+
+
+def _successor(key_id: str, data: bytes, known: Mapping[str, Validity]) -> Validity | None:
+    """A key that a known one signed as its successor; None where it is none."""
+    try:
+        payload, signers = opened(data, {i: v.key for i, v in known.items()}, _TYPE)
+        key = public_key_of(str(payload["key"]).encode())
+        shown = _shown(data, by_id([key]))
+    except (FaultError, KeyError, ValueError):
+        return None
+    return shown if key.id == key_id and shown.replaces in signers else None
+
+
+def _shown(data: bytes, key: Mapping[str, PublicKey]) -> Validity:
+    """What an envelope says of the one key, which must have signed it.
+
+    Raises:
+        FaultError: if it has not, or it says something else.
+    """
+    (key_id,) = key
+    payload, _ = opened(data, key, _TYPE)
+    try:
+        same = public_key_of(str(payload["key"]).encode()).id == key_id
+        since, until = (_moment(payload[name]) for name in ("since", "until"))
+        replaces = payload["replaces"]
+    except (KeyError, ValueError, TypeError):
+        same = False
+    if not same:
+        raise FaultError(Fault.STATEMENT_CHANGED, "it is of another key, or not whole")
+    return Validity(key=key[key_id], since=since, until=until, replaces=replaces)
+
+
+def _moment(text: Any) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _span(shown: Validity) -> str:
+    told = [("from", shown.since), ("until", shown.until)]
+    return " ".join(f"{word} {moment.isoformat()}" for word, moment in told if moment)

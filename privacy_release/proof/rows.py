@@ -1,0 +1,132 @@
+"""One hash for the rows of a release, whatever their order and the files that they stand in.
+
+Anybody can count it anew. A row is text: of each column, in the order that the statement names, `n` for a
+null, else `v`, the length of the cell's text in bytes of UTF-8, a colon, and the text. The text of a cell is
+
+- of text: itself; of a truth value: `true` or `false`; of a whole or decimal number: its digits;
+- of a float: its 32 or 64 bits (IEEE 754, sign first) as digits 0 and 1;
+- of a date: days since 1970-01-01; of a time stamp: microseconds since then, UTC.
+
+Each row is hashed (SHA-256, lower-case hexadecimal digits), the hashes are sorted, repeated ones kept, and
+written one after the other, and that is hashed. Unlike a sum of hashes this is as hard to forge as SHA-256
+itself, and DuckDB sorts what does not fit into memory on disk.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
+from privacy_engine.foreign import translated
+
+if TYPE_CHECKING:
+    import duckdb
+
+_BATCH = 100_000  # hashes that are held at a time
+_PLAIN = {"VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"}
+_PLAIN |= {"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
+
+
+def rows_digest(files: Sequence[Path], columns: Sequence[str], folder: Path, memory: int) -> tuple[str, int]:
+    """The hash of the rows in Parquet files, and how many rows there are.
+
+    Args:
+        files: that hold all of the columns, and maybe more.
+        columns: that are hashed, in this order.
+        folder: private; where hashes that do not fit into memory are sorted.
+        memory: bytes that this may take.
+
+    Raises:
+        IntegrityError: if the files cannot be read, or lack a column.
+        SchemaError: if a column is of a type that no release has.
+        CapacityError: if neither memory nor disk are enough.
+    """
+    import duckdb
+
+    whole, rows = hashlib.sha256(), 0
+    with tempfile.TemporaryDirectory(dir=folder, prefix="digest-") as spill:
+        try:
+            with duckdb.connect(":memory:", config=_config(memory, spill)) as database:
+                kinds, source = _kinds(database, files), _source(files)
+                cells = ", ".join(_cell(name, kinds) for name in columns)
+                database.execute(f"SELECT sha256(concat({cells})) AS h FROM {source} ORDER BY h")
+                while found := database.fetchmany(_BATCH):
+                    rows += len(found)
+                    whole.update("".join(h for (h,) in found).encode())
+        except duckdb.OutOfMemoryException:
+            raise CapacityError("hashing the rows needs more memory or disk; give it more") from None
+        except duckdb.Error as error:
+            raise translated(error, "hashing the rows") or IntegrityError(
+                "the files of the release must be whole Parquet files of its columns, got "
+                f"{type(error).__name__}"
+            ) from None
+    return whole.hexdigest(), rows
+
+
+def filled_columns(files: Sequence[Path], columns: Sequence[str]) -> list[str]:
+    """Columns of Parquet files other than these that hold a value.
+
+    Raises:
+        IntegrityError: if the files cannot be read.
+    """
+    import duckdb
+
+    try:
+        with duckdb.connect(":memory:") as database:
+            others = [name for name in _kinds(database, files) if name not in columns]
+            if not others:
+                return []
+            counts = ", ".join(f"count({_quoted(name)})" for name in others)
+            found = database.execute(f"SELECT {counts} FROM {_source(files)}").fetchall()
+    except duckdb.Error as error:
+        raise IntegrityError(
+            f"the files of the release must be whole Parquet files, got {type(error).__name__}"
+        ) from None
+    return [name for name, count in zip(others, found[0], strict=True) if count]
+
+
+def _config(memory: int, spill: str) -> dict[str, str | bool | int | float | list[str]]:
+    return {
+        "memory_limit": f"{memory // 2}B",
+        "temp_directory": spill,
+        "autoload_known_extensions": False,
+        "autoinstall_known_extensions": False,
+        "python_enable_replacements": False,
+    }
+
+
+def _source(files: Sequence[Path]) -> str:
+    """SQL for the rows of the files; names of their folders are no columns."""
+    names = ", ".join("'" + str(file).replace("'", "''") + "'" for file in files)
+    return f"read_parquet([{names}], union_by_name = true, hive_partitioning = false)"
+
+
+def _kinds(database: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> dict[str, str]:
+    """Column -> its type in DuckDB."""
+    described = database.execute(f"DESCRIBE SELECT * FROM {_source(files)}").fetchall()
+    return {name: kind for name, kind, *_ in described}
+
+
+def _cell(name: str, kinds: Mapping[str, str]) -> str:
+    """SQL for what stands of a cell in the text of its row."""
+    if name not in kinds:
+        raise IntegrityError(f"the files of the release must have the column {name}, and have not")
+    kind = kinds[name]
+    column = _quoted(name)
+    if kind in ("FLOAT", "DOUBLE"):
+        text = f"CAST(CAST({column} AS BIT) AS VARCHAR)"
+    elif kind == "DATE":
+        text = f"CAST({column} - DATE '1970-01-01' AS VARCHAR)"
+    elif kind.startswith("TIMESTAMP"):
+        text = f"CAST(epoch_us({column}) AS VARCHAR)"
+    elif kind in _PLAIN or kind.startswith("DECIMAL"):
+        text = f"CAST({column} AS VARCHAR)"
+    else:
+        raise SchemaError(f"column {name} must be text, a number, a truth value or a time, got {kind}")
+    return f"CASE WHEN {column} IS NULL THEN 'n' ELSE concat('v', strlen({text}), ':', {text}) END"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

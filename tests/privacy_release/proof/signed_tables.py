@@ -1,0 +1,84 @@
+"""Small releases, staged without running a method, and published with a signature."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.lake.store import Lake
+from privacy_release.proof.keys import SigningKey
+from privacy_release.proof.statement import StatementSigner
+from privacy_release.steps.approval import ApprovalRef
+from privacy_release.steps.made import Job, Made, stage
+from privacy_release.steps.publish import publish_staged
+from privacy_release.steps.verify import verify_staged
+from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import parquet_bytes, write_private
+from privacy_release.work.references import Published, SourceRef, StagedRef, TableRef
+
+NAME = "people"
+SCHEMA = DataSchema.from_dict(
+    {
+        "age": {"role": "quasi_identifier", "kind": "categorical"},
+        "zip": {"role": "quasi_identifier", "kind": "categorical"},
+        "illness": {"role": "sensitive", "kind": "categorical"},
+    }
+)
+POLICY = ReleasePolicy.from_dict(
+    {
+        "require": [
+            {"model": "k_anonymity", "k": 4},
+            {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"},
+        ],
+        "max_suppressed": 0.1,
+    }
+)
+SECRET = "measles-of-nobody-else"  # a cell value that no output may have
+
+
+def people(classes: int = 3, shift: int = 0) -> pd.DataFrame:
+    """Classes of four people with two illnesses."""
+    rows = [
+        (f"[{20 + 10 * c + shift}, {29 + 10 * c + shift}]", f"N{c}", SECRET if i % 2 else "flu")
+        for c in range(classes)
+        for i in range(4)
+    ]
+    return pd.DataFrame(rows, columns=list(SCHEMA.names))
+
+
+def staged_release(frame: pd.DataFrame, folder: Path, label: str) -> StagedRef:
+    """A release of this frame in a work area."""
+    job = Job(work=WorkArea(folder, f"test/{label}"), label=label)
+    source = SourceRef(uri="x", fingerprint="0" * 64, rows=len(frame), dropped=0, files=1, identifiers=[])  # type: ignore[typeddict-item]  # the rest is optional here
+    made = Made(
+        told={"method": "by_hand", "parameters": {}, "guarantees": [], "loss": None, "rows": len(frame)},
+        schema=SCHEMA,
+        figures={"suppressed": 0.0},
+        sha256=write_private(job.records, parquet_bytes(frame)),
+        report=f"<p>{label}</p>",
+        seconds=0.0,
+        seeded=True,
+    )
+    return stage(made, TableRef(uri="x", rows=len(frame), sha256="", schema="", source=source), job)
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Publishes in a lake with a key; None signs nothing."""
+
+    lake: Lake
+    folder: Path
+    key: SigningKey | None
+    policy: ReleasePolicy = POLICY
+
+    def publish(self, frame: pd.DataFrame, release_id: str, name: str = NAME, by: str = "Olga") -> Published:
+        """A release that somebody approved, unless `by` is empty."""
+        staged = staged_release(frame, self.folder, f"{name}-{release_id}-{len(frame)}")
+        report = verify_staged(staged, self.policy)
+        told = ApprovalRef(
+            by=by or None, at="2026-01-01", comment="", automatic=not by, sha256=report["sha256"]
+        )
+        signer = None if self.key is None else StatementSigner(key=self.key)
+        return publish_staged(staged, report, self.lake, name, release_id, approved=told, signer=signer)
