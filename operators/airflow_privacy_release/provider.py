@@ -65,8 +65,8 @@ _PLACES = {
         "/etc/privacy/floor.yaml",
     ),
     "signing_key": (
-        "Absolute path of the file of the private key that signs releases where no connection signing_default "
-        "exists, see `privacy-release key new`. By default none: nothing is signed.",
+        "Absolute path of the file of the private key that signs releases where no connection "
+        "signing_default exists, see `privacy-release key new`. By default none: nothing is signed.",
         "/etc/privacy/signing.pem",
     ),
 }

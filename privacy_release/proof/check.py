@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishError
+from privacy_engine.foreign import translated
 from privacy_release.lake.commits import newest_first
 from privacy_release.lake.log import (
     Publication,
@@ -294,16 +295,16 @@ class _Check:
                     target.write(chunk)
             copies.append(copy)
             if path in signed and digest.hexdigest() != signed[path]:
-                self.say(Fault.FILES, f"the data file {path} is not the one that was signed", release)
+                raise FaultError(Fault.FILES, f"the data file {path} is not the one that was signed")
         if not copies:
             raise FaultError(Fault.FILES, "the table has no data file of it")
         digest_of_rows, count = rows_digest(copies, columns, folder, self.memory)
         if (digest_of_rows, count) != (statement.note["rows_digest"], statement.note["rows"]):
             told = f"the {count} rows are not the {statement.note['rows']} that were signed"
-            self.say(Fault.ROWS, told, release)
+            raise FaultError(Fault.ROWS, told)
         rewritten = set(paths) != set(signed)
         if rewritten and (filled := filled_columns(copies, columns)):
-            self.say(Fault.ROWS, f"{len(filled)} columns hold values that are not of the release", release)
+            raise FaultError(Fault.ROWS, f"{len(filled)} columns hold values that are not of the release")
         file = _own_columns(copies, columns, folder)
         return _Rows(file=file, count=count, files=len(paths), rewritten=rewritten)
 
@@ -350,14 +351,20 @@ class _Check:
 
 def _own_columns(files: Sequence[Path], columns: Sequence[str], folder: Path) -> Path:
     """The rows of files with these columns alone, in one file: others are of other releases of the table."""
+    import pyarrow as pa
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
-    source = ds.dataset([str(file) for file in files]).scanner(columns=list(columns))
     target = folder / "rows.parquet"
-    with pq.ParquetWriter(target, source.projected_schema) as writer:
-        for batch in source.to_batches():
-            writer.write_batch(batch)
+    try:
+        source = ds.dataset([str(file) for file in files]).scanner(columns=list(columns))
+        with pq.ParquetWriter(target, source.projected_schema) as writer:
+            for batch in source.to_batches():
+                writer.write_batch(batch)
+    except (pa.ArrowException, OSError) as error:
+        raise translated(error, "copying the rows of the release") or IntegrityError(
+            f"the data files must be whole Parquet files, got {type(error).__name__}"
+        ) from None
     return target
 
 

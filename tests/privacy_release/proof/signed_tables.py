@@ -73,12 +73,28 @@ class Publisher:
     key: SigningKey | None
     policy: ReleasePolicy = POLICY
 
-    def publish(self, frame: pd.DataFrame, release_id: str, name: str = NAME, by: str = "Olga") -> Published:
+    def publish(
+        self,
+        frame: pd.DataFrame,
+        release_id: str,
+        name: str = NAME,
+        by: str = "Olga",
+        signer: StatementSigner | None = None,
+        run_key: str | None = None,
+    ) -> Published:
         """A release that somebody approved, unless `by` is empty."""
-        staged = staged_release(frame, self.folder, f"{name}-{release_id}-{len(frame)}")
+        staged = staged_release(frame, self.folder, f"{name}-{release_id}-{run_key}")
         report = verify_staged(staged, self.policy)
         told = ApprovalRef(
             by=by or None, at="2026-01-01", comment="", automatic=not by, sha256=report["sha256"]
         )
-        signer = None if self.key is None else StatementSigner(key=self.key)
-        return publish_staged(staged, report, self.lake, name, release_id, approved=told, signer=signer)
+        return publish_staged(
+            staged,
+            report,
+            self.lake,
+            name,
+            release_id,
+            approved=told,
+            signer=signer or (None if self.key is None else StatementSigner(key=self.key)),
+            run_key=run_key,
+        )

@@ -1,0 +1,505 @@
+"""Signing a chain of releases, and what the check says of tables that nobody changed."""
+
+import base64
+import hashlib
+import json
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deploy.local.embedded import checkout
+from privacy_engine.errors import IntegrityError, SecretError, VerificationError
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_release.cli.main import DONE, REFUSED, WRONG, main
+from privacy_release.lake.log import data_files
+from privacy_release.lake.publish import publish
+from privacy_release.lake.read import read_release, releases
+from privacy_release.lake.retract import clean_orphans, retract
+from privacy_release.lake.store import Lake
+from privacy_release.proof.check import Verdict, check_table
+from privacy_release.proof.envelope import pae
+from privacy_release.proof.faults import Fault
+from privacy_release.proof.keys import SigningKey, public_keys_in
+from privacy_release.proof.published_keys import publish_key
+from privacy_release.proof.rows import rows_digest
+from privacy_release.proof.statement import StatementSigner
+from privacy_release.spec.floor import read_floor
+from privacy_release.work.area import sha256_file
+from tests.privacy_release.proof.signed_tables import NAME, POLICY, Publisher, people
+
+KEY, NEXT = SigningKey.new(), SigningKey.new()
+MEMORY = 10**9
+
+
+@pytest.fixture
+def by(lake: Lake, tmp_path: Path) -> Publisher:
+    return Publisher(lake, tmp_path / "work", KEY)
+
+
+def checked(by: Publisher, *keys: SigningKey, **more: Any) -> Verdict:
+    return check_table(by.lake, NAME, [key.public for key in keys or (KEY,)], **more)
+
+
+def faults(verdict: Verdict) -> set[Fault]:
+    return {reason.fault for reason in verdict.reasons}
+
+
+def statements(by: Publisher) -> list[Mapping[str, Any]]:
+    """What the statements of the commits say, oldest first, as their files in the lake have them."""
+    folder = Path(by.lake.root) / "_proof" / NAME
+    files = [file for file in folder.glob("*.dsse.json") if ".files." not in file.name]
+    payloads = [json.loads(base64.b64decode(json.loads(f.read_bytes())["payload"])) for f in files]
+    return sorted(payloads, key=lambda payload: payload["predicate"]["sequence"])
+
+
+# The chain
+
+
+def test_statements_of_publications_and_retractions_follow_each_other(by: Publisher) -> None:
+    by.publish(people(3), "w1")
+    by.publish(people(4), "w2")
+    by.publish(people(5), "w1", run_key="again")
+    retract(by.lake, NAME, "w2", "asked to", signer=StatementSigner(key=KEY))
+    verdict = checked(by)
+    assert verdict.right
+    assert (verdict.sequence, [(c.release, c.sequence, c.rows) for c in verdict.releases]) == (
+        4,
+        [("w1", 3, 20)],
+    )
+    told = [payload["predicate"] for payload in statements(by)]
+    assert [t["note"]["action"] for t in told] == ["publish", "publish", "publish", "retract"]
+    names = {entry["version"]: entry["statement"] for entry in releases(by.lake, NAME)}
+    assert [t["previous"] for t in told] == [None, names[1], names[2], names[3]]
+
+
+def test_a_statement_binds_what_stands_in_the_lake(by: Publisher) -> None:
+    done = by.publish(people(3), "w1")
+    (payload,) = statements(by)
+    assert payload["_type"] == "https://in-toto.io/Statement/v1"
+    digests = {subject["name"]: subject["digest"] for subject in payload["subject"]}
+    assert digests["manifest"] == {"sha256": sha256_file(Path(done["manifest"]))}
+    assert digests["report"] == {"sha256": sha256_file(Path(done["report"]))}
+    (about_files,) = (Path(by.lake.root) / "_proof" / NAME).glob("*.files.dsse.json")
+    files = json.loads(base64.b64decode(json.loads(about_files.read_bytes())["payload"]))["subject"]
+    assert {f["name"]: f["digest"]["sha256"] for f in files} == {
+        path: sha256_file(Path(by.lake.root) / path) for path in data_files(by.lake, NAME, "w1")
+    }
+    said = payload["predicate"]
+    assert said["note"]["figures"]["approval"]["by"] == "Olga"
+    assert said["note"]["figures"]["policy"] == POLICY.to_dict()
+    assert said["code"]["deltalake"]
+
+
+def test_statements_outlive_what_they_are_about(by: Publisher) -> None:
+    by.publish(people(3), "w1")
+    by.publish(people(4), "w2")
+    signer = StatementSigner(key=KEY)
+    retract(by.lake, NAME, "w1", "asked to", signer=signer)
+    assert retract(by.lake, NAME, "w1", "asked to", signer=signer).already
+    clean_orphans(by.lake, NAME, older_than=timedelta(0))
+    assert checked(by).right
+    assert len(statements(by)) == 3
+
+
+def test_runs_that_publish_at_once_make_one_chain(by: Publisher) -> None:
+    by.publish(people(3), "w0")
+    meeting = threading.Barrier(4)
+
+    class Meeting(StatementSigner):
+        def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
+            if version == 1:  # all have seen the same last statement
+                meeting.wait(60)
+            return super().statement(lake, name, version, note)
+
+    def run(number: int) -> None:
+        by.publish(people(3), f"w{number}", signer=Meeting(key=KEY))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    verdict = checked(by)
+    assert verdict.right
+    assert sorted(found.sequence for found in verdict.releases) == [1, 2, 3, 4, 5]
+
+
+class _Killed(BaseException):
+    pass
+
+
+class _Interrupted(StatementSigner):
+    """Its process ends between the commit and the statement about its files."""
+
+    def files(self, lake: Lake, name: str, release_id: str, version: int, statement: str) -> None:
+        raise _Killed
+
+
+def test_a_retry_signs_what_a_crash_after_the_commit_left_unsigned(by: Publisher) -> None:
+    with pytest.raises(_Killed):
+        by.publish(people(3), "w1", signer=_Interrupted(key=KEY))
+    found = checked(by)
+    assert faults(found) == {Fault.STATEMENT_MISSING}
+    assert "run it again" in found.reasons[0].text
+    assert by.publish(people(3), "w1")["already"]
+    assert checked(by).right
+
+
+def test_nothing_is_added_to_a_chain_whose_last_statement_was_changed(by: Publisher) -> None:
+    by.publish(people(3), "w1")
+    (file,) = (
+        f for f in (Path(by.lake.root) / "_proof" / NAME).glob("*.dsse.json") if ".files." not in f.name
+    )
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(IntegrityError, match="no other can follow it"):
+        by.publish(people(3), "w2")
+    assert [entry["release_id"] for entry in releases(by.lake, NAME)] == ["w1"]
+
+
+def test_a_table_may_be_signed_from_some_release_on(by: Publisher) -> None:
+    Publisher(by.lake, by.folder, None).publish(people(3), "w1")
+    by.publish(people(3), "w2")
+    assert faults(checked(by)) == {Fault.UNSIGNED}
+    assert checked(by, release_id="w2").right
+
+
+# Keys
+
+
+def test_who_trusts_the_old_key_trusts_the_one_that_it_signed(by: Publisher) -> None:
+    by.publish(people(3), "w1")
+    publish_key(by.lake, NEXT, replaces=KEY)
+    Publisher(by.lake, by.folder, NEXT).publish(people(3), "w2")
+    assert checked(by, KEY).right
+    assert faults(checked(by, NEXT)) == {Fault.UNKNOWN_KEY}
+    assert checked(by, KEY, NEXT).right
+
+
+def test_a_key_that_the_lake_alone_shows_is_not_trusted(by: Publisher) -> None:
+    by.publish(people(3), "w1")
+    publish_key(by.lake, NEXT)
+    Publisher(by.lake, by.folder, NEXT).publish(people(3), "w2")
+    assert faults(checked(by, KEY)) == {Fault.UNKNOWN_KEY}
+
+
+def test_a_key_signs_only_while_it_holds(by: Publisher) -> None:
+    publish_key(by.lake, KEY, since=datetime.now(UTC) + timedelta(days=1))
+    with pytest.raises(SecretError, match="must hold today"):
+        by.publish(people(3), "w1")
+    publish_key(by.lake, KEY, until=datetime.now(UTC) + timedelta(days=1))
+    by.publish(people(3), "w1")
+    assert checked(by).right
+
+
+def test_signatures_are_those_of_another_program(by: Publisher, tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    by.publish(people(3), "w1")
+    (file,) = (
+        f for f in (Path(by.lake.root) / "_proof" / NAME).glob("*.dsse.json") if ".files." not in f.name
+    )
+    envelope = json.loads(file.read_bytes())
+    body = base64.b64decode(envelope["payload"])
+    kind = b"application/vnd.in-toto+json"
+    told = b"DSSEv1 " + str(len(kind)).encode() + b" " + kind + b" " + str(len(body)).encode() + b" " + body
+    assert told == pae(kind.decode(), body)
+    (tmp_path / "told").write_bytes(told)
+    (tmp_path / "sig").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
+    (tmp_path / "key.pem").write_text(KEY.public.pem())
+    verify = [openssl, "pkeyutl", "-verify", "-pubin", "-inkey", "key.pem", "-rawin", "-in", "told"]
+    done = subprocess.run([*verify, "-sigfile", "sig"], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    der = subprocess.run(
+        [openssl, "pkey", "-pubin", "-in", "key.pem", "-outform", "der"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=True,
+    ).stdout
+    assert envelope["signatures"][0]["keyid"] == hashlib.sha256(der).hexdigest()
+
+
+@pytest.mark.parametrize("text", [b"", b"no key", KEY.public.pem().encode()])
+def test_what_is_no_private_key_is_refused(text: bytes) -> None:
+    with pytest.raises(SecretError, match=r"the file must hold an Ed25519 private key.*key new"):
+        SigningKey.from_pem(text, "the file")
+
+
+# What is measured, and what is asked for
+
+
+def test_a_signer_who_signs_what_does_not_hold_is_found_out(by: Publisher, tmp_path: Path) -> None:
+    """Honest code never signs this; whoever has the key may."""
+    manifest = {
+        "policy": POLICY.to_dict(),
+        "measured": [{"rule": "k_anonymity(k=4)", "measured": 5.0, "passed": True}],
+        "figures": {"suppressed": 0.0},
+        "schema": {"age": {"role": "quasi_identifier", "kind": "categorical"}},
+        "loss": None,
+    }
+    manifest["schema"] |= {
+        "zip": {"role": "quasi_identifier", "kind": "categorical"},
+        "illness": {"role": "sensitive", "kind": "categorical"},
+    }
+    people(3)[1:].to_parquet(tmp_path / "rows.parquet", index=False)  # a class of three
+    (tmp_path / "report.html").write_text("")
+    publish(
+        by.lake,
+        NAME,
+        "w1",
+        tmp_path / "rows.parquet",
+        manifest,
+        tmp_path / "report.html",
+        expected_sha256=sha256_file(tmp_path / "rows.parquet"),
+        signer=StatementSigner(key=KEY),
+    )
+    found = checked(by)
+    assert faults(found) == {Fault.MEASURED}
+    told = " ".join(reason.text for reason in found.reasons)
+    assert "k_anonymity(k=4) does not hold, 1 classes miss it" in told
+    assert "measures 3.0, the proof says 5.0" in told
+
+
+def test_who_checks_may_ask_for_more_than_the_policy_did(by: Publisher, tmp_path: Path) -> None:
+    by.publish(people(3), "w1", by="")
+    demanded = tmp_path / "mine.yaml"
+    demanded.write_text("require: [{model: k_anonymity, k: 5}]\napproval: true\n")
+    found = checked(by, demanded=read_floor(demanded, ""))
+    assert faults(found) == {Fault.POLICY, Fault.MEASURED, Fault.APPROVAL}
+    demanded.write_text("require: [{model: k_anonymity, k: 3}]\n")
+    assert checked(by, demanded=read_floor(demanded, "")).right
+
+
+def test_what_follows_people_is_told_to_be_on_trust(by: Publisher) -> None:
+    by.publish(people(3), "w1")
+    asked = POLICY.to_dict()
+    policy = ReleasePolicy.from_dict(
+        asked | {"require": [*asked["require"], {"model": "cross_release_k_anonymity", "k": 4}]}
+    )
+    from privacy_release.proof.measure import measured_anew
+    from tests.privacy_release.proof.signed_tables import SCHEMA
+
+    file = by.folder / "rows.parquet"
+    people(3).to_parquet(file, index=False)
+    rule = "cross_release_k_anonymity(k=4, departures=known)"
+    told = {"measured": [{"rule": rule, "measured": 4.0, "passed": True}], "figures": {"suppressed": 0.0}}
+    found = measured_anew(file, SCHEMA, policy, told, 2026)
+    assert (found.wrong, found.on_trust) == ([], {rule: "it follows people through releases"})
+
+
+# The floor
+
+
+@pytest.fixture
+def floor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "floor.yaml"
+    path.write_text("require: [{model: k_anonymity, k: 2}]\nsigned: required\n")
+    monkeypatch.setenv("PRIVACY_FLOOR_POLICY", str(path))
+    return path
+
+
+def test_a_floor_that_asks_for_signatures_publishes_nothing_without(by: Publisher, floor: Path) -> None:
+    with pytest.raises(VerificationError, match="asks that every release is signed, and there is no key"):
+        Publisher(by.lake, by.folder, None).publish(people(3), "w1")
+    assert releases(by.lake, NAME) == []
+    by.publish(people(3), "w1")
+    assert checked(by).right
+
+
+@pytest.mark.usefixtures("floor", "home")
+def test_a_run_without_a_key_is_refused_before_anything_is_read(
+    home: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PRIVACY_SIGNING_KEY", raising=False)
+    (home / "people.parquet").unlink()
+    assert main(["run", str(home / "releases" / "people.yaml"), "--lake", lake.root]) == REFUSED
+    assert "every release is signed, and there is no key" in capsys.readouterr().err
+
+
+def test_signed_takes_two_words(floor: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    floor.write_text("require: [{model: k_anonymity, k: 2}]\nsigned: true\n")
+    assert main(["where"]) == WRONG
+    assert "signed must be required or optional" in capsys.readouterr().out
+
+
+# The hash of the rows
+
+
+def _counted(table: pa.Table, columns: list[str]) -> str:
+    """The hash of the rows by plain code, as docs/proof.md says."""
+
+    def cell(value: Any) -> bytes:
+        if value is None:
+            return b"n"
+        text = str(value)
+        if isinstance(value, bool):
+            text = "true" if value else "false"
+        elif isinstance(value, float | np.float32):
+            size, bits = (">f", 32) if isinstance(value, np.float32) else (">d", 64)
+            text = f"{int.from_bytes(struct.pack(size, value)):0{bits}b}"
+        elif isinstance(value, datetime):
+            text = str(
+                (value.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+            )
+        elif isinstance(value, date):
+            text = str((value - date(1970, 1, 1)).days)
+        return b"v%d:%b" % (len(text.encode()), text.encode())
+
+    lists = [
+        [None if v is None else np.float32(v) for v in column.to_pylist()]
+        if pa.types.is_float32(column.type)
+        else column.to_pylist()
+        for column in (table[name] for name in columns)
+    ]
+    hashes = sorted(hashlib.sha256(b"".join(map(cell, row))).hexdigest() for row in zip(*lists, strict=True))
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()
+
+
+def _all_types() -> pa.Table:
+    day = date(1969, 12, 30)
+    moment = datetime(2024, 2, 29, 12, 30, 0, 1)
+    return pa.table(
+        {
+            "text": pa.array(["ä;'\"", None, "", "ä;'\""]),
+            "number": pa.array([-1, 2, None, 2**62], pa.int64()),
+            "small": pa.array([1, None, 255, 0], pa.uint8()),
+            "double": pa.array([0.1, float("inf"), -0.0, None]),
+            "single": pa.array([0.1, -2.5, None, 0.0], pa.float32()),
+            "truth": pa.array([True, False, None, True]),
+            "day": pa.array([day, None, date(2024, 2, 29), day]),
+            "moment": pa.array([moment, None, moment, moment], pa.timestamp("us")),
+            "zoned": pa.array([moment, moment, None, moment], pa.timestamp("us", "UTC")),
+            "exact": pa.array(
+                [Decimal("1.50"), None, Decimal("-0.25"), Decimal("7.00")], pa.decimal128(9, 2)
+            ),
+            'a "name"': pa.array(["x", "y", "y", None]).dictionary_encode(),
+        }
+    )
+
+
+def test_the_hash_of_rows_is_what_plain_code_counts_for_every_type(tmp_path: Path) -> None:
+    table = _all_types()
+    pq.write_table(table, tmp_path / "t.parquet")
+    digest, rows = rows_digest([tmp_path / "t.parquet"], table.column_names, tmp_path, MEMORY)
+    assert (digest, rows) == (_counted(table, table.column_names), 4)
+
+
+def test_staged_and_published_rows_have_one_hash_for_every_type(lake: Lake, tmp_path: Path) -> None:
+    """The lake keeps other types than the staged file has, for unsigned numbers and dictionaries."""
+    table = _all_types()
+    pq.write_table(table, tmp_path / "staged.parquet")
+    (tmp_path / "report.html").write_text("")
+    publish(
+        lake,
+        NAME,
+        "w1",
+        tmp_path / "staged.parquet",
+        {},
+        tmp_path / "report.html",
+        expected_sha256=sha256_file(tmp_path / "staged.parquet"),
+    )
+    files = [Path(lake.root) / path for path in data_files(lake, NAME, "w1")]
+    published = read_release(lake, NAME, "w1")
+    names = table.column_names
+    assert (
+        rows_digest(files, names, tmp_path, MEMORY)[0] == _counted(published, names) == _counted(table, names)
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: f.iloc[:-1],
+        lambda f: pd.concat([f, f[:1]]),
+        lambda f: f.assign(illness=f["illness"].where(f.index != 3, None)),
+        lambda f: f.assign(age=f["zip"], zip=f["age"]),
+        lambda f: f.assign(age=f["age"] + "1", zip=f["zip"].str[1:]),
+    ],
+    ids=["a row less", "a row twice", "a null", "columns changed over", "a border between cells"],
+)
+def test_the_hash_of_rows_tells_rows_apart_and_not_their_order(change: Any, tmp_path: Path) -> None:
+    def of(frame: pd.DataFrame, parts: int = 1) -> str:
+        files = []
+        for number, part in enumerate(np.array_split(np.arange(len(frame)), parts)):
+            files.append(tmp_path / f"{number}.parquet")
+            frame.iloc[part].to_parquet(files[-1], index=False)
+        return rows_digest(files, ["age", "zip", "illness"], tmp_path, MEMORY)[0]
+
+    frame = people(4)
+    assert of(frame) == of(frame.sample(frac=1, random_state=1), parts=3)
+    assert of(change(frame)) != of(frame)
+
+
+# The command line
+
+
+def test_keys_are_made_shown_and_published_and_none_is_overwritten(
+    tmp_path: Path, lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new, keys = (tmp_path / name for name in ("old.pem", "new.pem", "keys.pem"))
+    assert main(["key", "new", str(old)]) == main(["key", "new", str(new)]) == DONE
+    assert old.stat().st_mode & 0o777 == 0o600
+    before = old.read_bytes()
+    assert main(["key", "new", str(old)]) == WRONG
+    assert old.read_bytes() == before
+    capsys.readouterr()
+    assert main(["key", "public", str(old), str(new)]) == DONE
+    keys.write_text(printed := capsys.readouterr().out)
+    ids = [key.id for key in public_keys_in(keys)]
+    assert [line[6:] for line in printed.splitlines() if line.startswith("# key ")] == ids
+    publish = ["key", "publish", str(new), "--lake", lake.root, "--replaces", str(old)]
+    assert main([*publish, "--since", "2026-01-01", "--until", "2099-12-31"]) == DONE
+    assert (Path(lake.root) / "_keys" / f"{ids[1]}.json").is_file()
+    assert "PRIVATE" not in printed
+
+
+def test_a_run_signs_with_the_key_of_the_settings_and_a_retraction_too(
+    by: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PRIVACY_SIGNING_KEY", str(tmp_path / "key.pem"))
+    (tmp_path / "key.pem").write_bytes(KEY.pem())
+    by.publish(people(3), "w1")
+    by.publish(people(3), "w2")
+    assert main(["retract", f"{by.lake.root}/{NAME}", "w1", "--reason", "asked to"]) == DONE
+    assert checked(by).right
+    (tmp_path / "key.pem").write_text("no key")
+    capsys.readouterr()
+    assert main(["retract", f"{by.lake.root}/{NAME}", "w2", "--reason", "asked to"]) == WRONG
+    assert "must hold an Ed25519 private key" in capsys.readouterr().err
+
+
+def test_the_arguments_of_a_table_need_a_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "lake/people", "--json"]) == WRONG
+    assert "give --key, too" in capsys.readouterr().err
+
+
+def test_a_table_is_checked_where_airflow_cannot_be_imported(by: Publisher, tmp_path: Path) -> None:
+    by.publish(people(3), "w1")
+    (tmp_path / "keys.pem").write_text(KEY.public.pem())
+    code = (
+        "import sys\n"
+        "class Nowhere:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in ('airflow', 'airflow_privacy_release'):\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Nowhere())\n"
+        "from privacy_release.cli.main import main\n"
+        f"sys.exit(main(['check', {by.lake.root + '/' + NAME!r}, '--key', {str(tmp_path / 'keys.pem')!r}]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=checkout(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout[:3]) == (0, "yes"), done.stderr
