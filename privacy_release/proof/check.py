@@ -23,6 +23,7 @@ from privacy_release.lake.log import (
     newest,
     proof_folder,
 )
+from privacy_release.lake.log_faults import log_entry
 from privacy_release.lake.store import Lake, chunks, read_all
 from privacy_release.proof.chain import Statement, chain_of, read_files
 from privacy_release.proof.faults import Fault, FaultError, Reason
@@ -147,6 +148,7 @@ class _Check:
         self.lake, self.name, self.given, self.demanded = lake, name, keys, demanded
         self.reasons: list[Reason] = []
         self.memory = read_memory(DEFAULT_MEMORY)
+        self.shown: set[str] = set()  # columns of the table, as its log tells them
 
     def say(self, fault: Fault, text: str, release: str | None = None) -> None:
         """Take a reason down."""
@@ -156,7 +158,7 @@ class _Check:
         try:
             table = existing_table(self.lake, self.name)
             version: int = table.version()
-            self.require_plain(table)
+            self.shown = self.require_plain(table)
             commits = list(newest_first(self.lake, self.name, version))[::-1]
             entries = list(newest(self.lake, self.name, version))[::-1]
         except IntegrityError as error:
@@ -196,13 +198,14 @@ class _Check:
             releases=checked,
         )
 
-    def require_plain(self, table: "DeltaTable") -> None:
-        """Refuse a log that asks readers to show other rows than its files have, such as deletion vectors."""
+    def require_plain(self, table: "DeltaTable") -> set[str]:
+        """Refuse a log that has readers show other rows than its files, as deletion vectors do; its columns."""
         protocol = table.protocol()
         asked = set(protocol.reader_features or ())
         if protocol.min_reader_version not in (_PLAIN_READER, _LISTED) or asked - _FEATURES:
             told = ", ".join(sorted(asked - _FEATURES)) or f"version {protocol.min_reader_version}"
             self.say(Fault.LOG, f"the log asks of its readers what no release does: {told}")
+        return {column.name for column in table.schema().fields}
 
     def require_no_others(self, current: Sequence[Publication], version: int) -> None:
         """Refuse rows of no current release."""
@@ -284,6 +287,13 @@ class _Check:
             PublishError: if one is not there.
         """
         release, columns = entry.release_id, [str(name) for name in statement.note["columns"]]
+        if hidden := set(columns) - self.shown:
+            raise FaultError(Fault.LOG, f"the log does not show {len(hidden)} columns of it")
+        if _has_statistics(self.lake, self.name, entry.version):
+            raise FaultError(
+                Fault.LOG,
+                "the log has statistics of its cells, by which readers leave files out",
+            )
         signed = read_files(self.lake, self.name, statement.sha256, keys)
         paths = sorted(data_files(self.lake, self.name, release, version))
         copies = []
@@ -347,6 +357,14 @@ class _Check:
         for told in policy.weaker_than(demanded):
             self.say(Fault.POLICY, f"{told} of what you ask for", release)
         return policy.with_floor(demanded)
+
+
+def _has_statistics(lake: Lake, name: str, version: int) -> bool:
+    """Whether a commit tells its readers minima, maxima or counts of nulls of the files that it adds."""
+    (data,) = read_all(lake, [log_entry(name, version)])
+    added = [json.loads(line).get("add") or {} for line in (data or b"").splitlines()]
+    told = [json.loads(file.get("stats") or "{}") for file in added]
+    return any(stats.get(kind) for stats in told for kind in ("minValues", "maxValues", "nullCount"))
 
 
 def _own_columns(files: Sequence[Path], columns: Sequence[str], folder: Path) -> Path:

@@ -184,6 +184,22 @@ def rename_columns(table: Table) -> None:
                 action["protocol"] |= {"minReaderVersion": 2, "minWriterVersion": 5}
 
 
+def hide_a_column(table: Table) -> None:
+    with table.changed(0) as actions:
+        (said,) = (action["metaData"] for action in actions if "metaData" in action)
+        schema = json.loads(said["schemaString"])
+        schema["fields"] = [field for field in schema["fields"] if field["name"] != "zip"]
+        said["schemaString"] = json.dumps(schema)
+
+
+def hide_rows_by_statistics(table: Table) -> None:
+    """Whoever asks for people in their twenties gets none: a reader leaves the file out."""
+    with table.changed(W2) as actions:
+        (added,) = (action["add"] for action in actions if "add" in action)
+        told = {"minValues": {"age": "[90"}, "maxValues": {"age": "[99"}, "nullCount": {"age": 0}}
+        added["stats"] = json.dumps(json.loads(added["stats"]) | told)
+
+
 def manifest_with(change: Callable[[dict[str, Any]], None], figure: str) -> Callable[[Table], None]:
     """Another manifest of w2 under its own hash, and a commit that names it and says the same."""
 
@@ -280,6 +296,8 @@ TAMPERINGS: dict[str, tuple[Callable[[Table], Any], Fault]] = {
     "rows of no release": (add_rows_of_nobody, Fault.FILES),
     "rows as of an older version": (lambda t: DeltaTable(t.lake.table(NAME)).restore(W3), Fault.ROWS),
     "columns renamed in the log": (rename_columns, Fault.LOG),
+    "column hidden by the log": (hide_a_column, Fault.LOG),
+    "rows hidden by statistics": (hide_rows_by_statistics, Fault.LOG),
     "log is damaged": (lambda t: flipped(t.commit(W2), 0.0), Fault.LOG),
     "byte of the report": (lambda t: flipped(t.proof(W2, "report")), Fault.PROOF),
     "report is gone": (lambda t: t.proof(W2, "report").unlink(), Fault.PROOF),
