@@ -13,7 +13,7 @@ from privacy_release.lake.store import Lake, read_all
 from privacy_release.proof.envelope import opened
 from privacy_release.proof.faults import Fault, FaultError
 from privacy_release.proof.published_keys import Validity, replaced_by
-from privacy_release.proof.statement import COMMIT, FILES, STATEMENT, signed_part
+from privacy_release.proof.statement import COMMIT, FILES, STATEMENT, signed_part, statement_of
 
 Say = Callable[[Fault, str, str | None], None]  # what is wrong, in words, and of which release
 _BY_KIND = {"table": str, "sequence": int, "time": str, "note": dict}
@@ -69,8 +69,8 @@ def chain_of(
         if not commit.noted or not isinstance(note, Mapping):
             continue
         release = str(note.get("release"))
-        marked = note.get("statement")
-        if not isinstance(marked, Mapping) or "sha256" not in marked:
+        sha256 = statement_of(note)
+        if sha256 is None:
             if expected > 1:
                 say(
                     Fault.UNSIGNED,
@@ -78,7 +78,6 @@ def chain_of(
                     release,
                 )
             continue
-        sha256 = str(marked["sha256"])
         if sha256 in seen:
             told = f"version {commit.version} names the statement of version {seen[sha256]} again"
             say(Fault.CHAIN, f"{told}: something older was put back", release)
@@ -89,7 +88,7 @@ def chain_of(
             _require_about(statement, name, note)
         except FaultError as fault:
             say(fault.fault, f"the statement of version {commit.version}: {fault}", release)
-            last, expected = sha256, int(marked.get("sequence", expected)) + 1
+            last, expected = sha256, expected + 1
             continue
         if statement.key_id in retired:
             told = f"the key {statement.key_id[:16]} signed version {commit.version} after it was replaced"

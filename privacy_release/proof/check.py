@@ -290,10 +290,7 @@ class _Check:
         if hidden := set(columns) - self.shown:
             raise FaultError(Fault.LOG, f"the log does not show {len(hidden)} columns of it")
         if _has_statistics(self.lake, self.name, entry.version):
-            raise FaultError(
-                Fault.LOG,
-                "the log has statistics of its cells, by which readers leave files out",
-            )
+            raise FaultError(Fault.LOG, "the log has statistics of cells, which hide rows from readers")
         signed = read_files(self.lake, self.name, statement.sha256, keys)
         paths = sorted(data_files(self.lake, self.name, release, version))
         copies = []
@@ -362,9 +359,12 @@ class _Check:
 def _has_statistics(lake: Lake, name: str, version: int) -> bool:
     """Whether a commit tells its readers minima, maxima or counts of nulls of the files that it adds."""
     (data,) = read_all(lake, [log_entry(name, version)])
-    added = [json.loads(line).get("add") or {} for line in (data or b"").splitlines()]
-    told = [json.loads(file.get("stats") or "{}") for file in added]
-    return any(stats.get(kind) for stats in told for kind in ("minValues", "maxValues", "nullCount"))
+    try:
+        added = [json.loads(line).get("add") or {} for line in (data or b"").splitlines()]
+        told = [json.loads(file.get("stats") or "{}") for file in added]
+        return any(stats.get(kind) for stats in told for kind in ("minValues", "maxValues", "nullCount"))
+    except (ValueError, TypeError, AttributeError):
+        return True
 
 
 def _own_columns(files: Sequence[Path], columns: Sequence[str], folder: Path) -> Path:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from privacy_engine.errors import IntegrityError
 from privacy_release.lake.commits import newest_first
@@ -152,6 +152,13 @@ def signed_part(note: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in note.items() if key not in _NOT_SIGNED}
 
 
+def statement_of(note: object) -> str | None:
+    """The sha256 of the statement that a commit's note names; None where it names none."""
+    marked = note.get("statement") if isinstance(note, Mapping) else None
+    sha256 = marked.get("sha256") if isinstance(marked, Mapping) else None
+    return sha256 if is_sha256(sha256) else None
+
+
 def stored_sha256(lake: Lake, path: str) -> str:
     """The hash of a file as it lies in the lake.
 
@@ -167,10 +174,9 @@ def stored_sha256(lake: Lake, path: str) -> str:
 def _last(lake: Lake, name: str, version: int) -> tuple[str | None, int]:
     """Hash and place of the last statement of a table up to a version; None and 0 where there is none."""
     for commit in newest_first(lake, name, version):
-        marked = commit.note.get("statement") if isinstance(commit.note, Mapping) else None
-        if not marked:
+        sha256 = statement_of(commit.note)
+        if sha256 is None:
             continue
-        sha256 = str(marked["sha256"])
         (data,) = read_all(lake, [f"{proof_folder(name)}/{statement_files(sha256)[0]}"])
         try:
             if data is not None and hashlib.sha256(data).hexdigest() == sha256:
@@ -195,7 +201,7 @@ def _subjects(note: Mapping[str, Any], place: str = "") -> Iterator[dict[str, An
             yield {"name": f"{place}{'staged' if key == 'sha256' else key}", "digest": {"sha256": value}}
 
 
-def is_sha256(value: object) -> bool:
+def is_sha256(value: object) -> TypeGuard[str]:
     """Whether it is 64 hexadecimal digits."""
     return isinstance(value, str) and len(value) == 64 and set(value) <= set("0123456789abcdef")
 

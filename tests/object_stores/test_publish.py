@@ -4,18 +4,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import groupby
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from privacy_engine.errors import IntegrityError
+from privacy_release.lake.log import data_files
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import get, put, table_names
+from privacy_release.proof.check import check_table
+from privacy_release.proof.faults import Fault
+from privacy_release.proof.keys import SigningKey
 from tests.object_stores.children import published
 from tests.object_stores.staged import NAME, RELEASE, Staged, seen, send
 from tests.object_stores.stores import Bucket
 from tests.object_stores.wire import Wire
+from tests.privacy_release.proof import signed_tables
 
 pytestmark = pytest.mark.object_stores
 Edition = Callable[[int], Staged]
@@ -48,6 +54,18 @@ def test_a_release_is_read_as_it_was_staged_and_its_proofs_stand_beside_it(
     assert objects[f"lake/_proof/{NAME}/{done.report_sha256}.html"] == staged.report.read_bytes()
     assert done.report_uri == bucket.address(f"lake/_proof/{NAME}/{done.report_sha256}.html")
     assert table_names(lake) == [NAME]
+
+
+def test_a_signed_release_is_checked_by_what_stands_in_the_store(bucket: Bucket, tmp_path: Path) -> None:
+    lake, key = bucket.lake(), SigningKey.new()
+    signed_tables.Publisher(lake, tmp_path, key).publish(signed_tables.people(3), "w1")
+    name = signed_tables.NAME
+    assert check_table(lake, name, [key.public]).right
+    (path,) = data_files(lake, name, "w1")
+    changed = bytearray(get(lake, path))
+    changed[len(changed) // 2] ^= 1
+    put(lake, path, bytes(changed))
+    assert [reason.fault for reason in check_table(lake, name, [key.public]).reasons] == [Fault.FILES]
 
 
 def test_a_changed_release_is_a_new_version_and_the_old_one_stays_readable(
