@@ -199,7 +199,7 @@ class _Check:
         )
 
     def require_plain(self, table: "DeltaTable") -> set[str]:
-        """Refuse a log that has readers show other rows than its files, as deletion vectors do; its columns."""
+        """Refuse a log by which readers show other rows than its files have; the columns that it tells."""
         protocol = table.protocol()
         asked = set(protocol.reader_features or ())
         if protocol.min_reader_version not in (_PLAIN_READER, _LISTED) or asked - _FEATURES:

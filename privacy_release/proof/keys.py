@@ -156,8 +156,9 @@ def public_keys_in(path: Path) -> list[PublicKey]:
     Raises:
         SecretError: if it cannot be read, holds none, or one that is not Ed25519.
     """
+    blocks = _PUBLIC.findall(_read(path))
     try:
-        keys = [public_key_of(block) for block in _PUBLIC.findall(_read(path))]
+        keys = [public_key_of(block) for block in blocks]
     except ValueError:
         keys = []
     if not keys:
