@@ -131,7 +131,8 @@ def _lines(verdict: "Verdict") -> Iterator[str]:
 
 def _about(checked: "Checked") -> Iterator[str]:
     """A release that was looked at."""
-    files = f"{checked.files} files" + (" that another tool wrote" if checked.rewritten else "")
+    files = f"{checked.files} data files" if checked.files != 1 else "one data file"
+    files += " that another tool wrote" if checked.rewritten else ""
     yield f"release {checked.release}: {checked.rows:,} rows in {files}"
     yield f"  statement {checked.sequence}, signed {checked.signed} by {checked.key[:16]}"
     if checked.approval is not None:

@@ -24,13 +24,14 @@ from privacy_release.lake.log import (
     proof_folder,
 )
 from privacy_release.lake.log_faults import log_entry
-from privacy_release.lake.store import Lake, chunks, read_all
+from privacy_release.lake.store import Lake, chunks, listing, read_all
 from privacy_release.proof.chain import Statement, chain_of, read_files
 from privacy_release.proof.faults import Fault, FaultError, Reason
 from privacy_release.proof.keys import PublicKey
 from privacy_release.proof.measure import Measured, measured_anew
 from privacy_release.proof.published_keys import Validity, trusted_keys
 from privacy_release.proof.rows import filled_columns, rows_digest
+from privacy_release.proof.statement import proofs_of
 from privacy_release.spec.floor import Floor
 from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
 
@@ -149,6 +150,7 @@ class _Check:
         self.reasons: list[Reason] = []
         self.memory = read_memory(DEFAULT_MEMORY)
         self.shown: set[str] = set()  # columns of the table, as its log tells them
+        self.stored: dict[str, str] = {}  # what a proof is named for -> its path
 
     def say(self, fault: Fault, text: str, release: str | None = None) -> None:
         """Take a reason down."""
@@ -169,6 +171,11 @@ class _Check:
         except FaultError as fault:
             self.say(fault.fault, f"what the lake shows of a trusted key: {fault}")
             keys = {key.id: Validity(key=key) for key in self.given}
+        self.stored = {
+            file.path.rpartition("/")[2].partition(".")[0]: file.path
+            for file in listing(self.lake, proof_folder(self.name))
+            if not file.path.endswith(".dsse.json")
+        }
         statements = chain_of(self.lake, self.name, commits, keys, self.say)
         last = max((statement.sequence for statement in statements.values()), default=0)
         if last < since:
@@ -239,7 +246,7 @@ class _Check:
             key=statement.key_id,
             signed=statement.time.isoformat(),
         )
-        manifest = self.proofs(entry, statement)
+        manifest = self.proofs(statement, release)
         if manifest is not None:
             found = replace(found, approval=self.approval(manifest, statement, release))
         with tempfile.TemporaryDirectory(prefix="privacy-release-check-") as folder:
@@ -254,19 +261,15 @@ class _Check:
             measured = self.measured(rows.file, manifest, statement, release)
         return replace(found, findings=measured.findings, on_trust=measured.on_trust)
 
-    def proofs(self, entry: Publication, statement: Statement) -> dict[str, Any] | None:
+    def proofs(self, statement: Statement, release: str) -> dict[str, Any] | None:
         """Hold every proof of a release against its signed hash; its manifest, if it is the signed one."""
-        signed = set(_texts(statement.note))
-        names = sorted(entry.proofs)
-        files = read_all(self.lake, [f"{proof_folder(self.name)}/{file}" for file in names])
         manifest = None
-        for file, data in zip(names, files, strict=True):
-            sha256 = file.partition(".")[0]
-            what = {entry.manifest_sha256: "manifest", entry.report_sha256: "report"}.get(sha256, "proof")
+        for what, sha256 in proofs_of(statement.note):
+            (data,) = read_all(self.lake, [self.stored[sha256]]) if sha256 in self.stored else [None]
             if data is None:
-                self.say(Fault.PROOF, f"the {what} {file} is not there", entry.release_id)
-            elif hashlib.sha256(data).hexdigest() != sha256 or sha256 not in signed:
-                self.say(Fault.PROOF, f"the {what} {file} is not the one that was signed", entry.release_id)
+                self.say(Fault.PROOF, f"the {what} {sha256} is not there", release)
+            elif hashlib.sha256(data).hexdigest() != sha256:
+                self.say(Fault.PROOF, f"the {what} {sha256} is not the one that was signed", release)
             elif what == "manifest":
                 manifest = dict(json.loads(data))
         return manifest
@@ -384,12 +387,3 @@ def _own_columns(files: Sequence[Path], columns: Sequence[str], folder: Path) ->
             f"the data files must be whole Parquet files, got {type(error).__name__}"
         ) from None
     return target
-
-
-def _texts(value: Any) -> list[str]:
-    """All texts in a JSON value."""
-    if isinstance(value, Mapping):
-        return [text for each in value.values() for text in _texts(each)]
-    if isinstance(value, list):
-        return [text for each in value for text in _texts(each)]
-    return [value] if isinstance(value, str) else []

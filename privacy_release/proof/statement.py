@@ -30,6 +30,8 @@ COMMIT = "urn:privacy-release:commit:v1"
 FILES = "urn:privacy-release:files:v1"
 # Of the note of a commit: what is about the statement itself, or about other commits.
 _NOT_SIGNED = ("statement", "index")
+# Entries that name no file among the proofs, whatever they look like.
+_NO_PROOFS = frozenset({*_NOT_SIGNED, "release", "run_key", "sha256", "rows_digest", "figures"})
 _CODE = (
     "privacy-release",
     "airflow-privacy-release",
@@ -190,15 +192,24 @@ def _last(lake: Lake, name: str, version: int) -> tuple[str | None, int]:
     return None, 0
 
 
-def _subjects(note: Mapping[str, Any], place: str = "") -> Iterator[dict[str, Any]]:
-    """Whatever a note names by its hash: the staged records, the manifest, the report, and other proofs."""
+def _subjects(note: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a statement is about: the rows, the staged records, and the proofs."""
+    if "rows_digest" in note:
+        yield {"name": "rows", "digest": {"privacyReleaseRowsV1": note["rows_digest"]}}
+        yield {"name": "staged", "digest": {"sha256": note["sha256"]}}
+    for name, sha256 in proofs_of(note):
+        yield {"name": name, "digest": {"sha256": sha256}}
+
+
+def proofs_of(note: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, str]]:
+    """Name and sha256 of the proofs that a note names: manifest, report, and whatever others there are."""
     for key, value in note.items():
-        if isinstance(value, Mapping) and key not in _NOT_SIGNED:
-            yield from _subjects(value, f"{place}{key}/")
-        elif key == "rows_digest":
-            yield {"name": "rows", "digest": {"privacyReleaseRowsV1": value}}
+        if key in _NO_PROOFS:
+            continue
+        if isinstance(value, Mapping):
+            yield from proofs_of(value, f"{place}{key}/")
         elif is_sha256(value):
-            yield {"name": f"{place}{'staged' if key == 'sha256' else key}", "digest": {"sha256": value}}
+            yield f"{place}{key}", value
 
 
 def is_sha256(value: object) -> TypeGuard[str]:

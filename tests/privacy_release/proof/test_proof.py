@@ -28,6 +28,7 @@ from privacy_release.lake.log import data_files
 from privacy_release.lake.publish import publish
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
+from privacy_release.lake.signing import linked
 from privacy_release.lake.store import Lake
 from privacy_release.proof.check import Verdict, check_table
 from privacy_release.proof.envelope import pae
@@ -103,6 +104,31 @@ def test_a_statement_binds_what_stands_in_the_lake(by: Publisher) -> None:
     assert said["code"]["deltalake"]
 
 
+def test_any_other_proof_that_a_note_names_is_bound_and_checked(
+    by: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a data dictionary, in two forms: publishing need not tell the signer of them."""
+    digests = {kind: hashlib.sha256(kind.encode()).hexdigest() for kind in ("json", "html")}
+
+    def with_dictionary(signer: Any, lake: Lake, name: str, version: int, note: dict[str, Any]) -> Any:
+        note["dictionary"] = digests
+        return linked(signer, lake, name, version, note)
+
+    monkeypatch.setattr("privacy_release.lake.publish.linked", with_dictionary)
+    by.publish(people(3), "w1")
+    assert [reason.text for reason in checked(by).reasons] == [
+        f"the dictionary/{kind} {digests[kind]} is not there" for kind in sorted(digests)
+    ]
+    folder = Path(by.lake.root) / "_proof" / NAME
+    for kind, digest in digests.items():
+        (folder / f"{digest}.{kind}").write_text(kind)
+    assert checked(by).right
+    (folder / f"{digests['html']}.html").write_text("HTML")
+    assert [(reason.fault, reason.text) for reason in checked(by).reasons] == [
+        (Fault.PROOF, f"the dictionary/html {digests['html']} is not the one that was signed")
+    ]
+
+
 def test_statements_outlive_what_they_are_about(by: Publisher) -> None:
     by.publish(people(3), "w1")
     by.publish(people(4), "w2")
@@ -135,6 +161,23 @@ def test_runs_that_publish_at_once_make_one_chain(by: Publisher) -> None:
     verdict = checked(by)
     assert verdict.right
     assert sorted(found.sequence for found in verdict.releases) == [1, 2, 3, 4, 5]
+
+
+def test_a_retraction_that_another_run_overtakes_is_signed_anew(by: Publisher) -> None:
+    by.publish(people(3), "w1")
+    overtaking = ["w2"]
+
+    class Overtaken(StatementSigner):
+        def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
+            made = super().statement(lake, name, version, note)
+            while overtaking:
+                by.publish(people(4), overtaking.pop())
+            return made
+
+    retract(by.lake, NAME, "w1", "asked to", signer=Overtaken(key=KEY))
+    verdict = checked(by)
+    assert (verdict.right, verdict.sequence) == (True, 3)
+    assert [found.release for found in verdict.releases] == ["w2"]
 
 
 class _Killed(BaseException):

@@ -381,4 +381,4 @@ def test_rows_that_another_tool_wrote_into_other_files_are_the_same_rows(table: 
         added |= {"path": f"release=w2/{target.name}", "size": target.stat().st_size}
     code, _, printed = check()
     assert code == 0
-    assert "1 files that another tool wrote" in printed
+    assert "one data file that another tool wrote" in printed
