@@ -30,6 +30,16 @@ for name in set(os.environ) - set(inherited_environment()) - set(embedded_enviro
     del os.environ[name]
 
 
+# Files of such tests take minutes each.
+LONG = {"production", "spark", "ui", "object_stores", "slow"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files of long tests first, so that no worker is alone with one at the end while others are done."""
+    long = {item.path for item in items if LONG & {mark.name for mark in item.iter_markers()}}
+    items.sort(key=lambda item: item.path not in long)
+
+
 def pytest_unconfigure() -> None:
     """Remove the session's Airflow."""
     shutil.rmtree(ROOT, ignore_errors=True)

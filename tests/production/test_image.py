@@ -85,7 +85,7 @@ def test_the_image_makes_releases_as_its_own_user_on_a_read_only_root_and_compil
         told = image.run("python", "-c", COUNTED, *command, volumes=volumes, environment=PLACES)
         assert "compiled 0" in told, told
         lake = Lake(root=str(tmp_path / "lake"))
-        assert [release["release"] for release in releases(lake, method)] == ["r1"]
+        assert [release["release_id"] for release in releases(lake, method)] == ["r1"]
         assert manifest_of(lake, method, "r1")["release"]["parameters"]["k"] == 10
     assert {path.stat().st_uid for path in (tmp_path / "lake").rglob("*")} == {USER}
     assert list((tmp_path / "work").glob("*/*")) == []
