@@ -28,7 +28,7 @@ from privacy_release.lake.store import Lake, chunks, listing, read_all
 from privacy_release.proof.chain import Statement, chain_of, read_files
 from privacy_release.proof.faults import Fault, FaultError, Reason
 from privacy_release.proof.keys import PublicKey
-from privacy_release.proof.measure import Measured, measured_anew
+from privacy_release.proof.measure import Measured, measured_anew, unshown
 from privacy_release.proof.published_keys import Validity, trusted_keys
 from privacy_release.proof.rows import filled_columns, rows_digest
 from privacy_release.proof.statement import proofs_of
@@ -38,7 +38,6 @@ from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from privacy_engine.judge.policy import ReleasePolicy
 
 # What a table's log may ask of its readers: others could show other rows than those in the files.
 _FEATURES = frozenset({"timestampNtz"})
@@ -346,17 +345,15 @@ class _Check:
             self.say(Fault.POLICY, told, release)
             return Measured()
         if self.demanded is not None:
-            policy = self.held_to(policy, self.demanded.policy, release)
-        found = measured_anew(rows, schema, policy, manifest, statement.time.year)
+            for told in policy.weaker_than(self.demanded.policy):
+                self.say(Fault.POLICY, f"{told} of what you ask for", release)
+        asked = policy if self.demanded is None else policy.with_floor(self.demanded.policy)
+        found = measured_anew(rows, schema, asked, manifest, statement.time.year)
+        for rule in [] if self.demanded is None else unshown(policy, self.demanded.policy, found):
+            self.say(Fault.POLICY, f"you ask for {rule}, which nothing in the release shows", release)
         for told in found.wrong:
             self.say(Fault.MEASURED, told, release)
         return found
-
-    def held_to(self, policy: "ReleasePolicy", demanded: "ReleasePolicy", release: str) -> "ReleasePolicy":
-        """A policy with what is demanded besides, which it must not contradict."""
-        for told in policy.weaker_than(demanded):
-            self.say(Fault.POLICY, f"{told} of what you ask for", release)
-        return policy.with_floor(demanded)
 
 
 def _has_statistics(lake: Lake, name: str, version: int) -> bool:

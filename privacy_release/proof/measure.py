@@ -11,8 +11,12 @@ from privacy_release.steps.verify import require_no_counterfeits, text_findings
 from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
 
 if TYPE_CHECKING:
+    from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.tables.schema import DataSchema
+
+_FOLLOWS = "it follows people through releases"
+_APART = "it is about what is not published"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +46,18 @@ def measured_anew(
         manifest: that was published with them, whose hash was signed.
         year: in which they were published; ages are limited by it.
     """
+    from privacy_engine.judge.models import rule_of
+
     told = {finding["rule"]: finding for finding in manifest.get("measured", ())}
     wrong = [
         f"the proof itself says that {rule} does not hold" for rule, f in told.items() if not f["passed"]
     ]
+    alone = _of_one_release(policy)
+    why = _unmeasurable(rows, schema, manifest)
+    if alone is None or why:
+        return Measured(on_trust=dict.fromkeys(told, why or _FOLLOWS), wrong=wrong)
     try:
-        report, why = _report(rows, schema, policy, manifest, year)
-    except VerificationError as error:
-        return Measured(on_trust=dict.fromkeys(told, str(error)), wrong=wrong)
+        report = _report(rows, schema, alone, manifest, year)
     except PrivacyEngineError as error:
         return Measured(wrong=[*wrong, f"it cannot be measured: {error}"])
     for finding in report:
@@ -60,53 +68,61 @@ def measured_anew(
         if rule in told and not _equal(finding["measured"], told[rule]["measured"]):
             wrong.append(f"{rule} measures {finding['measured']}, the proof says {told[rule]['measured']}")
     found = {finding["rule"] for finding in report}
-    on_trust = {
-        rule: why.get(rule, "it is about what is not published") for rule in told if rule not in found
-    }
+    follows = {rule_of(model) for model in policy.across}
+    on_trust = {rule: _FOLLOWS if rule in follows else _APART for rule in told if rule not in found}
     return Measured(findings=report, on_trust=on_trust, wrong=wrong)
+
+
+def unshown(own: "ReleasePolicy", demanded: "ReleasePolicy", measured: Measured) -> list[str]:
+    """What is demanded, and was neither measured nor stands in the policy that was signed."""
+    from privacy_engine.judge.models import rule_of
+
+    said = {rule_of(model) for model in own.rules}
+    models = demanded.across if measured.findings else demanded.rules
+    missing = [rule_of(model) for model in models if rule_of(model) not in said]
+    limits = [] if measured.findings else [n for n in demanded.to_dict() if n not in own.to_dict()]
+    return [*missing, *limits]
+
+
+def _unmeasurable(rows: Path, schema: "DataSchema", manifest: Mapping[str, Any]) -> str:
+    """Why classes cannot be counted on these rows: it is not known which are people; empty where they can."""
+    from privacy_engine.judge.verification import require_persons
+
+    try:
+        require_no_counterfeits([str(rows)])
+        require_persons(schema, False, _loss(manifest))
+    except VerificationError as error:
+        return str(error)
+    return ""
 
 
 def _report(
     rows: Path, schema: "DataSchema", policy: "ReleasePolicy", manifest: Mapping[str, Any], year: int
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The findings, and the rules that are left out with the reason.
-
-    Raises:
-        VerificationError: if nothing can be measured, because it is not known which records are people.
-    """
-    from privacy_engine.dp.loss import PrivacyLoss
+) -> list[dict[str, Any]]:
+    """The findings on the rows."""
     from privacy_engine.engines.checking import verify_files
     from privacy_engine.engines.local import LocalEngine
-    from privacy_engine.judge.models import rule_of
 
-    files = [str(rows)]
-    left_out = {rule_of(model): "it follows people through releases" for model in policy.across}
-    loss = PrivacyLoss(**manifest["loss"]) if manifest.get("loss") else None
-    require_no_counterfeits(files)
+    files, figures = [str(rows)], manifest.get("figures")
     with LocalEngine(memory=read_memory(DEFAULT_MEMORY), spill=rows.parent) as engine:
-        report = verify_files(
-            engine,
-            files,
-            schema,
-            _of_one_release(policy),
-            loss=loss,
-            figures=manifest.get("figures"),
-            year=year,
-        )
-    texts = text_findings(files, schema, policy)
-    return replace(report, findings=(*report.findings, *texts)).to_dict()["findings"], left_out
+        report = verify_files(engine, files, schema, policy, loss=_loss(manifest), figures=figures, year=year)
+    findings = (*report.findings, *text_findings(files, schema, policy))
+    found: list[dict[str, Any]] = replace(report, findings=findings).to_dict()["findings"]
+    return found
 
 
-def _of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy":
-    """What of a policy is about a release by itself.
+def _loss(manifest: Mapping[str, Any]) -> "PrivacyLoss | None":
+    from privacy_engine.dp.loss import PrivacyLoss
 
-    Raises:
-        VerificationError: if nothing is.
-    """
+    return PrivacyLoss(**manifest["loss"]) if manifest.get("loss") else None
+
+
+def _of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy | None":
+    """What of a policy is about a release by itself; None where nothing is."""
     try:
         return replace(policy, across=())
     except ValueError:
-        raise VerificationError("the policy asks only for what follows people through releases") from None
+        return None
 
 
 def _equal(one: float | None, other: float | None) -> bool:

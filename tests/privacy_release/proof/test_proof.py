@@ -34,12 +34,13 @@ from privacy_release.proof.check import Verdict, check_table
 from privacy_release.proof.envelope import pae
 from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey, public_keys_in
+from privacy_release.proof.measure import measured_anew
 from privacy_release.proof.published_keys import publish_key
 from privacy_release.proof.rows import rows_digest
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.spec.floor import read_floor
 from privacy_release.work.area import sha256_file
-from tests.privacy_release.proof.signed_tables import NAME, POLICY, Publisher, people
+from tests.privacy_release.proof.signed_tables import NAME, POLICY, SCHEMA, Publisher, people
 
 KEY, NEXT = SigningKey.new(), SigningKey.new()
 MEMORY = 10**9
@@ -284,36 +285,62 @@ def test_what_is_no_private_key_is_refused(text: bytes) -> None:
 # What is measured, and what is asked for
 
 
-def test_a_signer_who_signs_what_does_not_hold_is_found_out(by: Publisher, tmp_path: Path) -> None:
-    """Honest code never signs this; whoever has the key may."""
-    manifest = {
+def by_hand(by: Publisher, frame: pd.DataFrame, **manifest: Any) -> None:
+    """Sign what honest code would not; whoever has the key may."""
+    file, report = by.folder / "rows.parquet", by.folder / "report.html"
+    by.folder.mkdir(exist_ok=True)
+    frame.to_parquet(file, index=False)
+    report.write_text("")
+    told = {
         "policy": POLICY.to_dict(),
-        "measured": [{"rule": "k_anonymity(k=4)", "measured": 5.0, "passed": True}],
         "figures": {"suppressed": 0.0},
-        "schema": {"age": {"role": "quasi_identifier", "kind": "categorical"}},
+        "schema": SCHEMA.to_dict(),
         "loss": None,
     }
-    manifest["schema"] |= {
-        "zip": {"role": "quasi_identifier", "kind": "categorical"},
-        "illness": {"role": "sensitive", "kind": "categorical"},
-    }
-    people(3)[1:].to_parquet(tmp_path / "rows.parquet", index=False)  # a class of three
-    (tmp_path / "report.html").write_text("")
     publish(
         by.lake,
         NAME,
         "w1",
-        tmp_path / "rows.parquet",
-        manifest,
-        tmp_path / "report.html",
-        expected_sha256=sha256_file(tmp_path / "rows.parquet"),
+        file,
+        told | manifest,
+        report,
+        expected_sha256=sha256_file(file),
         signer=StatementSigner(key=KEY),
     )
+
+
+def test_a_signer_who_signs_what_does_not_hold_is_found_out(by: Publisher) -> None:
+    class_of_three = people(3)[1:]
+    by_hand(by, class_of_three, measured=[{"rule": "k_anonymity(k=4)", "measured": 5.0, "passed": True}])
     found = checked(by)
     assert faults(found) == {Fault.MEASURED}
     told = " ".join(reason.text for reason in found.reasons)
     assert "k_anonymity(k=4) does not hold, 1 classes miss it" in told
     assert "measures 3.0, the proof says 5.0" in told
+
+
+def test_a_schema_that_is_not_of_the_rows_is_no_way_around_the_judge(by: Publisher) -> None:
+    by_hand(by, people(3), schema=SCHEMA.select(["age", "illness"]).to_dict())
+    assert faults(checked(by)) == {Fault.MEASURED}
+
+
+def test_k_of_persons_is_on_trust_and_nobody_is_told_more_than_was_signed(
+    by: Publisher, tmp_path: Path
+) -> None:
+    measured = [{"rule": "k_anonymity(k=4)", "measured": 4.0, "passed": True}]
+    by_hand(by, people(3), measured=measured, schema=SCHEMA.to_dict() | {"person": "patient"})
+    found = checked(by)
+    assert found.right
+    (release,) = found.releases
+    assert release.findings == []
+    assert "not known whose rows are released" in release.on_trust["k_anonymity(k=4)"]
+    demanded = tmp_path / "mine.yaml"
+    demanded.write_text("require: [{model: k_anonymity, k: 4}]\n")
+    assert checked(by, demanded=read_floor(demanded, "")).right
+    demanded.write_text("require: [{model: t_closeness, t: 0.2, attribute: illness}]\nmax_epsilon: 1\n")
+    told = [reason.text for reason in checked(by, demanded=read_floor(demanded, "")).reasons]
+    assert len(told) == 2
+    assert all("nothing in the release shows" in text for text in told)
 
 
 def test_who_checks_may_ask_for_more_than_the_policy_did(by: Publisher, tmp_path: Path) -> None:
@@ -332,9 +359,6 @@ def test_what_follows_people_is_told_to_be_on_trust(by: Publisher) -> None:
     policy = ReleasePolicy.from_dict(
         asked | {"require": [*asked["require"], {"model": "cross_release_k_anonymity", "k": 4}]}
     )
-    from privacy_release.proof.measure import measured_anew
-    from tests.privacy_release.proof.signed_tables import SCHEMA
-
     file = by.folder / "rows.parquet"
     people(3).to_parquet(file, index=False)
     rule = "cross_release_k_anonymity(k=4, departures=known)"

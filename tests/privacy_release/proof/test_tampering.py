@@ -23,6 +23,8 @@ from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.published_keys import publish_key
 from tests.privacy_release.proof.signed_tables import NAME, SECRET, Publisher, people
 
+pytestmark = pytest.mark.slow
+
 OLD, NEW, STRANGER = (SigningKey.new() for _ in range(3))
 OTHER = "visits"
 # Versions of the table: 1 is w1, 2 is w2, 3 is w3, and 4 is w1 again, by a later run.
