@@ -118,7 +118,7 @@ def left_by(root: Path, names: Sequence[str], environment: Mapping[str, str] | N
     """Run DAGs to their ends; what they left."""
     with started(root, names, environment) as running:
         try:
-            code = running.wait(timeout=280)
+            code = running.wait(timeout=800)
         finally:
             running.kill()
     assert code == 0, (root / "output.txt").read_text()[-4000:]

@@ -81,7 +81,7 @@ def left(
             killed = len(victim.family())
             victim.kill()
             before = released()
-            running.wait(timeout=400)
+            running.wait(timeout=800)
         finally:
             running.kill()
             running.wait()

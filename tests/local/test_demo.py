@@ -32,7 +32,7 @@ def demo(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=checkout(),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=600,
     )
 
 
