@@ -25,6 +25,7 @@ from benchmarks import (
     rfka,
     scale,
     speed,
+    suppression,
     visits,
 )
 from benchmarks.report import Section, write
@@ -34,6 +35,7 @@ Part = Callable[[Table], Section]
 FULL: Mapping[str, Part] = {
     "quality": quality.run,
     "closeness": closeness.run,
+    "suppression": suppression.run,
     "nearness": nearness.run,
     "paper_ilp": paper_ilp.run,
     "speed": speed.run,
@@ -54,6 +56,7 @@ FULL: Mapping[str, Part] = {
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
     "closeness": lambda table: closeness.run(table, models=("t = .3",), compared=False),
+    "suppression": lambda table: suppression.run(table, models=("k alone", "delta = 2")),
     "nearness": lambda table: nearness.run(table, ks=(50,), samples=nearness.SAMPLES[:1], pricing={}),
     "paper_ilp": lambda table: paper_ilp.run(table, ks=(2, 5, 20), repeats=1),
     "speed": lambda table: speed.run(table, rows=None, repeats=2, with_peers=False),

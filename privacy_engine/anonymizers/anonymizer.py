@@ -1,7 +1,8 @@
 """What all anonymizers share: parameters, guarantees, and the way from a table to a release."""
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -13,9 +14,10 @@ from privacy_engine.anonymizers.trajectories import joined_release, linked_recod
 from privacy_engine.choice import choice
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import InfeasibleError, SchemaError
+from privacy_engine.grouping.constraints import compares_with_table
 from privacy_engine.grouping.model_rules import compile_constraints, least_size, require_feasible
 from privacy_engine.grouping.people import hold_by_person
-from privacy_engine.grouping.repair import suppress_where_it_pays
+from privacy_engine.grouping.repair import allowed, suppress_where_it_pays
 from privacy_engine.judge.models import (
     DistinctLDiversity,
     KAnonymity,
@@ -26,13 +28,17 @@ from privacy_engine.judge.models import (
     require_distances,
 )
 from privacy_engine.measures.recoding import Intervals, Recoding, require_truthful
+from privacy_engine.measures.utility import gcp
 from privacy_engine.parameters import require_types
+from privacy_engine.quotas.suppression import of_outliers, of_rare_values
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.classes import SensitiveValues
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.linked import ReleasedClasses, rows_by_table
 from privacy_engine.tables.persons import person_codes
 from privacy_engine.tables.schema import DataSchema
+
+IN_VAIN = 2  # searches without more and more records that lose no less, after which no more are made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +52,8 @@ class Anonymizer(ABC):
         require: further privacy models, or their dicts, that every class must satisfy.
         suppression_limit: largest share of records that may be suppressed, 0 .. 1. A record is suppressed
             only where its class saves more without it than it loses: more leave never gives more loss.
+            Where a model compares classes with the table, the search is also made without the records of the
+            rarest sensitive values and without outliers, a few times, and what loses least is released.
             Where rows are linked, what fails is suppressed, the smallest groups first, and besides it rows
             without a match in their class's trajectories.
         intervals: how intervals are written.
@@ -134,10 +142,10 @@ class Anonymizer(ABC):
         encoded = EncodedTable.encode(table, schema, whole)
         _require_persons(encoded.persons, self.least)
         self._require_feasible(encoded)
-        recoding = self.anonymize(encoded, rng)
-        if encoded.persons is not None:
-            recoding = self._by_person(recoding, guarantees)
-        recoding = self._with_suppression(recoding)
+        recoding = self._recoded(encoded, rng, guarantees)
+        if self.suppressible:
+            further = self._searched_without(encoded, recoding, rng, guarantees)
+            recoding = min(map(self._without_outliers, (recoding, *further)), key=gcp)
         classes = recoding.encoded.classes_of(recoding.labels)
         _require_kept(ReleasedClasses(whole=classes, tables={}), guarantees)
         released, released_schema = recoding.render_by_row(self.intervals)
@@ -198,16 +206,75 @@ class Anonymizer(ABC):
         constraints = compile_constraints(self.sensitive_models, encoded)
         require_feasible(len(encoded), self.least, encoded.sensitive, constraints, encoded.sensitive_names)
 
-    def _by_person(self, recoding: Recoding, guarantees: tuple[PrivacyModel, ...]) -> Recoding:
+    def _recoded(
+        self, encoded: EncodedTable, rng: np.random.Generator, guarantees: tuple[PrivacyModel, ...]
+    ) -> Recoding:
         """The recoding whose classes hold for persons: the algorithm may have counted rows."""
+        recoding = self.anonymize(encoded, rng)
+        if encoded.persons is None:
+            return recoding
         encoded = recoding.encoded
         labels = hold_by_person(encoded, recoding.labels, encoded.geometry(), guarantees)
         return Recoding.of_labels(encoded, labels, recoding.notes)
 
-    def _with_suppression(self, recoding: Recoding) -> Recoding:
+    def _searched_without(
+        self,
+        encoded: EncodedTable,
+        whole: Recoding,
+        rng: np.random.Generator,
+        guarantees: tuple[PrivacyModel, ...],
+    ) -> Iterator[Recoding]:
+        """Recodings of the table in which records are suppressed, each of less loss than those before.
+
+        Which are tried, with which random choices and for how long, does not depend on the limit, only where
+        it ends: so a larger limit never gives a larger loss.
+        """
+        constraints = compile_constraints(self.sensitive_models, encoded)
+        if not compares_with_table(constraints):
+            return
+        room = allowed(self.suppressible, len(encoded))
+        rare = of_rare_values(encoded.sensitive, constraints)
+        outlying = of_outliers(whole.encoded.codes, whole.labels, whole.encoded.geometry())
+        for ladder, stream in zip((rare, outlying), rng.spawn(2), strict=True):
+            least, in_vain = gcp(whole), 0
+            for gone in itertools.takewhile(lambda rows: len(rows) <= room, ladder):
+                found = self._without(encoded, whole, gone, stream.spawn(1)[0], guarantees)
+                if found is not None and gcp(found) < least:
+                    least, in_vain = gcp(found), 0
+                    if found.suppressed <= room:
+                        yield found
+                elif (in_vain := in_vain + 1) == IN_VAIN:
+                    break
+
+    def _without(
+        self,
+        encoded: EncodedTable,
+        whole: Recoding,
+        gone: npt.NDArray[np.int64],
+        rng: np.random.Generator,
+        guarantees: tuple[PrivacyModel, ...],
+    ) -> Recoding | None:
+        """The recoding of the records that are not gone; None if it cannot be had, or changes values."""
+        kept = np.setdiff1d(np.arange(len(encoded)), gone)
+        part = encoded.take(kept)
+        try:
+            _require_persons(part.persons, self.least)
+            self._require_feasible(part)
+            made = self._recoded(part, rng, guarantees)
+        except InfeasibleError:
+            return None
+        labels = np.full(len(encoded), -1, dtype=np.int64)
+        labels[kept] = made.labels
+        same = np.array_equal(made.encoded.codes, whole.encoded.codes[kept]) and np.array_equal(
+            made.encoded.sensitive, whole.encoded.sensitive[:, kept]
+        )
+        classes = whole.encoded.classes_of(labels)
+        if not same or not all(holds(model, classes) for model in guarantees):
+            return None
+        return Recoding.of_labels(whole.encoded, labels, made.notes)
+
+    def _without_outliers(self, recoding: Recoding) -> Recoding:
         """The recoding without the records whose suppression pays."""
-        if not self.suppressible:
-            return recoding
         labels = suppress_where_it_pays(
             recoding.encoded, recoding.labels, self.least, self.sensitive_models, self.suppressible
         )

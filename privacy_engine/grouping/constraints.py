@@ -47,10 +47,8 @@ class RuleKind(IntEnum):
     DELTA = 9  # limit delta
 
 
-# Of these the shares of the values count, so that merging what fails ends in a few giant classes.
-DISTRIBUTIONS = (
-    RuleKind.ENTROPY,
-    RuleKind.RECURSIVE,
+# These compare the shares of the values with those of all that is released.
+COMPARED = (
     RuleKind.CLOSE_EQUAL,
     RuleKind.CLOSE_ORDERED,
     RuleKind.CLOSE_HIERARCHICAL,
@@ -58,6 +56,8 @@ DISTRIBUTIONS = (
     RuleKind.BETA_ENHANCED,
     RuleKind.DELTA,
 )
+# Of these the shares of the values count, so that merging what fails ends in a few giant classes.
+DISTRIBUTIONS = (RuleKind.ENTROPY, RuleKind.RECURSIVE, *COMPARED)
 
 
 class Constraints(NamedTuple):
@@ -138,6 +138,11 @@ def pack_rules(
 def bounds_distribution(constraints: Constraints) -> bool:
     """Whether a rule is about the shares of the sensitive values."""
     return bool(np.isin(constraints.kind, DISTRIBUTIONS).any())
+
+
+def compares_with_table(constraints: Constraints) -> bool:
+    """Whether a rule compares a class with all that is released, so that what is suppressed moves it."""
+    return bool(np.isin(constraints.kind, COMPARED).any())
 
 
 @kernel()

@@ -25,6 +25,7 @@ from privacy_engine.grouping.constraints import (
     admits,
     bounds_distribution,
     class_counts,
+    compares_with_table,
     shortfall,
 )
 from privacy_engine.grouping.model_rules import compile_constraints
@@ -33,7 +34,7 @@ from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 
 PARTNERS = 16  # cheapest classes that a failing one is tried with
-CHECKS = 64  # lengths of the list of suppressed records that are counted exactly
+STEP = 1.1  # between lengths of the list of suppressed records that are counted exactly
 
 
 def repair(
@@ -146,6 +147,11 @@ def _propose_mending(
     return partner, price
 
 
+def allowed(limit: float, records: int) -> int:
+    """How many of so many records may be suppressed: 29 of 100 where the limit is 0.29."""
+    return math.floor(limit * records + 1e-9)
+
+
 def suppress_where_it_pays(
     encoded: EncodedTable, labels: Ints, k: int, models: Sequence[PrivacyModel], limit: float
 ) -> Ints:
@@ -163,7 +169,7 @@ def suppress_where_it_pays(
         models: what every class must satisfy besides k.
         limit: share of all records that may be suppressed.
     """
-    room = math.floor(limit * len(encoded) + 1e-9) - int(np.count_nonzero(labels < 0))  # 0.29 of 100 are 29
+    room = allowed(limit, len(encoded)) - int(np.count_nonzero(labels < 0))
     if room <= 0 or labels.max(initial=-1) < 0:
         return labels
     constraints = compile_constraints(models, encoded.released(labels))
@@ -181,15 +187,21 @@ def suppress_where_it_pays(
         out[listed[:length]] = -1
         return out
 
-    if encoded.persons is None and not bounds_distribution(constraints):
+    if encoded.persons is None and not compares_with_table(constraints):
         return after(room)
-    lengths = np.unique(np.arange(1, CHECKS + 1) * len(listed) // CHECKS)
-    for length in lengths[(lengths > 0) & (lengths <= room)][::-1]:
-        found = after(int(length))
+    lengths = [len(listed), *_lengths(len(listed))]
+    for length in (length for length in lengths if length <= room):
+        found = after(length)
         counted = encoded.classes_of(found)
         if all(holds(model, counted) for model in exact):
             return found
     return labels
+
+
+def _lengths(most: int) -> list[int]:
+    """Some of the numbers 1 .. most, all of the small ones, the largest first."""
+    steps = np.arange(math.ceil(math.log(max(most, 1), STEP)) + 1)
+    return sorted({int(n) for n in np.ceil(STEP**steps) if n <= most}, reverse=True)
 
 
 @kernel(nogil=True)

@@ -241,3 +241,13 @@ def require_persons(persons: Texts, table: pd.DataFrame, schema: DataSchema) -> 
         )
     if len(persons) != len(table):
         raise SchemaError(f"persons must be one a record: got {len(persons)} of {len(table)} records")
+    if repeated := len(persons) - len(np.unique(persons.astype(str))):
+        raise SchemaError(
+            f"releases over time follow one record a person: {repeated} of {len(table)} records repeat "
+            "another's person; aggregate the table to one row a person"
+        )
+    if schema.by and (repeated := int(table[schema.by].duplicated().sum())):
+        raise SchemaError(
+            f"releases over time follow one record a person: {repeated} of {len(table)} records repeat "
+            f"another's {schema.by}; aggregate the table to one row a person"
+        )

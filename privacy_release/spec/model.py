@@ -833,7 +833,9 @@ class ReleaseSpec(_Strict):
             )
         if self.history is not None:
             raise ValueError(
-                "person must not stand beside history, which is about one record a person; remove one of both"
+                "person must not stand beside history, which follows one record a person from release to "
+                "release; where each person has one, take person out, since history.identifier names them, "
+                "and where some have several, aggregate the source to one row a person"
             )
         return self
 

@@ -154,7 +154,7 @@ def require_fitting_engine(method: str, table: TableRef) -> None:
 
 
 def require_whole_persons(schema: "DataSchema", table: TableRef, method: str) -> None:
-    """Refuse to link rows where not all rows of a person are seen together, before anything is booked.
+    """Refuse persons of several rows where not all of them are followed, before anything is booked.
 
     Raises:
         SpecError: naming the remedy.
@@ -168,6 +168,12 @@ def require_whole_persons(schema: "DataSchema", table: TableRef, method: str) ->
         raise SpecError(
             f"the rows of {schema.by} can be linked only by engine local and without history: a class is of "
             "all rows of a person; take `rows: linked` out of person, or the other"
+        )
+    if schema.by and "persons" in table:
+        raise SpecError(
+            f"history follows one record a person from release to release, and by the schema {schema.by} may "
+            "have several; where each has one, take person out of the schema, and where some have several, "
+            "aggregate the source to one row a person"
         )
 
 

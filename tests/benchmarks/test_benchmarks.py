@@ -20,6 +20,7 @@ from benchmarks import (
     releases,
     report,
     speed,
+    suppression,
     tables,
 )
 from deploy.local.samples.synthetic_adult import synthetic_adult
@@ -203,6 +204,14 @@ def test_closeness_is_judged_by_the_figures(table: tables.Table) -> None:
     lines = closeness.describe_across(measured, len(measured) - 1)
     assert all(asked in lines[1] for _, asked in asked)
     assert "Does not hold" in lines[2]
+
+
+def test_suppression_is_judged_by_the_figures(table: tables.Table) -> None:
+    text = "\n".join(suppression.run(table, models=("delta = 2",)).blocks)
+    assert "Bottom-up | delta = 2" in text
+    assert "keeps all that it claims, compared with what is kept (6 of 6)" in text
+    cases = {("Adult", "Mondrian", "k alone"): [(0.5, 0, 1.0), (0.6, 3, 1.0), (0.4, 9, 1.0)]}
+    assert "**Does not hold**: a larger limit" in "\n".join(suppression.describe(cases, 3).blocks)
 
 
 def test_every_case_of_closeness_is_released_by_its_models(table: tables.Table) -> None:

@@ -288,6 +288,17 @@ def test_a_class_keeps_its_set_of_values_or_is_withheld(reading: str) -> None:
         assert all(one[p] == other[p] for p in one.keys() & other.keys())
 
 
+def test_a_person_of_several_rows_cannot_be_followed() -> None:
+    table, who = people(range(9), np.random.default_rng(1)), np.array(list("abcdefgha"), dtype=object)
+    with pytest.raises(SchemaError, match="1 of 9 records repeat another's person; aggregate"):
+        republish(METHOD, table, SCHEMA, np.random.default_rng(1), persons=who, earlier=[], k=3)
+    fields = {"age": {"role": "quasi_identifier", "kind": "numeric"}, "family": {"role": "identifier"}}
+    schema = DataSchema.from_dict({**fields, "person": "family"})
+    table, who = table[["age"]].assign(family=list("aabbcccde")), np.array(list("abcdefghi"), dtype=object)
+    with pytest.raises(SchemaError, match="4 of 9 records repeat another's family; aggregate"):
+        republish(METHOD, table, schema, np.random.default_rng(1), persons=who, earlier=[], k=3)
+
+
 def test_wrong_parameters_are_refused_by_name() -> None:
     table, who = (
         people(range(9), np.random.default_rng(1)),

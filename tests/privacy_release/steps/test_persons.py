@@ -19,12 +19,12 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.release import make_release
+from privacy_release.steps.release import make_release, require_whole_persons
 from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
-from privacy_release.work.references import EngineRef, StagedRef, TableRef
+from privacy_release.work.references import EngineRef, PersonsRef, StagedRef, TableRef
 from tests.servers.pages import Page
 
 CANARY = "canary-of-a-patient"
@@ -237,6 +237,14 @@ def test_without_a_person_it_stops(repeated: Path, lake: Lake, work: WorkArea) -
         run_release(load_spec(specified(repeated)), lake, "1", work)
 
 
+def test_history_composed_by_hand_follows_no_person_of_several_rows() -> None:
+    schema = DataSchema.from_dict({"name": {"role": "identifier"}, "person": "name"})
+    persons = PersonsRef(uri="persons", sha256="", key="")
+    table = TableRef(uri="table", rows=1, sha256="", schema=schema.to_json(), source="", persons=persons)
+    with pytest.raises(SpecError, match=r"name may have several; .*aggregate the source"):
+        require_whole_persons(schema, table, "mondrian")
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -244,7 +252,7 @@ def test_without_a_person_it_stops(repeated: Path, lake: Lake, work: WorkArea) -
         ({"person": "nobody"}, "role identifier"),
         ({"person": "none"}, "needs a reason"),
         ({"person": {"none": "households", "column": "name"}}, "one of both"),
-        ({"person": "name", "history": {"identifier": "name"}}, "beside history"),
+        ({"person": "name", "history": {"identifier": "name"}}, "beside history.*aggregate the source"),
         (
             {
                 "person": "name",
