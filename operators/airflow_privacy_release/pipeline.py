@@ -27,6 +27,7 @@ from airflow_privacy_release.operators.release import (
 from airflow_privacy_release.operators.transform import TransformOperator
 from airflow_privacy_release.operators.validate import ValidateOperator
 from airflow_privacy_release.operators.verify import VerifyOperator
+from privacy_engine.vocabulary import PublishMode
 from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
 from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
 from privacy_release.spending.budget import DEFAULT_LEDGER
@@ -134,6 +135,10 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             name=spec.publish.table,
             lake=spec.publish.lake,
             approved=approved,
+            mode=_fixed_mode(spec),
+            superseded=spec.publish.superseded.value,
+            history_lake=spec.publish.history_lake,
+            grace=spec.publish.grace,
             outlets=[release_asset(spec)],
             **_RETRIES,
         )
@@ -145,6 +150,12 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             last.append(compared)
         clean_up_after(last)
     return group
+
+
+def _fixed_mode(spec: ReleaseSpec) -> str | None:
+    """Which releases the table holds; None where it depends on whether a run is of a partition."""
+    mode = spec.publish_mode
+    return mode.value if spec.publish.mode or mode is PublishMode.PARTITIONS else None
 
 
 def _ingest(spec: ReleaseSpec) -> Any:

@@ -41,11 +41,13 @@ def refuse_damaged_log(lake: Lake, name: str) -> None:
 
 
 def touched_release(lake: Lake, name: str, version: int) -> str | None:
-    """The release whose data a commit added or removed; None unless it is exactly one."""
+    """The partition whose data a commit added, else removed; None unless it is exactly one."""
     try:
         actions = [json.loads(line) for line in get(lake, log_entry(name, version)).splitlines()]
-        files = [action.get("add") or action.get("remove") or {} for action in actions]
-        found = {file["partitionValues"][PARTITION] for file in files if file}
+        added, removed = (
+            [action[kind] for action in actions if kind in action] for kind in ("add", "remove")
+        )
+        found = {file["partitionValues"][PARTITION] for file in added or removed}
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return str(found.pop()) if len(found) == 1 else None

@@ -45,6 +45,8 @@ class PublishNote(_Strict):
     manifest: _Sha256
     report: _Sha256
     figures: _Figures
+    partition: str | None = None  # earlier versions named the folder as the release
+    mode: Literal["snapshot", "partitions", "append", "history"] = "partitions"
 
 
 class RetractNote(_Strict):
@@ -54,6 +56,7 @@ class RetractNote(_Strict):
     release: str
     reason: str
     tombstone: _Sha256
+    partitions: list[str] = []  # a publication whose note is damaged is known by nothing else
 
 
 _RULES = {

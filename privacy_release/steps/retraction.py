@@ -7,7 +7,9 @@ if TYPE_CHECKING:
     from privacy_release.lake.store import Lake
 
 
-def retract_release(lake: "Lake", name: str, release_id: str, reason: str) -> "Retraction":
+def retract_release(
+    lake: "Lake", name: str, release_id: str, reason: str, *, history: "Lake | None" = None
+) -> "Retraction":
     """Retract a release from the lake, then forget who was in it; safe to repeat.
 
     Arguments and errors as of `privacy_release.lake.retract.retract`.
@@ -15,6 +17,6 @@ def retract_release(lake: "Lake", name: str, release_id: str, reason: str) -> "R
     from privacy_release.lake.retract import retract
     from privacy_release.steps.history import forget
 
-    done = retract(lake, name, release_id, reason)
+    done = retract(lake, name, release_id, reason, history=history)
     forget(lake, name, release_id)
     return done

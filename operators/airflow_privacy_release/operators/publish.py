@@ -13,8 +13,9 @@ from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.rendering import read_field
-from airflow_privacy_release.task.run import release_id, remove_run_work_area, run_key
+from airflow_privacy_release.task.run import partition_key, release_id, remove_run_work_area, run_key
 from privacy_engine.errors import IntegrityError, SpecError
+from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.references import measured_symbols
 from privacy_release.work.sweep import Rules, State, idle_limit
@@ -36,7 +37,8 @@ class PublishOperator(BaseOperator):
     """Publish a staged release in one commit, if its report passed and is about these very bytes.
 
     The release is named by the run's partition key, else its run id. A retry of the same run publishes
-    nothing twice. Each asset in `outlets` gets an event that says what was published.
+    nothing twice. What the release replaced is erased after a grace, by whichever release of the table comes
+    next, or moves to the table's history. Each asset in `outlets` gets an event that says what was published.
 
     Args:
         table: reference to the staged release.
@@ -45,9 +47,14 @@ class PublishOperator(BaseOperator):
         lake: Airflow connection id of the lake.
         approved: what `ApproveReleaseOperator` gave, where somebody is to approve the release first: without
             an approval of these very bytes nothing is published.
+        mode: which releases the table holds: `snapshot` the newest alone, `partitions` one a partition key,
+            `append` all; None: partitions for a run with a partition key, else snapshot.
+        superseded: what becomes of a release that the table holds no more: `drop` or `history`.
+        history_lake: Airflow connection id of the lake that keeps them as table `<name>_history`.
+        grace: for how long the files of a superseded release stay for those who are reading them.
     """
 
-    template_fields = ("table", "report", "name", "lake", "approved")
+    template_fields = ("table", "report", "name", "lake", "approved", "mode", "history_lake")
     template_fields_renderers = {"table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#d9ead3"
     operator_extra_links = (ReportLink(),)
@@ -60,6 +67,10 @@ class PublishOperator(BaseOperator):
         name: str,
         lake: str = DEFAULT_LAKE,
         approved: "ApprovalRef | XComArg | None" = None,
+        mode: str | None = None,
+        superseded: str = Superseded.DROP.value,
+        history_lake: str | None = None,
+        grace: str = "1 hour",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -68,6 +79,10 @@ class PublishOperator(BaseOperator):
         self.name = name
         self.lake = lake
         self.approved: Any = approved
+        self.mode = mode
+        self.superseded = superseded
+        self.history_lake = history_lake
+        self.grace = grace
         self._needs_approval = approved is not None
         self._published: Any = None
 
@@ -75,13 +90,16 @@ class PublishOperator(BaseOperator):
     @monitored("publish")
     def execute(self, context: "Context") -> "Published":
         """Publish; where the release and its proofs are."""
-        from privacy_release.steps.publish import publish_staged
+        from privacy_release.steps.publish import publish_staged, table_rules
 
         if self._needs_approval and not self.approved:
             raise IntegrityError(
                 "the release must be approved, and no approval was given: a task that was marked as "
                 "successful by hand gives none; nothing was published, start a new run"
             )
+        by_partition = partition_key(context) is not None
+        mode = self.mode or (PublishMode.PARTITIONS if by_partition else PublishMode.SNAPSHOT)
+        history = None if self.history_lake is None else lake_of(self.history_lake)
         published = publish_staged(
             self.table,
             self.report,
@@ -90,6 +108,7 @@ class PublishOperator(BaseOperator):
             release_id(context),
             run_key=run_key(context),
             approved=self.approved or None,
+            rules=table_rules(mode, self.superseded, self.grace, history),
         )
         for asset in self.outlets:
             context["outlet_events"][asset].extra = event_of(published, self.table, self.report)
@@ -139,26 +158,36 @@ class RetractOperator(BaseOperator):
         release: partition key or run id of the release.
         reason: why; it is kept in the table's log for good, so it must not speak of a person.
         lake: Airflow connection id of the lake.
+        history_lake: that of the table's superseded releases, where `lake` has no right to reach it.
     """
 
-    template_fields = ("name", "release", "reason", "lake")
+    template_fields = ("name", "release", "reason", "lake", "history_lake")
     ui_color = "#f4cccc"
 
     def __init__(
-        self, *, name: str, release: str, reason: str, lake: str = DEFAULT_LAKE, **kwargs: Any
+        self,
+        *,
+        name: str,
+        release: str,
+        reason: str,
+        lake: str = DEFAULT_LAKE,
+        history_lake: str | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.name = name
         self.release = release
         self.reason = reason
         self.lake = lake
+        self.history_lake = history_lake
 
     @guarded
     def execute(self, context: "Context") -> dict[str, Any]:
         """Retract; what was done."""
         from privacy_release.steps.retraction import retract_release
 
-        done = retract_release(lake_of(self.lake), self.name, self.release, self.reason)
+        history = None if self.history_lake is None else lake_of(self.history_lake)
+        done = retract_release(lake_of(self.lake), self.name, self.release, self.reason, history=history)
         self.log.info("retracted", table=done.name, version=done.version, files_removed=done.files_removed)
         return {
             "table": done.name,
