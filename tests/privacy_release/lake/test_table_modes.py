@@ -128,7 +128,8 @@ def test_partitions_and_append_keep_one_release_an_id(lake: Lake, tmp_path: Path
         send(place, RUN.format(1), "again", rules, run_key="another run")
         assert seen(place) == ["again"] * 3 + ["two"] * 3
         settle(place, NAME)
-        assert not cells_on_disk(place, "one") and len(cells_on_disk(place, "two")) == 1
+        assert not cells_on_disk(place, "one")
+        assert len(cells_on_disk(place, "two")) == 1
 
 
 # Folders
@@ -165,7 +166,8 @@ def test_superseded_files_stay_for_readers_until_the_grace_is_over(lake: Lake) -
     assert sorted(reader.to_pandas()["age"]) == ["old"] * 3
     assert settle(lake, NAME, grace=NOW) == Settled(erased=1)
     assert settle(lake, NAME, grace=NOW) == Settled()
-    assert not cells_on_disk(lake, "old") and seen(lake) == ["new"] * 3
+    assert not cells_on_disk(lake, "old")
+    assert seen(lake) == ["new"] * 3
     with pytest.raises((FileNotFoundError, OSError)):
         DeltaTable(lake.table(NAME), version=1).to_pandas()
     assert clean_orphans(lake, NAME, older_than=NOW) == 0
@@ -197,7 +199,8 @@ def test_history_has_what_was_superseded_and_its_proof(lake: Lake, history: Lake
     for value in ("one", "two", "three"):
         send(lake, value, value, kept)
         settle(lake, NAME)
-    assert seen(lake) == ["three"] * 3 and not cells_on_disk(lake, "one")
+    assert seen(lake) == ["three"] * 3
+    assert not cells_on_disk(lake, "one")
     assert states(history, "people_history") == [("one", "current"), ("two", "current")]
     assert read_release(history, "people_history", "one")["age"].to_pylist() == ["one"] * 3
     assert manifest_of(history, "people_history", "two") == {"of": "two"}
@@ -230,12 +233,16 @@ def test_retraction_removes_from_table_history_and_old_versions(
         send(lake, value, value, kept)
     settle(lake, NAME)
     done = retract(lake, NAME, "one", "wrong")
-    assert not done.already and retract(lake, NAME, "one", "wrong").already
+    assert not done.already
+    assert retract(lake, NAME, "one", "wrong").already
     for value in ("one",):
-        assert not cells_on_disk(lake, value) and not cells_on_disk(history, value)
-    assert seen(history, "people_history") == ["two"] * 3 and seen(lake) == ["three"] * 3
+        assert not cells_on_disk(lake, value)
+        assert not cells_on_disk(history, value)
+    assert seen(history, "people_history") == ["two"] * 3
+    assert seen(lake) == ["three"] * 3
     retract(lake, NAME, "three", "wrong as well")
-    assert seen(lake) == [] and not cells_on_disk(lake, "three")
+    assert seen(lake) == []
+    assert not cells_on_disk(lake, "three")
     assert states(lake) == [("one", "retracted"), ("two", "superseded"), ("three", "retracted")]
     with pytest.raises(PublishError, match="retracted"):
         send(lake, "one", "one", kept)
@@ -246,7 +253,8 @@ def test_a_superseded_release_is_retracted_before_its_grace_is_over(lake: Lake) 
     send(lake, "a", "old", rules)
     send(lake, "b", "new", rules)
     retract(lake, NAME, "a", "wrong")
-    assert not cells_on_disk(lake, "old") and seen(lake) == ["new"] * 3
+    assert not cells_on_disk(lake, "old")
+    assert seen(lake) == ["new"] * 3
     assert states(lake) == [("a", "retracted"), ("b", "current")]
 
 
@@ -341,18 +349,22 @@ def test_a_table_of_an_earlier_version_is_read_and_goes_on(
     send(lake, RUN.format(1), "again", partitions, run_key="later")
     assert set(seen(lake)) == {"again", "two", "three"}
     retract(lake, NAME, RUN.format(2), "wrong")
-    assert set(seen(lake)) == {"again", "three"} and not cells_on_disk(lake, "two")
+    assert set(seen(lake)) == {"again", "three"}
+    assert not cells_on_disk(lake, "two")
     set_mode(lake, NAME, PublishMode.SNAPSHOT)
     send(lake, RUN.format(4), "four")
     settle(lake, NAME)
-    assert seen(lake) == ["four"] * 3 and not cells_on_disk(lake, "three")
+    assert seen(lake) == ["four"] * 3
+    assert not cells_on_disk(lake, "three")
 
 
 def test_a_retry_finds_its_commit_though_it_was_superseded_since(lake: Lake) -> None:
     first = send(lake, "a", "old", run_key="run")
     send(lake, "b", "new")
     again = send(lake, "a", "old", run_key="run")
-    assert again.already and again.version == first.version and seen(lake) == ["new"] * 3
+    assert again.already
+    assert again.version == first.version
+    assert seen(lake) == ["new"] * 3
 
 
 # Races and crashes
@@ -367,7 +379,8 @@ def test_of_snapshots_at_once_one_is_current_and_none_is_lost(lake: Lake) -> Non
     for thread in threads:
         thread.join()
     found = seen(lake)
-    assert len(found) == 3 and len(set(found)) == 1
+    assert len(found) == 3
+    assert len(set(found)) == 1
     assert sorted(state for _, state in states(lake)) == ["current"] + ["superseded"] * 3
     (current,) = [release for release, state in states(lake) if state == "current"]
     assert found[0] == current
@@ -423,7 +436,8 @@ def test_killed_before_any_write_a_retry_ends_as_if_nothing_had_happened(
         data, report = staged(lake, "new")
         publish(place, NAME, "b", data, {}, report, expected_sha256=sha256_file(data), rules=rules)
         settle(place, NAME)
-        assert seen(place) == ["new"] * 3 and seen(apart, "people_history") == ["old"] * 3
+        assert seen(place) == ["new"] * 3
+        assert seen(apart, "people_history") == ["old"] * 3
         assert states(place) == [("a", "superseded"), ("b", "current")]
         assert states(apart, "people_history") == [("a", "current")]
         assert read_release(apart, "people_history", "a").num_rows == 3
