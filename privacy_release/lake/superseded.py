@@ -56,6 +56,13 @@ class Settled:
     erased: int = 0
     waiting: int = 0
 
+    def __add__(self, other: "Settled") -> "Settled":
+        return Settled(
+            moved=self.moved + other.moved,
+            erased=self.erased + other.erased,
+            waiting=self.waiting + other.waiting,
+        )
+
 
 def settle(
     lake: Lake,

@@ -14,7 +14,7 @@ from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import partition_key, release_id, remove_run_work_area, run_key
-from privacy_engine.errors import IntegrityError, SpecError
+from privacy_engine.errors import IntegrityError, PublishError, SpecError
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.references import measured_symbols
@@ -196,6 +196,40 @@ class RetractOperator(BaseOperator):
             "files_removed": done.files_removed,
             "already": done.already,
         }
+
+
+class ClearSupersededOperator(BaseOperator):
+    """Erase what later releases replaced, once its grace is over, or move it to the history; safe to repeat.
+
+    The next release of a table does it, too: this is for tables that wait long for one.
+
+    Args:
+        lake: Airflow connection id of the lake; all its tables are cleared.
+        history_lake: that of the superseded releases, where `lake` has no right to reach it.
+    """
+
+    template_fields = ("lake", "history_lake")
+    ui_color = "#eeeeee"
+
+    def __init__(self, *, lake: str = DEFAULT_LAKE, history_lake: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.lake = lake
+        self.history_lake = history_lake
+
+    @guarded
+    def execute(self, context: "Context") -> dict[str, int]:
+        """Clear up; how many releases moved, how many files were erased, and how many wait."""
+        from privacy_release.steps.retraction import settle_tables
+
+        history = None if self.history_lake is None else lake_of(self.history_lake)
+        done, problems = settle_tables(lake_of(self.lake), history)
+        for problem in problems:
+            self.log.error("table not cleared", problem=problem)
+        if problems:
+            raise PublishError(
+                f"{len(problems)} tables could not be cleared up, the first of them {problems[0]}"
+            )
+        return {"moved": done.moved, "erased": done.erased, "waiting": done.waiting}
 
 
 class CleanupOperator(BaseOperator):

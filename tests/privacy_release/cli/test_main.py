@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from deltalake import DeltaTable
 from fsspec.implementations.memory import MemoryFileSystem
 
 import privacy_release
@@ -434,7 +435,10 @@ def test_inspect_lists_releases_and_shows_one(
     assert main(["inspect", f"{lake.root}/people"]) == DONE
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines] == ["r1", "r2"]
-    assert all("current" in line and "mondrian" in line for line in lines)
+    assert all("mondrian" in line for line in lines)
+    assert "superseded" in lines[0]
+    assert "current" in lines[1]
+    assert len(DeltaTable(lake.table("people")).to_pandas()) == 200  # nobody twice
     assert main(["inspect", f"{lake.root}/people", "r2"]) == DONE
     shown = capsys.readouterr().out
     assert "passed    k_anonymity(k=5)" in shown

@@ -414,7 +414,8 @@ def test_killed_before_any_write_a_retry_ends_as_if_nothing_had_happened(
         data, report = staged(lake, "new")
         task = {
             "root": str(home / "lake"), "history": str(home / "apart"), "name": NAME, "release_id": "b",
-            "staged": str(data), "report": str(report), "sha256": sha256_file(data), "kill_before": kill_before,
+            "staged": str(data), "report": str(report), "sha256": sha256_file(data),
+            "kill_before": kill_before,
         }  # fmt: skip
         return subprocess.run(
             [sys.executable, CHILD, json.dumps(task)], check=False, capture_output=True, text=True
