@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_release.lake.commits import Commit, newest_first, newest_version, read_commit, whole_log
-from privacy_release.lake.log_faults import log_entry, refuse_damaged_log, refuse_lost_log, touched_release
-from privacy_release.lake.notes import PublishNote, RetractNote, read_note
+from privacy_release.lake.log_faults import log_entry, refuse_damaged_log, refuse_lost_log, touched
+from privacy_release.lake.notes import Mode, PublishNote, RetractNote, read_note
 from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.store import Lake, reaching
 
@@ -164,8 +164,9 @@ def existing_version(lake: Lake, name: str) -> int:
 
 def _publications(lake: Lake, name: str, commits: Iterable[Commit]) -> Iterator[Publication]:
     """The publications among commits, newest first: what became of one, later commits have told before it."""
-    stones: dict[str, Tombstone] = {}
-    replaced: dict[str, int] = {}  # release id or partition -> version of the next publication of it
+    # By release id, and by partition: that is all that is known of a publication whose note is damaged.
+    stones: dict[tuple[str, str], Tombstone] = {}
+    replaced: dict[tuple[str, str], int] = {}  # to the version of the next publication
     snapshot: int | None = None  # version of the next one that replaced everything
     for commit in commits:
         if not commit.noted:  # a commit of another tool: maintenance, or the table's creation
@@ -175,19 +176,19 @@ def _publications(lake: Lake, name: str, commits: Iterable[Commit]) -> Iterator[
             stone = Tombstone(
                 version=commit.version, committed=_moment(commit), reason=note.reason, sha256=note.tombstone
             )
-            stones |= dict.fromkeys((note.release, *note.partitions), stone)
+            names = [("release", note.release), *(("partition", name) for name in note.partitions)]
+            stones |= dict.fromkeys(names, stone)
             continue
         if isinstance(note, PublishNote):
-            made = _publication(commit, note)
+            made, mode = _publication(commit, note), note.mode
         else:
-            made = _damaged(commit, note, touched_release(lake, name, commit.version))
-        names = (made.release_id, made.partition)
+            made, mode = _damaged(commit, note, *touched(lake, name, commit.version))
+        names = [("release", made.release_id), ("partition", made.partition)]
         by = min((v for v in (snapshot, *map(replaced.get, names)) if v is not None), default=None)
         if by is not None:
             made = replace(made, state=State.SUPERSEDED, superseded_by=by)
         if found := next(filter(None, map(stones.get, names)), None):
             made = replace(made, state=State.RETRACTED, tombstone=found)
-        mode = note.mode if isinstance(note, PublishNote) else "partitions"
         if mode == "snapshot":
             snapshot = commit.version
         if mode != "history":  # there every publication stays, whatever came before and after it
@@ -213,9 +214,11 @@ def _publication(commit: Commit, note: PublishNote) -> Publication:
     )
 
 
-def _damaged(commit: Commit, problem: str, release_id: str | None) -> Publication:
-    """What is known of a commit whose note is damaged: the release whose data it touched."""
-    return Publication(
+def _damaged(
+    commit: Commit, problem: str, release_id: str | None, replaced_others: bool
+) -> tuple[Publication, Mode]:
+    """What is known of a commit whose note is damaged: the release whose data it touched, and how."""
+    made = Publication(
         release_id=release_id or "unknown",
         run_key="",
         version=commit.version,
@@ -231,6 +234,7 @@ def _damaged(commit: Commit, problem: str, release_id: str | None) -> Publicatio
         partition=release_id or "unknown",
         problem=problem,
     )
+    return made, "snapshot" if replaced_others else "partitions"
 
 
 def _moment(commit: Commit) -> str:

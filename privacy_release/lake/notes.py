@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+Mode = Literal["snapshot", "partitions", "append", "history"]
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -46,7 +47,7 @@ class PublishNote(_Strict):
     report: _Sha256
     figures: _Figures
     partition: str | None = None  # earlier versions named the folder as the release
-    mode: Literal["snapshot", "partitions", "append", "history"] = "partitions"
+    mode: Mode = "partitions"
 
 
 class RetractNote(_Strict):

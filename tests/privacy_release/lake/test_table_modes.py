@@ -192,6 +192,29 @@ def test_what_another_tool_compacted_goes_too(lake: Lake) -> None:
     assert not cells_on_disk(lake, "old")
 
 
+def test_a_release_is_not_taken_for_the_one_whose_folder_has_its_name(lake: Lake) -> None:
+    rules = TableRules(mode=PublishMode.PARTITIONS)
+    scheduled = "scheduled__2026-01-01T00:00:00+00:00"
+    send(lake, scheduled, "one", rules)
+    send(lake, folder_name(scheduled), "two", rules)
+    assert seen(lake) == ["one"] * 3 + ["two"] * 3
+    assert [state for _, state in states(lake)] == ["current"] * 2
+    retract(lake, NAME, folder_name(scheduled), "wrong")
+    assert seen(lake) == ["one"] * 3
+    assert [state for _, state in states(lake)] == ["current", "retracted"]
+
+
+def test_what_a_snapshot_with_a_damaged_note_replaced_is_superseded(lake: Lake, history: Lake) -> None:
+    rules = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=history, grace=NOW)
+    send(lake, "a", "old", rules)
+    done = send(lake, "b", "new", rules)
+    log = Path(lake.root) / NAME / "_delta_log" / f"{done.version:020d}.json"
+    log.write_text(log.read_text().replace('"columns"', '"colums"'))
+    assert states(lake) == [("a", "superseded"), ("b", "damaged")]
+    settle(lake, NAME)
+    assert seen(history, "people_history") == ["old"] * 3
+
+
 # Keeping a history
 
 
