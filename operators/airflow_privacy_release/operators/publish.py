@@ -54,7 +54,17 @@ class PublishOperator(BaseOperator):
         grace: for how long the files of a superseded release stay for those who are reading them.
     """
 
-    template_fields = ("table", "report", "name", "lake", "approved", "mode", "history_lake")
+    template_fields = (
+        "table",
+        "report",
+        "name",
+        "lake",
+        "approved",
+        "mode",
+        "superseded",
+        "history_lake",
+        "grace",
+    )
     template_fields_renderers = {"table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#d9ead3"
     operator_extra_links = (ReportLink(),)
