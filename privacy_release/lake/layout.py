@@ -118,6 +118,17 @@ def recorded(table: "DeltaTable") -> Recorded:
         ) from None
 
 
+def own_rules(lake: Lake, table: "DeltaTable | None") -> TableRules:
+    """The rules by which a table is kept; the plainest ones for one that has none, or is not there."""
+    if table is None:
+        return TableRules()
+    has = recorded(table)
+    kept = has.history_lake(lake, None) if has.superseded is Superseded.HISTORY else None
+    return TableRules(
+        mode=has.mode or PublishMode.PARTITIONS, superseded=has.superseded, grace=has.grace, history=kept
+    )
+
+
 def require_mode(name: str, table: "DeltaTable", rules: TableRules) -> bool:
     """Refuse to publish into a table that is kept in another mode; whether its rules are these already.
 

@@ -26,7 +26,14 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.lake.commits import LOG_KEY, check_tail, next_mark
-from privacy_release.lake.layout import TableRules, folder_name, release_lock, require_mode, write_rules
+from privacy_release.lake.layout import (
+    TableRules,
+    folder_name,
+    own_rules,
+    release_lock,
+    require_mode,
+    write_rules,
+)
 from privacy_release.lake.log import (
     ATTEMPTS,
     Publication,
@@ -115,7 +122,8 @@ def publish(
         expected_sha256: of the file that verification read.
         run_key: names the run across its retries, e.g. DAG id and run id; default: the release id, which
             makes a release final: it can be retracted, but not replaced.
-        rules: what the table holds; default: one release a release id, and what is replaced is dropped.
+        rules: what the table holds; default: as it is kept, and a new one holds one release a release id and
+            drops what is replaced.
 
     Raises:
         ValueError: if name, release id or run key is not well-formed, or the manifest has NaN or infinity.
@@ -129,8 +137,7 @@ def publish(
     from deltalake.exceptions import CommitFailedError
 
     run_key = release_id if run_key is None else run_key
-    rules = rules or TableRules()
-    if rules.history is not None and rules.history.root == lake.root:
+    if rules is not None and rules.history is not None and rules.history.root == lake.root:
         raise ValueError(
             "the history lake must have an address of its own, for everybody who reads the lake would see it"
         )
@@ -144,6 +151,7 @@ def publish(
     done = None if table is None else _committed(lake, name, table, release_id, run_key, expected_sha256)
     if done is not None:
         return _published(lake, name, done.version, _proof(done), already=True)
+    rules = rules or own_rules(lake, table)
     rows = verified_rows(staged, expected_sha256)
     note = {
         "action": "publish",

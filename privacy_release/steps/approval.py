@@ -183,7 +183,7 @@ def _difference(staged: StagedRef, report: ReportRef, lake: "Lake", name: str, r
     ]
     again = (
         ["It **replaces** the release of that name."]
-        if any(e["release_id"] == release_id for e in standing if e["state"] == State.CURRENT)
+        if any(entry["release_id"] == release_id for entry in standing)
         else []
     )
     about = (
