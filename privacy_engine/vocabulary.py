@@ -60,6 +60,21 @@ class Departures(StrEnum):
     UNKNOWN = "unknown"  # whoever left may still be there, as far as released values tell
 
 
+class PublishMode(StrEnum):
+    """Which releases a release table holds."""
+
+    SNAPSHOT = "snapshot"  # one: each replaces the one before
+    PARTITIONS = "partitions"  # one a partition key, each about other records
+    APPEND = "append"  # all of them, for people whose earlier releases are known
+
+
+class Superseded(StrEnum):
+    """What becomes of a release that its table holds no more."""
+
+    DROP = "drop"  # its rows are erased; what was proven of it stays
+    HISTORY = "history"  # its rows move to a table apart
+
+
 class Period(StrEnum):
     """A unit of the calendar."""
 

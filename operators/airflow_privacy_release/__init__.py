@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from airflow_privacy_release.operators.outliers import DetectOutliersOperator
     from airflow_privacy_release.operators.publish import (
         CleanupOperator,
+        ClearSupersededOperator,
         PublishOperator,
         RetractOperator,
         SweepWorkAreasOperator,
@@ -64,6 +65,7 @@ __all__ = [
     "BottomUpOperator",
     "BudgetGuardOperator",
     "CleanupOperator",
+    "ClearSupersededOperator",
     "CompareOperator",
     "CompareSynthesizersOperator",
     "CuratorReportOperator",
@@ -124,6 +126,7 @@ _HOME = {
     "operators.outliers": ("DetectOutliersOperator",),
     "operators.publish": (
         "CleanupOperator",
+        "ClearSupersededOperator",
         "PublishOperator",
         "RetractOperator",
         "SweepWorkAreasOperator",

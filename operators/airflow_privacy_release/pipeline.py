@@ -1,6 +1,6 @@
 """A release specification as a DAG: the operators in their order, the schedule, the asset of the release."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -17,7 +17,12 @@ from airflow_privacy_release.operators.ingest import (
     IngestTablesOperator,
 )
 from airflow_privacy_release.operators.outliers import DetectOutliersOperator
-from airflow_privacy_release.operators.publish import PublishOperator, SweepWorkAreasOperator, clean_up_after
+from airflow_privacy_release.operators.publish import (
+    ClearSupersededOperator,
+    PublishOperator,
+    SweepWorkAreasOperator,
+    clean_up_after,
+)
 from airflow_privacy_release.operators.release import (
     CutFragmentsOperator,
     JoinFragmentsOperator,
@@ -27,6 +32,7 @@ from airflow_privacy_release.operators.release import (
 from airflow_privacy_release.operators.transform import TransformOperator
 from airflow_privacy_release.operators.validate import ValidateOperator
 from airflow_privacy_release.operators.verify import VerifyOperator
+from privacy_engine.vocabulary import PublishMode
 from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
 from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
 from privacy_release.spending.budget import DEFAULT_LEDGER
@@ -134,6 +140,10 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             name=spec.publish.table,
             lake=spec.publish.lake,
             approved=approved,
+            mode=_fixed_mode(spec),
+            superseded=spec.publish.superseded.value,
+            history_lake=spec.publish.history_lake,
+            grace=spec.publish.grace,
             outlets=[release_asset(spec)],
             **_RETRIES,
         )
@@ -145,6 +155,12 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
             last.append(compared)
         clean_up_after(last)
     return group
+
+
+def _fixed_mode(spec: ReleaseSpec) -> str | None:
+    """Which releases the table holds; None where it depends on whether a run is of a partition."""
+    mode = spec.publish_mode
+    return mode.value if spec.publish.mode or mode is PublishMode.PARTITIONS else None
 
 
 def _ingest(spec: ReleaseSpec) -> Any:
@@ -296,8 +312,12 @@ def raise_if_broken() -> None:
     raise_if_any(_built()[1])
 
 
-def sweep_dag(schedule: str = "@hourly", *, idle: str | None = None) -> DAG:
-    """The DAG that removes work areas which outlived their run, see `SweepWorkAreasOperator`.
+def sweep_dag(
+    schedule: str = "@hourly", *, idle: str | None = None, lakes: Sequence[str] = ("lake_default",)
+) -> DAG:
+    """The DAG that removes what nobody is to have any more: left work areas, superseded releases.
+
+    See `SweepWorkAreasOperator` and `ClearSupersededOperator`.
 
     Two lines make it: ``from airflow_privacy_release import sweep_dag`` and ``sweeper = sweep_dag()``. It is
     not paused at first, whatever Airflow's configuration says: nobody would notice that it does not run.
@@ -305,6 +325,7 @@ def sweep_dag(schedule: str = "@hourly", *, idle: str | None = None) -> DAG:
     Args:
         schedule: when to look.
         idle: for how long an area must have shown no sign of life; None: the option `work_area_idle`.
+        lakes: Airflow connection ids of the lakes whose superseded releases are cleared away.
     """
     with DAG(
         dag_id=SWEEPER,
@@ -321,6 +342,8 @@ def sweep_dag(schedule: str = "@hourly", *, idle: str | None = None) -> DAG:
         default_args={"owner": "privacy-release"},
     ) as dag:
         SweepWorkAreasOperator(task_id="sweep", idle=idle, **_REPEATED)
+        for lake in lakes:
+            ClearSupersededOperator(task_id=f"clear_{lake}", lake=lake, **_REPEATED)
     return dag
 
 

@@ -50,6 +50,7 @@ from privacy_release.cli.check import add_check_command
 from privacy_release.cli.key import add_key_commands
 from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
+from privacy_release.cli.table import add_table_command
 from privacy_release.cli.text import bars, finding_lines, manifest_lines, outcome_lines, release_line
 from privacy_release.cli.warm import add_warm_command
 from privacy_release.cli.where import add_where_command, where
@@ -121,6 +122,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="who approves the release, if it keeps its policy; needed where the SPEC requires approval",
     )
     run.add_argument(
+        "--history-lake",
+        metavar="DIR",
+        help="folder or address of the superseded releases; needed where the SPEC keeps them",
+    )
+    run.add_argument(
         "--keep-work",
         action="store_true",
         help="keep the work area, which holds raw records; remove it by hand, or with `clean --kept`",
@@ -161,6 +167,9 @@ def build_parser() -> argparse.ArgumentParser:
     retract.add_argument(
         "--reason", required=True, help="why; kept for good, so it must not speak of a person"
     )
+    retract.add_argument(
+        "--history-lake", metavar="DIR", help="where the table's history is; default: the place it names"
+    )
 
     schema = _command(commands, "schema", "draft a specification, or print its JSON Schema", None)
     kinds = schema.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -193,6 +202,8 @@ def build_parser() -> argparse.ArgumentParser:
     add_reconstruct_command(
         _command(commands, "reconstruct", "estimate shares and means from a randomized release", None)
     )
+
+    add_table_command(_command(commands, "table", "tell or change what a release table holds", None))
 
     budget = _command(commands, "budget", "grant privacy budgets, and see what is spent of them", None)
     add_budget_commands(budget.add_subparsers(title="commands", metavar="COMMAND", required=True))
@@ -228,13 +239,16 @@ def _run(arguments: argparse.Namespace) -> int:
 
     spec = load_spec(arguments.spec)
     lake = lake_at(arguments.lake or default_lake())
+    history = lake_at(arguments.history_lake, "--history-lake") if arguments.history_lake else None
     release_id = arguments.release_id or datetime.now(UTC).strftime("cli__%Y-%m-%dT%H:%M:%S.%fZ")
     with usage("--release-id"):
         check_text("release id", release_id)
     approved_by, signer = plain_comment(arguments.approved_by) or None, signer_of_settings()
     work = WorkArea(work_root(), f"cli/{spec.name}/{release_id}/{_token()}")
     with removed_after(work, keep=arguments.keep_work), bars() as watch:
-        outcome = run_release(spec, lake, release_id, work, watch, approved_by=approved_by, signer=signer)
+        outcome = run_release(
+            spec, lake, release_id, work, watch, approved_by=approved_by, signer=signer, history=history
+        )
     print("\n".join(outcome_lines(outcome)))
     return DONE
 
@@ -299,8 +313,11 @@ def _retract(arguments: argparse.Namespace) -> int:
     from privacy_release.steps.retraction import retract_release
 
     lake, name = table_of(arguments.target)
+    history = lake_at(arguments.history_lake, "--history-lake") if arguments.history_lake else None
     with usage("RELEASE or --reason"):
-        done = retract_release(lake, name, arguments.release, arguments.reason, signer=signer_of_settings())
+        done = retract_release(
+            lake, name, arguments.release, arguments.reason, history=history, signer=signer_of_settings()
+        )
     print(
         f"{arguments.release} {'was' if done.already else 'is'} retracted from {lake.root}/{name}; "
         f"{done.files_removed} files erased"

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_release.lake.commits import Commit, newest_first, newest_version, read_commit, whole_log
-from privacy_release.lake.log_faults import log_entry, refuse_damaged_log, refuse_lost_log, touched_release
-from privacy_release.lake.notes import PublishNote, RetractNote, read_note
+from privacy_release.lake.log_faults import log_entry, refuse_damaged_log, refuse_lost_log, touched
+from privacy_release.lake.notes import Mode, PublishNote, RetractNote, read_note
 from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.store import Lake, reaching
 
@@ -56,6 +56,8 @@ class Publication:
         commit_sha256: of the commit's file in the log.
         columns: the columns of this release, without those that other releases brought into the table.
         sha256: of the staged file that was verified.
+        partition: value of the partition column in its rows, which names its folder.
+        superseded_by: version of the commit that replaced it, if one did.
         figures: what the manifest says in short: method, guarantees, measured figures, privacy loss,
             approval.
         statement: hash of what was signed about it; None where nothing was.
@@ -75,6 +77,8 @@ class Publication:
     manifest_sha256: str
     report_sha256: str
     figures: Mapping[str, Any]
+    partition: str
+    superseded_by: int | None = None
     tombstone: Tombstone | None = None
     statement: str | None = None
     problem: str | None = None
@@ -172,30 +176,39 @@ def existing_version(lake: Lake, name: str) -> int:
 
 def _publications(lake: Lake, name: str, commits: Iterable[Commit]) -> Iterator[Publication]:
     """The publications among commits, newest first: what became of one, later commits have told before it."""
-    stones: dict[str, Tombstone] = {}
-    replaced: set[str] = set()
+    # By release id, and by partition: that is all that is known of a publication whose note is damaged.
+    stones: dict[tuple[str, str], Tombstone] = {}
+    replaced: dict[tuple[str, str], int] = {}  # to the version of the next publication
+    snapshot: int | None = None  # version of the next one that replaced everything
     for commit in commits:
         if not commit.noted:  # a commit of another tool: maintenance, or the table's creation
             continue
         note = read_note(commit.note)
         if isinstance(note, RetractNote):
-            stones[note.release] = Tombstone(
+            stone = Tombstone(
                 version=commit.version,
                 committed=_moment(commit),
                 reason=note.reason,
                 sha256=note.tombstone,
                 statement=None if note.statement is None else note.statement.sha256,
             )
+            names = [("release", note.release), *(("partition", name) for name in note.partitions)]
+            stones |= dict.fromkeys(names, stone)
             continue
         if isinstance(note, PublishNote):
-            made = _publication(commit, note)
+            made, mode = _publication(commit, note), note.mode
         else:
-            made = _damaged(commit, note, touched_release(lake, name, commit.version))
-        if stone := stones.get(made.release_id):
-            made = replace(made, state=State.RETRACTED, tombstone=stone)
-        elif made.release_id in replaced:
-            made = replace(made, state=State.SUPERSEDED)
-        replaced.add(made.release_id)
+            made, mode = _damaged(commit, note, *touched(lake, name, commit.version))
+        names = [("release", made.release_id), ("partition", made.partition)]
+        by = min((v for v in (snapshot, *map(replaced.get, names)) if v is not None), default=None)
+        if by is not None:
+            made = replace(made, state=State.SUPERSEDED, superseded_by=by)
+        if found := next(filter(None, map(stones.get, names)), None):
+            made = replace(made, state=State.RETRACTED, tombstone=found)
+        if mode == "snapshot":
+            snapshot = commit.version
+        if mode != "history":  # there every publication stays, whatever came before and after it
+            replaced |= dict.fromkeys(names, commit.version)
         yield made
 
 
@@ -214,12 +227,15 @@ def _publication(commit: Commit, note: PublishNote) -> Publication:
         report_sha256=note.report,
         figures=commit.note["figures"],
         statement=None if note.statement is None else note.statement.sha256,
+        partition=note.partition or note.release,
     )
 
 
-def _damaged(commit: Commit, problem: str, release_id: str | None) -> Publication:
-    """What is known of a commit whose note is damaged: the release whose data it touched."""
-    return Publication(
+def _damaged(
+    commit: Commit, problem: str, release_id: str | None, replaced_others: bool
+) -> tuple[Publication, Mode]:
+    """What is known of a commit whose note is damaged: the release whose data it touched, and how."""
+    made = Publication(
         release_id=release_id or "unknown",
         run_key="",
         version=commit.version,
@@ -232,8 +248,10 @@ def _damaged(commit: Commit, problem: str, release_id: str | None) -> Publicatio
         manifest_sha256="",
         report_sha256="",
         figures={},
+        partition=release_id or "unknown",
         problem=problem,
     )
+    return made, "snapshot" if replaced_others else "partitions"
 
 
 def _moment(commit: Commit) -> str:
@@ -278,20 +296,23 @@ def _missing(lake: Lake, name: str) -> PublishError:
     )
 
 
-def data_files(lake: Lake, name: str, release_id: str | None, version: int | None = None) -> set[str]:
-    """Paths (below the lake's root) of the data files of one release, or of all, as of a version."""
+def data_files(
+    lake: Lake, name: str, partitions: Iterable[str] | None, version: int | None = None
+) -> set[str]:
+    """Paths (below the lake's root) of the data files of some partitions, or of all, as of a version."""
     table = existing_table(lake, name, version)
     with reaching(lake, "list the files of a release"):
-        wanted = None if release_id is None else [(PARTITION, "=", release_id)]
+        wanted = None if partitions is None else [(PARTITION, "in", list(partitions))]
         uris = table.file_uris(file_pruning_predicate=wanted)
     # The library spells the table's address in its own way (az:// for abfss://), so only the tail is taken;
-    # '/' and '=' inside a release id are percent-encoded there.
+    # '/' and '=' inside a partition value are percent-encoded there.
     return {f"{name}/{PARTITION}={uri.rsplit(f'/{PARTITION}=', 1)[1]}" for uri in uris}
 
 
-def predicate(release_id: str) -> str:
-    """SQL predicate that selects a release's partition; a quote is doubled, there are no other escapes."""
-    return f"{PARTITION} = '" + release_id.replace("'", "''") + "'"
+def predicate(partitions: Iterable[str]) -> str:
+    """SQL predicate that selects partitions; a quote is doubled, there are no other escapes."""
+    quoted = ("'" + value.replace("'", "''") + "'" for value in sorted(set(partitions)))
+    return " OR ".join(f"{PARTITION} = {value}" for value in quoted)
 
 
 def proof_folder(name: str) -> str:

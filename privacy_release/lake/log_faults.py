@@ -40,15 +40,21 @@ def refuse_damaged_log(lake: Lake, name: str) -> None:
         raise _damaged(lake, name, problem)
 
 
-def touched_release(lake: Lake, name: str, version: int) -> str | None:
-    """The release whose data a commit added or removed; None unless it is exactly one."""
+def touched(lake: Lake, name: str, version: int) -> tuple[str | None, bool]:
+    """The partition whose data a commit added, else removed, and whether it took out others besides.
+
+    The partition is None unless it is exactly one.
+    """
     try:
         actions = [json.loads(line) for line in get(lake, log_entry(name, version)).splitlines()]
-        files = [action.get("add") or action.get("remove") or {} for action in actions]
-        found = {file["partitionValues"][PARTITION] for file in files if file}
+        added, removed = (
+            {action[kind]["partitionValues"][PARTITION] for action in actions if kind in action}
+            for kind in ("add", "remove")
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return str(found.pop()) if len(found) == 1 else None
+        return None, False
+    found = added or removed
+    return (str(next(iter(found))) if len(found) == 1 else None), bool(added and removed - added)
 
 
 def _problem(lake: Lake, name: str) -> str | None:

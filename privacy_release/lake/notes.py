@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+Mode = Literal["snapshot", "partitions", "append", "history"]
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
@@ -53,6 +54,8 @@ class PublishNote(_Strict):
     report: _Sha256
     figures: _Figures
     statement: SignedBy | None = None
+    partition: str | None = None  # earlier versions named the folder as the release
+    mode: Mode = "partitions"
 
 
 class RetractNote(_Strict):
@@ -63,6 +66,7 @@ class RetractNote(_Strict):
     reason: str
     tombstone: _Sha256
     statement: SignedBy | None = None
+    partitions: list[str] = []  # a publication whose note is damaged is known by nothing else
 
 
 _RULES = {

@@ -1,4 +1,7 @@
-"""Release tables: one Delta table a name, one partition `release` a release, one atomic commit a publish.
+"""Release tables: one Delta table a name, one atomic commit a publish, which replaces what it supersedes.
+
+A release is a partition `release` of its table, in every mode: the column tells a reader which one they have,
+a retraction finds its rows without reading any, and files of two releases never share a folder.
 
 What a reader may rely on: it sees the table before a commit or after it, never half of one; a commit's
 metadata carries the proof (figures, and the hashes of data, manifest and report, which are stored before the
@@ -21,13 +24,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PublishError
+from privacy_engine.vocabulary import PublishMode
 from privacy_release.lake.commits import LOG_KEY, check_tail, next_mark
+from privacy_release.lake.layout import (
+    TableRules,
+    folder_name,
+    own_rules,
+    release_lock,
+    require_mode,
+    write_rules,
+)
 from privacy_release.lake.log import (
     ATTEMPTS,
     Publication,
     State,
     check_name,
     check_text,
+    newest,
     newest_such,
     open_table,
     predicate,
@@ -49,12 +62,13 @@ if TYPE_CHECKING:
 
 # What of a manifest stands in the commit itself, readable for every Delta client without the proof folder.
 _FIGURES = ("method", "parameters", "guarantees", "measured", "loss", "policy", "approval")
-_TABLE_OPTIONS = {
+TABLE_OPTIONS = {
     "delta.dataSkippingNumIndexedCols": "0",
     "delta.enableExpiredLogCleanup": "false",
     "delta.logRetentionDuration": "interval 36500 days",
 }
 _LONGEST_KEY = 2000
+_SNAPSHOT = "snapshot"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +76,7 @@ class Published:
     """Where a published release and its proofs are.
 
     Attributes:
-        uri: address of the release table; the release is its partition `release = <release_id>`.
+        uri: address of the release table; the release is one of its partitions `release=...`.
         version: the table version that this publication made.
         sha256: of the staged file that was verified and published.
         already: an earlier attempt of the same run had published it; this call changed nothing.
@@ -94,11 +108,14 @@ def publish(
     expected_sha256: str,
     run_key: str | None = None,
     signer: Signer | None = None,
+    rules: TableRules | None = None,
 ) -> Published:
     """Publish a verified staged file as a release, in one commit; a retry of the same run changes nothing.
 
-    A later run that publishes the same release replaces its rows; other releases are not touched. A column
-    that is new to the table is added to it (the other releases show null there); a column must keep its type.
+    A later run that publishes the same release replaces its rows; other releases are not touched, but by a
+    snapshot, which replaces them all. A column that is new to the table is added to it (other releases show
+    null there); a column must keep its type. `privacy_release.lake.superseded.settle` erases, or moves, what
+    was replaced.
 
     Args:
         lake: where.
@@ -111,6 +128,8 @@ def publish(
         run_key: names the run across its retries, e.g. DAG id and run id; default: the release id, which
             makes a release final: it can be retracted, but not replaced.
         signer: signs what is published; None: nobody does.
+        rules: what the table holds; default: as it is kept, and a new one holds one release a release id and
+            drops what is replaced.
 
     Raises:
         ValueError: if name, release id or run key is not well-formed, or the manifest has NaN or infinity.
@@ -119,11 +138,15 @@ def publish(
             read, or the table's log is damaged.
         SchemaError: if the lake cannot hold a column, or a column changed its type.
         PublishError: if the lake cannot be reached, the run published other bytes, or its release was
-            retracted.
+            retracted, or the table is kept in another mode.
     """
     from deltalake.exceptions import CommitFailedError
 
     run_key = release_id if run_key is None else run_key
+    if rules is not None and rules.history is not None and rules.history.root == lake.root:
+        raise ValueError(
+            "the history lake must have an address of its own, for everybody who reads the lake would see it"
+        )
     check_name(name)
     check_text("release id", release_id)
     check_text("run key", run_key, _LONGEST_KEY)
@@ -134,6 +157,7 @@ def publish(
     done = None if table is None else _committed(lake, name, table, release_id, run_key, expected_sha256)
     if done is not None:
         return _again(lake, name, done, signer)
+    rules = rules or own_rules(lake, table)
     rows = verified_rows(staged, expected_sha256)
     note: dict[str, Any] = {
         "action": "publish",
@@ -145,18 +169,22 @@ def publish(
         "manifest": _store_proof(lake, name, manifest_bytes, "json"),
         "report": _store_proof(lake, name, _report_bytes(report_html), "html"),
         "figures": _figures(manifest),
+        "partition": folder_name(release_id),
+        "mode": rules.mode.value,
     }
     if signer is not None:
         note["rows_digest"] = signer.rows_digest(staged, rows.column_names)
     for _ in range(ATTEMPTS):
-        table = _up_to_date(lake, name, table) or _create(lake, name, rows.schema)
+        table = _up_to_date(lake, name, table) or _create(lake, name, rows.schema, rules)
         done = _committed(lake, name, table, release_id, run_key, expected_sha256)
         if done is not None:  # the same run, twice at once: the other one won
             return _again(lake, name, done, signer)
-        mark = next_mark(lake, name, table.version())
-        told = note | linked(signer, lake, name, table.version(), note)
         try:
-            version = _commit(lake, table, rows, told | ({"index": asdict(mark)} if mark else {}))
+            if not require_mode(name, table, rules):
+                write_rules(lake, table, rules.properties())
+            mark = next_mark(lake, name, table.version())
+            told = note | linked(signer, lake, name, table.version(), note)
+            version = _commit(lake, name, table, rows, told | ({"index": asdict(mark)} if mark else {}))
         except CommitFailedError:
             table = None  # another commit got ahead: look at the table again
             continue
@@ -219,7 +247,7 @@ def _app_id(release_id: str, run_key: str) -> str:
     return json.dumps([release_id, run_key])
 
 
-def _create(lake: Lake, name: str, schema: "pa.Schema") -> "DeltaTable":
+def _create(lake: Lake, name: str, schema: "pa.Schema", rules: TableRules) -> "DeltaTable":
     """Create the table without rows, or open the one that another writer created meanwhile."""
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -231,7 +259,8 @@ def _create(lake: Lake, name: str, schema: "pa.Schema") -> "DeltaTable":
                 schema.append(pa.field(PARTITION, pa.string())),
                 mode="error",
                 partition_by=[PARTITION],
-                configuration=_TABLE_OPTIONS,
+                configuration=TABLE_OPTIONS | rules.properties(),
+                raise_if_key_not_exists=False,  # the rules are ours, not Delta's
                 storage_options=lake.options,
             )
         except Exception:
@@ -241,8 +270,8 @@ def _create(lake: Lake, name: str, schema: "pa.Schema") -> "DeltaTable":
             return table
 
 
-def _commit(lake: Lake, table: "DeltaTable", rows: VerifiedRows, note: Mapping[str, Any]) -> int:
-    """Replace the release's partition in one commit on top of the table's snapshot; the new version.
+def _commit(lake: Lake, name: str, table: "DeltaTable", rows: VerifiedRows, note: Mapping[str, Any]) -> int:
+    """Replace the release, in a snapshot all of them, in one commit on top of the table's; the new version.
 
     The snapshot matters: given an address, the writer would load a newer one, and a commit of the same run
     between `_committed` and here would go unnoticed. On the snapshot it is a conflict.
@@ -257,24 +286,27 @@ def _commit(lake: Lake, table: "DeltaTable", rows: VerifiedRows, note: Mapping[s
     with reaching(lake, "read the table's schema"):
         held = pa.schema(table.schema())
     refuse_other_types(rows.schema, held)
-    release_id = str(note["release"])
-    # The Delta library spreads rows over its writers by partition and stops a source only while all of them
-    # have work. A release is one partition: a second writer never has, and a stream would pile up in memory.
-    # The library looks at this once in a process, at its first write.
-    os.environ.setdefault("DELTARS_MAX_CONCURRENT_WRITERS", "1")
+    release_id, partition = str(note["release"]), str(note["partition"])
+    everything = note["mode"] == PublishMode.SNAPSHOT
+    # Two snapshots must not both find the table empty, nor a publication miss the retraction of its release.
+    locks = [release_lock(release_id), *([_SNAPSHOT] if everything else [])]
+    replaced = None if everything else predicate(_partitions(lake, name, table, note))
     try:
         with reaching(lake, "commit the release"):
             write_deltalake(
                 table,
-                rows.stream(release_id),
+                rows.stream(partition),
                 mode="overwrite",
-                predicate=predicate(release_id),
-                schema_mode="merge",
-                writer_properties=_properties(),
+                predicate=replaced,
+                schema_mode="overwrite" if everything else "merge",
+                writer_properties=writer_properties(),
                 commit_properties=CommitProperties(
                     custom_metadata={LOG_KEY: dict(note)},
                     app_transactions=[
-                        Transaction(app_id=_app_id(release_id, str(note["run_key"])), version=1),
+                        *(
+                            Transaction(app_id=app_id, version=1)
+                            for app_id in (_app_id(release_id, str(note["run_key"])), *locks)
+                        ),
                         *chained(note),
                     ],
                 ),
@@ -286,10 +318,23 @@ def _commit(lake: Lake, table: "DeltaTable", rows: VerifiedRows, note: Mapping[s
         raise
 
 
-def _properties() -> "WriterProperties":
-    """How the rows are written; a row group is held in memory until it is full."""
+def _partitions(lake: Lake, name: str, table: "DeltaTable", note: Mapping[str, Any]) -> set[str]:
+    """The partitions that a release has, or is given: an earlier version named them as the release."""
+    release_id, partition = note["release"], note["partition"]
+    if release_id == partition:
+        return {partition}
+    mine = (e for e in newest(lake, name, table.version()) if e.release_id == release_id)
+    return {partition, *(entry.partition for entry in mine)}
+
+
+def writer_properties() -> "WriterProperties":
+    """How the rows are written, by one writer; a row group is held in memory until it is full."""
     from deltalake import WriterProperties
 
+    # The Delta library spreads rows over its writers by partition and stops a source only while all of them
+    # have work. A release is one partition: a second writer never has, and a stream would pile up in memory.
+    # The library looks at this once in a process, at its first write.
+    os.environ.setdefault("DELTARS_MAX_CONCURRENT_WRITERS", "1")
     return WriterProperties(compression="ZSTD", max_row_group_size=ROWS)
 
 

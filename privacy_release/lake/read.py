@@ -62,9 +62,14 @@ def read_release(lake: Lake, name: str, release_id: str, version: int | None = N
     entry.require_readable(name)
     if version is not None:
         table = existing_table(lake, name, version)
+    if entry.superseded_by is not None and entry.superseded_by <= table.version():
+        raise PublishError(
+            f"the release was superseded in version {entry.superseded_by} of table {name}, whose newer "
+            f"release stands for it; its rows are in {name}_history where the table keeps one"
+        )
     with reaching(lake, f"read table {name}"):
-        files = table.to_pyarrow_dataset(file_pruning_predicate=[(PARTITION, "=", release_id)])
-        rows = files.to_table(columns=list(entry.columns), filter=ds.field(PARTITION) == release_id)
+        files = table.to_pyarrow_dataset(file_pruning_predicate=[(PARTITION, "=", entry.partition)])
+        rows = files.to_table(columns=list(entry.columns), filter=ds.field(PARTITION) == entry.partition)
     if rows.num_rows != entry.rows:
         raise IntegrityError(
             f"table {name} must hold {entry.rows} rows of this release, got {rows.num_rows}: "

@@ -1,14 +1,18 @@
-"""Taking a release back: out of the table, out of its older versions, and its report and manifest with it."""
+"""Taking a release back: out of the table, out of its older versions, and its report and manifest with it.
+
+What was kept of it in the table's history, a table apart, goes with it.
+"""
 
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from privacy_engine.errors import PublishError
 from privacy_release.lake.commits import LOG_KEY, index_folder, newest_first, next_mark
+from privacy_release.lake.layout import history_name, recorded, release_lock
 from privacy_release.lake.log import (
     ATTEMPTS,
     Publication,
@@ -22,6 +26,7 @@ from privacy_release.lake.log import (
     publications,
 )
 from privacy_release.lake.log_faults import log_entry
+from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.signing import Signer, chained, linked
 from privacy_release.lake.store import Lake, listing, modified, put, reaching, remove
 
@@ -48,7 +53,13 @@ class Retraction:
 
 
 def retract(
-    lake: Lake, name: str, release_id: str, reason: str, *, signer: Signer | None = None
+    lake: Lake,
+    name: str,
+    release_id: str,
+    reason: str,
+    *,
+    history: Lake | None = None,
+    signer: Signer | None = None,
 ) -> Retraction:
     """Delete a release in one commit, then erase its files: no version of the table gives its rows any more.
 
@@ -63,13 +74,25 @@ def retract(
         name: the release table.
         release_id: partition key or run id of the release.
         reason: why; it is stored in the log for good, so it must not speak of a person.
+        history: the lake of the superseded releases, where the rights to the table's own do not reach it.
         signer: signs it; None: nobody does, and whoever checks the table is told so.
 
     Raises:
         ValueError: if name, release id or reason is not well-formed.
-        PublishError: if there is no such release, or the lake cannot be reached.
+        PublishError: if there is no such release, or a lake cannot be reached.
     """
-    from deltalake import CommitProperties
+    done = _retract(lake, name, release_id, reason, signer)
+    kept = recorded(existing_table(lake, name)).history_lake(lake, history)
+    # Whoever moves releases there looks afterwards if one was retracted meanwhile.
+    if kept is not None and any(e.release_id == release_id for e in publications(kept, history_name(name))):
+        also = _retract(kept, history_name(name), release_id, reason)
+        done = replace(done, files_removed=done.files_removed + also.files_removed)
+    return done
+
+
+def _retract(lake: Lake, name: str, release_id: str, reason: str, signer: Signer | None = None) -> Retraction:
+    """Take a release out of one table."""
+    from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError
 
     check_text("release id", release_id)
@@ -90,20 +113,27 @@ def retract(
             "release": release_id,
             "reason": reason,
             "tombstone": _store_tombstone(lake, name, release_id, reason, mine),
+            "partitions": sorted({entry.partition for entry in mine}),
         }
         note |= linked(signer, lake, name, table.version(), note)
         note |= {"index": asdict(mark)} if mark else {}
+        commit = CommitProperties(
+            custom_metadata={LOG_KEY: note},
+            app_transactions=[Transaction(app_id=release_lock(release_id), version=1), *chained(note)],
+        )
         try:
             with reaching(lake, "retract a release"):
-                done = table.delete(
-                    predicate(release_id),
-                    commit_properties=CommitProperties(
-                        custom_metadata={LOG_KEY: note}, app_transactions=chained(note)
-                    ),
-                )
+                if mine[-1].state is State.SUPERSEDED:  # the table holds it no more: the log alone tells
+                    table.create_write_transaction(
+                        [], "append", table.schema(), PARTITION, commit_properties=commit
+                    )
+                    done = True
+                else:
+                    removed = table.delete(predicate(note["partitions"]), commit_properties=commit)
+                    done = bool(removed["num_removed_files"])
         except CommitFailedError:
             continue  # another commit got ahead: look at the table again
-        if done["num_removed_files"]:
+        if done:
             return _erase(lake, name, release_id, already=False)
     raise PublishError(
         f"the release could not be retracted from table {name} in {ATTEMPTS} attempts: it changes "
@@ -153,14 +183,14 @@ def _erase(lake: Lake, name: str, release_id: str, *, already: bool) -> Retracti
     assert stone is not None
     files: set[str] = set()
     for entry in gone:
-        files |= data_files(lake, name, release_id, entry.version)
+        files |= data_files(lake, name, [entry.partition], entry.version)
     # Files that a crashed publication left in the release's folder are in no version. What began before the
     # retraction cannot commit any more (conflict); younger files may belong to a run that publishes the
     # release anew. Only the store's own clock tells them apart, and on S3 it counts whole seconds.
     retracted = modified(lake, log_entry(name, stone.version))
     for folder in {path.rsplit("/", 1)[0] for path in files}:
         files |= {file.path for file in listing(lake, folder) if retracted and file.modified < retracted}
-    files -= data_files(lake, name, release_id)
+    files -= data_files(lake, name, {entry.partition for entry in gone})
     kept = _kept_proofs(entries)
     files |= {f"{proof_folder(name)}/{proof}" for entry in gone for proof in entry.proofs - kept}
     return Retraction(

@@ -37,7 +37,7 @@ class VerifiedRows:
         """The columns, in order."""
         return list(self.schema.names)
 
-    def stream(self, release_id: str) -> "pa.RecordBatchReader":
+    def stream(self, partition: str) -> "pa.RecordBatchReader":
         """The rows with their partition column, a batch at a time.
 
         The file is hashed before the first batch and after the last one, and the stream breaks off where it
@@ -46,9 +46,9 @@ class VerifiedRows:
         import pyarrow as pa
 
         with_partition = self.schema.append(pa.field(PARTITION, pa.string()))
-        return pa.RecordBatchReader.from_batches(with_partition, self._batches(release_id, with_partition))
+        return pa.RecordBatchReader.from_batches(with_partition, self._batches(partition, with_partition))
 
-    def _batches(self, release_id: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+    def _batches(self, partition: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
         import pyarrow as pa
 
         try:
@@ -57,7 +57,7 @@ class VerifiedRows:
             size = self.num_rows if self.num_rows * len(self.schema) <= _AT_ONCE else _BATCH
             for batch in unchanged_batches(self.staged, self.sha256, rows=size):
                 rows = _cast(pa.Table.from_batches([batch]), self.schema)
-                rows = rows.append_column(PARTITION, pa.repeat(pa.scalar(release_id), len(rows)))
+                rows = rows.append_column(PARTITION, pa.repeat(pa.scalar(partition), len(rows)))
                 yield from rows.cast(schema).to_batches()
         except PrivacyEngineError as error:
             self.problems.append(error)

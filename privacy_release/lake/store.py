@@ -259,3 +259,18 @@ def table_names(lake: "Lake") -> list[str]:
     with reaching(lake, "list its tables"):
         found = _filesystem(lake).get_file_info(FileSelector("_proof", allow_not_found=True))
         return sorted(info.base_name for info in found if info.type == FileType.Directory)
+
+
+def data_listing(lake: Lake, name: str) -> list[StoredFile]:
+    """The data files of a table, whoever left them there; not its log, which grows with every commit."""
+    from pyarrow.fs import FileSelector, FileType
+
+    with reaching(lake, "list files"):
+        found = _filesystem(lake).get_file_info(FileSelector(name, allow_not_found=True))
+        folders = [info.path for info in found if info.type == FileType.Directory]
+    return [file for folder in folders if not _inner(folder) for file in listing(lake, folder)]
+
+
+def _inner(folder: str) -> bool:
+    """Whether a folder of a table is Delta's log or ours."""
+    return folder.rstrip("/").rpartition("/")[2].startswith("_")

@@ -58,7 +58,8 @@ class Snapshot:
         version: of the table.
         sources: the releases.
         columns: what the query sees, in order.
-        files: of these releases alone, with all columns; the release of a row is in `release`.
+        files: of these releases alone, with all columns; the partition of a row is in `release`.
+        releases: partition -> release.
     """
 
     name: str
@@ -66,13 +67,14 @@ class Snapshot:
     sources: tuple[Source, ...]
     columns: tuple[str, ...]
     files: "Dataset"
+    releases: Mapping[str, str]
 
     def paths(self) -> dict[str, str]:
         """The release of each file, by its path below the table's folder."""
         from pyarrow.dataset import get_partition_keys
 
         return {
-            fragment.path: get_partition_keys(fragment.partition_expression)[PARTITION]
+            fragment.path: self.releases[get_partition_keys(fragment.partition_expression)[PARTITION]]
             for fragment in self.files.get_fragments()
         }
 
@@ -109,7 +111,8 @@ def take_snapshot(
         raise _missing(lake, name, sees)
     live = [entry for entry in entries if entry.tombstone is None]
     chosen = _chosen(name, entries, live, release, every_release=every_release)
-    wanted = [(PARTITION, "in", [entry.release_id for entry in chosen])]
+    releases = {entry.partition: entry.release_id for entry in chosen}
+    wanted = [(PARTITION, "in", list(releases))]
     with reaching(lake, f"read table {name}"):
         files = table.to_pyarrow_dataset(file_pruning_predicate=wanted)
     columns = list(dict.fromkeys(column for entry in chosen for column in entry.columns))
@@ -119,6 +122,7 @@ def take_snapshot(
         sources=tuple(_source(name, entry) for entry in chosen),
         columns=(*([PARTITION] if every_release else []), *columns),
         files=files,
+        releases=releases,
     )
 
 
@@ -202,8 +206,9 @@ def _chosen(
         )
     if release is not None:
         current = [entry for entry in current if entry.release_id == release]
-        if not current and any(entry.release_id == release for entry in entries):
-            raise QueryError(f"the release {release!r} of table {name} was retracted; ask another one")
+        if not current and (had := [entry for entry in entries if entry.release_id == release]):
+            became = "retracted" if had[-1].tombstone else "superseded by a later one"
+            raise QueryError(f"the release {release!r} of table {name} was {became}; ask another one")
     if not current:
         missing = "a release that is not retracted" if release is None else f"the release {release!r}"
         raise QueryError(f"table {name} must have {missing}; list its releases with `inspect`")

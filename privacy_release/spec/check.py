@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.vocabulary import PublishMode
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, refuse_weaker, under_floor
 from privacy_release.spec.model import ReleaseSpec
@@ -35,6 +36,7 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
     refuse_pseudonyms(spec, asked)
     refuse_distances(spec, asked)
     refuse_silence(spec, asked)
+    refuse_append(spec, asked)
     for name in dict.fromkeys(a.hierarchy for _, a in spec.every_attribute if a.hierarchy):
         if not LARGEST_AT_PARSE < Path(name).stat().st_size <= LARGEST_HIERARCHY:
             read_hierarchy(Path(name))
@@ -86,6 +88,22 @@ def refuse_silence(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
             f"history must be declared beside a schedule and {', '.join(spec.unfollowed)}, for the policy or "
             "the floor policy has `repeated_people: history`: its second release would be refused; add "
             "`history: {identifier: <column>}`, or ask for a policy that allows it",
+        )
+
+
+def refuse_append(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
+    """Refuse to leave releases side by side where nothing is known of people who are in several.
+
+    Raises:
+        SpecError: naming what to do.
+    """
+    followed = spec.history is not None or (policy.repeated_people == "history" and spec.unfollowed)
+    if spec.publish_mode is PublishMode.APPEND and not followed:
+        raise wrong(
+            spec.name,
+            "publish.mode: append leaves all releases in the table, and whoever is in several can be told by "
+            "what they have in common; declare `history`, ask for a policy with `repeated_people: history`, "
+            "or take mode: snapshot",
         )
 
 

@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from privacy_engine.registry import detector_names, is_anonymizer, is_randomizer, method_names
+from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.spec.engine import EngineField, EngineSpec, problem_of_engine
 from privacy_release.spec.fields import (
     Bound,
@@ -634,10 +635,38 @@ def _person_of_column(value: object) -> object:
 
 
 class PublishSpec(_Strict):
-    """Where the release goes: an Airflow connection id and the name of a release table."""
+    """Where the release goes: an Airflow connection id and the name of a release table.
+
+    Attributes:
+        lake: Airflow connection id of the lake.
+        table: the release table; one specification a table.
+        mode: which releases the table holds: `snapshot` the newest alone, `partitions` one a partition key,
+            for sources of which each partition is other records, `append` all, where `history` knows who was
+            in the earlier ones. Default: partitions for a schedule by partition, else snapshot.
+        superseded: what becomes of a release that the table holds no more: `drop` erases its rows, `history`
+            moves them to the table `<table>_history` of `history_lake`. What was proven of it stays.
+        history_lake: Airflow connection id of that lake, which only those see who are to read old releases.
+        grace: for how long the files of a superseded release stay for those who are reading them.
+    """
 
     lake: Connection = "lake_default"
     table: Name
+    mode: PublishMode | None = None
+    superseded: Superseded = Superseded.DROP
+    history_lake: Connection | None = None
+    grace: Duration = "1 hour"
+
+    @model_validator(mode="after")
+    def _kept_somewhere(self) -> Self:
+        if (self.superseded is Superseded.HISTORY) != (self.history_lake is not None):
+            raise ValueError(
+                "superseded: history must stand beside history_lake, and only then; add or remove one"
+            )
+        if self.history_lake == self.lake:
+            raise ValueError(
+                "history_lake must be another lake, for whoever reads a lake sees all its tables; name one"
+            )
+        return self
 
 
 def _check_read(source: SourceSpec, attributes: Mapping[str, AttributeSpec]) -> None:
@@ -981,6 +1010,12 @@ class ReleaseSpec(_Strict):
             return None
         named = self.release.parameters.get("individual", names[0] if len(names) == 1 else None)
         return named if named in names else None
+
+    @property
+    def publish_mode(self) -> PublishMode:
+        """Which releases the table holds."""
+        by_partition = isinstance(self.schedule, ScheduleSpec) and self.schedule.partitions is not None
+        return self.publish.mode or (PublishMode.PARTITIONS if by_partition else PublishMode.SNAPSHOT)
 
     @property
     def unfollowed(self) -> tuple[str, ...]:

@@ -161,11 +161,11 @@ def _difference(staged: StagedRef, report: ReportRef, lake: "Lake", name: str, r
     from privacy_release.lake.read import manifest_of, releases
     from privacy_release.work.staged import read_schema
 
-    current = [entry for entry in releases(lake, name) if entry["state"] == State.CURRENT]
+    standing = [e for e in releases(lake, name) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
     heading = _heading("Difference from the last release")
-    if not current:
+    if not standing:
         return [heading, "There is none: this would be the first release of the table."]
-    last = current[-1]
+    last = standing[-1]
     before = manifest_of(lake, name, last["release_id"]).get("figures") or {}
     was = _numbers(last["figures"].get("measured") or [], last["figures"].get("loss"), before) | {
         "rows": last["rows"]
@@ -183,7 +183,7 @@ def _difference(staged: StagedRef, report: ReportRef, lake: "Lake", name: str, r
     ]
     again = (
         ["It **replaces** the release of that name."]
-        if any(e["release_id"] == release_id for e in current)
+        if any(entry["release_id"] == release_id for entry in standing)
         else []
     )
     about = (

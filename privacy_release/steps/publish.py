@@ -8,15 +8,18 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privacy_engine.errors import IntegrityError
+from privacy_engine.errors import IntegrityError, PublishError, SpecError, VerificationError
+from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
+from privacy_release.work.durations import parse_duration
 from privacy_release.work.references import Published, ReportRef, StagedRef
 from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
+    from privacy_release.lake.layout import TableRules
     from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import Lake
 
@@ -31,6 +34,7 @@ def publish_staged(
     run_key: str | None = None,
     approved: ApprovalRef | None = None,
     signer: "Signer | None" = None,
+    rules: "TableRules | None" = None,
 ) -> Published:
     """Publish the verified bytes with manifest and report; a retry of the same run changes nothing.
 
@@ -43,16 +47,21 @@ def publish_staged(
         run_key: names the run across its retries, e.g. DAG id and run id.
         approved: who approved these bytes and when, where somebody was to be asked.
         signer: signs the release; None: nobody does.
+        rules: which releases the table holds, and what becomes of the others; default: this one alone, and
+            the others are dropped.
 
     Raises:
         VerificationError: if the report does not pass, or another release of the table was published after
             the release was verified together with the earlier ones, or it was not verified under the floor
-            policy, or that asks for an approval or a signature and there is none.
+            policy, or that asks for an approval or a signature and there is none, or it is to be appended to
+            releases of which nothing is known.
         IntegrityError: if the report or the approval is about other bytes than the staged file's.
         SecretError: if its answers do not repeat those of the table's earlier releases.
-        PublishError: if the lake cannot be reached or refuses.
+        PublishError: if the lake cannot be reached or refuses, or what the release replaced could not be
+            cleared away.
     """
     from privacy_release.lake import publish as store
+    from privacy_release.lake.layout import TableRules
     from privacy_release.spending.secrets import require_same_secret
 
     raise_if_failed(report)
@@ -70,6 +79,13 @@ def publish_staged(
             "the manifest must be of the staged release; run the release and verify it again"
         )
     require_one_claim(staged, manifest)
+    rules = rules or TableRules(mode=PublishMode.SNAPSHOT)
+    followed = "compared" in report or "persons" in staged
+    if rules.mode is PublishMode.APPEND and not followed:
+        raise VerificationError(
+            f"a release must not be appended to table {name} unless who is in its earlier releases is known: "
+            "declare `history` in the specification, or publish in the mode snapshot"
+        )
     require_same_secret(lake, name, manifest)
     manifest |= {"policy": report["policy"], "measured": report["findings"]}
     if "floor_policy" in report:
@@ -78,7 +94,6 @@ def publish_staged(
         manifest["approval"] = approval
     if signer is not None:  # whoever checks the release measures it again, and needs the schema for that
         manifest["schema"] = read_schema(staged["schema"]).to_dict()
-    followed = "compared" in report or "persons" in staged
     with one_at_a_time(name) if followed else nullcontext():
         refuse_unseen(lake, name, (release_id, run_key or release_id), report)
         done = store.publish(
@@ -91,6 +106,7 @@ def publish_staged(
             expected_sha256=report["sha256"],
             run_key=run_key,
             signer=None if signer is None else signer.about(manifest, approved=by_somebody),
+            rules=rules,
         )
         published = Published(
             release=done.release_id,
@@ -105,4 +121,40 @@ def publish_staged(
         )
         if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
             record(staged, published)
-        return published
+    _settle(lake, name, published, rules)
+    return published
+
+
+def table_rules(
+    mode: PublishMode | str, superseded: Superseded | str, grace: str, history: "Lake | None"
+) -> "TableRules":
+    """How a table keeps its releases, as a specification or a task says it.
+
+    Raises:
+        SpecError: if a word is not known, or a history lake is missing or of no use.
+    """
+    from privacy_release.lake.layout import TableRules
+
+    try:
+        return TableRules(
+            mode=PublishMode(mode),
+            superseded=Superseded(superseded),
+            grace=parse_duration(grace),
+            history=history,
+        )
+    except ValueError as error:
+        raise SpecError(f"publish: {error}; correct it") from None
+
+
+def _settle(lake: "Lake", name: str, published: Published, rules: "TableRules") -> None:
+    """Clear away what was superseded; a retry of the run does it again."""
+    from privacy_release.lake.superseded import settle
+
+    try:
+        settle(lake, name, history=rules.history)
+    except PublishError as error:
+        raise PublishError(
+            f"the release is published, as version {published['version']} of table {name}, but what later "
+            f"releases replaced could not be cleared away: {error}; retry the run, or clear it with "
+            "`privacy-release table LAKE/TABLE --clear`"
+        ) from None

@@ -11,7 +11,7 @@ from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.sql import Query, url_of_environment
 from privacy_release.sources.versions import version_of
 from privacy_release.sources.waiting import await_source
-from privacy_release.spec.check import refuse_columns, refuse_pseudonyms, refuse_silence
+from privacy_release.spec.check import refuse_append, refuse_columns, refuse_pseudonyms, refuse_silence
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.floor import (
     Floor,
@@ -34,7 +34,7 @@ from privacy_release.steps.history import (
 )
 from privacy_release.steps.ingest import TableSource, ingest, ingest_tables
 from privacy_release.steps.outliers import detect_outliers
-from privacy_release.steps.publish import publish_staged
+from privacy_release.steps.publish import publish_staged, table_rules
 from privacy_release.steps.release import make_release
 from privacy_release.steps.validate import validate
 from privacy_release.steps.verify import raise_if_failed, verify_staged
@@ -90,6 +90,7 @@ def run_release(
     ledger: "BudgetLedger | None" = None,
     approved_by: str | None = None,
     signer: "Signer | None" = None,
+    history: "Lake | None" = None,
 ) -> Outcome:
     """Ingest, validate, detect outliers, release, verify, publish: nothing unless the verification passes.
 
@@ -105,6 +106,7 @@ def run_release(
         ledger: that the release's budget is booked in; by default the one of `ledger_places.default_ledger`.
         approved_by: who approves what the run makes, if it keeps the policy; the manifest names them.
         signer: signs the release; None: nobody does.
+        history: the lake of the superseded releases, where the specification keeps them.
 
     Raises:
         PrivacyEngineError: as the steps do.
@@ -122,6 +124,8 @@ def run_release(
     refuse_pseudonyms(spec, asked)
     refuse_columns(spec, asked)
     refuse_silence(spec, asked)
+    refuse_append(spec, asked)
+    rules = table_rules(spec.publish_mode, spec.publish.superseded, spec.publish.grace, history)
     _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, spec.method_schema(), ledger, watch)
@@ -153,7 +157,14 @@ def run_release(
     watch(Stage.PUBLISH, "committing")
     approved = _approval(spec, report, approved_by)
     published = publish_staged(
-        staged, report, lake, spec.publish.table, release_id, approved=approved, signer=signer
+        staged,
+        report,
+        lake,
+        spec.publish.table,
+        release_id,
+        approved=approved,
+        signer=signer,
+        rules=rules,
     )
     watch(Stage.PUBLISH, f"version {published['version']} of {published['table']}")
     if spec.told_to_curator:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from deltalake import DeltaTable
 
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
@@ -99,5 +100,6 @@ def test_a_second_release_that_singles_people_out_together_with_the_first_is_not
     assert (third.state, third.tasks["people.verify"]) == ("failed", "failed")
     assert third.tasks["people.publish"] == "upstream_failed"
     assert [r["release_id"] for r in releases(airflow_lake, "people")] == [first.run_id, again.run_id]
+    assert len(DeltaTable(airflow_lake.table("people")).to_pandas()) == 160  # of two runs, nobody twice
     assert len(list(private.rglob("*.parquet"))) == 2
     assert not list(work_root.iterdir())

@@ -9,6 +9,7 @@ import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privacy_release.lake.layout import TableRules
 from privacy_release.lake.publish import Published, publish
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import sha256_file
@@ -50,7 +51,9 @@ def stage(folder: Path, edition: int) -> Staged:
     )
 
 
-def send(lake: Lake, staged: Staged, run_key: str, release_id: str = RELEASE) -> Published:
+def send(
+    lake: Lake, staged: Staged, run_key: str, release_id: str = RELEASE, rules: TableRules | None = None
+) -> Published:
     return publish(
         lake,
         NAME,
@@ -60,6 +63,7 @@ def send(lake: Lake, staged: Staged, run_key: str, release_id: str = RELEASE) ->
         staged.report,
         expected_sha256=staged.sha256,
         run_key=run_key,
+        rules=rules,
     )
 
 

@@ -10,10 +10,13 @@ from urllib.parse import quote
 import pytest
 
 from privacy_engine.errors import IntegrityError
+from privacy_engine.vocabulary import PublishMode, Superseded
+from privacy_release.lake.layout import TableRules
 from privacy_release.lake.log import data_files
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import get, put, table_names
+from privacy_release.lake.superseded import settle
 from privacy_release.proof.check import check_table
 from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey
@@ -120,6 +123,29 @@ def test_a_retracted_release_leaves_its_tombstone_and_the_other_releases(
     with pytest.raises(FileNotFoundError):
         seen(lake, gone.version)
     assert retract(lake, NAME, RELEASE, "again").files_removed == 0
+
+
+def test_a_snapshot_replaces_the_last_one_which_moves_to_a_history_and_can_be_retracted_there(
+    bucket: Bucket, edition: Edition
+) -> None:
+    lake, apart = bucket.lake(), bucket.lake("apart")
+    staged = [edition(number) for number in (1, 2, 3)]
+    rules = TableRules(
+        mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=apart, grace=timedelta(0)
+    )
+    for one in staged:
+        send(lake, one, "run", f"scheduled__2026-11-0{one.edition}T00:00:00+00:00", rules)
+        settle(lake, NAME)
+    assert seen(lake) == 3
+    assert {key.split("/")[2] for key in data(bucket) if key.startswith(f"lake/{NAME}/")} == {
+        "release=2026-11-03T000000Z"
+    }
+    history, first = f"{NAME}_history", "scheduled__2026-11-01T00:00:00+00:00"
+    assert read_release(apart, history, first).equals(staged[0].rows())
+    assert len(releases(apart, history)) == 2
+    retract(lake, NAME, first, "wrong source")
+    assert [entry["state"] for entry in releases(apart, history)] == ["retracted", "current"]
+    assert len([key for key in data(bucket) if key.startswith(f"apart/{history}/")]) == 1
 
 
 def test_any_release_id_is_found_again_in_the_keys_of_objects(bucket: Bucket, edition: Edition) -> None:

@@ -14,8 +14,9 @@ from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.rendering import read_field
-from airflow_privacy_release.task.run import release_id, remove_run_work_area, run_key
-from privacy_engine.errors import IntegrityError, SpecError
+from airflow_privacy_release.task.run import partition_key, release_id, remove_run_work_area, run_key
+from privacy_engine.errors import IntegrityError, PublishError, SpecError
+from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.references import measured_symbols
 from privacy_release.work.sweep import Rules, State, idle_limit
@@ -37,7 +38,8 @@ class PublishOperator(BaseOperator):
     """Publish a staged release in one commit, if its report passed and is about these very bytes.
 
     The release is named by the run's partition key, else its run id. A retry of the same run publishes
-    nothing twice. Each asset in `outlets` gets an event that says what was published.
+    nothing twice. What the release replaced is erased after a grace, by whichever release of the table comes
+    next, or moves to the table's history. Each asset in `outlets` gets an event that says what was published.
 
     Args:
         table: reference to the staged release.
@@ -49,9 +51,25 @@ class PublishOperator(BaseOperator):
         signing: Airflow connection id of the key that signs the release, its password. Without a connection
             `signing_default` the option `signing_key` names the file of the key, and without that nothing is
             signed, which the log says; the floor policy may forbid it.
+        mode: which releases the table holds: `snapshot` the newest alone, `partitions` one a partition key,
+            `append` all; None: partitions for a run with a partition key, else snapshot.
+        superseded: what becomes of a release that the table holds no more: `drop` or `history`.
+        history_lake: Airflow connection id of the lake that keeps them as table `<name>_history`.
+        grace: for how long the files of a superseded release stay for those who are reading them.
     """
 
-    template_fields = ("table", "report", "name", "lake", "approved", "signing")
+    template_fields = (
+        "table",
+        "report",
+        "name",
+        "lake",
+        "approved",
+        "signing",
+        "mode",
+        "superseded",
+        "history_lake",
+        "grace",
+    )
     template_fields_renderers = {"table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#d9ead3"
     operator_extra_links = (ReportLink(),)
@@ -65,6 +83,10 @@ class PublishOperator(BaseOperator):
         lake: str = DEFAULT_LAKE,
         approved: "ApprovalRef | XComArg | None" = None,
         signing: str = DEFAULT_SIGNING,
+        mode: str | None = None,
+        superseded: str = Superseded.DROP.value,
+        history_lake: str | None = None,
+        grace: str = "1 hour",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -74,6 +96,10 @@ class PublishOperator(BaseOperator):
         self.lake = lake
         self.approved: Any = approved
         self.signing = signing
+        self.mode = mode
+        self.superseded = superseded
+        self.history_lake = history_lake
+        self.grace = grace
         self._needs_approval = approved is not None
         self._published: Any = None
 
@@ -81,13 +107,16 @@ class PublishOperator(BaseOperator):
     @monitored("publish")
     def execute(self, context: "Context") -> "Published":
         """Publish; where the release and its proofs are."""
-        from privacy_release.steps.publish import publish_staged
+        from privacy_release.steps.publish import publish_staged, table_rules
 
         if self._needs_approval and not self.approved:
             raise IntegrityError(
                 "the release must be approved, and no approval was given: a task that was marked as "
                 "successful by hand gives none; nothing was published, start a new run"
             )
+        by_partition = partition_key(context) is not None
+        mode = self.mode or (PublishMode.PARTITIONS if by_partition else PublishMode.SNAPSHOT)
+        history = None if self.history_lake is None else lake_of(self.history_lake)
         published = publish_staged(
             self.table,
             self.report,
@@ -97,6 +126,7 @@ class PublishOperator(BaseOperator):
             run_key=run_key(context),
             approved=self.approved or None,
             signer=signer_of(self.signing),
+            rules=table_rules(mode, self.superseded, self.grace, history),
         )
         for asset in self.outlets:
             context["outlet_events"][asset].extra = event_of(published, self.table, self.report)
@@ -148,9 +178,10 @@ class RetractOperator(BaseOperator):
         reason: why; it is kept in the table's log for good, so it must not speak of a person.
         lake: Airflow connection id of the lake.
         signing: Airflow connection id of the key that signs the retraction, as of `PublishOperator`.
+        history_lake: that of the table's superseded releases, where `lake` has no right to reach it.
     """
 
-    template_fields = ("name", "release", "reason", "lake", "signing")
+    template_fields = ("name", "release", "reason", "lake", "signing", "history_lake")
     ui_color = "#f4cccc"
 
     def __init__(
@@ -161,6 +192,7 @@ class RetractOperator(BaseOperator):
         reason: str,
         lake: str = DEFAULT_LAKE,
         signing: str = DEFAULT_SIGNING,
+        history_lake: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -169,14 +201,21 @@ class RetractOperator(BaseOperator):
         self.reason = reason
         self.lake = lake
         self.signing = signing
+        self.history_lake = history_lake
 
     @guarded
     def execute(self, context: "Context") -> dict[str, Any]:
         """Retract; what was done."""
         from privacy_release.steps.retraction import retract_release
 
+        history = None if self.history_lake is None else lake_of(self.history_lake)
         done = retract_release(
-            lake_of(self.lake), self.name, self.release, self.reason, signer=signer_of(self.signing)
+            lake_of(self.lake),
+            self.name,
+            self.release,
+            self.reason,
+            history=history,
+            signer=signer_of(self.signing),
         )
         self.log.info("retracted", table=done.name, version=done.version, files_removed=done.files_removed)
         return {
@@ -186,6 +225,40 @@ class RetractOperator(BaseOperator):
             "files_removed": done.files_removed,
             "already": done.already,
         }
+
+
+class ClearSupersededOperator(BaseOperator):
+    """Erase what later releases replaced, once its grace is over, or move it to the history; safe to repeat.
+
+    The next release of a table does it, too: this is for tables that wait long for one.
+
+    Args:
+        lake: Airflow connection id of the lake; all its tables are cleared.
+        history_lake: that of the superseded releases, where `lake` has no right to reach it.
+    """
+
+    template_fields = ("lake", "history_lake")
+    ui_color = "#eeeeee"
+
+    def __init__(self, *, lake: str = DEFAULT_LAKE, history_lake: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.lake = lake
+        self.history_lake = history_lake
+
+    @guarded
+    def execute(self, context: "Context") -> dict[str, int]:
+        """Clear up; how many releases moved, how many files were erased, and how many wait."""
+        from privacy_release.steps.retraction import settle_tables
+
+        history = None if self.history_lake is None else lake_of(self.history_lake)
+        done, problems = settle_tables(lake_of(self.lake), history)
+        for problem in problems:
+            self.log.error("table not cleared", problem=problem)
+        if problems:
+            raise PublishError(
+                f"{len(problems)} tables could not be cleared up, the first of them {problems[0]}"
+            )
+        return {"moved": done.moved, "erased": done.erased, "waiting": done.waiting}
 
 
 class CleanupOperator(BaseOperator):

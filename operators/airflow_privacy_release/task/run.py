@@ -122,17 +122,22 @@ def file_label(context: Mapping[str, Any]) -> str:
     return label if index is None or index < 0 else f"{label}-{index}"
 
 
+def partition_key(context: Mapping[str, Any]) -> str | None:
+    """The partition that a run is of; None where it is of none."""
+    key = context.get("partition_key") or getattr(context.get("dag_run"), "partition_key", None)
+    return str(key) if key else None
+
+
 def release_id(context: Mapping[str, Any]) -> str:
     """Names the release: the run's partition key, else its run id.
 
     A logical date will not do: asset-triggered, partitioned and many manual runs have none.
     """
-    key = context.get("partition_key") or getattr(context.get("dag_run"), "partition_key", None)
-    return str(key or context["ti"].run_id)
+    return str(partition_key(context) or context["ti"].run_id)
 
 
 def release_name(context: Mapping[str, Any]) -> ReleaseName:
     """What names the release, and its date: of the partition key if it has one, else the logical date."""
-    key = context.get("partition_key") or getattr(context.get("dag_run"), "partition_key", None)
-    moment = moment_of(str(key)) if key else context.get("logical_date")
+    key = partition_key(context)
+    moment = moment_of(key) if key else context.get("logical_date")
     return ReleaseName(id=release_id(context), moment=moment)

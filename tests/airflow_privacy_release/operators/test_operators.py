@@ -13,11 +13,13 @@ import pandas as pd
 import pytest
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
+from deltalake import DeltaTable
 
 import airflow_privacy_release
 from airflow_privacy_release import (
     BottomUpOperator,
     CleanupOperator,
+    ClearSupersededOperator,
     CompareOperator,
     DPSMBayesOperator,
     DSAEDOperator,
@@ -385,6 +387,23 @@ def test_a_retracted_release_is_gone_and_the_others_stay(source: Path, lake: Lak
     assert not done["already"]
     assert manifest_of(lake, "people", "a")["retracted"]
     assert read_release(lake, "people", "b").num_rows == 120
+
+
+def test_without_partitions_the_table_is_the_newest_release_and_the_others_are_cleared_away(
+    source: Path, lake: Lake, work_root: Path
+) -> None:
+    table = staged(source)
+    report = verified(table)
+    for number in (1, 2):
+        publish(table, report, run_id=f"manual__2026-11-0{number}T00:00:00+00:00")
+    assert len(DeltaTable(lake.table("people")).to_pandas()) == 120
+    with pytest.raises(PublishError, match="kept in the mode snapshot"):
+        publish(table, report, partition_key="2026-11-03")
+    clear = ClearSupersededOperator(task_id="clear").execute(context("clear"))
+    assert clear == {"moved": 0, "erased": 0, "waiting": 1}  # an hour is not over
+    refused = PublishOperator(task_id="publish", table=table, report=report, name="other", mode="append")
+    with pytest.raises(AirflowFailException, match="must not be appended"):
+        refused.execute(context("publish"))
 
 
 def test_cleaning_up_removes_this_run_alone(source: Path, work_root: Path) -> None:

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from deltalake import DeltaTable
 from fsspec.implementations.memory import MemoryFileSystem
 
 import privacy_release
-from privacy_engine.errors import SpecError
+from privacy_engine.errors import PublishError, SpecError
 from privacy_engine.registry import method_names
 from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
@@ -434,7 +435,10 @@ def test_inspect_lists_releases_and_shows_one(
     assert main(["inspect", f"{lake.root}/people"]) == DONE
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[-1] for line in lines] == ["r1", "r2"]
-    assert all("current" in line and "mondrian" in line for line in lines)
+    assert all("mondrian" in line for line in lines)
+    assert "superseded" in lines[0]
+    assert "current" in lines[1]
+    assert len(DeltaTable(lake.table("people")).to_pandas()) == 200  # nobody twice
     assert main(["inspect", f"{lake.root}/people", "r2"]) == DONE
     shown = capsys.readouterr().out
     assert "passed    k_anonymity(k=5)" in shown
@@ -455,6 +459,49 @@ def test_inspect_shows_a_manifest_file(
 def test_inspect_of_nothing_is_an_error(lake: Lake, target: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", f"{lake.root}/{target}"]) == WRONG
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_superseded_releases_move_to_a_history_and_are_retracted_there(
+    spec: str, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    apart = Lake(root=str(tmp_path / "apart"))
+    edit(
+        spec,
+        publish={"table": "people", "superseded": "history", "history_lake": "apart", "grace": "1 minute"},
+    )
+    run = ["run", spec, "--release-id"]
+    assert main([*run, "r1"]) == WRONG
+    assert "history lake" in capsys.readouterr().err
+    for release_id in ("r1", "r2"):
+        assert main([*run, release_id, "--history-lake", apart.root]) == DONE
+    assert len(DeltaTable(lake.table("people")).to_pandas()) == 200
+    assert privacy_release.read_release(apart, "people_history", "r1").num_rows == 200
+    capsys.readouterr()
+    assert main(["table", f"{lake.root}/people", "--clear"]) == DONE
+    told = capsys.readouterr().out
+    assert f"has the mode snapshot; superseded releases: history, in {apart.root}/people_history" in told
+    assert "0 releases moved, 0 files erased, 1 left for later" in told
+    assert main(["retract", f"{lake.root}/people", "r1", "--reason", "wrong source"]) == DONE
+    with pytest.raises(PublishError, match="retracted"):
+        privacy_release.read_release(apart, "people_history", "r1")
+    assert len(DeltaTable(lake.table("people")).to_pandas()) == 200
+
+
+def test_another_mode_is_refused_until_the_table_is_told_so(
+    spec: str, lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", spec, "--release-id", "r1"]) == DONE
+    edit(spec, publish={"table": "people", "mode": "partitions"})
+    assert main(["run", spec, "--release-id", "r2"]) == WRONG
+    assert "--mode partitions" in capsys.readouterr().err
+    assert main(["table", f"{lake.root}/people", "--mode", "partitions"]) == DONE
+    assert main(["run", spec, "--release-id", "r2"]) == DONE
+    assert len(DeltaTable(lake.table("people")).to_pandas()) == 400
+    edit(spec, publish={"table": "people", "mode": "append"})
+    capsys.readouterr()
+    for command in (["check", spec], ["run", spec, "--release-id", "r3"]):
+        assert main(command) == WRONG
+        assert "publish.mode: append" in capsys.readouterr().err
 
 
 def test_retract_takes_a_release_back_once(spec: str, lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:

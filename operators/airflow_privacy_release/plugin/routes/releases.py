@@ -17,7 +17,6 @@ from airflow_privacy_release.plugin.views.leftovers import leftovers
 from airflow_privacy_release.plugin.views.releases import Listed
 from airflow_privacy_release.plugin.views.selection import FILTERS, ORDERS, Selection
 from privacy_engine.errors import PublishError
-from privacy_release.lake.log import State
 from privacy_release.lake.store import Lake
 from privacy_release.reports.text import FIGURES, RISKS, claim, shown
 
@@ -129,17 +128,18 @@ def trend(request: Request, user: GetUserDep, table: str, lake: str = "lake_defa
         raise HTTPException(
             status.HTTP_404_NOT_FOUND, "There is no such table, or none of its releases is for you."
         )
-    current = [row for row in rows if row.entry.state is State.CURRENT][-trends.LONGEST :]
-    releases = [published.with_manifest(place, row) for row in current]
+    standing = published.standing(rows)
+    shown = standing[-trends.LONGEST :]
+    releases = [published.with_manifest(place, row) for row in shown]
     return page(
         request,
         "trend.html.j2",
         {
             "table": table,
             "lake": lake,
-            "rows": current,
+            "rows": shown,
             "groups": [("Utility", trends.utility(releases)), ("Risk", trends.risk(releases))],
-            "left_out": sum(row.entry.state is State.CURRENT for row in rows) - len(current),
+            "left_out": len(standing) - len(shown),
         },
         user=user,
     )

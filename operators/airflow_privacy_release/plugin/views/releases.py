@@ -148,6 +148,15 @@ def one(name: str, lake: Lake, table: str, version: int) -> Listed | None:
     return None if entry is None else Listed(lake=name, table=table, entry=entry)
 
 
+def standing(rows: Sequence[Listed]) -> list[Listed]:
+    """The last publication of each release that was not retracted, oldest first.
+
+    Also of those that the table holds no more: what was proven of them stays.
+    """
+    last = {row.entry.release_id: row for row in rows if row.entry.state in (State.CURRENT, State.SUPERSEDED)}
+    return sorted(last.values(), key=lambda row: row.entry.version)
+
+
 def same_release(lake: Lake, row: Listed) -> list[Listed]:
     """All publications of the release that one publication is of: they are retracted together.
 

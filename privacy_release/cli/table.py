@@ -1,0 +1,57 @@
+"""`privacy-release table`: how a release table keeps its releases, and clearing away what was superseded."""
+
+import argparse
+
+from privacy_engine.vocabulary import PublishMode
+from privacy_release.cli.arguments import lake_at, table_of, usage
+from privacy_release.work.durations import parse_duration
+
+
+def add_table_command(parser: argparse.ArgumentParser) -> None:
+    """Declare `table`."""
+    parser.description = (
+        "Tell which releases a table holds (its mode), change that for the releases to come, or clear away "
+        "what later releases replaced: to the history where the table keeps one, and off the disk."
+    )
+    parser.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
+    parser.add_argument(
+        "--mode",
+        choices=[mode.value for mode in PublishMode],
+        help="hold these releases from the next one on; a table of an earlier version has no mode yet",
+    )
+    parser.add_argument("--clear", action="store_true", help="clear away what was superseded")
+    parser.add_argument(
+        "--grace", metavar="SPAN", help="what was superseded so long ago; default: that of the table"
+    )
+    parser.add_argument(
+        "--history-lake", metavar="DIR", help="where the history is; default: the place the table names"
+    )
+    parser.set_defaults(command=table)
+
+
+def table(arguments: argparse.Namespace) -> int:
+    """The command `table`."""
+    from privacy_release.lake.layout import recorded, set_mode
+    from privacy_release.lake.log import existing_table
+    from privacy_release.lake.superseded import settle
+
+    lake, name = table_of(arguments.target)
+    with usage("--grace"):
+        grace = None if arguments.grace is None else parse_duration(arguments.grace)
+    if arguments.mode is not None:
+        before = set_mode(lake, name, PublishMode(arguments.mode))
+        told = before.value if before else "that of an earlier version"
+        print(f"its mode was {told}")
+    rules = recorded(existing_table(lake, name))
+    kept = f", in {rules.history}/{name}_history" if rules.history else ""
+    print(
+        f"{lake.root}/{name} has the mode {rules.mode.value if rules.mode else 'none: partitions'}; "
+        f"superseded releases: {rules.superseded.value}{kept}"
+    )
+    if arguments.clear:
+        history = None
+        if arguments.history_lake is not None:
+            history = lake_at(arguments.history_lake, "--history-lake")
+        done = settle(lake, name, history=history, grace=grace)
+        print(f"{done.moved} releases moved, {done.erased} files erased, {done.waiting} left for later")
+    return 0

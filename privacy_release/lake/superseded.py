@@ -1,0 +1,300 @@
+"""What becomes of releases that later ones replaced: their rows are erased, or move to a table apart.
+
+Both are done after the commit that replaced them, by the next publication of the table or by whoever clears
+up, and each step can be done again: a crash between two of them loses nothing and doubles nothing. What was
+proven of a release stays in the log.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError, PublishError
+from privacy_engine.vocabulary import Superseded
+from privacy_release.lake.commits import LOG_KEY, next_mark, read_commit
+from privacy_release.lake.layout import HISTORY_OF, history_name, recorded, require_history
+from privacy_release.lake.log import (
+    ATTEMPTS,
+    Publication,
+    State,
+    data_files,
+    existing_table,
+    newest,
+    open_table,
+    proof_folder,
+    publications,
+)
+from privacy_release.lake.log_faults import log_entry
+from privacy_release.lake.publish import TABLE_OPTIONS, writer_properties
+from privacy_release.lake.retract import retract
+from privacy_release.lake.rows import PARTITION, refuse_other_types
+from privacy_release.lake.store import Lake, StoredFile, data_listing, get, put, reaching, read_all, remove
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+_AT_ONCE = 20  # commits
+_CLOCKS = timedelta(days=1)  # by which the clocks of writers and of the store may differ
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """What was done.
+
+    Attributes:
+        moved: releases that went to the history.
+        erased: data files of superseded releases.
+        waiting: data files whose grace is not over, or that no commit removed (those are for
+            `clean_orphans`).
+    """
+
+    moved: int = 0
+    erased: int = 0
+    waiting: int = 0
+
+    def __add__(self, other: "Settled") -> "Settled":
+        return Settled(
+            moved=self.moved + other.moved,
+            erased=self.erased + other.erased,
+            waiting=self.waiting + other.waiting,
+        )
+
+
+def settle(
+    lake: Lake,
+    name: str,
+    *,
+    history: Lake | None = None,
+    grace: timedelta | None = None,
+    now: datetime | None = None,
+) -> Settled:
+    """Move what was superseded to the history, where there is one, and erase its files after the grace.
+
+    A table of an earlier version, which has no rules, is left alone.
+
+    Args:
+        lake: where.
+        name: the release table.
+        history: the lake of its history, where the rights to the table's own do not reach it.
+        grace: default: that of the table.
+        now: default: the time.
+
+    Raises:
+        PublishError: if there is no such table, or a lake cannot be reached.
+        IntegrityError: if a release to be moved has not the rows that were published.
+    """
+    table = existing_table(lake, name)
+    rules = recorded(table)
+    kept = rules.history_lake(lake, history)
+    if rules.mode is None:
+        return Settled()
+    moved = 0
+    files = _replaced_files(lake, name)
+    held_back: set[str] = set()  # folders
+    if kept is not None:
+        _retract_moved(lake, name, kept)
+    if kept is not None and rules.superseded is Superseded.HISTORY:
+        for entry in _to_move(lake, name, kept, table, {file.path for file in files}):
+            if entry.problem is None:
+                moved += _move(lake, name, entry, kept)
+            else:  # nothing is proven of its rows: they wait until its note is restored, or it is retracted
+                held_back.add(_folder(f"{name}/{PARTITION}={entry.partition}/"))
+    if kept is not None:
+        _retract_moved(lake, name, kept)
+    limit = (now or datetime.now(UTC)) - (rules.grace if grace is None else grace)
+    removed = _removed(lake, name, table.version(), files)
+    due = [
+        file
+        for file in files
+        if _name(file.path) in removed
+        and removed[_name(file.path)] <= limit
+        and _folder(file.path) not in held_back
+    ]
+    erased = sum(remove(lake, file.path) for file in due)
+    return Settled(moved=moved, erased=erased, waiting=len(files) - len(due))
+
+
+def _replaced_files(lake: Lake, name: str) -> list[StoredFile]:
+    """The data files that are there and that the newest version of the table does not hold."""
+    there = data_listing(lake, name)  # before the version: what is committed meanwhile is not among them
+    held = {_name(path) for path in data_files(lake, name, None)}
+    return [file for file in there if _name(file.path) not in held]
+
+
+def _removed(lake: Lake, name: str, version: int, files: list[StoredFile]) -> dict[str, datetime]:
+    """When each file was taken out of the table, by its name; those that crashed writers left are missing."""
+    looked = {_name(file.path): file.modified for file in files}
+    found: dict[str, datetime] = {}
+    below = version + 1
+    while below > 0 and looked:
+        first = max(0, below - _AT_ONCE)
+        commits = read_all(lake, [log_entry(name, at) for at in range(first, below)])
+        for data in reversed(commits):
+            if data is None:
+                return found  # an older log is behind a checkpoint
+            actions = [json.loads(line) for line in data.splitlines()]
+            at = _moment(actions)
+            for action in actions:
+                if "remove" in action and (file := _name(action["remove"]["path"])) in looked:
+                    found.setdefault(file, at)
+                    looked.pop(file)
+            if looked and at + _CLOCKS < min(looked.values()):
+                return found
+        below = first
+    return found
+
+
+def _moment(actions: list[Any]) -> datetime:
+    told = next((a["commitInfo"].get("timestamp", 0) for a in actions if "commitInfo" in a), 0)
+    return datetime.fromtimestamp(int(told) / 1000, UTC)
+
+
+def _name(path: str) -> str:
+    """The name of a data file, which is unique and is not encoded."""
+    return PurePosixPath(path).name
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _to_move(
+    lake: Lake, name: str, history: Lake, table: "DeltaTable", there: set[str]
+) -> Iterator[Publication]:
+    """The superseded publications that the history has not and whose files are there, oldest first."""
+    apart = open_table(history, history_name(name))
+    found: list[Publication] = []
+    for entry in newest(lake, name, table.version()) if there else ():
+        if entry.state is not State.SUPERSEDED:
+            continue
+        # They are moved oldest first, so all before one that was moved were, too.
+        if apart is not None and apart.transaction_version(_app_id(name, entry)) is not None:
+            break
+        if entry.problem is not None or _files(lake, name, entry) & there:
+            found.append(entry)
+    yield from reversed(found)
+
+
+def _files(lake: Lake, name: str, entry: Publication) -> set[str]:
+    """Its files just before it was superseded: another tool may have rewritten them until then."""
+    return data_files(lake, name, [entry.partition], _last(entry))
+
+
+def _last(entry: Publication) -> int:
+    assert entry.superseded_by is not None
+    return entry.superseded_by - 1
+
+
+def _app_id(name: str, entry: Publication) -> str:
+    return json.dumps([name, entry.release_id, entry.version])
+
+
+def _move(lake: Lake, name: str, entry: Publication, history: Lake) -> bool:
+    """Write a superseded release into the history with all that was proven of it; False if it is there."""
+    from deltalake import CommitProperties, Transaction, write_deltalake
+    from deltalake.exceptions import CommitFailedError
+
+    target = history_name(name)
+    for proof in sorted(entry.proofs):
+        put(history, f"{proof_folder(target)}/{proof}", get(lake, f"{proof_folder(name)}/{proof}"))
+    told = read_commit(lake, name, entry.version)
+    if told is None:
+        raise PublishError(f"version {entry.version} of table {name} must be in its log; restore it")
+    partition = f"{entry.partition}-v{entry.version}"
+    note = {key: value for key, value in told.note.items() if key != "index"} | {
+        "partition": partition,
+        "mode": "history",
+        "moved": {"table": name, "version": entry.version, "committed": entry.committed},
+    }
+    for _ in range(ATTEMPTS):
+        rows = _rows(lake, name, entry, partition)
+        apart = open_table(history, target) or _create(history, target, rows.schema, name)
+        require_history(apart, target, name)
+        if apart.transaction_version(_app_id(name, entry)) is not None:
+            return False
+        refuse_other_types(rows.schema, _schema(apart))
+        mark = next_mark(history, target, apart.version())
+        try:
+            with reaching(history, "keep a superseded release"):
+                write_deltalake(
+                    apart,
+                    rows,
+                    mode="append",
+                    schema_mode="merge",
+                    writer_properties=writer_properties(),
+                    commit_properties=CommitProperties(
+                        custom_metadata={LOG_KEY: note | ({"index": asdict(mark)} if mark else {})},
+                        app_transactions=[Transaction(app_id=_app_id(name, entry), version=1)],
+                    ),
+                )
+            return True
+        except CommitFailedError:
+            continue
+    raise PublishError(f"table {target} changed under each of {ATTEMPTS} attempts; try again later")
+
+
+def _rows(lake: Lake, name: str, entry: Publication, partition: str) -> "pa.RecordBatchReader":
+    """The rows of a superseded release as the history keeps them.
+
+    Raises:
+        IntegrityError: if they are not as many as were published.
+    """
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    table = existing_table(lake, name, _last(entry))
+    with reaching(lake, "read a superseded release"):
+        files = table.to_pyarrow_dataset(file_pruning_predicate=[(PARTITION, "=", entry.partition)])
+        mine = ds.field(PARTITION) == entry.partition
+        count = files.count_rows(filter=mine)
+        if count != entry.rows:
+            raise IntegrityError(
+                f"version {_last(entry)} of table {name} must hold {entry.rows} rows of the release that "
+                f"version {entry.superseded_by} replaced, got {count}: another tool changed it; restore its "
+                "files, or retract that release"
+            )
+        scanned = files.scanner(columns=list(entry.columns), filter=mine).to_reader()
+    schema = scanned.schema.append(pa.field(PARTITION, pa.string()))
+    return pa.RecordBatchReader.from_batches(
+        schema, (batch.append_column(PARTITION, pa.repeat(partition, len(batch))) for batch in scanned)
+    )
+
+
+def _schema(table: "DeltaTable") -> "pa.Schema":
+    import pyarrow as pa
+
+    return pa.schema(table.schema())
+
+
+def _create(history: Lake, name: str, schema: "pa.Schema", of: str) -> "DeltaTable":
+    """Create the history without rows, or open the one that another writer created meanwhile."""
+    from deltalake import DeltaTable
+
+    with reaching(history, f"create table {name}"):
+        try:
+            return DeltaTable.create(
+                history.table(name),
+                schema,
+                partition_by=[PARTITION],
+                configuration=TABLE_OPTIONS | {HISTORY_OF: of},
+                raise_if_key_not_exists=False,
+                storage_options=history.options,
+            )
+        except Exception:
+            table = open_table(history, name)
+            if table is None:
+                raise
+            return table
+
+
+def _retract_moved(lake: Lake, name: str, history: Lake) -> None:
+    """Take back what was moved while somebody retracted it."""
+    moved = publications(history, history_name(name))
+    held = {(entry.release_id, entry.run_key) for entry in moved if entry.tombstone is None}
+    for entry in publications(lake, name) if held else ():
+        if (entry.release_id, entry.run_key) in held and entry.tombstone is not None:
+            retract(history, history_name(name), entry.release_id, entry.tombstone.reason)
