@@ -189,7 +189,7 @@ def publish(
             table = None  # another commit got ahead: look at the table again
             continue
         if signer is not None:
-            signer.files(lake, name, release_id, version, told["statement"]["sha256"])
+            signer.files(lake, name, str(note["partition"]), version, told["statement"]["sha256"])
         return _published(lake, name, version, told, already=False)
     raise PublishError(
         f"table {name} changed under each of {ATTEMPTS} attempts; nothing was published, "
@@ -200,7 +200,7 @@ def publish(
 def _again(lake: Lake, name: str, done: Publication, signer: Signer | None) -> Published:
     """What an earlier attempt published; what it did not come to sign of its files is signed now."""
     if signer is not None and done.statement is not None and done.state is State.CURRENT:
-        signer.files(lake, name, done.release_id, done.version, done.statement)
+        signer.files(lake, name, done.partition, done.version, done.statement)
     return _published(lake, name, done.version, _proof(done), already=True)
 
 

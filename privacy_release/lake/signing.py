@@ -31,7 +31,7 @@ class Signer(Protocol):
     def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
         """Store the statement about the commit that follows a version; its sha256 and place in the chain."""
 
-    def files(self, lake: Lake, name: str, release_id: str, version: int, statement: str) -> None:
+    def files(self, lake: Lake, name: str, partition: str, version: int, statement: str) -> None:
         """Store the statement about the data files of a commit, unless it is there."""
 
 

@@ -217,7 +217,7 @@ class _Check:
         """Refuse rows of no current release."""
         known: set[str] = set()
         for entry in current:
-            known |= data_files(self.lake, self.name, entry.release_id, version)
+            known |= data_files(self.lake, self.name, [entry.partition], version)
         if others := len(data_files(self.lake, self.name, None, version) - known):
             self.say(Fault.FILES, f"the table has {others} data files of no current release")
 
@@ -288,13 +288,13 @@ class _Check:
             IntegrityError: if they cannot be read.
             PublishError: if one is not there.
         """
-        release, columns = entry.release_id, [str(name) for name in statement.note["columns"]]
+        columns = [str(name) for name in statement.note["columns"]]
         if hidden := set(columns) - self.shown:
             raise FaultError(Fault.LOG, f"the log does not show {len(hidden)} columns of it")
         if _has_statistics(self.lake, self.name, entry.version):
             raise FaultError(Fault.LOG, "the log has statistics of cells, which hide rows from readers")
         signed = read_files(self.lake, self.name, statement.sha256, keys)
-        paths = sorted(data_files(self.lake, self.name, release, version))
+        paths = sorted(data_files(self.lake, self.name, [entry.partition], version))
         copies = []
         for number, path in enumerate(paths):
             copy, digest = folder / f"{number}.parquet", hashlib.sha256()

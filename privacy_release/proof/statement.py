@@ -110,7 +110,7 @@ class StatementSigner:
         put(lake, f"{proof_folder(name)}/{statement_files(sha256)[0]}", data)
         return sha256, sequence + 1
 
-    def files(self, lake: Lake, name: str, release_id: str, version: int, statement: str) -> None:
+    def files(self, lake: Lake, name: str, partition: str, version: int, statement: str) -> None:
         """Store the statement about the data files of a commit, unless it is there.
 
         Raises:
@@ -123,12 +123,12 @@ class StatementSigner:
             "_type": STATEMENT,
             "subject": [
                 {"name": file, "digest": {"sha256": stored_sha256(lake, file)}}
-                for file in sorted(data_files(lake, name, release_id, version))
+                for file in sorted(data_files(lake, name, [partition], version))
             ],
             "predicateType": FILES,
             "predicate": {
                 "table": name,
-                "release": release_id,
+                "partition": partition,
                 "version": version,
                 "statement": statement,
                 "time": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -7,6 +7,7 @@ import pandas as pd
 
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
@@ -72,6 +73,7 @@ class Publisher:
     folder: Path
     key: SigningKey | None
     policy: ReleasePolicy = POLICY
+    rules: TableRules = TableRules()  # one release a release id
 
     def publish(
         self,
@@ -97,4 +99,5 @@ class Publisher:
             approved=told,
             signer=signer or (None if self.key is None else StatementSigner(key=self.key)),
             run_key=run_key,
+            rules=self.rules,
         )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +24,9 @@ import pytest
 from deploy.local.embedded import checkout
 from privacy_engine.errors import IntegrityError, SecretError, VerificationError
 from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.vocabulary import PublishMode
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
+from privacy_release.lake.layout import TableRules
 from privacy_release.lake.log import data_files
 from privacy_release.lake.publish import publish
 from privacy_release.lake.read import read_release, releases
@@ -87,6 +90,17 @@ def test_statements_of_publications_and_retractions_follow_each_other(by: Publis
     assert [t["previous"] for t in told] == [None, names[1], names[2], names[3]]
 
 
+def test_a_chain_holds_over_snapshots_whose_rows_are_gone(by: Publisher) -> None:
+    by = replace(by, rules=TableRules(mode=PublishMode.SNAPSHOT, grace=timedelta(0)))
+    for release, classes in (("w1", 3), ("w2", 4), ("w3", 5)):
+        by.publish(people(classes), release)
+    retract(by.lake, NAME, "w1", "asked to", signer=StatementSigner(key=KEY))
+    assert len(list((Path(by.lake.root) / NAME).rglob("*.parquet"))) == 1
+    verdict = checked(by)
+    assert verdict.right, verdict.reasons
+    assert (verdict.sequence, [(c.release, c.rows) for c in verdict.releases]) == (4, [("w3", 20)])
+
+
 def test_a_statement_binds_what_stands_in_the_lake(by: Publisher) -> None:
     done = by.publish(people(3), "w1")
     (payload,) = statements(by)
@@ -97,7 +111,7 @@ def test_a_statement_binds_what_stands_in_the_lake(by: Publisher) -> None:
     (about_files,) = (Path(by.lake.root) / "_proof" / NAME).glob("*.files.dsse.json")
     files = json.loads(base64.b64decode(json.loads(about_files.read_bytes())["payload"]))["subject"]
     assert {f["name"]: f["digest"]["sha256"] for f in files} == {
-        path: sha256_file(Path(by.lake.root) / path) for path in data_files(by.lake, NAME, "w1")
+        path: sha256_file(Path(by.lake.root) / path) for path in data_files(by.lake, NAME, ["w1"])
     }
     said = payload["predicate"]
     assert said["note"]["figures"]["approval"]["by"] == "Olga"
@@ -478,7 +492,7 @@ def test_staged_and_published_rows_have_one_hash_for_every_type(lake: Lake, tmp_
         tmp_path / "report.html",
         expected_sha256=sha256_file(tmp_path / "staged.parquet"),
     )
-    files = [Path(lake.root) / path for path in data_files(lake, NAME, "w1")]
+    files = [Path(lake.root) / path for path in data_files(lake, NAME, ["w1"])]
     published = read_release(lake, NAME, "w1")
     names = table.column_names
     assert (
