@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -56,6 +56,7 @@ class Publication:
             approval.
         problem: what is wrong with the note in the commit, of which nothing but release and version is known
             then; None if nothing is.
+        further: sha256 of further proofs, by name and kind, such as `dictionary.json`.
     """
 
     release_id: str
@@ -72,13 +73,15 @@ class Publication:
     figures: Mapping[str, Any]
     tombstone: Tombstone | None = None
     problem: str | None = None
+    further: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def proofs(self) -> frozenset[str]:
-        """File names of its manifest and report in the proof folder."""
+        """File names of its manifest, report and further proofs in the proof folder."""
         if self.problem is not None:
             return frozenset()
-        return frozenset({f"{self.manifest_sha256}.json", f"{self.report_sha256}.html"})
+        further = {f"{digest}.{name.rpartition('.')[2]}" for name, digest in self.further.items()}
+        return frozenset({f"{self.manifest_sha256}.json", f"{self.report_sha256}.html"} | further)
 
     def require_readable(self, name: str) -> None:
         """Refuse a publication whose note is damaged: nothing is proven of its rows.
@@ -197,6 +200,7 @@ def _publication(commit: Commit, note: PublishNote) -> Publication:
         manifest_sha256=note.manifest,
         report_sha256=note.report,
         figures=commit.note["figures"],
+        further=note.proofs,
     )
 
 

@@ -45,6 +45,7 @@ class PublishNote(_Strict):
     manifest: _Sha256
     report: _Sha256
     figures: _Figures
+    proofs: dict[str, _Sha256] = {}
 
 
 class RetractNote(_Strict):

@@ -16,12 +16,13 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_release.lake.commits import LOG_KEY, check_tail, next_mark
+from privacy_release.lake.describe import Words, describe
 from privacy_release.lake.log import (
     ATTEMPTS,
     Publication,
@@ -64,6 +65,7 @@ class Published:
         version: the table version that this publication made.
         sha256: of the staged file that was verified and published.
         already: an earlier attempt of the same run had published it; this call changed nothing.
+        proofs: addresses of further proofs, by name.
     """
 
     uri: str
@@ -77,6 +79,7 @@ class Published:
     report_uri: str
     report_sha256: str
     already: bool
+    proofs: Mapping[str, str] = field(default_factory=dict)
 
 
 def publish(
@@ -89,6 +92,8 @@ def publish(
     *,
     expected_sha256: str,
     run_key: str | None = None,
+    proofs: Mapping[str, bytes] | None = None,
+    words: Words | None = None,
 ) -> Published:
     """Publish a verified staged file as a release, in one commit; a retry of the same run changes nothing.
 
@@ -105,6 +110,8 @@ def publish(
         expected_sha256: of the file that verification read.
         run_key: names the run across its retries, e.g. DAG id and run id; default: the release id, which
             makes a release final: it can be retracted, but not replaced.
+        proofs: further files that prove or explain the release, by name and kind: `dictionary.json`.
+        words: what the table says of itself from now on; None: nothing changes.
 
     Raises:
         ValueError: if name, release id or run key is not well-formed, or the manifest has NaN or infinity.
@@ -128,8 +135,8 @@ def publish(
     done = None if table is None else _committed(lake, name, table, release_id, run_key, expected_sha256)
     if done is not None:
         return _published(lake, name, done.version, _proof(done), already=True)
-    rows = verified_rows(staged, expected_sha256)
-    note = {
+    rows, words = verified_rows(staged, expected_sha256), words or Words()
+    note: dict[str, Any] = {
         "action": "publish",
         "release": release_id,
         "run_key": run_key,
@@ -140,14 +147,23 @@ def publish(
         "report": _store_proof(lake, name, _report_bytes(report_html), "html"),
         "figures": _figures(manifest),
     }
+    if proofs:
+        note["proofs"] = {
+            told: _store_proof(lake, name, data, told.rpartition(".")[2]) for told, data in proofs.items()
+        }
     for _ in range(ATTEMPTS):
-        table = _up_to_date(lake, name, table) or _create(lake, name, rows.schema)
+        table = _up_to_date(lake, name, table) or _create(lake, name, words.of(rows.schema), words)
+        try:
+            describe(lake, table, words)  # first: it may take up commits that got ahead, of this run, too
+        except CommitFailedError:
+            table = None
+            continue
         done = _committed(lake, name, table, release_id, run_key, expected_sha256)
         if done is not None:  # the same run, twice at once: the other one won
             return _published(lake, name, done.version, _proof(done), already=True)
         mark = next_mark(lake, name, table.version())
         try:
-            version = _commit(lake, table, rows, note | ({"index": asdict(mark)} if mark else {}))
+            version = _commit(lake, table, rows, words, note | ({"index": asdict(mark)} if mark else {}))
         except CommitFailedError:
             table = None  # another commit got ahead: look at the table again
             continue
@@ -201,7 +217,7 @@ def _app_id(release_id: str, run_key: str) -> str:
     return json.dumps([release_id, run_key])
 
 
-def _create(lake: Lake, name: str, schema: "pa.Schema") -> "DeltaTable":
+def _create(lake: Lake, name: str, schema: "pa.Schema", words: Words) -> "DeltaTable":
     """Create the table without rows, or open the one that another writer created meanwhile."""
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -213,6 +229,7 @@ def _create(lake: Lake, name: str, schema: "pa.Schema") -> "DeltaTable":
                 schema.append(pa.field(PARTITION, pa.string())),
                 mode="error",
                 partition_by=[PARTITION],
+                description=words.description or None,
                 configuration=_TABLE_OPTIONS,
                 storage_options=lake.options,
             )
@@ -223,7 +240,9 @@ def _create(lake: Lake, name: str, schema: "pa.Schema") -> "DeltaTable":
             return table
 
 
-def _commit(lake: Lake, table: "DeltaTable", rows: VerifiedRows, note: Mapping[str, Any]) -> int:
+def _commit(
+    lake: Lake, table: "DeltaTable", rows: VerifiedRows, words: Words, note: Mapping[str, Any]
+) -> int:
     """Replace the release's partition in one commit on top of the table's snapshot; the new version.
 
     The snapshot matters: given an address, the writer would load a newer one, and a commit of the same run
@@ -239,6 +258,8 @@ def _commit(lake: Lake, table: "DeltaTable", rows: VerifiedRows, note: Mapping[s
     with reaching(lake, "read the table's schema"):
         held = pa.schema(table.schema())
     refuse_other_types(rows.schema, held)
+    # Only columns that are new bring a comment: the writer merges no two that differ.
+    new = Words(comments={name: said for name, said in words.comments.items() if name not in held.names})
     release_id = str(note["release"])
     # The Delta library spreads rows over its writers by partition and stops a source only while all of them
     # have work. A release is one partition: a second writer never has, and a stream would pile up in memory.
@@ -248,7 +269,7 @@ def _commit(lake: Lake, table: "DeltaTable", rows: VerifiedRows, note: Mapping[s
         with reaching(lake, "commit the release"):
             write_deltalake(
                 table,
-                rows.stream(release_id),
+                rows.stream(release_id, new.of(rows.schema)),
                 mode="overwrite",
                 predicate=predicate(release_id),
                 schema_mode="merge",
@@ -289,6 +310,7 @@ def _proof(entry: Publication) -> dict[str, Any]:
         "sha256": entry.sha256,
         "manifest": entry.manifest_sha256,
         "report": entry.report_sha256,
+        "proofs": dict(entry.further),
     }
 
 
@@ -306,6 +328,10 @@ def _published(lake: Lake, name: str, version: int, note: Mapping[str, Any], *, 
         report_uri=f"{folder}/{note['report']}.html",
         report_sha256=note["report"],
         already=already,
+        proofs={
+            told: f"{folder}/{digest}.{told.rpartition('.')[2]}"
+            for told, digest in note.get("proofs", {}).items()
+        },
     )
 
 

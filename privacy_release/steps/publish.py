@@ -4,17 +4,25 @@ Between the steps of a release travel small dictionaries (`privacy_release.work.
 Each step that reads a file of an earlier one first holds its bytes against the recorded hash.
 """
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError
+from privacy_release.reports.dictionary import (
+    DICTIONARY,
+    column_comments,
+    dictionary,
+    dictionary_html,
+    table_description,
+)
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.work.references import Published, ReportRef, StagedRef
-from privacy_release.work.staged import read_manifest
+from privacy_release.work.staged import json_bytes, read_columns, read_manifest
 
 if TYPE_CHECKING:
     from privacy_release.lake.store import Lake
@@ -50,6 +58,7 @@ def publish_staged(
         PublishError: if the lake cannot be reached or refuses.
     """
     from privacy_release.lake import publish as store
+    from privacy_release.lake.describe import Words
     from privacy_release.spending.secrets import require_same_secret
 
     raise_if_failed(report)
@@ -72,6 +81,7 @@ def publish_staged(
         manifest["floor_policy"] = report["floor_policy"]
     if approval is not None:
         manifest["approval"] = approval
+    told = _dictionary(staged, manifest, name, release_id)
     followed = "compared" in report or "persons" in staged
     with one_at_a_time(name) if followed else nullcontext():
         refuse_unseen(lake, name, (release_id, run_key or release_id), report)
@@ -84,6 +94,11 @@ def publish_staged(
             Path(staged["report"]),
             expected_sha256=report["sha256"],
             run_key=run_key,
+            proofs={
+                f"{DICTIONARY}.json": json_bytes(told),
+                f"{DICTIONARY}.html": dictionary_html(told).encode(),
+            },
+            words=Words(description=table_description(told), comments=column_comments(told)),
         )
         published = Published(
             release=done.release_id,
@@ -98,3 +113,17 @@ def publish_staged(
         if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
             record(staged, published)
         return published
+
+
+def _dictionary(staged: StagedRef, manifest: Mapping[str, Any], name: str, release_id: str) -> dict[str, Any]:
+    """The data dictionary, with the types that the columns have in the table."""
+    import pyarrow.parquet as pq
+    from deltalake import Schema
+
+    from privacy_release.lake.rows import plain_schema
+
+    kept = Schema.from_arrow(plain_schema(pq.read_schema(staged["uri"])))
+    types = {field.name: str(field.type.type) for field in kept.fields}
+    # A release that was staged before an upgrade says less of its columns.
+    columns = read_columns(staged["columns"]) if "columns" in staged else manifest["columns"]
+    return dictionary(manifest, columns, table=name, release=release_id, types=types)
