@@ -58,6 +58,8 @@ def dictionary(
             f"{software['version']}. sha256 of the verified records: {manifest['sha256']}."
         ),
     }
+    if tables := manifest.get("person", {}).get("tables"):
+        told["tables"] = {name: own["columns"] for name, own in tables.items()}
     if not private:
         told["suppressed"] = manifest.get("suppressed", 0)
     return told
