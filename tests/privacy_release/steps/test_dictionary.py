@@ -11,21 +11,17 @@ import pytest
 from deltalake import DeltaTable
 
 import privacy_release
-from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import IntegrityError, PublishError
-from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.log import publications
 from privacy_release.lake.read import dictionary_of, read_release
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake, get
-from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.reports.dictionary import dictionary_html
 from privacy_release.spec.files import load_policy
-from privacy_release.spending.budget import Budget
 from privacy_release.work.area import WorkArea
-from tests import synthetic_tables
+from tests.reading import publish_synthetic
 from tests.servers.pages import Page, require_closed_page
 
 NAME = "people"
@@ -205,27 +201,8 @@ def test_a_new_column_comes_with_its_comment_and_an_old_one_is_described_anew(
     assert "Lower bound" in fields[low]
 
 
-def test_of_a_private_release_it_tells_no_count_of_the_source(
-    tmp_path: Path, work: WorkArea, lake: Lake
-) -> None:
-    source = synthetic_tables.people(437, np.random.default_rng(1))
-    source.to_parquet(tmp_path / "people.parquet", index=False)
-    ledger = BudgetLedger(f"sqlite:///{tmp_path / 'ledger.db'}")
-    ledger.migrate()
-    ledger.grant("people", Limit(epsilon=2.0), reason="a test", by="officer")
-    table = privacy_release.ingest(
-        str(tmp_path / "people.parquet"), synthetic_tables.SCHEMA, work, nulls="keep"
-    )
-    budget = Budget(dataset="people", run="run 1", ledger=ledger)
-    staged = privacy_release.make_release(
-        table,
-        work,
-        method="latent_class",
-        parameters={"epsilon": 1.0, "classes": 4, "fits": 1},
-        budget=budget,
-    )
-    report = privacy_release.verify_staged(staged, ReleasePolicy(max_epsilon=1.0), ledger)
-    privacy_release.publish_staged(staged, report, lake, NAME, "1")
+def test_of_a_private_release_it_tells_no_count_of_the_source(tmp_path: Path, lake: Lake) -> None:
+    publish_synthetic(tmp_path, lake, name=NAME)
     told = dictionary_of(lake, NAME, "1")
     assert told is not None
     assert {column["form"] for column in told["columns"]} == {"drawn"}
