@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from deltalake import DeltaTable
 
 import privacy_release
 from privacy_engine.errors import IntegrityError, PublishError
@@ -108,13 +110,25 @@ def test_a_release_without_a_dictionary_is_read_and_says_what_its_commit_does(
 
 
 def test_a_table_that_another_tool_changed_is_refused(tmp_path: Path) -> None:
-    from deltalake import DeltaTable
-
     lake = Lake(root=str(tmp_path / "lake"))
     publish_people(tmp_path, lake)
     DeltaTable(lake.table("people")).delete("illness = 'flu'")
     with pytest.raises(IntegrityError, match="must hold 200 rows"):
         privacy_release.read(lake.root, "people")
+
+
+@pytest.mark.parametrize(("zone", "reader"), [(None, 3), ("UTC", 1)])
+def test_only_time_stamps_without_a_zone_need_a_new_reader(
+    tmp_path: Path, zone: str | None, reader: int
+) -> None:
+    frame = people().assign(seen=pd.Timestamp("2026-01-01", tz=zone))
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    (tmp_path / "r.html").write_text("<p>")
+    lake, digest = Lake(root=str(tmp_path / "lake")), sha256_file(tmp_path / "t.parquet")
+    publish(lake, "times", "1", tmp_path / "t.parquet", {}, tmp_path / "r.html", expected_sha256=digest)
+    needed = DeltaTable(lake.table("times")).protocol()
+    assert needed.min_reader_version == reader
+    assert set(needed.reader_features or ()) <= {"timestampNtz"}
 
 
 def test_reading_loads_neither_airflow_nor_great_expectations() -> None:
