@@ -153,7 +153,7 @@ class Clock:
 
     def column_of(self, micros: Ints, null: Flags, name: Hashable = None) -> pd.Series:
         """The same, of microseconds."""
-        stamps = np.where(null, np.datetime64("NaT"), micros.astype("datetime64[us]"))
+        stamps = np.where(null, np.datetime64("NaT", "us"), micros.astype("datetime64[us]"))
         column = pd.Series(stamps, name=name)
         return column.astype("date32[pyarrow]") if self.unit is Period.DAY else column
 

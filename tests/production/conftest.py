@@ -1,6 +1,7 @@
 """The wheels, in empty environments outside of the repository, with the packages of the production image."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -68,21 +69,35 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return install(tmp_path_factory.mktemp("production"), "production.lock")
 
 
-def install(root: Path, lock: str) -> Installed:
+def install(root: Path, lock: str, python: str = sys.executable) -> Installed:
     """The wheels in an environment of their own below a folder, with what a lock file names."""
-    wheels, programs = built(root / "wheels"), environment_of(root, lock)
+    wheels, programs = built(root / "wheels"), environment_of(root, lock, python)
     uv("pip", "install", "--python", programs / "python", "--no-deps", *wheels)
     uv("pip", "check", "--python", programs / "python")
     return Installed(bin=programs, wheels=wheels)
 
 
-def environment_of(root: Path, lock: str) -> Path:
+def environment_of(root: Path, lock: str, python: str = sys.executable) -> Path:
     """An environment of its own below a folder, with what a lock file names; where its programs are."""
     venv = root / "venv"
-    uv("venv", "--python", sys.executable, venv)
-    python = venv / "bin" / "python"
-    uv("pip", "install", "--python", python, "--require-hashes", "-r", checkout() / "locks" / lock)
-    return python.parent
+    uv("venv", "--python", python, venv)
+    programs = venv / "bin"
+    packages = ("--require-hashes", "-r", checkout() / "locks" / lock)
+    uv("pip", "install", "--python", programs / "python", *packages)
+    return programs
+
+
+def newest_python() -> str:
+    """The newest interpreter of this machine that the packages support, else the one that runs the tests.
+
+    pyenv's are looked for in its folder: on PATH it has a program for each version, and most refuse to start.
+    """
+    for version in ("3.14", "3.13", "3.12"):
+        known = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+        for candidate in (shutil.which(f"python{version}"), *known):
+            if candidate and subprocess.run([candidate, "-c", ""], capture_output=True).returncode == 0:
+                return str(candidate)
+    return sys.executable
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from deploy.local.embedded import HOST, checkout, embedded_environment, free_por
 from deploy.local.ui import Components, wait_until_ready
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
-from tests.production.conftest import Installed, install, visits
+from tests.production.conftest import Installed, install, newest_python, visits
 from tests.production.topology import QUICK
 
 pytestmark = [pytest.mark.slow, pytest.mark.production, pytest.mark.timeout(1800)]
@@ -143,9 +144,10 @@ def until(look: Callable[[], T], what: str) -> T:
 def elsewhere(
     request: pytest.FixtureRequest, clean: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Elsewhere]:
-    """A server of each version."""
+    """A server of each version; the newer one also has the newest Python that this machine has."""
     root = tmp_path_factory.mktemp("elsewhere")
-    installed = install(root, f"airflow-{request.param}.lock")
+    python = newest_python() if request.param == VERSIONS[-1] else sys.executable
+    installed = install(root, f"airflow-{request.param}.lock", python)
     with serving(request.param, root, installed, clean) as found:
         yield found
 

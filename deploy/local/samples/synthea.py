@@ -164,7 +164,7 @@ def patients(n: int, rng: np.random.Generator) -> pd.DataFrame:
     columns: dict[str, Any] = {
         "Id": _uuids(n, rng),
         "BIRTHDATE": born,
-        "DEATHDATE": np.where(died <= np.datetime64(TODAY), died, np.datetime64("NaT")),
+        "DEATHDATE": np.where(died <= np.datetime64(TODAY), died, np.datetime64("NaT", "D")),
         "SSN": [f"999-{10 + number // 9000}-{1000 + number % 9000}" for number in numbers],
         "DRIVERS": _known([f"S999{number:05d}" for number in rng.integers(0, 10**5, n)], reached >= 16),
         "PASSPORT": _known([f"X{number:08d}X" for number in rng.integers(0, 10**8, n)], reached >= 20),
