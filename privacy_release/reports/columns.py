@@ -82,10 +82,11 @@ def columns_told(
         name, form = _origin(attribute, source, released, manifest)
         origin = source[name] if name is not None else None
         told[attribute.name] = {"source": name, "form": form.value} | _domain(origin, form)
-        if "nulls" not in manifest["columns"].get(attribute.name, {}):
-            said = _meaning_of_null(attribute, origin, form)
-            other = released.tables and said != _NEVER and form is not Form.PSEUDONYM
-            told[attribute.name]["nulls"] = f"{said}, or the record is of another table" if other else said
+        # Where a class of nulls can be told from one with nulls, the manifest says how.
+        said = manifest["columns"].get(attribute.name, {}).get("nulls")
+        said = said or _meaning_of_null(attribute, origin, form)
+        other = released.tables and said != _NEVER
+        told[attribute.name]["nulls"] = f"{said}; or the record is of another table" if other else said
     return told
 
 

@@ -58,8 +58,9 @@ def dictionary(
             f"{software['version']}. sha256 of the verified records: {manifest['sha256']}."
         ),
     }
-    if tables := manifest.get("person", {}).get("tables"):
-        told["tables"] = {name: own["columns"] for name, own in tables.items()}
+    person = manifest.get("person", {})
+    if "tables" in person:
+        told["tables"] = {name: [person["column"], *own["columns"]] for name, own in person["tables"].items()}
     if not private:
         told["suppressed"] = manifest.get("suppressed", 0)
     return told
