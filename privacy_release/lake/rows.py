@@ -37,7 +37,7 @@ class VerifiedRows:
         """The columns, in order."""
         return list(self.schema.names)
 
-    def stream(self, release_id: str, schema: "pa.Schema") -> "pa.RecordBatchReader":
+    def stream(self, release_id: str, schema: "pa.Schema | None" = None) -> "pa.RecordBatchReader":
         """The rows with their partition column, a batch at a time.
 
         The file is hashed before the first batch and after the last one, and the stream breaks off where it
@@ -45,11 +45,11 @@ class VerifiedRows:
 
         Args:
             release_id: fills the partition column.
-            schema: the rows' own, which may say more of a column.
+            schema: the rows' own, where it says more of a column.
         """
         import pyarrow as pa
 
-        with_partition = schema.append(pa.field(PARTITION, pa.string()))
+        with_partition = (schema or self.schema).append(pa.field(PARTITION, pa.string()))
         return pa.RecordBatchReader.from_batches(with_partition, self._batches(release_id, with_partition))
 
     def _batches(self, release_id: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
