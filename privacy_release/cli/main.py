@@ -46,10 +46,12 @@ from privacy_release.cli.arguments import (
     work_root,
 )
 from privacy_release.cli.budget import add_budget_commands
+from privacy_release.cli.catalog import add_register_command
 from privacy_release.cli.check import add_check_command
 from privacy_release.cli.key import add_key_commands
 from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
+from privacy_release.cli.registry import add_registry_command
 from privacy_release.cli.table import add_table_command
 from privacy_release.cli.text import bars, finding_lines, manifest_lines, outcome_lines, release_line
 from privacy_release.cli.warm import add_warm_command
@@ -204,6 +206,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     add_table_command(_command(commands, "table", "tell or change what a release table holds", None))
+    add_register_command(
+        _command(commands, "register", "make a release table known to a Unity Catalog", None)
+    )
+
+    add_registry_command(
+        _command(
+            commands, "registry", "write a private release as a record of the DP deployments registry", None
+        )
+    )
 
     budget = _command(commands, "budget", "grant privacy budgets, and see what is spent of them", None)
     add_budget_commands(budget.add_subparsers(title="commands", metavar="COMMAND", required=True))

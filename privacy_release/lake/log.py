@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,7 @@ class Publication:
         statement: hash of what was signed about it; None where nothing was.
         problem: what is wrong with the note in the commit, of which nothing but release and version is known
             then; None if nothing is.
+        further: sha256 of further proofs, by name and kind, such as `dictionary.json`.
     """
 
     release_id: str
@@ -82,13 +83,15 @@ class Publication:
     tombstone: Tombstone | None = None
     statement: str | None = None
     problem: str | None = None
+    further: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def proofs(self) -> frozenset[str]:
-        """File names of its manifest and report in the proof folder."""
+        """File names of its manifest, report and further proofs in the proof folder."""
         if self.problem is not None:
             return frozenset()
-        return frozenset({f"{self.manifest_sha256}.json", f"{self.report_sha256}.html"})
+        further = {f"{digest}.{name.rpartition('.')[2]}" for name, digest in self.further.items()}
+        return frozenset({f"{self.manifest_sha256}.json", f"{self.report_sha256}.html"} | further)
 
     @property
     def statements(self) -> frozenset[str]:
@@ -228,6 +231,7 @@ def _publication(commit: Commit, note: PublishNote) -> Publication:
         figures=commit.note["figures"],
         statement=None if note.statement is None else note.statement.sha256,
         partition=note.partition or note.release,
+        further=note.proofs,
     )
 
 

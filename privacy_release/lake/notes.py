@@ -56,6 +56,7 @@ class PublishNote(_Strict):
     statement: SignedBy | None = None
     partition: str | None = None  # earlier versions named the folder as the release
     mode: Mode = "partitions"
+    proofs: dict[str, _Sha256] = {}
 
 
 class RetractNote(_Strict):

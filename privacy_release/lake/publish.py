@@ -19,13 +19,14 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.lake.commits import LOG_KEY, check_tail, next_mark
+from privacy_release.lake.describe import Words, describe
 from privacy_release.lake.layout import (
     TableRules,
     folder_name,
@@ -81,6 +82,7 @@ class Published:
         sha256: of the staged file that was verified and published.
         already: an earlier attempt of the same run had published it; this call changed nothing.
         statement_sha256: of what was signed about it; None where nothing was.
+        proofs: addresses of further proofs, by name.
     """
 
     uri: str
@@ -95,6 +97,7 @@ class Published:
     report_sha256: str
     already: bool
     statement_sha256: str | None = None
+    proofs: Mapping[str, str] = field(default_factory=dict)
 
 
 def publish(
@@ -109,6 +112,8 @@ def publish(
     run_key: str | None = None,
     signer: Signer | None = None,
     rules: TableRules | None = None,
+    proofs: Mapping[str, bytes] | None = None,
+    words: Words | None = None,
 ) -> Published:
     """Publish a verified staged file as a release, in one commit; a retry of the same run changes nothing.
 
@@ -130,6 +135,8 @@ def publish(
         signer: signs what is published; None: nobody does.
         rules: what the table holds; default: as it is kept, and a new one holds one release a release id and
             drops what is replaced.
+        proofs: further files that prove or explain the release, by name and kind: `dictionary.json`.
+        words: what the table says of itself from now on; None: nothing changes.
 
     Raises:
         ValueError: if name, release id or run key is not well-formed, or the manifest has NaN or infinity.
@@ -157,7 +164,7 @@ def publish(
     done = None if table is None else _committed(lake, name, table, release_id, run_key, expected_sha256)
     if done is not None:
         return _again(lake, name, done, signer)
-    rules = rules or own_rules(lake, table)
+    rules, words = rules or own_rules(lake, table), words or Words()
     rows = verified_rows(staged, expected_sha256)
     note: dict[str, Any] = {
         "action": "publish",
@@ -172,10 +179,19 @@ def publish(
         "partition": folder_name(release_id),
         "mode": rules.mode.value,
     }
+    if proofs:
+        note["proofs"] = {
+            told: _store_proof(lake, name, data, told.rpartition(".")[2]) for told, data in proofs.items()
+        }
     if signer is not None:
         note["rows_digest"] = signer.rows_digest(staged, rows.column_names)
     for _ in range(ATTEMPTS):
-        table = _up_to_date(lake, name, table) or _create(lake, name, rows.schema, rules)
+        table = _up_to_date(lake, name, table) or _create(lake, name, words.of(rows.schema), rules, words)
+        try:
+            describe(lake, table, words)  # first: it may take up commits that got ahead, of this run, too
+        except CommitFailedError:
+            table = None
+            continue
         done = _committed(lake, name, table, release_id, run_key, expected_sha256)
         if done is not None:  # the same run, twice at once: the other one won
             return _again(lake, name, done, signer)
@@ -184,7 +200,8 @@ def publish(
                 write_rules(lake, table, rules.properties())
             mark = next_mark(lake, name, table.version())
             told = note | linked(signer, lake, name, table.version(), note)
-            version = _commit(lake, name, table, rows, told | ({"index": asdict(mark)} if mark else {}))
+            told |= {"index": asdict(mark)} if mark else {}
+            version = _commit(lake, name, table, rows, words, told)
         except CommitFailedError:
             table = None  # another commit got ahead: look at the table again
             continue
@@ -247,7 +264,7 @@ def _app_id(release_id: str, run_key: str) -> str:
     return json.dumps([release_id, run_key])
 
 
-def _create(lake: Lake, name: str, schema: "pa.Schema", rules: TableRules) -> "DeltaTable":
+def _create(lake: Lake, name: str, schema: "pa.Schema", rules: TableRules, words: Words) -> "DeltaTable":
     """Create the table without rows, or open the one that another writer created meanwhile."""
     import pyarrow as pa
     from deltalake import DeltaTable
@@ -259,6 +276,7 @@ def _create(lake: Lake, name: str, schema: "pa.Schema", rules: TableRules) -> "D
                 schema.append(pa.field(PARTITION, pa.string())),
                 mode="error",
                 partition_by=[PARTITION],
+                description=words.description or None,
                 configuration=TABLE_OPTIONS | rules.properties(),
                 raise_if_key_not_exists=False,  # the rules are ours, not Delta's
                 storage_options=lake.options,
@@ -270,7 +288,14 @@ def _create(lake: Lake, name: str, schema: "pa.Schema", rules: TableRules) -> "D
             return table
 
 
-def _commit(lake: Lake, name: str, table: "DeltaTable", rows: VerifiedRows, note: Mapping[str, Any]) -> int:
+def _commit(
+    lake: Lake,
+    name: str,
+    table: "DeltaTable",
+    rows: VerifiedRows,
+    words: Words,
+    note: Mapping[str, Any],
+) -> int:
     """Replace the release, in a snapshot all of them, in one commit on top of the table's; the new version.
 
     The snapshot matters: given an address, the writer would load a newer one, and a commit of the same run
@@ -288,6 +313,9 @@ def _commit(lake: Lake, name: str, table: "DeltaTable", rows: VerifiedRows, note
     refuse_other_types(rows.schema, held)
     release_id, partition = str(note["release"]), str(note["partition"])
     everything = note["mode"] == PublishMode.SNAPSHOT
+    if not everything:  # only columns that are new bring a comment: the writer merges no two that differ
+        new = {name: said for name, said in words.comments.items() if name not in held.names}
+        words = Words(comments=new)
     # Two snapshots must not both find the table empty, nor a publication miss the retraction of its release.
     locks = [release_lock(release_id), *([_SNAPSHOT] if everything else [])]
     replaced = None if everything else predicate(_partitions(lake, name, table, note))
@@ -295,7 +323,7 @@ def _commit(lake: Lake, name: str, table: "DeltaTable", rows: VerifiedRows, note
         with reaching(lake, "commit the release"):
             write_deltalake(
                 table,
-                rows.stream(partition),
+                rows.stream(partition, words.of(rows.schema)),
                 mode="overwrite",
                 predicate=replaced,
                 schema_mode="overwrite" if everything else "merge",
@@ -354,6 +382,7 @@ def _proof(entry: Publication) -> dict[str, Any]:
         "manifest": entry.manifest_sha256,
         "report": entry.report_sha256,
         **({"statement": {"sha256": entry.statement}} if entry.statement else {}),
+        "proofs": dict(entry.further),
     }
 
 
@@ -372,6 +401,10 @@ def _published(lake: Lake, name: str, version: int, note: Mapping[str, Any], *, 
         report_sha256=note["report"],
         already=already,
         statement_sha256=note["statement"]["sha256"] if "statement" in note else None,
+        proofs={
+            told: f"{folder}/{digest}.{told.rpartition('.')[2]}"
+            for told, digest in note.get("proofs", {}).items()
+        },
     )
 
 

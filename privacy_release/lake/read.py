@@ -55,11 +55,7 @@ def read_release(lake: Lake, name: str, release_id: str, version: int | None = N
     check_text("release id", release_id)
     table = existing_table(lake, name)
     entry = _entry(lake, name, table.version(), release_id, version)
-    if entry.tombstone is not None:
-        raise PublishError(
-            f"the release was retracted from table {name}: {entry.tombstone.reason}; use another one"
-        )
-    entry.require_readable(name)
+    _require_standing(entry, name)
     if version is not None:
         table = existing_table(lake, name, version)
     if entry.superseded_by is not None and entry.superseded_by <= table.version():
@@ -112,13 +108,42 @@ def manifest_of(lake: Lake, name: str, release_id: str, version: int | None = No
     if entry.tombstone is None:
         entry.require_readable(name)
     digest = entry.manifest_sha256 if entry.tombstone is None else entry.tombstone.sha256
+    return _stored_json(lake, name, digest, "manifest")
+
+
+def dictionary_of(
+    lake: Lake, name: str, release_id: str, version: int | None = None
+) -> dict[str, Any] | None:
+    """The data dictionary of a release; None of one that was published without.
+
+    Raises:
+        PublishError: if there is no such release, it was retracted, or the lake cannot be reached.
+        IntegrityError: if the stored dictionary is not the one that the commit names, or its note is damaged.
+    """
+    entry = _entry(lake, name, existing_version(lake, name), release_id, version)
+    _require_standing(entry, name)
+    digest = entry.further.get("dictionary.json")
+    return None if digest is None else _stored_json(lake, name, digest, "dictionary")
+
+
+def _stored_json(lake: Lake, name: str, digest: str, what: str) -> dict[str, Any]:
+    """A proof that is stored under the hash of its bytes."""
     data = get(lake, f"{proof_folder(name)}/{digest}.json")
     if hashlib.sha256(data).hexdigest() != digest:
         raise IntegrityError(
-            f"the stored manifest of table {name} must have the sha256 {digest}; it was changed"
+            f"the stored {what} of table {name} must have the sha256 {digest}; it was changed"
         )
-    manifest: dict[str, Any] = json.loads(data)
-    return manifest
+    stored: dict[str, Any] = json.loads(data)
+    return stored
+
+
+def _require_standing(entry: Publication, name: str) -> None:
+    """Refuse a release that was retracted, or whose note is damaged."""
+    if entry.tombstone is not None:
+        raise PublishError(
+            f"the release was retracted from table {name}: {entry.tombstone.reason}; use another one"
+        )
+    entry.require_readable(name)
 
 
 def _entry(lake: Lake, name: str, now: int, release_id: str, version: int | None) -> Publication:

@@ -37,15 +37,19 @@ class VerifiedRows:
         """The columns, in order."""
         return list(self.schema.names)
 
-    def stream(self, partition: str) -> "pa.RecordBatchReader":
+    def stream(self, partition: str, schema: "pa.Schema | None" = None) -> "pa.RecordBatchReader":
         """The rows with their partition column, a batch at a time.
 
         The file is hashed before the first batch and after the last one, and the stream breaks off where it
         is not the verified one: then the writer has nothing to commit.
+
+        Args:
+            release_id: fills the partition column.
+            schema: the rows' own, where it says more of a column.
         """
         import pyarrow as pa
 
-        with_partition = self.schema.append(pa.field(PARTITION, pa.string()))
+        with_partition = (schema or self.schema).append(pa.field(PARTITION, pa.string()))
         return pa.RecordBatchReader.from_batches(with_partition, self._batches(partition, with_partition))
 
     def _batches(self, partition: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
@@ -86,7 +90,7 @@ def verified_rows(staged: Path, expected_sha256: str) -> VerifiedRows:
     return VerifiedRows(
         staged=staged,
         sha256=expected_sha256,
-        schema=_plain_schema(schema),
+        schema=plain_schema(schema),
         num_rows=rows,
     )
 
@@ -124,7 +128,12 @@ def _refuse_shape(rows: int, names: Sequence[str]) -> None:
         )
 
 
-def _plain_schema(given: "pa.Schema") -> "pa.Schema":
+def plain_schema(given: "pa.Schema") -> "pa.Schema":
+    """The columns of a staged file in the types that the lake keeps.
+
+    Raises:
+        SchemaError: if it cannot hold one.
+    """
     import pyarrow as pa
 
     return pa.schema([pa.field(field.name, _plain_type(field.name, field.type)) for field in given])

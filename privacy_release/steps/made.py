@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_release.reports.columns import with_origins
 from privacy_release.steps.history import follow
 from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import write_private
+from privacy_release.work.parquet import unchanged_batches, write_private
 from privacy_release.work.people import write_people
 from privacy_release.work.references import BookingRef, PeopleRef, StagedRef, TableRef
-from privacy_release.work.staged import json_bytes, public_source, software, write_schema
+from privacy_release.work.staged import json_bytes, public_source, read_schema, software, write_schema
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,6 +115,9 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
     }
     write_private(work.path(f"{label}.manifest.json"), json_bytes(manifest))
     write_private(work.path(f"{label}.report.html"), made.report.encode())
+    records = None if made.private else unchanged_batches(job.records, made.sha256)
+    columns = with_origins(made.told, read_schema(table["schema"]), made.schema, records)
+    write_private(work.path(f"{label}.columns.json"), json_bytes(columns))
     staged = StagedRef(
         uri=str(job.records),
         rows=manifest["rows"],
@@ -127,6 +131,7 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
         loss=manifest["loss"],
         figures=dict(made.figures),
         seconds=made.seconds,
+        columns=str(work.path(f"{label}.columns.json")),
     )
     if "engine" in table:
         staged["engine"] = table["engine"]

@@ -4,19 +4,27 @@ Between the steps of a release travel small dictionaries (`privacy_release.work.
 Each step that reads a file of an earlier one first holds its bytes against the recorded hash.
 """
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PublishError, SpecError, VerificationError
 from privacy_engine.vocabulary import PublishMode, Superseded
+from privacy_release.reports.dictionary import (
+    DICTIONARY,
+    column_comments,
+    dictionary,
+    dictionary_html,
+    table_description,
+)
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.references import Published, ReportRef, StagedRef
-from privacy_release.work.staged import read_manifest, read_schema
+from privacy_release.work.staged import json_bytes, read_columns, read_manifest, read_schema
 
 if TYPE_CHECKING:
     from privacy_release.lake.layout import TableRules
@@ -61,6 +69,7 @@ def publish_staged(
             cleared away.
     """
     from privacy_release.lake import publish as store
+    from privacy_release.lake.describe import Words
     from privacy_release.lake.layout import TableRules
     from privacy_release.spending.secrets import require_same_secret
 
@@ -94,6 +103,7 @@ def publish_staged(
         manifest["approval"] = approval
     if signer is not None:  # whoever checks the release measures it again, and needs the schema for that
         manifest["schema"] = read_schema(staged["schema"]).to_dict()
+    told = _dictionary(staged, manifest, name, release_id)
     with one_at_a_time(name) if followed else nullcontext():
         refuse_unseen(lake, name, (release_id, run_key or release_id), report)
         done = store.publish(
@@ -105,6 +115,11 @@ def publish_staged(
             Path(staged["report"]),
             expected_sha256=report["sha256"],
             run_key=run_key,
+            proofs={
+                f"{DICTIONARY}.json": json_bytes(told),
+                f"{DICTIONARY}.html": dictionary_html(told).encode(),
+            },
+            words=Words(description=table_description(told), comments=column_comments(told)),
             signer=None if signer is None else signer.about(manifest, approved=by_somebody),
             rules=rules,
         )
@@ -158,3 +173,17 @@ def _settle(lake: "Lake", name: str, published: Published, rules: "TableRules") 
             f"releases replaced could not be cleared away: {error}; retry the run, or clear it with "
             "`privacy-release table LAKE/TABLE --clear`"
         ) from None
+
+
+def _dictionary(staged: StagedRef, manifest: Mapping[str, Any], name: str, release_id: str) -> dict[str, Any]:
+    """The data dictionary, with the types that the columns have in the table."""
+    import pyarrow.parquet as pq
+    from deltalake import Schema
+
+    from privacy_release.lake.rows import plain_schema
+
+    kept = Schema.from_arrow(plain_schema(pq.read_schema(staged["uri"])))
+    types = {field.name: str(field.type.type) for field in kept.fields}
+    # A release that was staged before an upgrade says less of its columns.
+    columns = read_columns(staged["columns"]) if "columns" in staged else manifest["columns"]
+    return dictionary(manifest, columns, table=name, release=release_id, types=types)

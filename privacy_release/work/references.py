@@ -219,6 +219,7 @@ class StagedRef(TableRef):
     Attributes:
         seconds: of the method; of the sampling alone where the release is differentially private, for how
             long the rest took depends on the records.
+        columns: path of what the released columns are made from, for the data dictionary.
         people: whose record each released one is, where the schema names a person, see
             `privacy_release.work.people`.
         source_schema: path of the schema of what was released, where it is followed who is in which class.
@@ -234,6 +235,7 @@ class StagedRef(TableRef):
     loss: dict[str, Any] | None
     figures: dict[str, float]
     seconds: float
+    columns: NotRequired[str]
     people: NotRequired[PeopleRef]
     source_schema: NotRequired[str]
     earlier: NotRequired[list[int]]

@@ -75,6 +75,15 @@ def read_manifest(path: str) -> dict[str, Any]:
     return _read_json(path)
 
 
+def read_columns(path: str) -> dict[str, Any]:
+    """What the released columns are made from, see `privacy_release.reports.columns`.
+
+    Raises:
+        IntegrityError: if the file is missing or damaged.
+    """
+    return _read_json(path)
+
+
 def write_schema(work: WorkArea, label: str, schema: "DataSchema") -> str:
     """Write a schema to the work area; its path."""
     path = work.path(f"{label}.schema.json")

@@ -18,6 +18,9 @@ from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.tables.classes import CountedClasses, SensitiveValues
 from privacy_engine.tables.schema import DataSchema
+from privacy_release.lake.store import Lake
+from tests.reading import people as people_read
+from tests.reading import publish_people, snippets
 from tests.spark.conftest import awkward
 from tests.spark.work import CODED, by_number, listed, remainders, uneven
 
@@ -302,3 +305,15 @@ def test_a_column_with_the_name_of_the_counts_is_refused(local_spark: SparkEngin
         local_spark.count_fragments(
             [str(tmp_path / "a.parquet")], lambda f: np.zeros(len(f), np.int32), ["fragment"]
         )
+
+
+def test_the_snippet_of_the_page_on_reading_counts_a_release(
+    local_spark: SparkEngine, tmp_path: Path
+) -> None:
+    lake = Lake(root=str(tmp_path / "lake"))
+    publish_people(tmp_path, lake)
+    (snippet,) = (text for text in snippets() if "spark.sql" in text)
+    names: dict[str, Any] = {"lake": lake.root, "options": {}, "spark": local_spark._session}
+    exec(compile(snippet, "docs/reading.md", "exec"), names)
+    expected = people_read().groupby("illness").size().to_dict()
+    assert {row["illness"]: row["n"] for row in names["counts"].collect()} == expected

@@ -147,10 +147,13 @@ class PublishOperator(BaseOperator):
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """What OpenLineage is told, where its provider is installed and calls this; None of a failed task."""
         from airflow_privacy_release.task.lineage import lineage_of
+        from privacy_release.lake.read import dictionary_of
 
-        if self._published is None:
+        done = self._published
+        if done is None:
             return None
-        return lineage_of(self.table, self._published, self.report)
+        told = dictionary_of(lake_of(self.lake), done["table"], done["release"], done["version"])
+        return lineage_of(self.table, done, self.report, told, self.owner)
 
 
 def event_of(published: "Published", staged: "StagedRef", report: "ReportRef") -> dict[str, Any]:

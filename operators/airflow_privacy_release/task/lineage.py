@@ -6,24 +6,43 @@ Only the OpenLineage provider calls it, so its package is imported here when it 
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from airflow_privacy_release.task.facets import SCHEMAS, standard_facets
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from privacy_release.work.references import Published, StagedRef
 
 FACET = "privacyRelease"
 
 
-def lineage_of(staged: "StagedRef", published: "Published", report: Any) -> Any:
+def lineage_of(
+    staged: "StagedRef",
+    published: "Published",
+    report: Any,
+    told: "Mapping[str, Any] | None" = None,
+    owner: str = "",
+) -> Any:
     """The lineage of a publication, an `OperatorLineage`.
 
     Its output has a facet `privacyRelease`: release, version, rows, method, rules with what was measured, and
-    privacy loss. Source and table are named by their addresses; no figure of the source is told.
+    privacy loss. Beside it are the standard ones, see `standard_facets`. Source and table are named by their
+    addresses; no figure of the source is told.
+
+    Args:
+        staged: the release.
+        published: where it is.
+        report: of the verification.
+        told: its data dictionary; None: there is none, and no standard facets then.
+        owner: who answers for the table.
     """
     from airflow.providers.openlineage.extractors import (  # type: ignore[import-not-found]  # optional
         OperatorLineage,
     )
     from openlineage.client.event_v2 import Dataset  # type: ignore[import-not-found]  # optional
 
-    facet = _facet_class()(
+    facet = _facet(
+        FACET,
         release=published["release"],
         version=published["version"],
         rows=published["rows"],
@@ -33,12 +52,16 @@ def lineage_of(staged: "StagedRef", published: "Published", report: Any) -> Any:
         ],
         loss=staged["loss"],
     )
-    sources = staged["source"].get("tables", {"": staged["source"]}).values()
-    inputs = [dataset_name(source["uri"]) for source in sources]
+    sources = staged["source"].get("tables", {"": staged["source"]})
+    inputs = {table: dataset_name(source["uri"]) for table, source in sources.items()}
+    facets = {FACET: facet}
+    if told is not None:
+        standard = standard_facets(told, report["findings"], staged["source"], inputs, owner)
+        facets |= {name: _facet(name, **fields) for name, fields in standard.items()}
     target_space, target = dataset_name(f"{published['lake']}/{published['table']}")
     return OperatorLineage(
-        inputs=[Dataset(namespace=space, name=name) for space, name in inputs],
-        outputs=[Dataset(namespace=target_space, name=target, facets={FACET: facet})],
+        inputs=[Dataset(namespace=space, name=name) for space, name in inputs.values()],
+        outputs=[Dataset(namespace=target_space, name=target, facets=facets)],
     )
 
 
@@ -56,12 +79,15 @@ def dataset_name(uri: str) -> tuple[str, str]:
     return f"{address.scheme}://{address.netloc}", address.path.strip("/") or "/"
 
 
-def _facet_class() -> Any:
-    """The facet as a class of OpenLineage's own kind."""
+def _facet(name: str, **fields: Any) -> Any:
+    """A facet as one of OpenLineage's own kind, whatever its release knows of the standard ones."""
     import attr
     from openlineage.client.generated.base import (  # type: ignore[import-not-found]  # optional
         DatasetFacet,
     )
 
-    fields = {name: attr.ib() for name in ("release", "version", "rows", "method", "guarantees", "loss")}
-    return attr.make_class("PrivacyReleaseDatasetFacet", fields, bases=(DatasetFacet,), kw_only=True)
+    kind = f"{name[0].upper()}{name[1:]}DatasetFacet"
+    made = attr.make_class(kind, {field: attr.ib() for field in fields}, bases=(DatasetFacet,), kw_only=True)
+    if name in SCHEMAS:
+        setattr(made, "_get_schema", staticmethod(lambda: SCHEMAS[name]))  # noqa: B010  mypy knows no such class
+    return made(**fields)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_privacy_release.operators.publish import PublishOperator
+from airflow_privacy_release.task.facets import SCHEMAS
 from privacy_release.lake.store import Lake
 from tests.airflow_privacy_release.operators.test_operators import context, people, staged, verified
 
@@ -43,6 +44,20 @@ def test_a_publication_names_source_table_and_guarantees(
     assert facet["method"] == "mondrian"
     assert facet["guarantees"][0]["rule"] == "k_anonymity(k=5)"
     assert facet["guarantees"][0]["measured"] >= 5
+
+
+def test_the_standard_facets_stand_beside_it(published: PublishOperator, tmp_path: Path) -> None:
+    from openlineage.client.serde import Serde
+
+    (output,) = lineage(published).outputs
+    facets = json.loads(Serde.to_json(output))["facets"]
+    assert set(facets) == {"privacyRelease", *SCHEMAS}
+    for name, schema in SCHEMAS.items():
+        assert facets[name]["_schemaURL"] == schema
+        assert facets[name]["_producer"]
+    (town,) = facets["columnLineage"]["fields"]["town"]["inputFields"]
+    assert (town["name"], town["field"]) == (str(tmp_path / "people.parquet"), "town")
+    assert town["transformations"][0]["masking"] is True
 
 
 def test_lineage_holds_no_value_of_a_record(published: PublishOperator) -> None:

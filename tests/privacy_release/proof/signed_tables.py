@@ -36,6 +36,7 @@ POLICY = ReleasePolicy.from_dict(
         "max_suppressed": 0.1,
     }
 )
+BY_RELEASE = TableRules()  # one current release a release id
 SECRET = "measles-of-nobody-else"  # a cell value that no output may have
 
 
@@ -73,7 +74,7 @@ class Publisher:
     folder: Path
     key: SigningKey | None
     policy: ReleasePolicy = POLICY
-    rules: TableRules = TableRules()  # one release a release id
+    rules: TableRules = BY_RELEASE
 
     def publish(
         self,

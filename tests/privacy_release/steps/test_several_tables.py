@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deploy.local.embedded import checkout
 from privacy_engine.errors import IntegrityError, PublishError, SchemaError, SpecError, VerificationError
 from privacy_release.cli.main import DONE, REFUSED, main
-from privacy_release.lake.read import manifest_of, read_release, read_tables, releases
+from privacy_release.lake.read import dictionary_of, manifest_of, read_release, read_tables, releases
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.query.answer import answer
@@ -84,6 +84,15 @@ def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, wo
     assert manifest["sha256"] == outcome.report["sha256"]
     assert set(manifest["source"]["tables"]) == {"patients", "visits"}
     assert "uri" not in json.dumps(manifest["source"])
+    told = dictionary_of(lake, "clinic", "r1")
+    assert told is not None
+    assert {name: set(own) for name, own in told["tables"].items()} == {
+        "patients": {"patient", "age", "district", "insurer"},
+        "visits": {"patient", "month", "ward", "illness", "age"},
+    }
+    columns = {column["name"]: column for column in told["columns"]}
+    assert (columns["patient"]["form"], columns["patient"]["null"]) == ("pseudonym", "never null")
+    assert all("of another table" in columns[name]["null"] for name in ("month", "ward", "insurer"))
 
 
 def test_the_classes_of_the_released_bytes_can_be_counted_in_sql(table: TableRef, work: WorkArea) -> None:

@@ -89,6 +89,7 @@ def test_everything_in_the_work_area_is_for_the_service_user_alone(staged: Stage
         "staged.schema.json",
         "staged.manifest.json",
         "staged.report.html",
+        "staged.columns.json",
     }
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 

@@ -1,0 +1,100 @@
+"""Reading a published release without knowing how a lake is laid out, and being told what it is."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import PublishError
+from privacy_release.lake.log import State
+from privacy_release.lake.read import dictionary_of, newest_releases, read_release
+from privacy_release.lake.store import Lake
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def read(
+    uri: str | Path,
+    table: str,
+    *,
+    release: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    quiet: bool = False,
+) -> "pa.Table":
+    """The records of a release, which is named with its guarantee on stderr.
+
+    Nothing but the lake is needed: no Airflow, no specification, no ledger. `.to_pandas()` makes a data frame
+    of what comes back.
+
+    Args:
+        uri: the lake: a folder, or an address such as `s3://releases/open`.
+        table: name of the release table.
+        release: id of the release; None: the one that was published last and still stands.
+        storage_options: of an object store, as `deltalake` names them; without keys, they come from the
+            environment.
+        quiet: say nothing.
+
+    Raises:
+        ValueError: if the address or the name is not well-formed.
+        PublishError: if there is no such release, or the lake cannot be reached.
+        IntegrityError: if the table does not hold what was published.
+    """
+    lake = _lake(uri, storage_options)
+    entry = _entry(lake, table, release)
+    rows = read_release(lake, table, entry["release_id"])
+    if not quiet:
+        told = dictionary_of(lake, table, entry["release_id"])
+        sys.stderr.write(
+            f"{table}, release {entry['release_id']} of {entry['committed'][:10]}: "
+            f"{entry['rows']:,} records\n"
+            f"guarantee: {_guarantee(entry, told)}\n"
+        )
+    return rows
+
+
+def dictionary(
+    uri: str | Path,
+    table: str,
+    *,
+    release: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The data dictionary of a release; arguments and errors as of `read`.
+
+    Raises:
+        PublishError: besides, if the release was published without one.
+    """
+    lake = _lake(uri, storage_options)
+    entry = _entry(lake, table, release)
+    told = dictionary_of(lake, table, entry["release_id"])
+    if told is None:
+        raise PublishError(f"the release in {table} has no data dictionary: it was published without one")
+    return told
+
+
+def _lake(uri: str | Path, options: Mapping[str, str] | None) -> Lake:
+    root = str(uri) if "://" in str(uri) else str(Path(uri).expanduser().absolute())
+    return Lake(root=root, storage_options=tuple((options or {}).items()))
+
+
+def _entry(lake: Lake, table: str, release: str | None) -> dict[str, Any]:
+    """The newest publication of a release, or the newest one that stands."""
+    for entry in newest_releases(lake, table):
+        if entry["release_id"] == release or (release is None and entry["state"] == State.CURRENT.value):
+            return entry
+    raise PublishError(
+        f"table {table} at {lake.root} must have {'such a release' if release else 'a release'}; check the "
+        "address, the names and the rights, or see `privacy-release inspect`"
+    )
+
+
+def _guarantee(entry: Mapping[str, Any], told: Mapping[str, Any] | None) -> str:
+    """What is promised of a release, in a line; of one without a dictionary what its commit says."""
+    if told is not None:
+        return str(told["guarantee"]["short"])
+    figures = entry["figures"]
+    rules = [finding["rule"] for finding in figures.get("measured") or ()]
+    if loss := figures.get("loss"):
+        rules.append(f"epsilon={loss['epsilon']:g}, delta={loss['delta']:g}")
+    return ", ".join(rules) or "none is told"

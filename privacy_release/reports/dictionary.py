@@ -1,0 +1,196 @@
+"""The data dictionary of a release: what each column says, what was promised, and how to cite it.
+
+It holds no record: what it says comes from the manifest, from schemas, whose domains are public, and from the
+released table. It is stored as JSON for programs and as one HTML page for people.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from privacy_release.reports.columns import FORM_WORDS, Form
+from privacy_release.reports.release import page_template
+from privacy_release.reports.text import NEIGHBOURS, claim
+
+DICTIONARY = "dictionary"  # names the proof in the note of a commit, with the kind of file behind it
+VERSION = 1
+
+_ROLES: Mapping[str, str] = {
+    "quasi_identifier": "Quasi-identifier: others may know it of a person",
+    "sensitive": "Sensitive: what must not be learned of a person",
+    "insensitive": "Released as it is, and not protected",
+}
+_HIDDEN = "not told: the guarantee hides every count of the source"
+_UNSEEN = "not told: the form does not show it"
+
+
+def dictionary(
+    manifest: Mapping[str, Any],
+    columns: Mapping[str, Mapping[str, Any]],
+    *,
+    table: str,
+    release: str,
+    types: Mapping[str, str],
+) -> dict[str, Any]:
+    """The data dictionary as plain JSON.
+
+    Args:
+        manifest: of the release, as it is published.
+        columns: of `privacy_release.reports.columns.with_origins`.
+        table: name of the release table.
+        release: id of the release.
+        types: of the columns in the table, in its order, as Delta names them.
+    """
+    private = is_private(manifest)
+    software = manifest["software"]
+    told: dict[str, Any] = {
+        "version": VERSION,
+        "table": table,
+        "release": release,
+        "records": manifest["rows"],
+        "method": manifest["method"],
+        "guarantee": {"short": guarantee_in_short(manifest), "sentences": guarantee_sentences(manifest)},
+        "columns": [
+            _column(name, kind, columns.get(name, {}), private=private) for name, kind in types.items()
+        ],
+        "sha256": manifest["sha256"],
+        "cite": (
+            f"{table}, release {release}. Made by {manifest['method']} with {software['name']} "
+            f"{software['version']}. sha256 of the verified records: {manifest['sha256']}."
+        ),
+    }
+    person = manifest.get("person", {})
+    if "tables" in person:
+        told["tables"] = {name: [person["column"], *own["columns"]] for name, own in person["tables"].items()}
+    if not private:
+        told["suppressed"] = manifest.get("suppressed", 0)
+    return told
+
+
+def is_private(manifest: Mapping[str, Any]) -> bool:
+    """Whether a release hides exact counts of its source: it is differentially private, or randomized."""
+    return manifest.get("loss") is not None or "randomization" in manifest
+
+
+def guarantee_in_short(manifest: Mapping[str, Any]) -> str:
+    """The guarantees of a release in a line.
+
+    >>> guarantee_in_short({"guarantees": [{"model": "k_anonymity", "k": 5}], "loss": None})
+    'k-anonymity (k=5)'
+    >>> guarantee_in_short({"guarantees": [], "loss": None})
+    'no guarantee is claimed'
+    """
+    parts = [f"{claim(model).name} ({_parameters(model)})" for model in manifest.get("guarantees", ())]
+    if loss := manifest.get("loss"):
+        parts.append(f"differential privacy (epsilon={loss['epsilon']:g}, delta={loss['delta']:g})")
+    elif "randomization" in manifest:
+        parts.append("random answers, without a bound for whole records")
+    return ", ".join(parts) or "no guarantee is claimed"
+
+
+def guarantee_sentences(manifest: Mapping[str, Any]) -> list[str]:
+    """The guarantees of a release in sentences: what holds, what it protects from, what it leaves."""
+    told = []
+    for model in manifest.get("guarantees", ()):
+        promise = claim(model, of_persons="person" in manifest)
+        told.append(f"{promise.name}. {promise.rule} {promise.protects} It leaves: {promise.leaves}")
+    if loss := manifest.get("loss"):
+        neighbours = NEIGHBOURS.get(loss["neighbours"], loss["neighbours"])
+        told.append(
+            f"Differential privacy with epsilon {loss['epsilon']:g} and delta {loss['delta']:g}: what is "
+            f"released is nearly as likely {neighbours}. It leaves: what holds for many people is learned, "
+            "and releases of the same people add up their epsilons."
+        )
+    elif "randomization" in manifest:
+        told.append("Values were randomized one by one; no bound holds for a whole record.")
+    return told or ["The method claims nothing about this table."]
+
+
+def column_comments(told: Mapping[str, Any]) -> dict[str, str]:
+    """A comment for each column of the table: only what stays from release to release."""
+    return {column["name"]: _comment(column) for column in told["columns"]}
+
+
+def table_description(told: Mapping[str, Any]) -> str:
+    """A description of the table, which every release of it shares."""
+    return (
+        f"Released records about people, made by {told['method']}. Current guarantee: "
+        f"{told['guarantee']['short']}. The column comments say what each column means; the data dictionary "
+        "beside the release says it in full."
+    )
+
+
+def dictionary_html(told: Mapping[str, Any]) -> str:
+    """The data dictionary as one page that loads nothing."""
+    columns = [
+        {"name": column["name"], "lines": [(label, text) for label, text in _lines(column) if text]}
+        for column in told["columns"]
+    ]
+    return page_template("dictionary.html.j2").render(dictionary=told, columns=columns)
+
+
+def _column(name: str, kind: str, known: Mapping[str, Any], *, private: bool) -> dict[str, Any]:
+    form = Form(known.get("form", Form.VALUE))
+    told: dict[str, Any] = {
+        "name": name,
+        "type": kind,
+        "role": known.get("role", "insensitive"),
+        "kind": known.get("kind", "categorical"),
+        "source": known.get("source"),
+        "form": form.value,
+        "meaning_of_form": FORM_WORDS[form],
+        "null": known.get("nulls", ""),
+    }
+    told |= {key: known[key] for key in ("domain", "codes", "meaning", "precision") if key in known}
+    if private:
+        told["changed_hidden"] = _HIDDEN
+    elif "changed" in known:
+        told["changed"] = known["changed"]
+    elif form is Form.MIDPOINT:
+        told["changed_hidden"] = _UNSEEN
+    return told
+
+
+def _comment(column: Mapping[str, Any]) -> str:
+    origin = column["source"]
+    of = f" Of {origin}." if origin not in (None, column["name"]) else ""
+    null = f" {column['null'].capitalize()}." if column["null"] else ""
+    return f"{_ROLES[column['role']]}. {column['meaning_of_form']}{of}{null}"
+
+
+def _lines(column: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
+    """What the page says of a column: label and text."""
+    changed = column.get("changed_hidden", "")
+    if "changed" in column:
+        changed = f"{100 * column['changed']:.0f} % of its cells"
+    return (
+        ("Role", _ROLES[column["role"]]),
+        ("Type", f"{column['type']} ({column['kind']})"),
+        ("Made from", column["source"] or ""),
+        ("How it is written", column["meaning_of_form"]),
+        ("Domain", _domain_words(column.get("domain", {}))),
+        ("Codes", column.get("codes", "")),
+        ("Precision", column.get("precision", "")),
+        ("Null", column["null"]),
+        ("Changed", changed),
+    )
+
+
+def _domain_words(domain: Mapping[str, Any]) -> str:
+    parts = []
+    if "bounds" in domain:
+        low, high = (end if isinstance(end, str) else f"{end:g}" for end in domain["bounds"])
+        parts.append(f"{low} to {high}, both inside")
+    if "categories" in domain:
+        parts.append(_labels(domain["categories"]))
+    parts += [f"level {level}: {_labels(labels)}" for level, labels in enumerate(domain.get("levels", ()))]
+    if "calendar" in domain:
+        parts.append(f"periods of the calendar: {', '.join(domain['calendar'])}")
+    return "; ".join(parts)
+
+
+def _labels(listed: Mapping[str, Any]) -> str:
+    return ", ".join(listed["labels"]) if "labels" in listed else f"{listed['count']:,} labels"
+
+
+def _parameters(model: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in model.items() if name not in ("model", "attribute"))

@@ -1,0 +1,165 @@
+"""A differentially private release as a record of the Differential Privacy Deployments Registry.
+
+The registry (registry.opendp.org) keeps one YAML file a deployment. This keeps to its schema,
+`schemas/deployments-schema.yaml` of the repository opendp/deployments-registry-data as of commit 057e5d8.
+What a release does not know (who publishes it, what for, where) is asked of whoever exports it; the record is
+a draft, for its authors to complete and to submit.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privacy_engine.errors import SpecError
+from privacy_release.reports.text import MECHANISMS, NEIGHBOURS
+
+SCHEMA_VERSION = "057e5d8"
+CURATORS = ("Government", "Industry", "Nonprofit")
+SECTORS = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
+_UNITS: Mapping[str, str] = {
+    "replace_person": "User-level: all records of one person",
+    "replace_one": "One record",
+    "add_remove": "One record",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """What the publisher says of a deployment; the words are those of the registry.
+
+    Raises:
+        ValueError: if a type or sector is not known to the registry, or nobody is the author.
+    """
+
+    curator: str
+    curator_type: str
+    intended_use: str
+    region: str
+    authors: Sequence[str]
+    sector: str | None = None
+    description: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.curator_type not in CURATORS:
+            raise ValueError(f"curator type must be one of {', '.join(CURATORS)}")
+        if self.sector is not None and self.sector not in SECTORS:
+            raise ValueError(f"sector must be one of {', '.join(SECTORS)}")
+        if not self.authors:
+            raise ValueError("a record must have an author at least")
+
+
+def deployment_record(
+    manifest: Mapping[str, Any], said: Deployment, *, table: str, published: str, releases: int
+) -> dict[str, Any]:
+    """The record as plain values.
+
+    Args:
+        manifest: of the release.
+        said: by its publisher.
+        table: name of the release table.
+        published: ISO day of the first release of the table.
+        releases: of the table, this one included.
+
+    Raises:
+        SpecError: if the release is not differentially private as a whole.
+    """
+    loss = manifest.get("loss")
+    if loss is None:
+        raise SpecError(
+            f"the registry takes differentially private releases alone, and {manifest.get('method')} claims "
+            "no epsilon for a whole record; export one of a synthesizer, or of a randomizer that has one"
+        )
+    return {
+        "url_slug": _slug(said.curator, table, published[:4]),
+        "deployment": {
+            "basic": _basic(manifest, said, table, published),
+            "dp_variant": {
+                "variant_name": "Approximate DP" if loss["delta"] else "Pure DP",
+                "data_domain": "The columns and their domains are those of the release's data dictionary; "
+                "they come from a public schema, not from the data.",
+                "unprotected_quantities": _unprotected(loss["neighbours"]),
+            },
+            "privacy_loss": _privacy_loss(manifest, loss),
+            "deployment_model": {
+                "model_name": "Central",
+                "release_type": "Many releases" if releases > 1 else "One release",
+                "access_type": "Non-interactive",
+            }
+            | _model_details(manifest),
+            "implementation": _implementation(manifest),
+            "administrative": {"status": "Draft", "registry_authors": list(said.authors), "tier": 2},
+        },
+    }
+
+
+def _basic(manifest: Mapping[str, Any], said: Deployment, table: str, published: str) -> dict[str, Any]:
+    drawn = "model" in manifest
+    kind = "Synthetic records" if drawn else "Records whose values were randomized one by one"
+    told = {
+        "name": table,
+        "data_curators": [{"data_curator_name": said.curator, "data_curator_type": said.curator_type}],
+        "description": said.description or f"{kind}, made by {manifest['method']}.",
+        "intended_use": said.intended_use,
+        "data_product_type": "Synthetic data" if drawn else "Dataset",
+        "data_product_region": said.region,
+        "publication_date": published,
+    }
+    return told if said.sector is None else told | {"data_product_sector": said.sector}
+
+
+def _privacy_loss(manifest: Mapping[str, Any], loss: Mapping[str, Any]) -> dict[str, Any]:
+    neighbours = loss["neighbours"]
+    parameters = {"epsilon": loss["epsilon"]} | ({"delta": loss["delta"]} if loss["delta"] else {})
+    told: dict[str, Any] = {
+        "privacy_unit": _UNITS[neighbours],
+        "privacy_unit_details": f"Adjacent data sets are equal but {NEIGHBOURS[neighbours]}.",
+        "privacy_parameters": parameters,
+    }
+    units = _units(manifest, neighbours)
+    return told if units is None else told | {"number_of_privacy_units": units}
+
+
+def _units(manifest: Mapping[str, Any], neighbours: str) -> int | None:
+    """How many there are, where the promise takes their number as public."""
+    model = manifest.get("model", {})
+    if neighbours == "add_remove":
+        return None
+    known = model.get("source_persons" if neighbours == "replace_person" else "source_rows")
+    return known if known is not None or model else int(manifest["rows"])
+
+
+def _unprotected(neighbours: str) -> str:
+    if neighbours == "add_remove":
+        return "None."
+    return f"The number of {'persons' if neighbours == 'replace_person' else 'records'} in the source."
+
+
+def _model_details(manifest: Mapping[str, Any]) -> dict[str, str]:
+    if "model" in manifest:
+        return {}
+    return {
+        "model_name_details": "Each value was randomized by itself, as in the local model, but by the "
+        "curator, who has the true ones."
+    }
+
+
+def _implementation(manifest: Mapping[str, Any]) -> dict[str, str]:
+    software = manifest["software"]
+    spends = manifest.get("model", {}).get("mechanisms", [])
+    names = dict.fromkeys(MECHANISMS.get(s["mechanism"], (s["mechanism"],))[0] for s in spends)
+    used = ", ".join(names) or "Randomized response with a public channel for each attribute"
+    told = {
+        "mechanisms": f"{used}. {manifest['method']} of {software['name']} {software['version']}; noise from "
+        "the library OpenDP, which is safe for floating-point numbers."
+        if spends
+        else f"{used}. {manifest['method']} of {software['name']} {software['version']}.",
+        "composition": "Sequential. The loss was booked in a ledger with a limit before the data were read.",
+    }
+    if spends:
+        told["post_processing"] = "Records are sampled from the measured model."
+    return told
+
+
+def _slug(*parts: str) -> str:
+    return "-".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)

@@ -1,0 +1,228 @@
+"""The data dictionary beside a release: what it tells of each column, and what it must not tell."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from deltalake import DeltaTable
+
+import privacy_release
+from privacy_engine.errors import IntegrityError, PublishError
+from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.lake.log import publications
+from privacy_release.lake.read import dictionary_of, read_release
+from privacy_release.lake.retract import clean_orphans, retract
+from privacy_release.lake.store import Lake, get
+from privacy_release.reports.dictionary import dictionary_html
+from privacy_release.spec.files import load_policy
+from privacy_release.work.area import WorkArea
+from tests.reading import publish_synthetic
+from tests.servers.pages import Page, require_closed_page
+
+NAME = "people"
+FIELDS: dict[str, Any] = {
+    "name": {"role": "identifier"},
+    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+    "zip": {"role": "quasi_identifier", "hierarchy": [["N1", "N", "*"], ["N2", "N", "*"], ["S1", "S", "*"]]},
+    "job": {"role": "quasi_identifier", "categories": ["clerk", "cook"]},
+    "born": {"role": "quasi_identifier", "kind": "date", "precision": "month"},
+    "seen": {"role": "quasi_identifier", "kind": "date", "calendar": ["month", "year"]},
+    "<b>illness</b>": {"role": "sensitive"},
+    "note": {"role": "insensitive"},
+}
+SCHEMA = DataSchema.from_dict(FIELDS)
+POLICY = load_policy({"require": [{"model": "k_anonymity", "k": 5}]})
+
+
+def records(rows: int = 120) -> pd.DataFrame:
+    rng = np.random.default_rng(4)
+    day = pd.Timestamp("2024-01-01")
+    return pd.DataFrame(
+        {
+            "name": [f"canary-{i}" for i in range(rows)],
+            "age": rng.integers(20, 60, rows),
+            "zip": rng.choice(["N1", "N2", "S1"], rows),
+            "job": rng.choice(["clerk", "cook"], rows),
+            "born": (day + pd.to_timedelta(rng.integers(0, 90, rows), "D")).date,
+            "seen": (day + pd.to_timedelta(rng.integers(0, 300, rows), "D")).date,
+            "<b>illness</b>": rng.choice(["flu", "cold"], rows),
+            "note": [None, *rng.choice(["x", "y"], rows - 1)],
+        }
+    )
+
+
+def published(
+    tmp_path: Path, work: WorkArea, lake: Lake, release: str = "1", **parameters: Any
+) -> dict[str, Any]:
+    """The dictionary of a new release, as it stands in the lake."""
+    records().to_parquet(tmp_path / "people.parquet", index=False)
+    table = privacy_release.ingest(str(tmp_path / "people.parquet"), SCHEMA, work)
+    given = {"k": 5, **parameters}
+    staged = privacy_release.make_release(table, work, method="mondrian", parameters=given, seed=1)
+    report = privacy_release.verify_staged(staged, POLICY)
+    privacy_release.publish_staged(staged, report, lake, NAME, release)
+    told = dictionary_of(lake, NAME, release)
+    assert told is not None
+    return told
+
+
+def columns(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {column["name"]: column for column in told["columns"]}
+
+
+def test_it_tells_how_each_column_was_made(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
+    told = published(tmp_path, work, lake)
+    found = columns(told)
+    assert {name: (c["form"], c["type"]) for name, c in found.items()} == {
+        "age": ("interval_text", "string"),
+        "zip": ("label", "string"),
+        "job": ("set", "string"),
+        "born": ("interval_text", "string"),
+        "seen": ("label", "string"),
+        "<b>illness</b>": ("value", "string"),
+        "note": ("value", "string"),
+    }
+    assert found["age"]["domain"] == {"bounds": [0, 120]}
+    levels = found["zip"]["domain"]["levels"]
+    assert [level["labels"] for level in levels] == [["N1", "N2", "S1"], ["N", "S"], ["*"]]
+    assert found["job"]["domain"]["categories"] == {"count": 2, "labels": ["clerk", "cook"]}
+    assert found["seen"]["domain"] == {"calendar": ["month", "year"]}
+    assert found["age"]["null"] == "never null"
+    assert found["note"]["null"] == "null: it was null in the source"
+    assert told["guarantee"]["short"] == "k-anonymity (k=5)"
+    assert "release 1" in told["cite"]
+
+
+def test_bounds_and_midpoints_name_their_attribute(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
+    ends = columns(published(tmp_path, work, lake, intervals="bounds"))
+    low, high = (name for name, column in ends.items() if column["source"] == "age")
+    assert [ends[name]["form"] for name in (low, high)] == ["lower_bound", "upper_bound"]
+    assert {ends[name]["domain"]["bounds"][1] for name in (low, high)} == {120}
+    rows = read_release(lake, NAME, "1").to_pandas()
+    assert ends[low]["changed"] == pytest.approx((rows[low] != rows[high]).mean(), abs=0.0051)
+    born = [name for name, column in ends.items() if column["source"] == "born"]
+    months = [pd.to_datetime(rows[name]).dt.to_period("M") for name in born]
+    assert ends[born[0]]["changed"] == pytest.approx((months[0] != months[1]).mean(), abs=0.0051)
+    middle = columns(published(tmp_path, work, Lake(root=f"{lake.root}-2"), intervals="midpoint"))["age"]
+    assert (middle["form"], "changed" in middle) == ("midpoint", False)
+
+
+def test_shares_of_changed_cells_are_those_of_the_released_table(
+    tmp_path: Path, work: WorkArea, lake: Lake
+) -> None:
+    found = columns(published(tmp_path, work, lake))
+    rows = read_release(lake, NAME, "1").to_pandas()
+    one = {
+        "age": rows["age"].str.isdigit(),
+        "zip": rows["zip"].isin(["N1", "N2", "S1"]),
+        "job": rows["job"].isin(["clerk", "cook"]),
+        "seen": rows["seen"].str.len() == len("2024-01"),
+        "born": rows["born"].str.len() == len("2024-01"),
+    }
+    for name, kept in one.items():
+        assert found[name]["changed"] == pytest.approx(1 - kept.mean(), abs=0.0101), name
+        assert (found[name]["changed"] in (0, 1)) == (kept.mean() in (0, 1)), name
+    assert found["note"].get("changed") is None
+
+
+def test_it_is_a_proof_that_the_commit_names(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
+    told = published(tmp_path, work, lake)
+    (entry,) = publications(lake, NAME)
+    assert set(entry.further) == {"dictionary.json", "dictionary.html"}
+    for name, digest in entry.further.items():
+        data = get(lake, f"_proof/{NAME}/{digest}.{name.rpartition('.')[2]}")
+        assert hashlib.sha256(data).hexdigest() == digest
+    assert json.loads(get(lake, f"_proof/{NAME}/{entry.further['dictionary.json']}.json")) == told
+    path = Path(lake.root) / f"_proof/{NAME}/{entry.further['dictionary.json']}.json"
+    path.write_bytes(path.read_bytes().replace(b"never null", b"often null"))
+    with pytest.raises(IntegrityError, match="dictionary of table people"):
+        dictionary_of(lake, NAME, "1")
+
+
+def test_a_retraction_takes_it_along_and_a_cleaning_leaves_it(
+    tmp_path: Path, work: WorkArea, lake: Lake
+) -> None:
+    published(tmp_path, work, lake)
+    assert clean_orphans(lake, NAME) == 0
+    retract(lake, NAME, "1", "wrong source")
+    (entry,) = publications(lake, NAME)
+    assert entry.tombstone is not None
+    left = {path.name for path in (Path(lake.root) / "_proof" / NAME).iterdir()}
+    assert left == {f"{entry.tombstone.sha256}.json"}
+    with pytest.raises(PublishError, match="retracted"):
+        dictionary_of(lake, NAME, "1")
+
+
+def test_the_page_is_closed_escaped_and_holds_nobody(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
+    html = dictionary_html(published(tmp_path, work, lake))
+    require_closed_page(html)
+    assert "canary" not in html
+    page = Page(html)
+    assert "b" not in {tag for tag, _ in page.tags}
+    assert "<b>illness</b>" in page.text
+    assert "0 to 120, both inside" in page.text
+    assert "level 1: N, S" in page.text
+
+
+def test_the_table_says_it_to_every_client_and_stays_up_to_date(
+    tmp_path: Path, work: WorkArea, lake: Lake
+) -> None:
+    published(tmp_path, work, lake)
+    table = DeltaTable(lake.table(NAME))
+    assert "k-anonymity (k=5)" in table.metadata().description
+    comments = {field.name: field.metadata.get("comment", "") for field in table.schema().fields}
+    assert "Quasi-identifier" in comments["age"]
+    assert "closed interval as text" in comments["age"]
+    before = table.version()
+    published(tmp_path, work, lake, "2")
+    assert DeltaTable(lake.table(NAME)).version() == before + 1  # nothing to say anew
+    published(tmp_path, work, lake, "3", k=6)
+    assert "k-anonymity (k=6)" in DeltaTable(lake.table(NAME)).metadata().description
+    assert [entry.release_id for entry in publications(lake, NAME)] == ["1", "2", "3"]
+
+
+def test_a_new_column_comes_with_its_comment_and_an_old_one_is_described_anew(
+    tmp_path: Path, work: WorkArea, lake: Lake
+) -> None:
+    published(tmp_path, work, lake)
+    bounds = published(tmp_path, work, lake, "2", intervals="bounds")
+    low = next(c["name"] for c in bounds["columns"] if c["form"] == "lower_bound")
+    fields = {f.name: f.metadata.get("comment", "") for f in DeltaTable(lake.table(NAME)).schema().fields}
+    assert "Lower bound" in fields[low]
+    assert "Of age." in fields[low]
+    DeltaTable(lake.table(NAME)).alter.set_column_metadata(low, {"comment": "stale"})
+    published(tmp_path, work, lake, "3", intervals="bounds")
+    fields = {f.name: f.metadata.get("comment", "") for f in DeltaTable(lake.table(NAME)).schema().fields}
+    assert "Lower bound" in fields[low]
+
+
+def test_of_a_private_release_it_tells_no_count_of_the_source(tmp_path: Path, lake: Lake) -> None:
+    publish_synthetic(tmp_path, lake, name=NAME)
+    told = dictionary_of(lake, NAME, "1")
+    assert told is not None
+    assert {column["form"] for column in told["columns"]} == {"drawn"}
+    assert all("changed" not in column and column["changed_hidden"] for column in told["columns"])
+    assert "suppressed" not in told
+    assert "epsilon 1 " in told["guarantee"]["sentences"][0]
+    assert "left out" not in dictionary_html(told)
+
+
+def test_long_lists_of_labels_are_counted_and_not_told(tmp_path: Path, work: WorkArea) -> None:
+    from privacy_release.reports.columns import columns_told
+
+    codes = [f"{i:03d}" for i in range(200)]
+    tree = Hierarchy.prefixes(codes, keep=(1,))
+    fields = {"zip": {"role": "quasi_identifier", "hierarchy": [list(row) for row in tree.rows]}}
+    schema = DataSchema.from_dict(fields)
+    released = DataSchema.from_dict({"zip": {"role": "quasi_identifier"}})
+    told = columns_told(schema, released, {"columns": {}, "parameters": {}})["zip"]
+    assert told["domain"]["levels"] == [
+        {"count": 200},
+        {"count": 2, "labels": ["0**", "1**"]},
+        {"count": 1, "labels": ["*"]},
+    ]
