@@ -108,6 +108,22 @@ def test_every_service_is_watched_or_ends_by_itself() -> None:
         assert watched != (name in ONE_SHOT and service["restart"] == "no"), name
 
 
+def test_services_of_the_image_can_write_to_their_volumes_and_to_memory_alone() -> None:
+    for name, service in services().items():
+        if "privacy-release" in service["image"]:
+            assert service["read_only"] is True, name
+            assert service["cap_drop"] == ["ALL"], name
+            assert [place.split(":")[0] for place in service["tmpfs"]] == ["/tmp"], name
+            home = service.get("environment", {}).get("AIRFLOW_HOME", "/tmp")
+            assert home.startswith("/tmp"), f"{name}: Airflow writes its configuration to {home}"
+
+
+def test_every_service_has_limits_and_cannot_gain_rights() -> None:
+    for name, service in services().items():
+        assert service.keys() >= {"mem_limit", "cpus", "pids_limit"}, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+
+
 def test_every_image_is_pinned_to_one_version() -> None:
     dockerfile = (checkout() / "Dockerfile").read_text()
     images = [service["image"] for service in services().values()]

@@ -185,6 +185,7 @@ def running(
                 "api-server:8080": f"{HOST}:{api}",
                 "http://localhost:8080": f"http://{HOST}:{api}",
                 "/opt/airflow": str(root),
+                "/tmp/home": str(root),
                 "/data/": f"{root}/data/",
             },
             ports={
