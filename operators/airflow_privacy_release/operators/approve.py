@@ -175,7 +175,7 @@ class ApproveReleaseOperator(HITLOperator):
         return ApprovalRef(**approval, first=first)
 
     def _ask(self, context: "Context", asked: Question, patience: timedelta) -> NoReturn:
-        """Wait for an answer to this very question, whatever an upstream task that is cleared may say then."""
+        """Wait for an answer to this very question, whatever an upstream task may say by then."""
         users = _users(self.assigned_users)
         self.assigned_users = [{"id": user, "name": user} for user in users] or None
         self.subject = subject(asked["table"], asked["release"])

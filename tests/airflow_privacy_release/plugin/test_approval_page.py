@@ -163,7 +163,7 @@ def test_who_may_answer_sees_the_verdict_columns_and_twenty_records(
     approvals.waits(question(staged))
     page = officer.get("/approval", PLACE)
     assert page.status_code == 200
-    assert "30 records in 2 columns, 1 of them as they are would be published" in page.text
+    assert "30 records in 2 columns (1 of them as they are) would be published" in page.text
     assert page.text.count("released as it is") == 1
     assert len(re.findall(r"row \d+\.", page.text)) == 20
     assert "at most 1 in 5" in page.text

@@ -204,7 +204,7 @@ def verdict(question: Question, records: Records) -> str:
     if broken:
         return f"{broken} of {len(findings)} checks do not hold: this must not be published."
     plain = sum(column["role"] == "insensitive" for column in columns) if question["loss"] is None else 0
-    left = f", {plain} of them as they are" if plain else ""
+    left = f" ({plain} of them as they are)" if plain else ""
     checks = "the one check" if len(findings) == 1 else f"all {len(findings)} checks"
     return (
         f"{question['rows']:,} records in {len(columns)} columns{left} would be published, and "
