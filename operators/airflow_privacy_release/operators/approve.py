@@ -124,7 +124,9 @@ class ApproveReleaseOperator(HITLOperator):
             approvers=self._people(),
             until=(datetime.now(UTC) + patience).isoformat(timespec="seconds"),
         )
-        self.body = body(asked, ti.dag_id, ti.run_id, ti.task_id, ti.map_index)
+        self.body = body(
+            asked, ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index
+        )
         self.log.info("asking for approval", sha256=sha256, assigned=users, timeout=self.timeout)
         return self._ask(context, asked, patience)
 
