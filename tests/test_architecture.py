@@ -86,7 +86,7 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "task": "compat hooks",
             "triggers": "hooks",
             "operators": "compat hooks task triggers",
-            "plugin": "hooks",
+            "plugin": "compat hooks",
             "example_dags": "root",
         },
     }.items()

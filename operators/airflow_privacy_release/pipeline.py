@@ -131,6 +131,7 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
                 required=spec.approval.required or f"{{{{ params.{APPROVAL} }}}}",
                 assigned_users=spec.approval.assigned_to or (),
                 timeout=spec.approval.timeout,
+                approvers=spec.approval.approvers,
                 **_RETRIES,
             ).output
         published = PublishOperator(

@@ -44,7 +44,7 @@ class VerifiedRows:
         is not the verified one: then the writer has nothing to commit.
 
         Args:
-            release_id: fills the partition column.
+            partition: fills the partition column.
             schema: the rows' own, where it says more of a column.
         """
         import pyarrow as pa

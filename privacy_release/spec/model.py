@@ -542,11 +542,13 @@ class ApprovalSpec(_Strict):
             What the file requires no run can switch off.
         assigned_to: ids of the Airflow users who may answer; None: whoever may answer in this DAG.
         timeout: how long to wait for an answer; after that the release counts as rejected.
+        approvers: 2 where two different people must approve, else 1.
     """
 
     required: bool = True
     assigned_to: tuple[Annotated[str, Field(min_length=1)], ...] | None = Field(default=None, min_length=1)
     timeout: Duration = "2 days"
+    approvers: Literal[1, 2] = 1
 
 
 class HistorySpec(_Strict):

@@ -8,17 +8,27 @@ differentially private release no figure of the source.
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from urllib.parse import urlencode
 
 from privacy_engine.errors import IntegrityError
-from privacy_release.reports.text import FIGURES, RISKS, shown
+from privacy_release.reports.text import (
+    FIGURES,
+    LIMITS,
+    PRIVATE_LIMITS,
+    PROMISES,
+    RANDOMIZED_LIMITS,
+    RISKS,
+    SYNTHETIC_LIMITS,
+    shown,
+)
 from privacy_release.work.references import ReportRef, StagedRef, symbols_of
 
 if TYPE_CHECKING:
     from privacy_release.lake.store import Lake
 
-APPROVE, REJECT = "Approve", "Reject"
+APPROVE, REJECT, SEND_BACK = "Approve", "Reject", "Send back"
 COMMENT = "comment"
 LONGEST_COMMENT = 500
 _MARKS = str.maketrans({mark: f"\\{mark}" for mark in string.punctuation})
@@ -34,6 +44,7 @@ class ApprovalRef(TypedDict):
         comment: what they said; it is published.
         automatic: nobody was asked, because this run needs no approval.
         sha256: of the bytes that are approved.
+        first: who had approved the same bytes before, where two people must.
     """
 
     by: dict[str, str] | str | None
@@ -41,6 +52,68 @@ class ApprovalRef(TypedDict):
     comment: str
     automatic: bool
     sha256: str
+    first: NotRequired["Answer"]
+
+
+class Answer(TypedDict):
+    """What one of two people said of a release: id and name, time in ISO 8601, comment."""
+
+    by: dict[str, str]
+    at: str
+    comment: str
+
+
+class Question(TypedDict):
+    """What somebody is shown who decides on a release: names, roles, counts and measures, no record.
+
+    Attributes:
+        table, release: their names.
+        sha256: of the staged bytes that the answer is about.
+        file: name of these bytes in the work area of the run.
+        columns: name, role and kind of each released column.
+        findings: of the verification.
+        figures: label, value and meaning of each figure of utility and risk; none of a private release.
+        limits: what is not protected: name and text.
+        approvers: how many people must approve.
+        first: what the first of two has said.
+        until: when the question ends, ISO 8601.
+    """
+
+    table: str
+    release: str
+    method: str
+    sha256: str
+    file: str
+    rows: int
+    counterfeits: int
+    columns: list[dict[str, str]]
+    findings: list[dict[str, Any]]
+    loss: dict[str, Any] | None
+    dataset: str | None
+    figures: list[list[str]]
+    limits: list[list[str]]
+    difference: "Difference | None"
+    approvers: int
+    first: Answer | None
+    until: str
+
+
+class Difference(TypedDict):
+    """Against the last release of the table that is not retracted.
+
+    Attributes:
+        release, committed: its id, and when it was published.
+        replaces: whether a release of this very name is replaced.
+        new, gone: columns.
+        numbers: what is counted or measured, in the last release and in this one.
+    """
+
+    release: str
+    committed: str
+    replaces: bool
+    new: list[str]
+    gone: list[str]
+    numbers: list[list[str]]
 
 
 def public_approval(approval: ApprovalRef, report: ReportRef) -> dict[str, Any]:
@@ -54,7 +127,8 @@ def public_approval(approval: ApprovalRef, report: ReportRef) -> dict[str, Any]:
             f"what was approved must be the verified bytes (sha256 {report['sha256']}), got an approval of "
             "others; ask for approval again"
         )
-    return {name: approval[name] for name in ("by", "at", "comment", "automatic")}
+    told: dict[str, Any] = {name: approval[name] for name in ("by", "at", "comment", "automatic")}
+    return told | ({"first": approval["first"]} if "first" in approval else {})
 
 
 def plain_comment(given: object) -> str:
@@ -81,37 +155,90 @@ def subject(name: str, release_id: str) -> str:
     return f"Publish release {release_id} of {name}?"
 
 
-def body(
-    staged: StagedRef, report: ReportRef, lake: "Lake", name: str, release_id: str, dag_id: str, run_id: str
-) -> str:
-    """The text of the form.
+def page_address(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
+    """Where the page of an approval is, below Airflow's own address."""
+    place = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
+    return f"/privacy/approval?{urlencode(place)}"
+
+
+def question(
+    staged: StagedRef,
+    report: ReportRef,
+    lake: "Lake",
+    name: str,
+    release_id: str,
+    *,
+    approvers: int = 1,
+    until: str = "",
+) -> Question:
+    """What there is to decide on.
 
     Raises:
         PublishError: if the lake cannot be reached.
-        IntegrityError: if the manifest of the last release was changed.
+        IntegrityError: if the manifest of the last release was changed, or the schema is gone.
     """
+    from privacy_release.work.staged import read_schema
+
+    attributes = read_schema(staged["schema"]).attributes
+    booking = staged.get("booking")
+    return Question(
+        table=name,
+        release=release_id,
+        method=staged["method"],
+        sha256=report["sha256"],
+        file=Path(staged["uri"]).name,
+        rows=staged["rows"],
+        counterfeits=int(staged["figures"].get("counterfeits", 0)),
+        columns=[{"name": a.name, "role": a.role.value, "kind": a.kind.value} for a in attributes],
+        findings=[dict(finding) for finding in report["findings"]],
+        loss=staged["loss"],
+        dataset=booking["dataset"] if booking else None,
+        figures=[*_figures(FIGURES, staged), *_figures(RISKS, staged)],
+        limits=_limits(staged),
+        difference=_difference(staged, report, lake, name, release_id),
+        approvers=approvers,
+        first=None,
+        until=until,
+    )
+
+
+def body(
+    asked: Question,
+    dag_id: str,
+    run_id: str,
+    task_id: str = "approve",
+    map_index: int = -1,
+) -> str:
+    """The text of Airflow's own form, which stands in where the page cannot be used."""
     link = f"/privacy/report?{urlencode({'dag_id': dag_id, 'run_id': run_id})}"
+    page = page_address(dag_id, run_id, task_id, map_index)
+    two = " **Two different people must approve**, so this is asked twice." if asked["approvers"] > 1 else ""
     parts = [
-        f"Release **{escaped(release_id)}** of the table **{escaped(name)}**: {staged['rows']:,} records, "
-        f"made by {escaped(staged['method'])}.{_counterfeits(staged)} [Read the whole report]({link}).",
+        f"**[Decide on the page of this approval]({page})**: it shows the columns and the first records as "
+        f"they would be published, and asks twice before it rejects.{two}",
+        f"Release **{escaped(asked['release'])}** of the table **{escaped(asked['table'])}**: "
+        f"{asked['rows']:,} records, made by {escaped(asked['method'])}.{_counterfeits(asked)} "
+        f"[Read the whole report]({link}).",
         _heading("Guarantees, measured on the bytes that would be published"),
-        _table(("rule", "limit", "measured", "kept"), map(_finding, report["findings"])),
-        *_loss(staged),
-        *_figures("Utility", FIGURES, staged),
-        *_figures("Risk", RISKS, staged),
-        *_difference(staged, report, lake, name, release_id),
+        _table(("rule", "limit", "measured", "kept"), map(_finding, asked["findings"])),
+        *_loss(asked),
+        *_measures("Utility", FIGURES, asked),
+        *_measures("Risk", RISKS, asked),
+        *_changes(asked["difference"]),
         _heading("What your answer does"),
-        f"**{APPROVE}** publishes these very bytes (sha256 {report['sha256']}) and no others. **{REJECT}**, "
-        "or no answer in time, publishes nothing and removes the staged records. Your name, the time and "
-        "your comment stand in the manifest of the release, which all its readers may read: a comment must "
+        f"**{APPROVE}** publishes these very bytes (sha256 {asked['sha256']}) and no others. **{REJECT}**, "
+        f"or no answer in time, publishes nothing and removes the staged records. **{SEND_BACK}** does the "
+        "same, and the run ends without a failure: say in the comment what should change. Of an approval "
+        "your name, the time and your comment stand in the manifest of the release, which all its readers "
+        "may read: a comment must "
         f"not speak of a person. It may be left out; {LONGEST_COMMENT} characters are kept.",
     ]
     return "\n\n".join(parts)
 
 
-def _counterfeits(staged: StagedRef) -> str:
+def _counterfeits(asked: Question) -> str:
     """How many of the records are of nobody, where there are any."""
-    count = int(staged["figures"].get("counterfeits", 0))
+    count = asked["counterfeits"]
     return f" {count:,} of them are counterfeits: records of nobody, told in each class." if count else ""
 
 
@@ -134,65 +261,99 @@ def _finding(finding: Mapping[str, Any]) -> tuple[str, str, str, str]:
     )
 
 
-def _loss(staged: StagedRef) -> list[str]:
-    loss = staged["loss"]
+def _loss(asked: Question) -> list[str]:
+    loss = asked["loss"]
     if loss is None:
         return []
     text = (
         f"Epsilon **{loss['epsilon']:g}**, delta {loss['delta']:g}, neighbours {escaped(loss['neighbours'])}"
     )
-    booking = staged.get("booking")
-    paid = f", paid from the privacy budget of **{escaped(booking['dataset'])}**" if booking else ""
+    dataset = asked["dataset"]
+    paid = f", paid from the privacy budget of **{escaped(dataset)}**" if dataset else ""
     return [_heading("Privacy loss"), f"{text}{paid}."]
 
 
-def _figures(title: str, known: Mapping[str, tuple[str, str, str]], staged: StagedRef) -> list[str]:
+def _figures(known: Mapping[str, tuple[str, str, str]], staged: StagedRef) -> list[list[str]]:
     """The known figures that were measured; of a private release they would be figures of the source."""
-    if staged["loss"] is not None:
-        return []
-    found = staged["figures"]
-    rows = [(label, shown(found[key], unit)) for key, (label, unit, _) in known.items() if key in found]
+    found = staged["figures"] if staged["loss"] is None else {}
+    return [[told, shown(found[key], unit), why] for key, (told, unit, why) in known.items() if key in found]
+
+
+def _measures(title: str, known: Mapping[str, tuple[str, str, str]], asked: Question) -> list[str]:
+    labels = {label for label, _, _ in known.values()}
+    rows = [(label, value) for label, value, _ in asked["figures"] if label in labels]
     return [_heading(title), _table(("figure", "value"), rows)] if rows else []
 
 
-def _difference(staged: StagedRef, report: ReportRef, lake: "Lake", name: str, release_id: str) -> list[str]:
-    """Against the last release of the table that is not retracted."""
+def _limits(staged: StagedRef) -> list[list[str]]:
+    """What the guarantees leave open: first of the models that are claimed, then of their kind."""
+    claimed = [PROMISES[g["model"]] for g in staged["guarantees"] if g["model"] in PROMISES]
+    if staged["loss"] is None:
+        general = LIMITS
+    else:
+        general = (SYNTHETIC_LIMITS if "model" in staged else RANDOMIZED_LIMITS) + PRIVATE_LIMITS
+    return [[promise.name, promise.leaves] for promise in claimed] + [list(limit) for limit in general]
+
+
+def _difference(
+    staged: StagedRef, report: ReportRef, lake: "Lake", name: str, release_id: str
+) -> Difference | None:
+    """Against the last release of the table that is not retracted; None where there is none."""
     from privacy_release.lake.log import State
     from privacy_release.lake.read import manifest_of, releases
     from privacy_release.work.staged import read_schema
 
     standing = [e for e in releases(lake, name) if e["state"] in (State.CURRENT, State.SUPERSEDED)]
-    heading = _heading("Difference from the last release")
     if not standing:
-        return [heading, "There is none: this would be the first release of the table."]
+        return None
     last = standing[-1]
     before = manifest_of(lake, name, last["release_id"]).get("figures") or {}
-    was = _numbers(last["figures"].get("measured") or [], last["figures"].get("loss"), before) | {
-        "rows": last["rows"]
-    }
+    findings = last["figures"].get("measured") or []
+    was = _numbers(findings, last["figures"].get("loss"), before) | {"rows": last["rows"]}
     now = _numbers(report["findings"], staged["loss"], staged["figures"]) | {"rows": staged["rows"]}
-    rows = [(key, _number(was.get(key)), _number(now.get(key))) for key in _ORDER if key in was or key in now]
+    was["rules kept"], now["rules kept"] = _kept(findings), _kept(report["findings"])
     columns, had = read_schema(staged["schema"]).names, last["columns"]
+    return Difference(
+        release=last["release_id"],
+        committed=last["committed"],
+        replaces=any(entry["release_id"] == release_id for entry in standing),
+        new=[c for c in columns if c not in had],
+        gone=[c for c in had if c not in columns],
+        numbers=[
+            [key, _number(was.get(key)), _number(now.get(key))] for key in _ORDER if key in was or key in now
+        ],
+    )
+
+
+def _kept(findings: Sequence[Mapping[str, Any]]) -> int:
+    return sum(bool(finding["passed"]) for finding in findings)
+
+
+def _changes(difference: Difference | None) -> list[str]:
+    heading = _heading("Difference from the last release")
+    if difference is None:
+        return [heading, "There is none: this would be the first release of the table."]
     told = [
         f"{what}: {', '.join(map(escaped, names))}."
         for what, names in (
-            ("New columns", [c for c in columns if c not in had]),
-            ("Columns that are gone", [c for c in had if c not in columns]),
+            ("New columns", difference["new"]),
+            ("Columns that are gone", difference["gone"]),
         )
         if names
     ]
-    again = (
-        ["It **replaces** the release of that name."]
-        if any(entry["release_id"] == release_id for entry in standing)
-        else []
-    )
+    again = ["It **replaces** the release of that name."] if difference["replaces"] else []
     about = (
-        f"The last one is **{escaped(last['release_id'])}**, published {escaped(last['committed'][:16])} UTC."
+        f"The last one is **{escaped(difference['release'])}**, published "
+        f"{escaped(difference['committed'][:16])} UTC."
     )
-    return [heading, " ".join([about, *again, *told]), _table(("", "last", "this one"), rows)]
+    return [
+        heading,
+        " ".join([about, *again, *told]),
+        _table(("", "last", "this one"), difference["numbers"]),
+    ]
 
 
-_ORDER = ("rows", "k", "l", "t", "epsilon", "gcp", "suppressed")
+_ORDER = ("rows", "k", "l", "t", "epsilon", "gcp", "suppressed", "rules kept")
 
 
 def _numbers(

@@ -38,7 +38,7 @@ def test_the_form_is_about_the_staged_bytes_and_may_be_sent_without_a_comment(
     done = run("people")
     (question,) = officers.seen
     assert releases(airflow_lake, "people")[0]["sha256"] in question["body"]
-    assert question["defaults"] == ["Reject"]
+    assert question["defaults"] is None
     assert question["params"]["comment"]["schema"]["type"] == ["null", "string"]
     assert manifest_of(airflow_lake, "people", done.run_id)["approval"]["comment"] == ""
 
@@ -66,6 +66,36 @@ def test_a_rejected_release_is_not_published_and_nothing_stays(
     assert done.tasks["people.cleanup"] == "success"
     assert releases(airflow_lake, "people") == []
     assert work_is_gone(work_root)
+
+
+def test_a_release_that_is_sent_back_ends_without_a_failure_and_nothing_stays(
+    home: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
+) -> None:
+    home.write(approval={})
+    officers.option, officers.comment = "Send back", "coarser ages"
+    done = run("people")
+    assert done.state == "success"
+    assert done.tasks["people.approve"] == "skipped"
+    assert done.tasks["people.publish"] == "skipped"
+    assert releases(airflow_lake, "people") == []
+    assert work_is_gone(work_root)
+
+
+def test_a_second_person_is_asked_and_the_first_is_not_taken_twice(
+    home: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
+) -> None:
+    home.write(approval={"approvers": 2})
+    answering = iter(["officer", "officer", "stranger"])
+
+    def next_one() -> None:
+        officers.users = (next(answering),)
+
+    officers.before = next_one
+    done = run("people")
+    assert done.state == "success", done.tasks
+    assert [user for user, _ in officers.statuses] == ["officer", "officer", "stranger"]
+    told = manifest_of(airflow_lake, "people", done.run_id)["approval"]
+    assert (told["first"]["by"]["id"], told["by"]["id"]) == ("officer", "stranger")
 
 
 def test_no_answer_in_time_counts_as_rejected(

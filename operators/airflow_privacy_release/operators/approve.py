@@ -1,13 +1,14 @@
 """Operator that asks a person whether a verified release may be published."""
 
+import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Param
 
-from airflow_privacy_release.compat import WAITING, AirflowFailException
+from airflow_privacy_release.compat import WAITING, AirflowFailException, AirflowSkipException
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import read_field
@@ -18,9 +19,13 @@ from privacy_release.steps.approval import (
     COMMENT,
     LONGEST_COMMENT,
     REJECT,
+    SEND_BACK,
+    Answer,
     ApprovalRef,
+    Question,
     body,
     plain_comment,
+    question,
     subject,
 )
 from privacy_release.work.durations import parse_duration
@@ -37,7 +42,8 @@ class ApproveReleaseOperator(HITLOperator):
     """Wait, without a worker slot, until somebody approves a verified release; fail for good if nobody does.
 
     The form shows the measured guarantees, loss, utility, risk, and the difference from the last release.
-    The approval names the sha256 of what was shown, and `PublishOperator` publishes nothing else.
+    The approval names the sha256 of what was shown, and `PublishOperator` publishes nothing else. Where
+    somebody sends the release back for a change, the task is skipped, and so is what publishes.
 
     Args:
         table: reference to the staged release.
@@ -49,9 +55,19 @@ class ApproveReleaseOperator(HITLOperator):
         assigned_users: ids of the Airflow users who may answer; none means everybody who may answer in this
             DAG. The id is what the auth manager says: the name for the simple one, a number for FAB's.
         timeout: how long to wait, such as `2 days`; after that it counts as rejected.
+        approvers: 1, or 2 for two different users, who both approve the same bytes in that time.
     """
 
-    template_fields = ("table", "report", "name", "lake", "required", "assigned_users", "timeout")
+    template_fields = (
+        "table",
+        "report",
+        "name",
+        "lake",
+        "required",
+        "assigned_users",
+        "timeout",
+        "approvers",
+    )
     template_fields_renderers = {"table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#fff2cc"
 
@@ -65,13 +81,14 @@ class ApproveReleaseOperator(HITLOperator):
         required: bool | str = True,
         assigned_users: Sequence[str] = (),
         timeout: str = "2 days",
+        approvers: int | str = 1,
         **kwargs: Any,
     ) -> None:
         kwargs["params"] = {COMMENT: _comment()}  # Airflow puts those of the DAG there
         super().__init__(
             subject="Publish?",  # the real one needs the run
-            options=[APPROVE, REJECT],
-            defaults=REJECT,
+            # No default: Airflow's form would show it as the button to press. No answer in time is an error.
+            options=[APPROVE, SEND_BACK, REJECT],
             **kwargs,
         )
         self.table: Any = table  # references by the time of execute
@@ -81,6 +98,7 @@ class ApproveReleaseOperator(HITLOperator):
         self.required = required
         self.assigned_users: Any = assigned_users
         self.timeout = timeout
+        self.approvers: Any = approvers
 
     @guarded
     def execute(self, context: "Context") -> ApprovalRef:
@@ -95,29 +113,38 @@ class ApproveReleaseOperator(HITLOperator):
             self.log.info("approval not asked for", sha256=sha256)
             return ApprovalRef(by=None, at=_now(), comment="", automatic=True, sha256=sha256)
         users = _users(self.assigned_users)
-        self.assigned_users = [{"id": user, "name": user} for user in users] or None
-        self.response_timeout = self._patience()
-        self.subject = subject(self.name, release_id(context))
+        patience = self._patience()
         ti = context["ti"]
+        asked = question(
+            self.table,
+            self.report,
+            lake_of(self.lake),
+            self.name,
+            release_id(context),
+            approvers=self._people(),
+            until=(datetime.now(UTC) + patience).isoformat(timespec="seconds"),
+        )
         self.body = body(
-            self.table, self.report, lake_of(self.lake), self.name, release_id(context), ti.dag_id, ti.run_id
+            asked, ti.dag_id, ti.run_id, ti.task_id, -1 if ti.map_index is None else ti.map_index
         )
         self.log.info("asking for approval", sha256=sha256, assigned=users, timeout=self.timeout)
-        try:
-            super().execute(context)
-        except WAITING as waiting:
-            # What was shown, not what an upstream task that is cleared meanwhile may put in its place.
-            waiting.kwargs = {"sha256": sha256}
-            raise
-        raise AssertionError("asking for input ends in waiting for it")
+        return self._ask(context, asked, patience)
 
     @guarded
-    def execute_complete(self, context: "Context", event: dict[str, Any], sha256: str = "") -> ApprovalRef:
+    def execute_complete(
+        self, context: "Context", event: dict[str, Any], sha256: str = "", question: str = ""
+    ) -> ApprovalRef:
         """The approval.
 
         Raises:
             AirflowFailException: if it was rejected, or nobody answered in time.
+            AirflowSkipException: if it was sent back for a change.
         """
+        asked: Question | None = json.loads(question) if question else None
+        if event.get("error_type") == "timeout":
+            raise AirflowFailException(
+                f"nobody answered until {_now()}, which counts as rejected: {_NOTHING}"
+            )
         if "error" in event:
             raise AirflowFailException(
                 f"the release was not approved ({event.get('error_type')}): {_NOTHING}"
@@ -129,10 +156,38 @@ class ApproveReleaseOperator(HITLOperator):
         by = {key: str(event["responded_by_user"].get(key) or "") for key in ("id", "name")}
         comment = plain_comment((event["params_input"] or {}).get(COMMENT))
         super().execute_complete(context, {**event, "params_input": {COMMENT: comment or None}})
+        who = by["name"] or by["id"]
+        if event["chosen_options"] == [SEND_BACK]:
+            self.log.info("sent back for a change", by=who, at=when, sha256=sha256)
+            raise AirflowSkipException(f"sent back for a change by {who} at {when}: {_NOTHING}")
         if event["chosen_options"] != [APPROVE]:
-            raise AirflowFailException(f"rejected by {by['name'] or by['id']} at {when}: {_NOTHING}")
-        self.log.info("approved", by=by["name"] or by["id"], at=when, sha256=sha256)
-        return ApprovalRef(by=by, at=when, comment=comment, automatic=False, sha256=sha256)
+            raise AirflowFailException(f"rejected by {who} at {when}: {_NOTHING}")
+        self.log.info("approved", by=who, at=when, sha256=sha256)
+        approval = ApprovalRef(by=by, at=when, comment=comment, automatic=False, sha256=sha256)
+        if asked is None or asked["approvers"] < 2:
+            return approval
+        first = asked["first"]
+        if first is None or not by["id"] or first["by"]["id"] == by["id"]:
+            # The same user again is no second one: what was said first stands, and the question stays.
+            asked["first"] = first or Answer(by=by, at=when, comment=comment)
+            left = datetime.fromisoformat(asked["until"]) - datetime.now(UTC)
+            if left <= timedelta(0):
+                raise AirflowFailException(f"no second person approved until {asked['until']}: {_NOTHING}")
+            self._ask(context, asked, left)
+        return ApprovalRef(**approval, first=first)
+
+    def _ask(self, context: "Context", asked: Question, patience: timedelta) -> NoReturn:
+        """Wait for an answer to this very question, whatever an upstream task may say by then."""
+        users = _users(self.assigned_users)
+        self.assigned_users = [{"id": user, "name": user} for user in users] or None
+        self.subject = subject(asked["table"], asked["release"])
+        self.response_timeout = patience
+        try:
+            super().execute(context)
+        except WAITING as waiting:
+            waiting.kwargs = {"sha256": asked["sha256"], "question": json.dumps(asked)}
+            raise
+        raise AssertionError("asking for input ends in waiting for it")
 
     @property
     def serialized_params(self) -> dict[str, dict[str, Any]]:
@@ -145,7 +200,13 @@ class ApproveReleaseOperator(HITLOperator):
             raise SpecError("approve.required must be true or false, got another value; correct it")
         return required
 
-    def _patience(self) -> Any:
+    def _people(self) -> int:
+        approvers = read_field("approve.approvers", self.approvers, int)
+        if isinstance(approvers, bool) or approvers not in (1, 2):
+            raise SpecError("approve.approvers must be 1 or 2; correct it")
+        return int(approvers)
+
+    def _patience(self) -> timedelta:
         try:
             return parse_duration(str(self.timeout))
         except ValueError as error:

@@ -9,7 +9,7 @@ DAGs whose specifications spend from it, else to the ledger's connection.
 Forms carry a token that ties them to the user and to what they are about: another site has none.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -26,6 +26,8 @@ from airflow.utils.session import create_session
 from fastapi import HTTPException, status
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 from sqlalchemy import select
+
+from airflow_privacy_release.compat import is_assigned
 
 Method = Literal["GET", "PUT"]
 
@@ -55,6 +57,12 @@ class Rights:
         if dag_id is not None and self.is_known(dag_id):
             return self._once(("edit", dag_id), lambda: self._dag(dag_id, "PUT", None))
         return self._once(("edit connection", lake), lambda: self._connection(lake, "PUT"))
+
+    def answers_approval(self, dag_id: str, assigned: Collection[str]) -> bool:
+        """Whether the user may answer what a task of that DAG asks, which may be for some users alone."""
+        if not self._once(("answer", dag_id), lambda: self._dag(dag_id, "PUT", DagAccessEntity.HITL_DETAIL)):
+            return False
+        return not assigned or is_assigned(get_auth_manager(), set(assigned), self.user)
 
     def reads_dataset(self, dag_ids: Iterable[str], ledger: str) -> bool:
         """Whether the user may see the budget of a data set that these DAGs spend."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
 from airflow_privacy_release import ApproveReleaseOperator, PublishOperator
 from privacy_engine.errors import IntegrityError, SpecError
@@ -20,7 +20,7 @@ from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.model import ReleaseSpec, load_spec
-from privacy_release.steps.approval import LONGEST_COMMENT, body, escaped, plain_comment
+from privacy_release.steps.approval import LONGEST_COMMENT, body, escaped, plain_comment, question
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
@@ -96,7 +96,7 @@ def publish(made: tuple[Any, Any], approval: Any) -> Any:
 
 
 def shown(made: tuple[Any, Any], lake: Lake, name: str = "people", release: str = "run 1") -> str:
-    return body(made[0], made[1], lake, name, release, "the dag", "run 1")
+    return body(question(made[0], made[1], lake, name, release), "the dag", "run 1")
 
 
 def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
@@ -109,8 +109,17 @@ def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
     with pytest.raises(TaskAwaitingInput) as waiting:
         operator(made, assigned_users=["officer"]).execute(context())
     assert waiting.value.timeout == parse_duration("2 days")
-    assert waiting.value.kwargs == {"sha256": made[1]["sha256"]}
-    assert asked["defaults"] == ["Reject"]
+    assert waiting.value.kwargs is not None
+    assert waiting.value.kwargs["sha256"] == made[1]["sha256"]
+    kept = json.loads(waiting.value.kwargs["question"])
+    assert (kept["sha256"], kept["file"]) == (made[1]["sha256"], Path(made[0]["uri"]).name)
+    assert {column["name"]: column["role"] for column in kept["columns"]} == {
+        name: told["role"] for name, told in SCHEMA.items() if told["role"] != "identifier"
+    }
+    assert "person " not in waiting.value.kwargs["question"]
+    assert asked["options"] == ["Approve", "Send back", "Reject"]
+    assert asked["defaults"] is None
+    assert "/privacy/approval?dag_id=people&run_id=run+1&task_id=approve" in asked["body"]
     assert asked["assigned_users"] == [{"id": "officer", "name": "officer"}]
     assert asked["subject"] == "Publish release run 1 of people?"
     assert asked["params"]["comment"]["value"] is None
@@ -139,13 +148,78 @@ def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any,
             r"nobody answered until 2026-11-20T12:30:00\+00:00, .* rejected: nothing was published",
         ),
         (answer("Approve", responded_by_user=None, timedout=True), "nobody answered"),
+        (
+            {"error": "late", "error_type": "timeout"},
+            "nobody answered until .* rejected: nothing was published",
+        ),
         ({"error": "gone", "error_type": "unknown"}, r"not approved \(unknown\): nothing was published"),
     ],
-    ids=["rejected", "timed-out", "timed-out-with-another-default", "error"],
+    ids=["rejected", "timed-out", "timed-out-with-another-default", "timed-out-without-a-default", "error"],
 )
 def test_whatever_is_no_approval_fails_for_good(made: Any, event: Any, message: str) -> None:
     with pytest.raises(AirflowFailException, match=message):
         operator(made).execute_complete(context(), event, made[1]["sha256"])
+
+
+def test_what_is_sent_back_is_skipped_and_does_not_fail(made: Any) -> None:
+    with pytest.raises(AirflowSkipException, match="sent back for a change by Olga Officer"):
+        operator(made).execute_complete(context(), answer("Send back", comment="coarser"), made[1]["sha256"])
+
+
+def by(user: str, option: str = "Approve") -> dict[str, Any]:
+    return answer(option, responded_by_user={"id": user, "name": user}, comment=None)
+
+
+@pytest.fixture
+def two(made: Any, airflow_lake: Lake, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a task keeps that asks two people."""
+    monkeypatch.setattr("airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **given: None)
+    with pytest.raises(TaskAwaitingInput) as waiting:
+        operator(made, approvers=2, assigned_users=["a", "b"]).execute(context())
+    return dict(waiting.value.kwargs or {})
+
+
+def asked_again(made: Any, event: Any, kept: dict[str, Any]) -> dict[str, Any]:
+    with pytest.raises(TaskAwaitingInput) as waiting:
+        operator(made, approvers=2, assigned_users=["a", "b"]).execute_complete(context(), event, **kept)
+    assert waiting.value.timeout is not None
+    assert waiting.value.timeout <= parse_duration("2 days")
+    return dict(waiting.value.kwargs or {})
+
+
+def test_two_different_people_approve_the_same_bytes(
+    made: Any, two: dict[str, Any], airflow_lake: Lake
+) -> None:
+    again = asked_again(made, by("a"), two)
+    assert again["sha256"] == two["sha256"] == made[1]["sha256"]
+    approval = operator(made, approvers=2).execute_complete(context(), by("b"), **again)
+    publish(made, approval)
+    told = manifest_of(airflow_lake, "people", "run 1")["approval"]
+    assert (told["first"]["by"]["id"], told["by"]["id"]) == ("a", "b")
+
+
+def test_the_same_user_twice_is_one_approver(made: Any, two: dict[str, Any]) -> None:
+    again = asked_again(made, by("a"), two)
+    for _ in range(2):
+        again = asked_again(made, by("a"), again)
+    assert json.loads(again["question"])["first"]["by"]["id"] == "a"
+
+
+def test_a_user_without_an_id_is_no_second_one(made: Any, two: dict[str, Any]) -> None:
+    again = asked_again(made, by("a"), two)
+    asked_again(made, by(""), again)
+
+
+def test_the_second_of_two_may_reject(made: Any, two: dict[str, Any]) -> None:
+    again = asked_again(made, by("a"), two)
+    with pytest.raises(AirflowFailException, match="rejected by b"):
+        operator(made, approvers=2).execute_complete(context(), by("b", "Reject"), **again)
+
+
+def test_the_second_of_two_has_no_more_time_than_the_first(made: Any, two: dict[str, Any]) -> None:
+    late = json.loads(two["question"]) | {"until": "2026-01-01T00:00:00+00:00"}
+    with pytest.raises(AirflowFailException, match="no second person approved"):
+        operator(made, approvers=2).execute_complete(context(), by("a"), two["sha256"], json.dumps(late))
 
 
 @pytest.mark.parametrize("required", [False, "False", "false"])
@@ -167,12 +241,13 @@ def test_a_truth_value_that_is_none_is_refused(made: Any, required: Any) -> None
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [
+        ("approvers", 3, r"approve\.approvers must be 1 or 2"),
         ("timeout", "soon", r"approve\.timeout must be a whole number"),
         ("assigned_users", "['a', 1.5]", r"approve\.assigned_users must be a list of user ids"),
         ("assigned_users", "'officer'", r"approve\.assigned_users must be a list of user ids"),
     ],
 )
-def test_a_wrong_argument_is_named(made: Any, argument: str, value: str, message: str) -> None:
+def test_a_wrong_argument_is_named(made: Any, argument: str, value: Any, message: str) -> None:
     with pytest.raises(AirflowFailException, match=message):
         operator(made, **{argument: value}).execute(context())
 

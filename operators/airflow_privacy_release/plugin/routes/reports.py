@@ -12,8 +12,8 @@ from airflow_privacy_release.plugin.answers import page, report
 from airflow_privacy_release.plugin.auth import Rights
 from airflow_privacy_release.plugin.connections import lakes
 from airflow_privacy_release.plugin.routes.releases import find
+from airflow_privacy_release.plugin.views import approvals, run_reports
 from airflow_privacy_release.plugin.views import releases as published
-from airflow_privacy_release.plugin.views import run_reports
 from airflow_privacy_release.plugin.views.releases import Listed
 
 router = APIRouter()
@@ -65,7 +65,14 @@ def release_report(request: Request, user: GetUserDep, lake: str, table: str, ve
     """The report of a published release, with a way back to it."""
     _, row = find(Rights(user), lake, table, version)
     chosen = _of_published(row)
-    context = {"tabs": [(chosen, "")], "chosen": chosen, "nothing": "", "problems": [], "about": ""}
+    context = {
+        "tabs": [(chosen, "")],
+        "chosen": chosen,
+        "nothing": "",
+        "problems": [],
+        "about": "",
+        "asks": [],
+    }
     return page(request, "run_report.html.j2", context, user=user)
 
 
@@ -97,6 +104,7 @@ def run_report(
             "chosen": chosen,
             "nothing": _nothing(state),
             "problems": problems,
+            "asks": approvals.open_in(dag_id, run_id),
         },
         user=user,
     )

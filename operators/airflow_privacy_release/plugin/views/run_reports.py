@@ -81,6 +81,14 @@ def staged_report(dag_id: str, run_id: str, task_id: str, map_index: int) -> byt
     return None
 
 
+def reporter_of(dag_id: str, run_id: str, sha256: str) -> tuple[str, int] | None:
+    """Task and map index that staged these bytes with a report that can be read; None where none did."""
+    for row, told in _told(dag_id, run_id, None, -1):
+        if _is_staged(told) and told["sha256"] == sha256 and _is_there(dag_id, run_id, told):
+            return row.task_id, row.map_index
+    return None
+
+
 def comparison(places: Places, dag_id: str, run_id: str) -> bytes | None:
     """The page by which the run compared several releases; None if it made none or it cannot be read."""
     for _, told in _told(dag_id, run_id, None, -1):

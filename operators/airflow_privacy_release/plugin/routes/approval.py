@@ -1,0 +1,214 @@
+"""The page on which somebody decides whether a release is published: through Airflow's own interface.
+
+Only who may answer sees it, for it shows released records before they are published. An answer is taken as
+Airflow takes it from its own form, and only to the question that the page has shown: the attempt of the task,
+the sha256 of the staged bytes and, where two people must approve, who was first.
+"""
+
+import json
+from typing import Annotated
+from urllib.parse import urlencode
+
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
+from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from airflow.models.log import Log
+from airflow.utils.session import create_session
+from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request, Response, status
+from fastapi.responses import RedirectResponse
+from pydantic import BaseModel
+
+from airflow_privacy_release.plugin.answers import page
+from airflow_privacy_release.plugin.auth import Rights, holds, name_of, require, token_for
+from airflow_privacy_release.plugin.views import approvals, run_reports
+from airflow_privacy_release.plugin.views.approvals import Approval, Bytes, Records
+from privacy_release.steps.approval import (
+    APPROVE,
+    COMMENT,
+    LONGEST_COMMENT,
+    REJECT,
+    SEND_BACK,
+    Question,
+    plain_comment,
+)
+
+_MAY_ANSWER = requires_access_dag("PUT", DagAccessEntity.HITL_DETAIL)
+router = APIRouter(dependencies=[Depends(_MAY_ANSWER)])
+
+Text = Annotated[str, Form()]
+_TWO = "You have approved this release already. A second person must approve it, too."
+
+
+class Place(BaseModel):
+    """Which task asks."""
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int = -1
+
+
+Where = Annotated[Place, Query()]
+
+
+@router.get("/approval")
+def ask(request: Request, user: GetUserDep, where: Where) -> Response:
+    """What would be published, and the forms that decide on it."""
+    with create_session() as session:
+        found = _found(approvals.approval_of(session, *_parts(where)), where, user)
+    return _page(request, user, where, found)
+
+
+@router.post("/approval")
+def answer(
+    request: Request,
+    user: GetUserDep,
+    where: Where,
+    token: Text,
+    option: Text,
+    comment: Text = "",
+    sure: Text = "",
+) -> Response:
+    """Give Airflow the answer, if the form is this user's own and still about what is staged."""
+    comment = plain_comment(comment)
+    with create_session() as session:
+        found = _found(approvals.approval_of(session, *_parts(where), lock=True), where, user)
+        asked = found.question
+        if asked is None:
+            raise HTTPException(
+                status.HTTP_409_CONFLICT, "This was answered already, or is not asked any more."
+            )
+        if not holds(token, user, _about(found, asked)):
+            raise HTTPException(
+                status.HTTP_403_FORBIDDEN,
+                "This form was not made for you, is older than an hour, or is about an earlier question. "
+                "Nothing was answered; open the page again.",
+            )
+        if option == APPROVE and _was_first(asked, user):
+            raise HTTPException(status.HTTP_403_FORBIDDEN, _TWO)
+        if complaint := _complaint(option, comment, sure):
+            return _page(request, user, where, found, comment, complaint)
+        if option == APPROVE:
+            _require_same_bytes(where, asked)
+        session.add(_logged(user, where, asked, option))
+        update_hitl_detail(
+            dag_id=where.dag_id,
+            dag_run_id=where.run_id,
+            task_id=where.task_id,
+            update_hitl_detail_payload=UpdateHITLDetailPayload(
+                chosen_options=[option], params_input={COMMENT: comment or None}
+            ),
+            user=user,
+            session=session,
+            map_index=where.map_index,
+        )
+    address = f"{request.scope.get('root_path', '')}/approval?{urlencode(where.model_dump())}"
+    return RedirectResponse(address, status.HTTP_303_SEE_OTHER)
+
+
+def _parts(where: Place) -> tuple[str, str, str, int]:
+    return where.dag_id, where.run_id, where.task_id, where.map_index
+
+
+def _found(found: Approval | None, where: Place, user: BaseUser) -> Approval:
+    """An approval that the user may answer.
+
+    Raises:
+        HTTPException: 404 or 403.
+    """
+    if found is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such approval.")
+    require(Rights(user).answers_approval(where.dag_id, found.assigned), "answer this approval")
+    return found
+
+
+def _require_same_bytes(where: Place, asked: Question) -> None:
+    """Refuse an approval of what is not there any more.
+
+    Raises:
+        HTTPException: 409.
+    """
+    if approvals.first_records(where.dag_id, where.run_id, asked).bytes is Bytes.OTHERS:
+        raise HTTPException(
+            status.HTTP_409_CONFLICT,
+            "The staged file is no longer the one that this page has shown. Nothing was approved; run the "
+            "release again.",
+        )
+
+
+def _was_first(asked: Question, user: BaseUser) -> bool:
+    return asked["first"] is not None and asked["first"]["by"]["id"] == str(user.get_id())
+
+
+def _complaint(option: str, comment: str, sure: str) -> str:
+    if option not in (APPROVE, REJECT, SEND_BACK):
+        return "Choose one of the answers."
+    if option == REJECT and not comment:
+        return "Say why you reject it."
+    if option == REJECT and not sure:
+        return "Confirm that you reject it."
+    if option == SEND_BACK and not comment:
+        return "Say what should change."
+    return ""
+
+
+def _about(found: Approval, asked: Question) -> list[str]:
+    first = asked["first"]
+    return ["approval", found.ti_id, asked["sha256"], first["by"]["id"] if first else ""]
+
+
+def _page(
+    request: Request,
+    user: BaseUser,
+    where: Place,
+    found: Approval,
+    comment: str = "",
+    complaint: str = "",
+) -> Response:
+    asked = found.question
+    records = Records(bytes=Bytes.UNREAD)
+    report = None
+    if asked is not None:
+        records = approvals.first_records(where.dag_id, where.run_id, asked)
+        report = run_reports.reporter_of(where.dag_id, where.run_id, asked["sha256"])
+    run = {"dag_id": where.dag_id, "run_id": where.run_id}
+    return page(
+        request,
+        "approval.html.j2",
+        {
+            "run": run,
+            "query": urlencode(where.model_dump()),
+            "asked": asked,
+            "given": found.given,
+            "records": records,
+            "verdict": approvals.verdict(asked, records) if asked else "",
+            "checks": [(f, approvals.check_in_words(f)) for f in asked["findings"]] if asked else [],
+            "report": urlencode(run | {"task_id": report[0], "map_index": report[1]}) if report else "",
+            "again": asked is not None and _was_first(asked, user),
+            "token": token_for(user, _about(found, asked)) if asked else "",
+            "comment": comment,
+            "complaint": complaint,
+            "longest": LONGEST_COMMENT,
+            "roles": approvals.ROLES,
+            "terms": approvals.TERMS,
+            "options": {"approve": APPROVE, "reject": REJECT, "back": SEND_BACK},
+        },
+        status.HTTP_422_UNPROCESSABLE_CONTENT if complaint else status.HTTP_200_OK,
+        user=user,
+    )
+
+
+def _logged(user: BaseUser, where: Place, asked: Question, option: str) -> Log:
+    """For Airflow's audit log, as its own interface would write it."""
+    return Log(
+        event="privacy_release.approval",
+        owner=str(user.get_id()),
+        owner_display_name=name_of(user),
+        dag_id=where.dag_id,
+        run_id=where.run_id,
+        task_id=where.task_id,
+        map_index=where.map_index,
+        extra=json.dumps({"answer": option, "sha256": asked["sha256"]}),
+    )
