@@ -1,6 +1,6 @@
 """The words in which columns and dates are described, for schemas and policies alike; it loads no pandas."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -87,6 +87,24 @@ class Period(StrEnum):
     QUARTER = "quarter"
     YEAR = "year"
     DECADE = "decade"
+
+
+def bounds_of(name: str) -> tuple[str, str, str]:
+    """Names of the released columns of an interval: its two ends, and whether it covers a null.
+
+    >>> bounds_of("age")
+    ('age_from', 'age_to', 'age_null')
+    """
+    return f"{name}_from", f"{name}_to", f"{name}_null"
+
+
+def released_as(name: str, names: Collection[str]) -> tuple[str, ...]:
+    """Those of some released columns that a quasi-identifier became: itself, or the columns of its interval.
+
+    >>> released_as("age", ["age_from", "age_to", "job"])
+    ('age_from', 'age_to')
+    """
+    return (name,) if name in names else tuple(end for end in bounds_of(name) if end in names)
 
 
 def rare_prefixes(rare: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -242,14 +242,15 @@ def cores(
     from privacy_engine.judge.published_boxes import Reading
 
     n = len(labels[0]) if labels else 0
-    names = [set(release.boxes) for release in releases if len(release)]
-    if n == 0 or not names or not names[0] or any(own != names[0] for own in names):
+    readings = [Reading(sorted(release.boxes), source) for release in releases if len(release)]
+    told = [reading.told for reading in readings]
+    if n == 0 or not told or not told[0] or any(own != told[0] for own in told):
         return np.zeros(n, np.int64), np.full(n, -1)
     group = _combined([column + 1 for column in labels])
     first = np.unique(group, return_index=True)[1]
     of_group = [column[first] for column in labels]  # persons of the same classes have one answer
-    reading = Reading(sorted(names[0]), source)
-    cells, coded = reading.coded([_of_classes(release, names[0]) for release in releases])
+    reading, known = readings[0], next(set(release.boxes) for release in releases if len(release))
+    cells, coded = reading.coded([_of_classes(release, known) for release in releases])
     # A box within all others is the least of them; of equal ones the largest class counts.
     least, sizes = np.full(len(first), np.inf), np.zeros(len(first), np.int64)
     found = np.full(len(first), -1)
@@ -365,8 +366,10 @@ CROSS_RELEASE_MODELS: Mapping[str, type[Any]] = {
 
 
 def _of_classes(release: Membership, names: set[str]) -> Mapping[str, Texts]:
-    """Released quasi-identifier -> (c,) the cell of each class; none of a release of nobody."""
-    return {name: release.boxes[name][release.first] if len(release) else release.persons for name in names}
+    """Released column -> (c,) the cell of each class; none of a release of nobody, under the names given."""
+    if not len(release):
+        return dict.fromkeys(names, release.persons)
+    return {name: texts[release.first] for name, texts in release.boxes.items()}
 
 
 def _digest(text: str) -> str:

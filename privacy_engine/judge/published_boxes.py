@@ -6,7 +6,7 @@ midpoint, or a label without its hierarchy, covers at most a cell of the same te
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -18,12 +18,13 @@ import pandas as pd
 from privacy_engine.tables.columns import NULL_WORD, factorize
 from privacy_engine.tables.hierarchy import ROOT
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Kind
+from privacy_engine.vocabulary import Kind, released_as
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Texts = npt.NDArray[np.object_]
 _NUMBER = "="  # before the text of a cell that was a number or a date, not text
+_FORMER_ENDS = ("min", "max", "null")
 _OR_NULL = f" or {NULL_WORD}"
 _TOKEN = re.compile(r'\s*("(?:[^"]|"")*"|[^",][^,]*)')
 
@@ -79,11 +80,13 @@ class Column:
 
     def _covers(self, outer: tuple[str | None, ...], inner: tuple[str | None, ...]) -> bool:
         if outer == inner:
-            return len(self.names) > 1 or outer[0] is None or not outer[0].startswith(_NUMBER)
+            return len(outer) > 1 or outer[0] is None or not outer[0].startswith(_NUMBER)
         a = self.attribute
         if a is None:
             return False
         if a.ordered:
+            if a.dates is not None and len(outer) != len(inner):
+                return False  # as text a date is its period, as a bound its first or last day
             wide, narrow = self.span(outer), self.span(inner)
             return wide is not None and narrow is not None and wide.covers(narrow)
         wide_text, text = outer[0], inner[0]
@@ -167,12 +170,16 @@ class Reading:
     def __init__(self, names: Sequence[str], source: DataSchema | None = None) -> None:
         left, columns = list(names), []
         for attribute in source.quasi_identifiers if source is not None else ():
-            ends = [f"{attribute.name}_{end}" for end in ("min", "max", "null")]
-            own = [name for name in ([attribute.name] if attribute.name in left else ends) if name in left]
+            own = _names_of(attribute, left)
             if own:
-                columns.append(Column(tuple(own), attribute))
+                columns.append(Column(own, attribute))
                 left = [name for name in left if name not in own]
         self.columns = (*columns, *(Column((name,)) for name in left))
+
+    @property
+    def told(self) -> frozenset[str]:
+        """What the columns tell of, in whatever form: quasi-identifiers, and columns that are none's."""
+        return frozenset(c.attribute.name if c.attribute else c.names[0] for c in self.columns)
 
     def coded(
         self, boxes: Sequence[Mapping[str, Texts]]
@@ -183,7 +190,8 @@ class Reading:
         for column in self.columns:
             place: dict[tuple[str | None, ...], int] = {}
             for own, told in zip(codes, boxes, strict=True):
-                texts = [told[name] for name in column.names]
+                names = column.names if column.attribute is None else _names_of(column.attribute, told)
+                texts = [told[name] for name in names]
                 rows = zip(*texts, strict=True)
                 own.append(np.array([place.setdefault(row, len(place)) for row in rows], dtype=np.int64))
             cells.append(list(place))
@@ -205,6 +213,13 @@ class Reading:
             held = [column.covers(cells[j][pair // size], cells[j][pair % size]) for pair in pairs.tolist()]
             found &= np.array(held, dtype=np.bool_)[which]
         return found
+
+
+def _names_of(attribute: Attribute, names: Collection[str]) -> tuple[str, ...]:
+    """The released columns of an attribute; releases of before had ends by the names of `_FORMER_ENDS`."""
+    former = tuple(name for end in _FORMER_ENDS if (name := f"{attribute.name}_{end}") in names)
+    found = released_as(attribute.name, names)
+    return former if len(former) > len(found) else found
 
 
 def values_of_set(text: str | None, *, nullable: bool) -> frozenset[str | None]:

@@ -5,25 +5,26 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.columns import NULL, NULL_WORD
+from privacy_engine.tables.columns import NULL, NULL_WORD, is_decimal
 from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.geometry import class_spans
 from privacy_engine.tables.hierarchy import ROOT, Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Kind, Meaning, Role
+from privacy_engine.vocabulary import Kind, Meaning, Role, bounds_of, released_as
 
 
 class Intervals(StrEnum):
     """How the interval of an ordered attribute is written."""
 
     TEXT = "text"  # one column: "[17, 25]", or "17" where both ends are equal; with nulls "[17, 25] or null"
-    BOUNDS = "bounds"  # two number columns: age_min, age_max; where it may be null, a truth value: age_null
+    BOUNDS = "bounds"  # two typed columns: age_from, age_to; where it may be null, a truth value: age_null
     MIDPOINT = "midpoint"  # one number column; the only form whose cells do not cover the values
 
 
@@ -210,12 +211,17 @@ class Recoding:
             return [(text, _interval_texts(domain.labels, cells))]
         if attribute.dates is not None:
             return _dated_bounds(attribute, domain.values, cells, intervals)
-        low, high = _ends(domain, cells.lo, up=False), _ends(domain, cells.hi, up=True)
         if intervals is Intervals.MIDPOINT:
-            return [(_released(attribute.name, Kind.NUMERIC), (low + high) / 2)]
+            middle = (_ends(domain, cells.lo, up=False) + _ends(domain, cells.hi, up=True)) / 2
+            return [(_released(attribute.name, Kind.NUMERIC), middle)]
+        exact = _exact_type(attribute, self.encoded.table[attribute.name])
+        start, stop, _ = bounds_of(attribute.name)
         ends = [
-            (_released(f"{attribute.name}_{end}", Kind.NUMERIC, nullable=nullable), values)
-            for end, values in (("min", low), ("max", high))
+            (
+                _released(name, Kind.NUMERIC, nullable=nullable),
+                _ends(domain, codes, up=up) if exact is None else _exact_ends(domain, codes, exact),
+            )
+            for name, codes, up in ((start, cells.lo, False), (stop, cells.hi, True))
         ]
         return [*ends, _told_null(attribute.name, cells)] if nullable else ends
 
@@ -229,12 +235,22 @@ class Recoding:
 
 
 def require_truthful(schema: DataSchema, intervals: Intervals) -> None:
-    """Refuse a form of intervals that cannot tell of the nulls of a class.
+    """Refuse a form of intervals that cannot tell of the nulls of a class, or whose columns' names are taken.
 
     Raises:
         SchemaError: naming the columns and the remedy.
     """
-    numbers = [a.name for a in schema.quasi_identifiers if a.ordered and a.categories is None and a.nullable]
+    spanned = [a for a in schema.quasi_identifiers if a.ordered and a.categories is None]
+    if intervals is Intervals.BOUNDS:
+        taken = [
+            name for a in spanned for name in bounds_of(a.name)[: 2 + a.nullable] if name in schema.names
+        ]
+        if taken:
+            raise SchemaError(
+                f"{taken} must be free: the bounds of quasi-identifiers are released under these names; "
+                "rename the columns at the source, or release `intervals: text`"
+            )
+    numbers = [a.name for a in spanned if a.nullable]
     if intervals is Intervals.MIDPOINT and numbers:
         raise SchemaError(
             f"{numbers} may be null, and a midpoint does not say whether it stands for nulls, too: release "
@@ -262,9 +278,9 @@ def null_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
         elif name in released.names:
             beside = f"a cell covers null where it ends in 'or {NULL_WORD}'"
         else:
-            beside = f"it covers null, too, where {name}_null is true"
+            beside = f"it covers null, too, where {bounds_of(name)[2]} is true"
         told = f"null: all records of the class are null; else {beside}"
-        found |= {n: told for n in (name, f"{name}_min", f"{name}_max") if n in released.names}
+        found |= dict.fromkeys(released_as(name, released.names)[:2], told)
     return found
 
 
@@ -279,8 +295,8 @@ def code_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
     return {
         column: codes
         for name, codes in told.items()
-        for column in (name, f"{name}_min", f"{name}_max")
-        if codes and column in released.names
+        if codes
+        for column in released_as(name, released.names)[:2]
     }
 
 
@@ -315,6 +331,30 @@ def _ends(domain: OrderedDomain, codes: npt.NDArray[np.int32], *, up: bool) -> p
     return pd.Series(ends[codes])
 
 
+def _exact_type(attribute: Attribute, column: pd.Series) -> Any:
+    """The type in which the values of a column are written without rounding; None: as floats.
+
+    It follows from the type of the source and from the schema alone, so that all parts of a table have it.
+    """
+    if attribute.coding is not None and not attribute.coding.whole:
+        return None
+    if is_decimal(column):
+        return column.dtype
+    if not pd.api.types.is_integer_dtype(column.dtype):
+        return None
+    name = "UInt64" if pd.api.types.is_unsigned_integer_dtype(column.dtype) else "Int64"
+    return name if attribute.nullable else name.lower()
+
+
+def _exact_ends(domain: OrderedDomain, codes: npt.NDArray[np.int32], exact: Any) -> pd.Series:
+    """(c,) the values of codes in a type that holds them all."""
+    whole = not isinstance(exact, pd.ArrowDtype)
+    read = [(int if whole else Decimal)(label) for label in domain.labels[: domain.known]]
+    values: list[int | Decimal | None] = [*read, None]
+    ends = [values[min(code, domain.known)] for code in codes.tolist()]
+    return pd.Series(pd.array(ends, dtype=exact))
+
+
 def _dated_bounds(
     attribute: Attribute, values: npt.NDArray[np.float64], cells: Interval, intervals: Intervals
 ) -> list[tuple[Attribute, pd.Series]]:
@@ -322,7 +362,7 @@ def _dated_bounds(
     form, nullable = attribute.dates, attribute.nullable
     assert form is not None
     first, last = values[cells.lo], form.last(values[cells.hi])
-    shown = {f"{attribute.name}_min": first, f"{attribute.name}_max": last}
+    shown = dict(zip(bounds_of(attribute.name), (first, last), strict=False))
     if intervals is Intervals.MIDPOINT:
         shown = {attribute.name: (first + last) // 2}
     ends = [
@@ -338,7 +378,7 @@ def _released(name: str, kind: Kind, *, nullable: bool = False) -> Attribute:
 
 def _told_null(name: str, cells: Interval) -> tuple[Attribute, pd.Series]:
     """The column that says which classes have nulls."""
-    told = Attribute(name=f"{name}_null", role=Role.QUASI_IDENTIFIER, meaning=Meaning.OTHER)
+    told = Attribute(name=bounds_of(name)[2], role=Role.QUASI_IDENTIFIER, meaning=Meaning.OTHER)
     return told, pd.Series(cells.or_null | cells.only_null)
 
 

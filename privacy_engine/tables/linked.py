@@ -16,7 +16,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.persons import TABLE, LinkedTable, Person, Rows
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Kind, Role
+from privacy_engine.vocabulary import Kind, Role, released_as
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,9 +159,7 @@ def with_carried(
 
 def _released_as(column: str, schema: DataSchema) -> list[str]:
     """The columns that a quasi-identifier was released as: itself, or the ends of its interval."""
-    if column in schema.names:
-        return [column]
-    return [name for end in ("min", "max", "null") if (name := f"{column}_{end}") in schema.names]
+    return list(released_as(column, schema.names))
 
 
 def released_schema(

@@ -40,11 +40,11 @@ def test_two_typed_columns_hold_every_moment_of_the_class(name: str) -> None:
     table, release = stays(), released(name, stays(), intervals="bounds")
     classes = EquivalenceClasses.of_table(release.table, release.schema)
     assert all(holds(model, classes) for model in release.guarantees)
-    for column in {"born", "seen"} & {c.removesuffix("_min") for c in release.table}:
-        low, high = (release.table[f"{column}_{end}"].astype("datetime64[us]") for end in ("min", "max"))
+    for column in {"born", "seen"} & {c.removesuffix("_from") for c in release.table}:
+        low, high = (release.table[f"{column}_{end}"].astype("datetime64[us]") for end in ("from", "to"))
         source = table[column].iloc[release.rows].astype("datetime64[us]").reset_index(drop=True)
         assert ((low <= source) & (source <= high)).all()
-        assert release.schema[f"{column}_min"].kind is SCHEMA[column].kind
+        assert release.schema[f"{column}_from"].kind is SCHEMA[column].kind
 
 
 @methods
@@ -91,7 +91,7 @@ def test_dates_that_are_not_known_are_values_of_their_own(name: str, intervals: 
                 for cell, moment in cells
             )
             continue
-        low, high = (release.table[f"{column}_{end}"].astype("datetime64[us]") for end in ("min", "max"))
+        low, high = (release.table[f"{column}_{end}"].astype("datetime64[us]") for end in ("from", "to"))
         own = source[column].astype("datetime64[us]")
         assert (((low <= own) & (own <= high)) | (own.isna() & release.table[f"{column}_null"])).all()
 

@@ -94,8 +94,8 @@ def test_each_released_row_is_one_of_its_person_and_covers_it(method: str) -> No
     assert origin.groupby(table["patient"])["patient"].nunique().eq(1).all()
     assert table.groupby(origin["patient"])["patient"].nunique().eq(1).all()
     for name in ("age", "month"):
-        assert (table[f"{name}_min"] <= origin[name]).all()
-        assert (table[f"{name}_max"] >= origin[name]).all()
+        assert (table[f"{name}_from"] <= origin[name]).all()
+        assert (table[f"{name}_to"] >= origin[name]).all()
     assert all(d in told for d, told in zip(origin["district"], table["district"], strict=True))
     assert len(table) + release.manifest()["suppressed"] == len(source)
 

@@ -262,18 +262,18 @@ def test_two_number_columns_tell_of_nulls_beside_them(share: float) -> None:
     table = people(200, share=share)
     release = released("mondrian", table, intervals="bounds")
     bounds = release.table
-    assert list(bounds.columns)[:3] == ["age_min", "age_max", "age_null"]
+    assert list(bounds.columns)[:3] == ["age_from", "age_to", "age_null"]
     assert verify(bounds, release.schema, POLICY).passed
     for position, row in enumerate(release.rows):
         age, cell = table["age"].iloc[row], bounds.iloc[position]
-        assert cell["age_null"] if is_null(age) else cell["age_min"] <= age <= cell["age_max"]
-    only = bounds["age_min"].isna()
+        assert cell["age_null"] if is_null(age) else cell["age_from"] <= age <= cell["age_to"]
+    only = bounds["age_from"].isna()
     assert only.any() == (share == 0.3)  # three nulls are fewer than k: they are beside values
     assert bounds.loc[~only, "age_null"].any() == (share != 0.3)
     assert bounds.loc[only, "age_null"].all()
     known = table["age"].iloc[release.rows].to_numpy()
     told = pd.DataFrame({"null": bounds["age_null"], "own": np.isnan(known), **bounds[QUASI[1:]]})
-    told[["lo", "hi"]] = bounds[["age_min", "age_max"]]
+    told[["lo", "hi"]] = bounds[["age_from", "age_to"]]
     by_class = told.groupby([*QUASI[1:], "lo", "hi", "null"], dropna=False)["own"].any()
     assert (by_class == by_class.index.get_level_values("null")).all()
 
@@ -291,7 +291,7 @@ def test_the_manifest_says_how_each_column_tells_of_nulls() -> None:
     assert "set" in columns["colour"]["nulls"]
     assert "nulls" not in columns["disease"]
     bounds = released("mondrian", people(), intervals="bounds").manifest()["columns"]
-    assert "age_null is true" in bounds["age_min"]["nulls"]
+    assert "age_null is true" in bounds["age_from"]["nulls"]
 
 
 def test_nullable_columns_without_nulls_lose_as_much_as_before() -> None:

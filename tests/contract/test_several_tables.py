@@ -84,10 +84,10 @@ def test_each_released_row_is_one_of_its_person_and_covers_it(method: str) -> No
     assert table.groupby(origin["patient"])["patient"].nunique().eq(1).all()
     for name, of in (("age", "patients"), ("month", "visits")):
         own, true = table[table["table_name"] == of], origin[origin["table_name"] == of]
-        assert (own[f"{name}_min"] <= true[name]).all()
-        assert (own[f"{name}_max"] >= true[name]).all()
+        assert (own[f"{name}_from"] <= true[name]).all()
+        assert (own[f"{name}_to"] >= true[name]).all()
         other = table[table["table_name"] != of]
-        assert other[[f"{name}_min", f"{name}_max"]].isna().all(axis=None)
+        assert other[[f"{name}_from", f"{name}_to"]].isna().all(axis=None)
     assert (table["note"].fillna(-1) == origin["note"].fillna(-1)).all()
     lost = sum(own["suppressed"] for own in release.manifest()["tables"].values())
     assert len(table) + lost == len(source)

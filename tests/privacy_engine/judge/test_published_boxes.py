@@ -79,9 +79,32 @@ def test_equal_cells_cover_each_other_even_if_the_source_is_not_known() -> None:
 
 
 def test_ends_in_two_columns_are_one_interval() -> None:
-    ends = {"age_min": ("=2", "=3"), "age_max": ("=10", "=9"), "age_null": ("True", "False")}
+    ends = {"age_from": ("=2", "=3"), "age_to": ("=10", "=9"), "age_null": ("True", "False")}
     assert covers(ends) == (True, False)
     assert covers({**ends, "age_null": ("False", "True")}) == (False, False)
+
+
+@pytest.mark.parametrize("ends", [("from", "to", "null"), ("min", "max", "null")])
+def test_releases_in_other_forms_and_by_former_names_are_read_as_one_attribute(ends: tuple[str, ...]) -> None:
+    text = {"age": np.array(["[2, 10] or null", "[3, 9]"], dtype=object)}
+    cells = {
+        f"age_{end}": np.array(own, dtype=object)
+        for end, own in zip(ends, (["=3", "=1"], ["=9", "=9"], ["False", "True"]), strict=True)
+    }
+    reading = Reading(["age"], SOURCE)
+    assert reading.told == Reading(sorted(cells), SOURCE).told == {"age"}
+    known, (texts, bounds) = reading.coded([text, cells])
+    assert reading.cover(known, texts, bounds).tolist() == [True, False]
+    assert reading.cover(known, bounds, texts).tolist() == [False, True]
+
+
+def test_dates_in_other_forms_do_not_cover_each_other() -> None:
+    reading = Reading(["born"], SOURCE)
+    text = {"born": np.array(["[1990-01, 2001-12]"], dtype=object)}
+    ends = {"born_from": ["=1995-01-01"], "born_to": ["=1996-12-31"]}
+    known, (one, other) = reading.coded([text, {n: np.array(c, dtype=object) for n, c in ends.items()}])
+    assert not reading.cover(known, one, other).any()
+    assert not reading.cover(known, other, one).any()
 
 
 def test_a_box_covers_only_with_all_of_its_cells() -> None:

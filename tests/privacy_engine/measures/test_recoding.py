@@ -97,16 +97,16 @@ def test_released_bounds_cover_the_value_and_are_reached_by_one_of_the_class(rec
     label_of = dict(zip(recoding.encoded.table["note"], recoding.labels, strict=True))
     for _, cells in table.iterrows():
         same = [ages[note] for note, label in label_of.items() if label == label_of[cells["note"]]]
-        assert (cells["age_min"], cells["age_max"]) == (min(same), max(same))
-    assert schema["age_min"].kind is schema["age_max"].kind is Kind.NUMERIC
-    assert schema["age_min"].role is schema["age_max"].role is Role.QUASI_IDENTIFIER
+        assert (cells["age_from"], cells["age_to"]) == (min(same), max(same))
+    assert schema["age_from"].kind is schema["age_to"].kind is Kind.NUMERIC
+    assert schema["age_from"].role is schema["age_to"].role is Role.QUASI_IDENTIFIER
 
 
 @settings(deadline=None)
 @given(recodings())
 def test_a_released_midpoint_is_the_middle_of_the_bounds(recoding: Recoding) -> None:
     bounds, _ = recoding.render(Intervals.BOUNDS)
-    middle = dict(zip(bounds["note"], (bounds["age_min"] + bounds["age_max"]) / 2, strict=True))
+    middle = dict(zip(bounds["note"], (bounds["age_from"] + bounds["age_to"]) / 2, strict=True))
     points, schema = recoding.render(Intervals.MIDPOINT)
     assert dict(zip(points["note"], points["age"], strict=True)) == middle
     assert schema["age"].kind is Kind.NUMERIC
@@ -190,8 +190,8 @@ def test_a_hand_worked_table_in_its_three_forms() -> None:
         ["[-7.5, 1]", "[low, high]", "office", "{green, red}"],
     ]
     bounds, schema = recoding.render(Intervals.BOUNDS)
-    assert bounds[["age_min", "age_max"]].drop_duplicates().to_numpy().tolist() == [[-7.5, 1], [40, 40]]
-    assert schema.names == ("age_min", "age_max", "grade", "job", "colour", "disease", "note")
+    assert bounds[["age_from", "age_to"]].drop_duplicates().to_numpy().tolist() == [[-7.5, 1], [40, 40]]
+    assert schema.names == ("age_from", "age_to", "grade", "job", "colour", "disease", "note")
     points, _ = recoding.render(Intervals.MIDPOINT)
     assert points["age"].unique().tolist() == [-3.25, 40]
 

@@ -161,7 +161,7 @@ def test_every_interval_covers_what_it_stands_for(ages: list[int], intervals: st
     told = release.manifest()["columns"]
     for _, row in release.table.iterrows():
         if intervals == "bounds":
-            low, high = row["age_min"], row["age_max"]
+            low, high = row["age_from"], row["age_to"]
         else:
             ends = [float(end) for end in row["age"].strip("[]").split(", ")]
             low, high = ends[0], ends[-1]

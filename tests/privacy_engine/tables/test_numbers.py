@@ -69,8 +69,8 @@ def test_ends_in_two_columns_are_floats_that_cover_it(table: pd.DataFrame) -> No
     method = load_method("mondrian", k=2, intervals=Intervals.BOUNDS)
     release = method.release(table, SCHEMA, np.random.default_rng(0))
     value = [exact(table, row) for row in release.rows]
-    assert all(Decimal(low) <= v for low, v in zip(release.table["x_min"], value, strict=True))
-    assert all(v <= Decimal(high) for high, v in zip(release.table["x_max"], value, strict=True))
+    assert all(Decimal(low) <= v for low, v in zip(release.table["x_from"], value, strict=True))
+    assert all(v <= Decimal(high) for high, v in zip(release.table["x_to"], value, strict=True))
 
 
 def test_neighbours_that_no_float_tells_apart_are_grouped_as_neighbours() -> None:

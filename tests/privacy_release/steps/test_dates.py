@@ -98,12 +98,12 @@ def test_a_release_of_two_typed_columns_goes_to_the_lake(home: Path, lake: Lake,
     run_release(load_spec(specified(home, intervals="bounds")), lake, "1", work)
     found = read_release(lake, "people", "1")
     kinds = {name: found.schema.field(name).type for name in found.schema.names}
-    assert kinds["born_min"] == kinds["born_max"] == pa.date32()
-    assert pa.types.is_timestamp(kinds["seen_min"])
-    assert all(row["born_min"] <= row["born_max"] for row in found.to_pylist())
+    assert kinds["born_from"] == kinds["born_to"] == pa.date32()
+    assert pa.types.is_timestamp(kinds["seen_from"])
+    assert all(row["born_from"] <= row["born_to"] for row in found.to_pylist())
     born = sorted(moment.date() for moment in stays(400)["born"].dt.to_pydatetime())
-    assert min(found["born_min"].to_pylist()) == born[0]
-    assert max(found["born_max"].to_pylist()) == born[-1]
+    assert min(found["born_from"].to_pylist()) == born[0]
+    assert max(found["born_to"].to_pylist()) == born[-1]
 
 
 def test_expectations_about_dates_and_times_are_a_gate(home: Path, lake: Lake, work: WorkArea) -> None:
