@@ -76,8 +76,8 @@ class PrivacyLoss:
 def exact_sum(numbers: Iterable[float]) -> float:
     """The least float that is not below the exact sum.
 
-    >>> sum([0.1] * 10), exact_sum([0.1] * 10)
-    (0.9999999999999999, 1.0000000000000002)
+    >>> 0.1 + 0.7, exact_sum([0.1, 0.7])
+    (0.7999999999999999, 0.8)
     """
     return rounded_up(sum(map(Fraction, numbers), Fraction(0)))
 

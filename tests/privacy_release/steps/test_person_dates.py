@@ -67,14 +67,16 @@ READ = ["patient", "born", "seen", "paid", "illness"]
 def seen(n: int = 400) -> pd.DataFrame:
     rng = np.random.default_rng(5)
     patients = rng.integers(0, n // 4, n)
-    day = np.datetime64("2020-01-01", "s") + rng.integers(0, 365, n) * 86_400
-    born = np.datetime64("1950-01-01", "s") + patients * 97 % 20_000 * 86_400
+    day = np.datetime64("2020-01-01", "s") + rng.integers(0, 365, n) * np.timedelta64(1, "D")
+    born = np.datetime64("1950-01-01", "s") + patients * 97 % 20_000 * np.timedelta64(1, "D")
     return pd.DataFrame(
         {
             "patient": [f"canary-{p}" for p in patients],
             "born": pd.Series(born),
-            "seen": pd.Series(day + rng.integers(0, 86_400, n)).astype("datetime64[us]"),
-            "paid": pd.Series(day + 86_400 * 30),
+            "seen": pd.Series(day + rng.integers(0, 86_400, n) * np.timedelta64(1, "s")).astype(
+                "datetime64[us]"
+            ),
+            "paid": pd.Series(day + np.timedelta64(30, "D")),
             "illness": rng.choice(["cold", "flu", "gout"], n),
         }
     )
