@@ -77,6 +77,24 @@ class StoredFile:
     modified: datetime
 
 
+@contextmanager
+def as_readable_as_the_lake(lake: Lake) -> Iterator[None]:
+    """Files made meanwhile get the rights of the lake's folder, whatever the umask of the process is.
+
+    A work area is written under a umask of 077, and whoever may read the lake must not depend on that. The
+    umask is the process's: another thread's files get these rights, too, and in a work area nobody reaches
+    them, for its folder is its owner's alone.
+    """
+    if lake.folder is None or not lake.folder.is_dir():
+        yield
+        return
+    before = os.umask(0o777 & ~lake.folder.stat().st_mode)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def put(lake: Lake, path: str, data: bytes) -> None:
     """Store bytes under a path, whole or not at all; the bytes are durable when this returns."""
     with reaching(lake, "store a proof"):

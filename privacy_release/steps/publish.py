@@ -71,6 +71,7 @@ def publish_staged(
     from privacy_release.lake import publish as store
     from privacy_release.lake.describe import Words
     from privacy_release.lake.layout import TableRules
+    from privacy_release.lake.store import as_readable_as_the_lake
     from privacy_release.spending.secrets import require_same_secret
 
     raise_if_failed(report)
@@ -106,23 +107,24 @@ def publish_staged(
     told = _dictionary(staged, manifest, name, release_id)
     with one_at_a_time(name) if followed else nullcontext():
         refuse_unseen(lake, name, (release_id, run_key or release_id), report)
-        done = store.publish(
-            lake,
-            name,
-            release_id,
-            Path(staged["uri"]),
-            manifest,
-            Path(staged["report"]),
-            expected_sha256=report["sha256"],
-            run_key=run_key,
-            proofs={
-                f"{DICTIONARY}.json": json_bytes(told),
-                f"{DICTIONARY}.html": dictionary_html(told).encode(),
-            },
-            words=Words(description=table_description(told), comments=column_comments(told)),
-            signer=None if signer is None else signer.about(manifest, approved=by_somebody),
-            rules=rules,
-        )
+        with as_readable_as_the_lake(lake):
+            done = store.publish(
+                lake,
+                name,
+                release_id,
+                Path(staged["uri"]),
+                manifest,
+                Path(staged["report"]),
+                expected_sha256=report["sha256"],
+                run_key=run_key,
+                proofs={
+                    f"{DICTIONARY}.json": json_bytes(told),
+                    f"{DICTIONARY}.html": dictionary_html(told).encode(),
+                },
+                words=Words(description=table_description(told), comments=column_comments(told)),
+                signer=None if signer is None else signer.about(manifest, approved=by_somebody),
+                rules=rules,
+            )
         published = Published(
             release=done.release_id,
             table=done.name,
@@ -136,7 +138,8 @@ def publish_staged(
         )
         if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
             record(staged, published)
-    _settle(lake, name, published, rules)
+    with as_readable_as_the_lake(lake):
+        _settle(lake, name, published, rules)
     return published
 
 

@@ -25,12 +25,14 @@ def retract_release(
     Arguments and errors as of `privacy_release.lake.retract.retract`.
     """
     from privacy_release.lake.retract import retract
+    from privacy_release.lake.store import as_readable_as_the_lake
     from privacy_release.lake.superseded import settle
     from privacy_release.steps.history import forget
 
-    done = retract(lake, name, release_id, reason, history=history, signer=signer)
-    forget(lake, name, release_id)
-    settle(lake, name, history=history)
+    with as_readable_as_the_lake(lake):
+        done = retract(lake, name, release_id, reason, history=history, signer=signer)
+        forget(lake, name, release_id)
+        settle(lake, name, history=history)
     return done
 
 

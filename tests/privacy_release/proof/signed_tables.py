@@ -18,6 +18,7 @@ from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, write_private
 from privacy_release.work.references import Published, SourceRef, StagedRef, TableRef
+from privacy_release.work.staged import write_schema
 
 NAME = "people"
 SCHEMA = DataSchema.from_dict(
@@ -55,7 +56,14 @@ def staged_release(frame: pd.DataFrame, folder: Path, label: str) -> StagedRef:
     job = Job(work=WorkArea(folder, f"test/{label}"), label=label)
     source = SourceRef(uri="x", fingerprint="0" * 64, rows=len(frame), dropped=0, files=1, identifiers=[])  # type: ignore[typeddict-item]  # the rest is optional here
     made = Made(
-        told={"method": "by_hand", "parameters": {}, "guarantees": [], "loss": None, "rows": len(frame)},
+        told={
+            "method": "by_hand",
+            "parameters": {},
+            "guarantees": [],
+            "loss": None,
+            "rows": len(frame),
+            "columns": {a.name: {"role": a.role.value, "kind": a.kind.value} for a in SCHEMA.attributes},
+        },
         schema=SCHEMA,
         figures={"suppressed": 0.0},
         sha256=write_private(job.records, parquet_bytes(frame)),
@@ -63,7 +71,8 @@ def staged_release(frame: pd.DataFrame, folder: Path, label: str) -> StagedRef:
         seconds=0.0,
         seeded=True,
     )
-    return stage(made, TableRef(uri="x", rows=len(frame), sha256="", schema="", source=source), job)
+    schema = write_schema(job.work, f"{label}-source", SCHEMA)
+    return stage(made, TableRef(uri="x", rows=len(frame), sha256="", schema=schema, source=source), job)
 
 
 @dataclass(frozen=True)
