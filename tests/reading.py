@@ -10,6 +10,7 @@ import privacy_release
 from privacy_engine.dp.limits import Limit
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.files import load_policy
@@ -49,6 +50,7 @@ def publish_people(
     name: str = "people",
     k: int = 5,
     intervals: str = "bounds",
+    rules: TableRules | None = None,
 ) -> Published:
     """A release of 200 people."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +61,7 @@ def publish_people(
         staged = privacy_release.make_release(table, work, method="mondrian", parameters=given, seed=1)
         policy = load_policy({"require": [{"model": "k_anonymity", "k": 5}]})
         report = privacy_release.verify_staged(staged, policy)
-        return privacy_release.publish_staged(staged, report, lake, name, release)
+        return privacy_release.publish_staged(staged, report, lake, name, release, rules=rules)
 
 
 def publish_synthetic(

@@ -13,6 +13,7 @@ import privacy_release
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_release.lake.publish import publish
 from privacy_release.lake.retract import retract
+from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import sha256_file
 from tests.reading import people, publish_people, snippets
@@ -78,8 +79,9 @@ def test_reading_says_which_release_and_which_guarantee(
 
 def test_the_newest_release_that_stands_is_read(tmp_path: Path) -> None:
     lake = Lake(root=str(tmp_path / "lake"))
-    publish_people(tmp_path, lake, "1", k=5)
-    publish_people(tmp_path, lake, "2", k=20)
+    by_partition = TableRules()
+    publish_people(tmp_path, lake, "1", k=5, rules=by_partition)
+    publish_people(tmp_path, lake, "2", k=20, rules=by_partition)
     assert privacy_release.dictionary(lake.root, "people")["release"] == "2"
     retract(lake, "people", "2", "wrong source")
     assert privacy_release.dictionary(lake.root, "people")["release"] == "1"

@@ -23,7 +23,7 @@ from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.spending.budget import Budget
 from privacy_release.steps import verify as verify_step
-from privacy_release.steps.approval import body
+from privacy_release.steps.approval import body, question
 from privacy_release.work import parquet as parquet_files
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import open_engine, read_engine
@@ -167,7 +167,7 @@ def test_verified_rows_are_published_without_loading_them(
 ) -> None:
     staged = unloaded
     report = privacy_release.verify_staged(staged, policy(K, L))
-    assert "first release" in body(staged, report, lake, "people", "a", "dag", "run")
+    assert "first release" in body(question(staged, report, lake, "people", "a"), "dag", "run")
     done = privacy_release.publish_staged(staged, report, lake, "people", "a", run_key="run 1")
     again = privacy_release.publish_staged(staged, report, lake, "people", "a", run_key="run 1")
     monkeypatch.undo()
