@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 
 import privacy_release
 from privacy_engine.errors import IntegrityError, PublishError
+from privacy_release.lake.layout import TableRules
 from privacy_release.lake.publish import publish
 from privacy_release.lake.retract import retract
-from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import sha256_file
 from tests.reading import people, publish_people, snippets
