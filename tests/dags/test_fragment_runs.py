@@ -61,9 +61,11 @@ def test_manifest_and_report_tell_of_the_fragments(left: Left) -> None:
     told = manifest_of(*left.release(GREEN))["fragments"]
     assert told["count"] >= 3
     assert told["rows"]["most"] == 1_000
-    (report,) = [data.decode() for name, data in left.files.items() if name.endswith(".html")]
-    require_closed_page(report)
-    text = Page(report).text
+    pages = [data.decode() for name, data in left.files.items() if name.endswith(".html")]
+    assert len(pages) == 2  # the other is the data dictionary
+    for page in pages:
+        require_closed_page(page)
+    (text,) = [read for page in pages if "across fragments" in (read := Page(page).text)]
     assert f"cut into {told['count']} fragments of {told['rows']['smallest']:,} to" in text
     assert "No class is made across fragments" in text
 

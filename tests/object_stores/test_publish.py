@@ -64,7 +64,7 @@ def test_a_signed_release_is_checked_by_what_stands_in_the_store(bucket: Bucket,
     signed_tables.Publisher(lake, tmp_path, key).publish(signed_tables.people(3), "w1")
     name = signed_tables.NAME
     assert check_table(lake, name, [key.public]).right
-    (path,) = data_files(lake, name, "w1")
+    (path,) = data_files(lake, name, ["w1"])
     changed = bytearray(get(lake, path))
     changed[len(changed) // 2] ^= 1
     put(lake, path, bytes(changed))

@@ -149,4 +149,4 @@ def test_the_search_saw_the_log_the_database_and_the_proofs(left: Left) -> None:
     assert SHOWN.encode() in database
     assert b"people_s3.publish" in left.files["output.txt"]
     proofs = [Path(name).suffix for name in left.bucket.objects() if "/_proof/" in name]
-    assert sorted(proofs) == [".html", ".json"]
+    assert sorted(proofs) == [".html", ".html", ".json", ".json"]  # manifest, report, dictionary twice
