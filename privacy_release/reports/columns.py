@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.vocabulary import COUNTERFEITS, Role
+from privacy_engine.vocabulary import COUNTERFEITS, Role, bounds_of
 
 if TYPE_CHECKING:  # the engine imports pandas: only where a release is made
     import pyarrow as pa
@@ -55,14 +55,6 @@ FORM_WORDS: Mapping[Form, str] = {
     Form.COUNTERFEITS: "How many records of this record's class are of nobody.",
 }
 
-# Suffixes of columns that tell an interval of the column without it.
-_ENDS: Mapping[str, Form] = {
-    "_from": Form.LOWER,
-    "_min": Form.LOWER,
-    "_to": Form.UPPER,
-    "_max": Form.UPPER,
-    "_null": Form.NULL_FLAG,
-}
 _BOUNDS = (Form.LOWER, Form.UPPER)
 _NEVER = "never null"
 
@@ -98,9 +90,9 @@ def _origin(
 
     name = attribute.name
     if name not in source.names:
-        for end, form in _ENDS.items():
-            if name.endswith(end) and name.removesuffix(end) in source.names:
-                return name.removesuffix(end), form
+        for origin in source.names:
+            if name in (ends := bounds_of(origin)):
+                return origin, (*_BOUNDS, Form.NULL_FLAG)[ends.index(name)]
         return None, Form.COUNTERFEITS if name == COUNTERFEITS else Form.VALUE
     if name == TABLE and released.tables:
         return name, Form.TABLE

@@ -1,4 +1,4 @@
-"""How a release is to be read: each column's source, form and levels, in every form of intervals."""
+"""Intervals as two typed bounds, as text and as midpoints: types, names, and equal findings."""
 
 import datetime as dt
 from decimal import Decimal
@@ -13,7 +13,6 @@ from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TClosene
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import verify
 from privacy_engine.measures.recoding import Intervals, Recoding
-from privacy_engine.measures.released_columns import Form, released_columns
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
@@ -48,46 +47,6 @@ def recoding(ages: object = None, *, nullable: bool = False) -> Recoding:
     )
     encoded = EncodedTable.encode(table, DataSchema.from_dict(fields, {"jobs": JOBS}))
     return Recoding(encoded, LABELS[encoded.rows])
-
-
-@pytest.mark.parametrize(
-    ("intervals", "forms"),
-    [
-        (Intervals.BOUNDS, {"age_from": Form.LOWER, "age_to": Form.UPPER, "born_from": Form.LOWER}),
-        (Intervals.TEXT, {"age": Form.INTERVAL, "born": Form.INTERVAL}),
-        (Intervals.MIDPOINT, {"age": Form.MIDPOINT, "born": Form.MIDPOINT}),
-    ],
-)
-def test_every_column_of_a_release_is_told(intervals: Intervals, forms: dict[str, Form]) -> None:
-    table, released = recoding().render(intervals)
-    told = {c.name: c for c in released_columns(SCHEMA, released, intervals)}
-    assert list(told) == list(table.columns)
-    assert forms.items() <= {name: c.form for name, c in told.items()}.items()
-    assert (told["colour"].form, told["disease"].form) == (Form.SET, Form.VALUE)
-    ends = [c for c in told.values() if c.source in ("age", "born")]
-    assert all(c.closed is (None if intervals is Intervals.MIDPOINT else True) for c in ends)
-    assert told["job"].levels == {"clerk": 0, "coder": 0, "cook": 0, "office": 1, "*": 2}
-    assert told["job"].height == 2
-
-
-def test_levels_are_those_of_the_public_domain_whoever_is_in_the_table() -> None:
-    few = recoding()
-    none = Recoding(few.encoded, np.full(5, -1))
-    assert released_columns(SCHEMA, none.render(Intervals.BOUNDS)[1], Intervals.BOUNDS) == released_columns(
-        SCHEMA, few.render(Intervals.BOUNDS)[1], Intervals.BOUNDS
-    )
-
-
-def test_a_null_flag_is_told_and_what_a_method_does_not_recode_is_a_value() -> None:
-    nulls = recoding(pd.array([30, None, 22, 20, 21], dtype="Int64"), nullable=True)
-    released = nulls.render(Intervals.BOUNDS)[1]
-    told = released_columns(nulls.encoded.schema, released, Intervals.BOUNDS)
-    assert [(c.name, c.form.value) for c in told][:3] == [
-        ("age_from", "lower bound"),
-        ("age_to", "upper bound"),
-        ("age_null", "null flag"),
-    ]
-    assert {c.form for c in released_columns(SCHEMA, SCHEMA)} == {Form.VALUE}
 
 
 @pytest.mark.parametrize("nullable", [False, True])
