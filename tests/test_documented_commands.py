@@ -33,6 +33,7 @@ BEFORE = {
         "privacy-release run include/releases/adult_occupation.yaml --release-id RELEASE",
         "python export.py adult_occupation",
     ],
+    "query.md": ["privacy-release run include/releases/adult_occupation.yaml --release-id to-be-asked"],
     "scale.md": ["SECRET=of-the-cluster"],
 }
 EXPORT = """

@@ -86,7 +86,7 @@ def test_the_image_makes_releases_as_its_own_user_on_a_read_only_root_and_compil
         assert "compiled 0" in told, told
         lake = Lake(root=str(tmp_path / "lake"))
         assert [release["release_id"] for release in releases(lake, method)] == ["r1"]
-        assert manifest_of(lake, method, "r1")["release"]["parameters"]["k"] == 10
+        assert manifest_of(lake, method, "r1")["parameters"]["k"] == 10
     assert {path.stat().st_uid for path in (tmp_path / "lake").rglob("*")} == {USER}
     assert list((tmp_path / "work").glob("*/*")) == []
 
