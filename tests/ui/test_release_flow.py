@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.ui]
 ANONYMIZED, SYNTHETIC = "adult_occupation", "adult_synthetic_weekly"
 APPROVE = f"{ANONYMIZED}.approve"
 DEADLINE = 300.0  # seconds for a run of some six tasks on a busy machine
+SIZES = ((390, 844), (1280, 860), (1920, 1080))  # a phone, a laptop, a large screen
 PAGES = (
     "/privacy/releases",
     "/privacy/budget",
@@ -68,6 +69,13 @@ def answer(server: Server, page: Any, run_id: str, option: str, comment: str) ->
     with page.expect_response(re.compile("/hitlDetails$")) as answered:
         page.get_by_role("button", name=option, exact=True).click()
     assert answered.value.ok
+
+
+def open_approval(server: Server, page: Any, run_id: str) -> None:
+    """Open the page on which a release is decided on, by the address that Airflow's form names."""
+    place = {"dag_id": ANONYMIZED, "run_id": run_id, "task_id": APPROVE, "map_index": -1}
+    page.goto(f"{server.address}/privacy/approval?{urlencode(place)}")
+    page.get_by_role("heading", name="Publish release").wait_for()
 
 
 def finished(server: Server, dag_id: str, run_id: str) -> str:
@@ -163,10 +171,23 @@ def test_a_release_is_triggered_reported_approved_listed_and_retracted_in_the_br
     tab.frame_locator("iframe.report").get_by_role("heading", name=ANONYMIZED).wait_for()
     picture(page, "run-report-before-approval")
     page.goto(f"{server.address}{place_of(run_id)}/tasks/{APPROVE}/required_actions")
-    page.get_by_role("button", name="Approve", exact=True).wait_for()
+    page.get_by_role("link", name="Decide on the page of this approval").wait_for()
     picture(page, "approval")
     assert run_id not in released(server)
-    answer(server, page, run_id, "Approve", "fine by a test")
+    open_approval(server, page, run_id)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        for width, height in SIZES:
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.get_by_role("button", name="Approve", exact=True).bounding_box()["y"] < 1.5 * height
+            picture(page, f"approval-page-{width}-{scheme}", whole=True)
+    records = page.get_by_role("region", name="First records").locator("tbody tr")
+    assert records.count() == 20
+    assert page.get_by_role("button", name="Reject", exact=True).is_hidden()
+    page.get_by_label("Comment").fill("fine by a test")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    page.get_by_role("heading", name="Answered").wait_for()
     assert finished(server, ANONYMIZED, run_id) == "success"
 
     tab = open_report_tab(server, page, place_of(run_id))
@@ -212,7 +233,18 @@ def test_a_rejected_release_fails_publishes_nothing_and_leaves_no_report(
         data={"chosen_options": ["Approve"], "params_input": {}},
     )
     assert forbidden.status == 403
-    answer(server, page, run_id, "Reject", "not by a test")
+    place = {"dag_id": ANONYMIZED, "run_id": run_id, "task_id": APPROVE, "map_index": -1}
+    assert visitor.goto(f"{server.address}/privacy/approval?{urlencode(place)}").status == 403
+    open_approval(server, page, run_id)
+    page.set_viewport_size({"width": SIZES[0][0], "height": SIZES[0][1]})
+    page.get_by_text("Reject ...").click()
+    page.get_by_label("Why").fill("not by a test")
+    picture(page, "approval-page-reject")
+    page.get_by_role("button", name="Reject", exact=True).click()
+    assert page.get_by_role("heading", name="Publish release").is_visible()  # it was not confirmed
+    page.get_by_label("I want to reject this release.").check()
+    page.get_by_role("button", name="Reject", exact=True).click()
+    page.get_by_role("heading", name="Answered").wait_for()
     assert finished(server, ANONYMIZED, run_id) == "failed"
     assert run_id not in released(server)
     tab = open_report_tab(server, page, place_of(run_id))
@@ -220,6 +252,21 @@ def test_a_rejected_release_fails_publishes_nothing_and_leaves_no_report(
     assert tab.locator("iframe").count() == 0
     assert not list((server.root / ".airflow" / "work_area").iterdir())
     picture(page, "run-report-rejected")
+
+
+def test_a_release_that_is_sent_back_in_airflows_own_form_ends_without_failure_or_publication(
+    server: Server, runs: dict[str, str], log_in: Callable[..., Any], picture: Callable[..., None]
+) -> None:
+    page = log_in("officer")
+    run_id = trigger_with_approval(server, page)
+    asked(server, run_id)
+    answer(server, page, run_id, "Send back", "coarser ages")
+    assert finished(server, ANONYMIZED, run_id) == "success"
+    assert run_id not in released(server)
+    place = {"dag_id": ANONYMIZED, "run_id": run_id, "task_id": APPROVE, "map_index": -1}
+    page.goto(f"{server.address}/privacy/approval?{urlencode(place)}")
+    page.get_by_text("coarser ages").wait_for()
+    picture(page, "approval-page-sent-back")
 
 
 def released(server: Server) -> set[str]:
