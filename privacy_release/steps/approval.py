@@ -214,7 +214,7 @@ def body(
     page = page_address(dag_id, run_id, task_id, map_index)
     two = " **Two different people must approve**, so this is asked twice." if asked["approvers"] > 1 else ""
     parts = [
-        f"**[Decide on the page of this approval]({page})**: it shows the columns and the first records as "
+        f"**[Decide on the page of this approval]({page})**: it shows the columns and some records as "
         f"they would be published, and asks twice before it rejects.{two}",
         f"Release **{escaped(asked['release'])}** of the table **{escaped(asked['table'])}**: "
         f"{asked['rows']:,} records, made by {escaped(asked['method'])}.{_counterfeits(asked)} "

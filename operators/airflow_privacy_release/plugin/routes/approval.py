@@ -130,7 +130,7 @@ def _require_same_bytes(where: Place, asked: Question) -> None:
     Raises:
         HTTPException: 409.
     """
-    if approvals.first_records(where.dag_id, where.run_id, asked).bytes is Bytes.OTHERS:
+    if approvals.some_records(where.dag_id, where.run_id, asked).bytes is Bytes.OTHERS:
         raise HTTPException(
             status.HTTP_409_CONFLICT,
             "The staged file is no longer the one that this page has shown. Nothing was approved; run the "
@@ -171,7 +171,7 @@ def _page(
     records = Records(bytes=Bytes.UNREAD)
     report = None
     if asked is not None:
-        records = approvals.first_records(where.dag_id, where.run_id, asked)
+        records = approvals.some_records(where.dag_id, where.run_id, asked)
         report = run_reports.reporter_of(where.dag_id, where.run_id, asked["sha256"])
     run = {"dag_id": where.dag_id, "run_id": where.run_id}
     return page(

@@ -1,4 +1,4 @@
-"""What a task asks of a person about a release, and the first records of it as they would be published.
+"""What a task asks of a person about a release, and some records of it as they would be published.
 
 The question is what the task itself keeps while it waits, which no XCom can change. The records are read from
 the very bytes whose sha256 the question names: of other bytes nothing is shown, whoever put them there.
@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from airflow.models.taskinstance import TaskInstance
 from airflow.utils.session import create_session
@@ -26,6 +26,10 @@ from privacy_engine.errors import PrivacyEngineError
 from privacy_release.reports.text import PROMISES
 from privacy_release.steps.approval import COMMENT, Question
 from privacy_release.work.area import WorkArea, work_area_root
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 SHOWN = 20  # records
 _LONGEST = 80  # characters of a cell
@@ -43,7 +47,7 @@ class Bytes(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Records:
-    """The first released records, as text; None stands for a missing value."""
+    """Some released records, as text; None stands for a missing value."""
 
     bytes: Bytes
     columns: tuple[str, ...] = ()
@@ -131,8 +135,11 @@ def open_in(dag_id: str, run_id: str) -> list[dict[str, Any]]:
         ]
 
 
-def first_records(dag_id: str, run_id: str, question: Question) -> Records:
-    """The first records of the staged bytes, if these are the bytes of the question."""
+def some_records(dag_id: str, run_id: str, question: Question) -> Records:
+    """Records from all over the staged bytes, if these are the bytes of the question.
+
+    Neighbours in the file mostly belong to one class and look the same: the records are evenly apart.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -146,10 +153,25 @@ def first_records(dag_id: str, run_id: str, question: Question) -> Records:
             stream.seek(0)
             with pq.ParquetFile(stream) as file:
                 columns = tuple(file.schema_arrow.names)
-                batch = next(file.iter_batches(batch_size=SHOWN), None)
-        cells = [] if batch is None else [map(_text, column.to_pylist()) for column in batch.columns]
+                cells = [map(_text, column.to_pylist()) for column in _spread(file).columns]
         return Records(bytes=Bytes.SAME, columns=columns, rows=tuple(zip(*cells, strict=True)))
     return Records(bytes=Bytes.UNREAD)
+
+
+def _spread(file: "pq.ParquetFile") -> "pa.Table":
+    """At most `SHOWN` records of a file, evenly apart in it."""
+    import pyarrow as pa
+
+    rows = file.metadata.num_rows
+    shown = min(SHOWN, rows)
+    wanted = [place * rows // shown for place in range(shown)]
+    parts, start = [file.schema_arrow.empty_table()], 0
+    for group in range(file.num_row_groups):
+        end = start + file.metadata.row_group(group).num_rows
+        if here := [place - start for place in wanted if start <= place < end]:
+            parts.append(file.read_row_group(group).take(here))
+        start = end
+    return pa.concat_tables(parts)
 
 
 def _opened(key: str, name: str) -> IO[bytes]:
