@@ -13,7 +13,7 @@ RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.development
 LOCK := locks/development.lock
 KERNELS := $(VENV)/.kernels
-CODE := conftest.py $(wildcard privacy_engine privacy_release operators dags benchmarks deploy docs/*.py tests)
+CODE := conftest.py $(wildcard privacy_engine privacy_release operators dags benchmarks deploy docs tests)
 
 # With it set, every process would compile Airflow anew: an import of 1.5 s takes 10 s.
 unexport PYTHONDONTWRITEBYTECODE
@@ -75,8 +75,13 @@ bench: $(STAMP) $(KERNELS)  ## Compare methods with the papers' tables and with 
 	@$(BIN)/python -m benchmarks
 
 .PHONY: docs
-docs: $(STAMP)  ## Write docs/reference.md anew from signatures and docstrings
+docs: $(STAMP)  ## Write the pages of reference anew from signatures, docstrings and parsers
 	@$(BIN)/python docs/make_reference.py
+
+.PHONY: site
+site: $(STAMP)  ## Build the documentation as a site into build/site; it needs no server
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "file://$(CURDIR)/build/site/index.html"
 
 # One resolution for all supported versions; addresses are left out so that any index or mirror serves.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \

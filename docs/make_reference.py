@@ -1,22 +1,34 @@
-"""Writes `docs/reference.md`: each public operator, its parameters and defaults, as the code has them.
+"""Writes the pages of reference: operators, files and commands, with their parameters, as the code has them.
 
-What a parameter means stands in the docstring of the operator, or of its base where all of a family share it.
+What a parameter means stands in the docstring of its class, or of its base where all of a family share it;
+what an argument of a command means in its help.
 """
 
+import argparse
+import dataclasses
 import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
+
+import pydantic
 
 import airflow_privacy_release
 from airflow_privacy_release.provider import OPERATOR_MODULES
-from privacy_engine.registry import method_class
+from privacy_engine.judge.column_rules import ColumnRules
+from privacy_engine.judge.policy import ALL_MODELS, ReleasePolicy
+from privacy_engine.registry import method_class, method_names
+from privacy_engine.tables.coding import Coding
+from privacy_engine.tables.date_form import DateForm
+from privacy_engine.tables.schema import Attribute
+from privacy_release.cli.main import build_parser
+from privacy_release.spec.model import AttributeSpec, ReleaseSpec
 
-PAGE = Path(__file__).with_name("reference.md")
+FOLDER = Path(__file__).parent
 MODULES = (*OPERATOR_MODULES, "airflow_privacy_release.pipeline")
 INTRODUCTION = """\
 # Operator reference
@@ -27,15 +39,46 @@ All names are imported from `airflow_privacy_release`, and all arguments are giv
 also takes what Airflow's `BaseOperator` takes (`task_id`, `retries`, ...). Unless it says otherwise, a
 parameter is a template field: it may be rendered (`k="{{ params.k }}"`) or mapped
 (`.partial(...).expand(k=[5, 10])`). References to tables and reports are the `output` of the task before.
-[How to compose a DAG](howto.md), [specifications of whole releases](../README.md#your-own-release).
+[How to compose a DAG](howto.md), [specifications of whole releases](reference_files.md).
 """
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Example|Examples):\s*$", re.MULTILINE)
+_DOCTEST = re.compile(r"^>>> .*?(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (.+)$")
 _ELSEWHERE = re.compile(r"see `+([\w.]+)`+\.?")
 
 
-def reference() -> str:
-    """The whole page."""
+FILES = """\
+# File reference
+
+Made by `make docs` from the code; edit its docstrings, not this page.
+
+A release is one YAML file in `include/releases/`; the files that it names lie below the include folder.
+Fields that are not known are errors. `privacy-release schema json` prints the same for an editor,
+`privacy-release check` holds files against it. [What a file may be](policies.md),
+[an example](../README.md#a-release-is-a-file).
+"""
+POLICY = """\
+## Policy
+
+A file of its own, which `policy` of a release names: what the staged bytes must keep, whatever method made
+them.
+
+```yaml
+require:
+  - {model: k_anonymity, k: 10}
+  - {model: t_closeness, t: 0.3, attribute: occupation}
+max_suppressed: 0.05
+```
+"""
+COMMANDS = """\
+# Command reference
+
+Made by `make docs` from the parsers of the commands, which `--help` prints, too; edit those, not this page.
+"""
+
+
+def operators() -> str:
+    """The page of operators."""
     parts = [INTRODUCTION]
     for name in MODULES:
         module = importlib.import_module(name)
@@ -43,6 +86,155 @@ def reference() -> str:
         parts.append(f"## {title}\n\n{_plain(_doc(module))}\n")
         parts += [_section(member) for member in _public(module)]
     return "\n".join(parts)
+
+
+def files() -> str:
+    """The page of files: the fields of a release and of a policy, the models, and the methods."""
+    parts, asked, done = [FILES], [("", ReleaseSpec)], set()
+    while asked:
+        place, model = asked.pop(0)
+        if model in done:
+            continue
+        done.add(model)
+        rows, inner = _fields(model, place)
+        asked += inner
+        title = f"`{place}`" if place else "Release"
+        parts.append("\n".join([f"## {title}", "", _plain(_lead(model)), "", *rows, ""]))
+    parts += [_methods(), POLICY, *_table(_documented(ReleasePolicy), ReleasePolicy), ""]
+    parts += ["### `columns`", "", _plain(_lead(ColumnRules)), ""]
+    parts += [*_table(_documented(ColumnRules), ColumnRules), "", "## Models", ""]
+    for name, model in ALL_MODELS.items():
+        parts += [f"### `{name}`", "", _plain(_lead(model)), "", *_table(_documented(model), model), ""]
+    return "\n".join(parts)
+
+
+def commands() -> str:
+    """The page of commands."""
+    parser = build_parser()
+    parts = [COMMANDS, parser.description or "", "", parser.epilog or "", ""]
+    for name, told, command in _commands(parser):
+        if any(isinstance(action, argparse._SubParsersAction) for action in command._actions):
+            continue
+        rows = [_argument(action) for action in command._actions if action.dest != "help"]
+        usage = " ".join(command.format_usage().removeprefix("usage: ").split())
+        about = command.description or told
+        parts += [f"## {name}", "", f"{about[:1].upper()}{about[1:].rstrip('.')}.", "", f"    {usage}", ""]
+        parts += ["| argument | |", "|---|---|", *rows, ""] if rows else []
+    return "\n".join(parts)
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str, argparse.ArgumentParser]]:
+    """All commands below a parser: name, help, and the parser of its own."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            told = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for name, command in action.choices.items():
+                yield command.prog, told.get(name, ""), command
+                yield from _commands(command)
+
+
+def _argument(action: argparse.Action) -> str:
+    shown = ", ".join(f"`{name}`" for name in action.option_strings) or f"`{action.metavar or action.dest}`"
+    if not (meaning := action.help):
+        raise LookupError(f"{action.dest}: an argument has no help; write one")
+    return f"| {shown} | {_cell(_plain(meaning % vars(action) if '%(' in meaning else meaning))} |"
+
+
+def _methods() -> str:
+    """What `release.method` may be, and the parameters of each."""
+    lines = ["## Methods", "", "What `release.method` may be, and what may stand beside it.", ""]
+    for name in method_names():
+        method = method_class(name)
+        lines += [f"### `{name}`", "", _plain(_lead(method)), "", *_table(_documented(method), method), ""]
+    return "\n".join(lines)
+
+
+def _fields(model: type[pydantic.BaseModel], place: str) -> tuple[list[str], list[tuple[str, Any]]]:
+    """Rows of the fields of a mapping, and the mappings that stand in them."""
+    meanings = _documented(model)
+    rows, inner = ["| field | value | default | |", "|---|---|---|---|"], []
+    schema = model.model_json_schema(by_alias=True)
+    for name, field in model.model_fields.items():
+        shown = field.alias or name
+        models = list(_models_in(field.annotation))
+        inner += [(f"{place}.{shown}".strip("."), found) for found in models]
+        meaning = meanings.get(name) or (_lead(models[0]) if models else None)
+        if meaning is None:
+            raise LookupError(f"{model.__name__}: field {name} has no meaning; describe it in the docstring")
+        value = _value(schema["properties"][shown], schema.get("$defs", {}))
+        default = "required" if field.is_required() else _shown(field.default)
+        rows.append(f"| `{shown}` | {_cell(value)} | {_cell(default)} | {_cell(_plain(meaning))} |")
+    return rows, inner
+
+
+def _models_in(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, pydantic.BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
+
+
+def _value(schema: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """What may stand in a field, in words."""
+    if "$ref" in schema:
+        return _value(known[schema["$ref"].rpartition("/")[2]], known)
+    for several in ("anyOf", "oneOf"):
+        if several in schema and "properties" not in schema:
+            kinds = [_value(kind, known) for kind in schema[several] if kind.get("type") != "null"]
+            return " or ".join(dict.fromkeys(kinds))
+    if "const" in schema or "enum" in schema:
+        words = schema.get("enum") or [schema["const"]]
+        return ", ".join(f"`{word}`" for word in words) if len(words) < 12 else "a name, see below"
+    if schema.get("type") == "array":
+        parts = schema.get("prefixItems")
+        return f"{len(parts)} values" if parts else f"list of: {_value(schema.get('items', {}), known)}"
+    limits = [f"{sign} {schema[key]:g}" for key, sign in _LIMITS.items() if key in schema]
+    return " ".join([_KINDS.get(schema.get("type", ""), "any"), *limits])
+
+
+_KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
+_KINDS |= {"object": "mapping"}
+_LIMITS = {"minimum": ">=", "maximum": "<=", "exclusiveMinimum": ">", "exclusiveMaximum": "<"}
+_LIMITS |= {"ge": ">=", "le": "<=", "gt": ">", "lt": "<"}
+
+
+def _table(meanings: Mapping[str, str], cls: type) -> list[str]:
+    """Rows of the fields of a dataclass that stand in a file."""
+    rows = []
+    for field in dataclasses.fields(cls):
+        if not field.init or (cls is ReleasePolicy and field.name in ("known_rows", "across")):
+            continue  # in a file all models stand in `require`
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        shown = "required" if default is dataclasses.MISSING else _shown(default)
+        meaning = _cell(_plain(meanings.get(field.name, "")))
+        rows.append(f"| `{field.name}` | {_cell(shown)} | {meaning} |")
+    return ["| field | default | |", "|---|---|---|", *rows] if rows else []
+
+
+def _shown(default: Any) -> str:
+    if default is None or default == () or default == {} or default == "":
+        return ""
+    if isinstance(default, str):
+        return f"`{default!s}`"
+    if isinstance(default, bool | int | float):
+        return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    if isinstance(default, pydantic.BaseModel):
+        return (
+            f"`{default.model_dump(exclude_defaults=True, mode='json') or default.model_dump(mode='json')}`"
+        )
+    return f"`{default!r}`"
+
+
+def _documented(cls: type) -> dict[str, str]:
+    """Meaning of each field of a class, those of its bases, and of a column those of what it is read into."""
+    read_into = (Coding, DateForm, Attribute) if cls is AttributeSpec else ()
+    found = {name: text for other in read_into for name, text in _entries(_doc(other)).items()}
+    for base in reversed(cls.__mro__):
+        if base.__module__.partition(".")[0] in ("privacy_engine", "privacy_release"):
+            found |= _entries(_doc(base))
+    return found
 
 
 def _public(module: ModuleType) -> Iterator[Any]:
@@ -147,7 +339,7 @@ def _lead(documented: Any) -> str:
 
 def _doc(documented: Any) -> str:
     # Not inspect.getdoc: it would give a class the docstring of its base.
-    return inspect.cleandoc(documented.__doc__ or "")
+    return _DOCTEST.sub("", inspect.cleandoc(documented.__doc__ or ""))
 
 
 def _plain(text: str) -> str:
@@ -158,6 +350,13 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+PAGES: Mapping[str, Callable[[], str]] = {
+    "reference.md": operators,
+    "reference_files.md": files,
+    "reference_commands.md": commands,
+}
+
 if __name__ == "__main__":
-    PAGE.write_text(reference(), encoding="utf-8")
-    sys.stdout.write(f"{PAGE} written\n")
+    for page, made in PAGES.items():
+        (FOLDER / page).write_text(made(), encoding="utf-8")
+        sys.stdout.write(f"{FOLDER / page} written\n")

@@ -41,7 +41,7 @@ _WORDS: Mapping[Rule, str] = {
     "width or prefix",
     Rule.CATEGORIES: "the categories miss {distinct} distinct values in {rows} rows: "
     "add them or mend the source",
-    Rule.HIERARCHY: "the hierarchy miss {distinct} distinct values in {rows} rows: "
+    Rule.HIERARCHY: "the hierarchy misses {distinct} distinct values in {rows} rows: "
     "add them or mend the source",
 }
 

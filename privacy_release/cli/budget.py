@@ -54,7 +54,7 @@ def add_budget_commands(kinds: Any) -> None:
     )
 
     history = _command(kinds, "history", "all entries of a data set, oldest first", _history)
-    history.add_argument("dataset", metavar="DATASET")
+    history.add_argument("dataset", metavar="DATASET", help="whose entries")
     history.add_argument("--last", type=int, metavar="N", help="so many of the newest entries; default: all")
 
     check = _command(

@@ -146,7 +146,12 @@ class _Strict(BaseModel):
 
 
 class WaitSpec(_Strict):
-    """How long a run waits for files that are late, and how often it looks."""
+    """How long a run waits for files that are late, and how often it looks.
+
+    Attributes:
+        timeout: the longest wait; after that the run fails.
+        every: between two looks.
+    """
 
     timeout: Duration = "1 day"
     every: Duration = "5 minutes"
@@ -286,7 +291,11 @@ class DeriveSpec(_Strict):
 
 
 class AllowSpec(_Strict):
-    """Leave, with the reason that goes into the manifest."""
+    """Leave, with the reason that goes into the manifest.
+
+    Attributes:
+        allow: the reason.
+    """
 
     allow: Annotated[str, AfterValidator(_not_blank)]
 
@@ -315,7 +324,11 @@ TextRule = Annotated[
 
 
 class YearSpec(_Strict):
-    """A year that goes by that of the release."""
+    """A year that goes by that of the release.
+
+    Attributes:
+        years_before_release: how many years before.
+    """
 
     years_before_release: Whole = Field(ge=1)
 
@@ -387,7 +400,13 @@ class AttributeSpec(_Strict):
 
 
 class ScheduleSpec(_Strict):
-    """A schedule by upstream assets or by partition; exactly one of the fields."""
+    """A schedule by upstream assets or by partition; exactly one of the fields.
+
+    Attributes:
+        asset: name of the release whose publication starts a run.
+        assets: names of several; all must have been published anew.
+        partitions: cron expression; each of its times is a partition, and a release of its own.
+    """
 
     asset: Name | None = None
     assets: tuple[Name, ...] | None = Field(default=None, min_length=1)
@@ -705,7 +724,7 @@ class TableSpec(_Strict):
         person: the column that names the person, where it is called otherwise than in the release.
         carry: quasi-identifiers of another one of the tables, with one row a person, whose released values
             the rows of this one get, too.
-        expectations: absolute path of its suite.
+        expectations: file of its suite.
     """
 
     source: SourceSpec
@@ -742,9 +761,13 @@ class ReleaseSpec(_Strict):
 
     Attributes:
         name: of the DAG; the file must be called the same.
-        attributes: field `schema` of the file; hierarchies as absolute paths.
+        description: one line for the list of DAGs.
+        tags: by which the list of DAGs can be filtered.
+        schedule: a cron expression or a preset such as `@weekly`, or a mapping; None: runs are triggered.
+        attributes: field `schema` of the file: each column's role and kind, by its name.
         tables: instead of source, schema and expectations: several tables that share the person.
-        expectations, policy: absolute paths of the files.
+        expectations: file of a Great Expectations suite.
+        policy: file of what must hold.
         person: whose record a row is; the guarantee is of persons then.
         engine: what works on the table; with another than `local` no step holds it in memory.
         transform: a step of your own, after the expectations were met.

@@ -129,7 +129,7 @@ BAD_TABLES = {
     ),
     "hierarchy misses a value": (
         lambda t: t.assign(city="secret"),
-        "city: the hierarchy miss 1 distinct values",
+        "city: the hierarchy misses 1 distinct values",
     ),
     "out of bounds": (lambda t: t.assign(age=t["age"] + 60), r"age: \d+ values are out of the bounds"),
     "infinite": (

@@ -12,6 +12,8 @@ from tests.ui.server import PASSWORDS, Server, standalone
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 DESKTOP, PHONE = (1280, 860), (360, 740)
+SIZES = ((390, 844), (1280, 860), (1920, 1080))  # a phone, a laptop, a large screen
+AXE = Path(__file__).parent / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 WAIT = 60_000  # milliseconds until a busy machine must have shown something
 
 
@@ -56,6 +58,26 @@ def log_in(server: Server, browser: Any) -> Iterator[Callable[..., Any]]:
     yield enter
     for window in windows:
         window.close()
+
+
+@pytest.fixture(scope="session")
+def accessible() -> Callable[[Any], None]:
+    """Complain about serious faults of accessibility of what a page shows, frames of ours included."""
+    if not AXE.exists():
+        pytest.skip("axe is not installed (Node.js, then: npm ci --prefix tests/ui/axe)")
+    source = AXE.read_text(encoding="utf-8")
+
+    def look(page: Any) -> None:
+        page.evaluate(source)
+        found = page.evaluate("() => axe.run({iframes: false}).then((told) => told.violations)")
+        told = [
+            (fault["id"], fault["help"], [node["html"] for node in fault["nodes"]][:3])
+            for fault in found
+            if fault["impact"] in ("serious", "critical")
+        ]
+        assert not told, (page.url, told)
+
+    return look
 
 
 @pytest.fixture(scope="session")

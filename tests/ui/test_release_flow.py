@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from tests.ui.conftest import DESKTOP, PHONE, WAIT
+from tests.ui.conftest import DESKTOP, PHONE, SIZES, WAIT
 from tests.ui.server import Server
 
 pytestmark = [pytest.mark.ui]
@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.ui]
 ANONYMIZED, SYNTHETIC = "adult_occupation", "adult_synthetic_weekly"
 APPROVE = f"{ANONYMIZED}.approve"
 DEADLINE = 300.0  # seconds for a run of some six tasks on a busy machine
-SIZES = ((390, 844), (1280, 860), (1920, 1080))  # a phone, a laptop, a large screen
 PAGES = (
     "/privacy/releases",
     "/privacy/budget",
@@ -337,7 +336,7 @@ def test_every_page_fits_a_phone_in_light_and_dark_and_breaks_no_rule_of_its_pol
         page.on("console", lambda message, told=complaints: told.append(message.text))
         page.on("request", lambda request, told=asked: told.append(request.url))
         for name, address in addresses(runs).items():
-            for size, (width, height) in {"desktop": DESKTOP, "phone": PHONE}.items():
+            for size, (width, height) in {"desktop": DESKTOP, "phone": PHONE, "large": SIZES[-1]}.items():
                 page.set_viewport_size({"width": width, "height": height})
                 assert page.goto(f"{server.address}{address}").ok, name
                 assert page.evaluate("document.documentElement.scrollWidth") <= width, (name, size)
@@ -359,6 +358,24 @@ def addresses(runs: dict[str, str]) -> dict[str, str]:
         "budget": "/privacy/budget",
         "report": f"/privacy/report?{urlencode({'dag_id': ANONYMIZED, 'run_id': runs[ANONYMIZED]})}",
     }
+
+
+def test_no_page_has_a_serious_fault_of_accessibility(
+    server: Server, runs: dict[str, str], log_in: Callable[..., Any], accessible: Callable[[Any], None]
+) -> None:
+    waiting = trigger_with_approval(server, log_in("officer"))
+    asked(server, waiting)
+    for scheme in ("light", "dark"):
+        page = log_in("officer", scheme).context.new_page()
+        for width, height in SIZES:
+            page.set_viewport_size({"width": width, "height": height})
+            for address in addresses(runs).values():
+                page.goto(f"{server.address}{address}")
+                accessible(page)
+            open_approval(server, page, waiting)
+            accessible(page)
+    answer(server, page, waiting, "Send back", "was only looked at")
+    assert finished(server, ANONYMIZED, waiting) == "success"
 
 
 def test_a_theme_chosen_in_airflow_rules_the_pages_and_the_report(

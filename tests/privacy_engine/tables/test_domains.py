@@ -221,7 +221,7 @@ def test_an_identifier_needs_no_domain_and_is_not_encoded() -> None:
     ("column", "value", "message"),
     [
         ("size", "XL", "size: the categories miss 1 distinct values in 1 rows"),
-        ("city", "Genf", "city: the hierarchy miss 1 distinct values in 1 rows"),
+        ("city", "Genf", "city: the hierarchy misses 1 distinct values in 1 rows"),
         ("age", 91, "age: 1 values are out of the bounds"),
         ("size", None, "size: 1 values are null"),
         ("income", math.inf, "income: 1 values are infinite"),

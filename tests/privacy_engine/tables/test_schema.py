@@ -238,7 +238,7 @@ PROBLEMS = {
     ),
     "a value beyond the hierarchy": (
         lambda t: t.assign(city=["Bern", CANARY]),
-        "city: the hierarchy miss 1 distinct values in 1 rows",
+        "city: the hierarchy misses 1 distinct values in 1 rows",
     ),
     "no record": (lambda t: t.iloc[:0], "the table is empty"),
     "a missing column": (lambda t: t.drop(columns="age"), r"columns \['age'\] are missing"),
