@@ -49,7 +49,7 @@ def run(table: Table, *, models: Sequence[str] = tuple(MODELS)) -> Section:
             method = load_method(key, k=K, suppression_limit=limit, require=require)
             found: list[Release] = []
             call = partial(_release, method, of, found)
-            if not measured and not figures:
+            if not figures and of is table:
                 call()  # what is compiled or loaded once
             seconds = timed(call)[1]
             release = found[-1]
