@@ -14,9 +14,9 @@ from deploy.local.embedded import checkout, embedded_environment, inherited_envi
 from privacy_release.lake.store import Lake
 
 # The same examples on every run, and none judged by the clock: a busy machine must not fail a test.
-settings.register_profile(
-    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("steady", STEADY)
+settings.register_profile("brief", STEADY, max_examples=20)  # where the same tests run once more
 settings.load_profile("steady")
 
 # Programs that tests start, and kill, in processes of their own: they import each other as scripts do.

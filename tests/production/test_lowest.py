@@ -16,7 +16,7 @@ SEARCHES = "larger_suppression_limit"  # minutes in compiled code, which no olde
 def test_the_engine_passes_its_tests_with_the_oldest_packages(tmp_path: Path, clean: dict[str, str]) -> None:
     oldest = environment_of(tmp_path, "lowest.lock")
     options = ("-q", "--tb=short", "-p", "no:cacheprovider", "-k", f"not {SEARCHES}")
-    options += ("-m", "not (slow or spark or needs_data)")
+    options += ("--hypothesis-profile", "brief", "-m", "not (slow or spark or needs_data)")
     done = subprocess.run(
         [oldest / "python", "-m", "pytest", *options, *TESTS],
         cwd=checkout(),
