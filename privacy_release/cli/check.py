@@ -135,9 +135,15 @@ def _about(checked: "Checked") -> Iterator[str]:
     files += " that another tool wrote" if checked.rewritten else ""
     yield f"release {checked.release}: {checked.rows:,} rows in {files}"
     yield f"  statement {checked.sequence}, signed {checked.signed} by {checked.key[:16]}"
-    if checked.approval is not None:
-        by = checked.approval.get("by")
-        named = (by.get("name") if isinstance(by, dict) else by) or "nobody, for nobody had to be asked"
-        yield f"  approved  by {named}, {checked.approval.get('at')}"
+    approval = checked.approval or {}
+    for answer in filter(None, (approval.get("first"), approval)):  # two people may have had to approve it
+        yield f"  approved  by {_name(answer.get('by'))}, {answer.get('at')}"
+    if entry := checked.ledger_entry:
+        yield f"  booked    for the data set {entry['dataset']}, ledger entry {entry['entry_hash']}"
     yield from (f"  {line}" for line in finding_lines(checked.findings))
     yield from (f"  on trust  {rule}: {why}" for rule, why in checked.on_trust.items())
+
+
+def _name(by: object) -> str:
+    """Who approved: a name, where the command line was told it, else Airflow's form of a user."""
+    return str((by.get("name") if isinstance(by, dict) else by) or "nobody, for nobody had to be asked")

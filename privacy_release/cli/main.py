@@ -300,7 +300,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
-    from privacy_release.lake.read import manifest_of, releases
+    from privacy_release.lake.read import manifest_of, pages_of, releases
     from privacy_release.spec.reading import LARGEST_MANIFEST, read_mapping
 
     if Path(arguments.target).is_file():
@@ -308,7 +308,9 @@ def _inspect(arguments: argparse.Namespace) -> int:
         return DONE
     lake, name = table_of(arguments.target)
     if arguments.release is not None:
-        print("\n".join(manifest_lines(manifest_of(lake, name, arguments.release))))
+        pages = pages_of(lake, name, arguments.release)
+        lines = [f"{kind:<10}  {uri}" for kind, uri in pages.items()]
+        print("\n".join([*lines, *manifest_lines(manifest_of(lake, name, arguments.release))]))
         return DONE
     found = releases(lake, name)
     if not found:

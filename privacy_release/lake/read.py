@@ -126,6 +126,22 @@ def dictionary_of(
     return None if digest is None else _stored_json(lake, name, digest, "dictionary")
 
 
+def pages_of(lake: Lake, name: str, release_id: str, version: int | None = None) -> dict[str, str]:
+    """Addresses of the pages beside a release, by name: `report`, and `dictionary` where there is one.
+
+    Of a retracted release there are none.
+
+    Raises:
+        PublishError: if there is no such release, or the lake cannot be reached.
+    """
+    entry = _entry(lake, name, existing_version(lake, name), release_id, version)
+    if entry.tombstone is not None or entry.problem is not None:
+        return {}
+    pages = {"report": entry.report_sha256, "dictionary": entry.further.get("dictionary.html")}
+    folder = f"{lake.root}/{proof_folder(name)}"
+    return {page: f"{folder}/{digest}.html" for page, digest in pages.items() if digest is not None}
+
+
 def _stored_json(lake: Lake, name: str, digest: str, what: str) -> dict[str, Any]:
     """A proof that is stored under the hash of its bytes."""
     data = get(lake, f"{proof_folder(name)}/{digest}.json")

@@ -58,6 +58,7 @@ class Checked:
         rows, files: that the table has of it.
         rewritten: another tool wrote its rows into other files; they are the same rows.
         approval: what the proof says of who approved it; None where nobody did.
+        ledger_entry: data set and hash of the entry that booked its loss; empty where none is told.
         findings: measured anew on the rows.
         on_trust: rule -> why it was not measured anew.
     """
@@ -71,6 +72,7 @@ class Checked:
     files: int = 0
     rewritten: bool = False
     approval: Mapping[str, Any] | None = None
+    ledger_entry: Mapping[str, str] = field(default_factory=dict)
     findings: Sequence[Mapping[str, Any]] = ()
     on_trust: Mapping[str, str] = field(default_factory=dict)
 
@@ -244,6 +246,7 @@ class _Check:
             statement=statement.sha256,
             key=statement.key_id,
             signed=statement.time.isoformat(),
+            ledger_entry=statement.predicate.get("ledger_entry") or {},
         )
         manifest = self.proofs(statement, release)
         if manifest is not None:

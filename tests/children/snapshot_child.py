@@ -1,4 +1,4 @@
-"""Publishes a snapshot and clears up after it, in a process that kills itself before its n-th write.
+"""Publishes a signed snapshot and clears up after it, in a process that kills itself before its n-th write.
 
 The steps are real: nothing but the count of what is written, created or erased stands between them and the
 store. It prints how many writes there were, where it lives to the end.
@@ -19,6 +19,9 @@ from privacy_release.lake import publish as publishing
 from privacy_release.lake import superseded
 from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake
+from privacy_release.proof import statement
+from privacy_release.proof.keys import signing_key_in
+from privacy_release.proof.statement import StatementSigner
 
 
 def main() -> None:
@@ -35,7 +38,7 @@ def main() -> None:
 
         return write
 
-    publishing.put = superseded.put = counted(publishing.put)
+    publishing.put = superseded.put = statement.put = counted(publishing.put)
     superseded.remove = counted(superseded.remove)
     deltalake.write_deltalake = counted(deltalake.write_deltalake)
     deltalake.DeltaTable.create = counted(deltalake.DeltaTable.create)
@@ -51,10 +54,11 @@ def main() -> None:
         task["name"],
         task["release_id"],
         Path(task["staged"]),
-        {},
+        task["manifest"],
         Path(task["report"]),
         expected_sha256=task["sha256"],
         rules=rules,
+        signer=StatementSigner(key=signing_key_in(Path(task["key"]))),
     )
     superseded.settle(Lake(root=task["root"]), task["name"], history=history)
     say(str(count))

@@ -135,6 +135,16 @@ def found_below(root: Path) -> Left:
     return Left(root=root, ended=json.loads(files["ended.json"]), files=files)
 
 
+def files_below(root: Path) -> list[Path]:
+    """Every file below a folder."""
+    return [path for path in root.rglob("*") if path.is_file()]
+
+
+def found_in(files: Sequence[Path], *words: bytes) -> list[Path]:
+    """The files that hold one of the words."""
+    return [path for path in files if any(word in path.read_bytes() for word in words)]
+
+
 def planted(people: pd.DataFrame) -> pd.DataFrame:
     """A unique identifier for everybody, and one number like no other."""
     table = people.assign(name=[f"{MARK}-identifier-{i:04d}" for i in range(len(people))])

@@ -1,15 +1,31 @@
 """DAG runs that ask a person: what was approved is published, what was not leaves nothing behind."""
 
+import base64
+import re
+import shutil
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from privacy_engine.dp.limits import Limit
+from privacy_release.cli.main import main
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.proof.keys import SigningKey
 from tests.dags.officers import Officers
+from tests.dags.scanner import files_below, found_in
+from tests.dags.test_dp_canaries import PRIVATE
+from tests.privacy_release.proof.test_tampering import (
+    Table,
+    put_the_older_one_back,
+    remove_the_approval_everywhere,
+)
 
 
 def work_is_gone(work_root: Path) -> bool:
@@ -29,6 +45,96 @@ def test_an_approved_release_is_published_with_who_when_and_why(
     assert (told["comment"], told["automatic"]) == ("looks fine", False)
     assert told["at"].startswith("20")
     assert work_is_gone(work_root)
+
+
+@pytest.fixture
+def signing_key(airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SigningKey]:
+    """A key in the connection `signing_default`, as `airflow connections add` stores it.
+
+    Airflow encrypts passwords where it has a key for that, as each Airflow in production must.
+    """
+    from airflow.models import Connection
+    from airflow.models.crypto import get_fernet
+    from airflow.utils.session import create_session
+    from cryptography.fernet import Fernet
+    from sqlalchemy import delete
+
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", Fernet.generate_key().decode())
+    get_fernet.cache_clear()
+    key = SigningKey.new()
+    password = key.pem().decode()
+    with create_session() as session:
+        session.add(Connection(conn_id="signing_default", conn_type="generic", password=password))
+    yield key
+    with create_session() as session:
+        session.execute(delete(Connection).where(Connection.conn_id == "signing_default"))
+    get_fernet.cache_clear()
+
+
+def forms_of(key: SigningKey) -> list[bytes]:
+    """What whoever reads a file could make the key of: its line in PEM form, and its 32 bytes, three ways."""
+    line = key.pem().splitlines()[1]
+    secret = base64.b64decode(line)[-32:]
+    return [line, secret, secret.hex().encode(), base64.b64encode(secret)]
+
+
+@pytest.mark.slow
+def test_a_run_signs_what_a_person_approved_and_its_key_is_in_nothing_that_it_leaves(
+    home: Any,
+    run: Any,
+    officers: Officers,
+    airflow_lake: Lake,
+    airflow_home: Path,
+    work_root: Path,
+    tmp_path: Path,
+    signing_key: SigningKey,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
+    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
+    home.write(approval={}, **PRIVATE)
+    runs = [run("people") for _ in range(2)]
+    assert [done.state for done in runs] == ["success", "success"], runs[-1].tasks
+    output = capfd.readouterr()
+
+    keys = tmp_path / "keys.pem"
+    keys.write_text(signing_key.public.pem())
+
+    def check(root: str) -> tuple[int, str]:
+        return main(["check", f"{root}/people", "--key", str(keys)]), capfd.readouterr().out
+
+    code, told = check(airflow_lake.root)
+    assert (code, told[:3]) == (0, "yes"), told
+    assert f"release {runs[1].run_id}: 120 rows" in told
+    assert "  approved  by officer, 20" in told
+    (booked,) = re.findall("booked    for the data set people, ledger entry ([0-9a-f]{64})", told)
+    assert booked in {entry.hash for entry in ledger.check("people")}
+
+    older, newer = (entry["version"] for entry in releases(airflow_lake, "people"))
+    for number, (tamper, words) in enumerate(
+        (
+            (partial(remove_the_approval_everywhere, version=newer), "signature: "),
+            (partial(put_the_older_one_back, older=older, newer=newer), "something older was put back"),
+        )
+    ):
+        copy = tmp_path / f"tampered {number}"
+        shutil.copytree(airflow_lake.root, copy)
+        tamper(Table(copy))
+        code, told = check(str(copy))
+        assert (code, told[:2]) == (1, "NO")
+        assert words in told
+
+    (tmp_path / "output.txt").write_text(output.out + output.err)
+    seen = [*files_below(airflow_home), *files_below(tmp_path)]
+    assert found_in(seen, *forms_of(signing_key)) == []
+    database = [file for file in seen if file.name.startswith("airflow.db")]
+    for place, words in ((database, runs[1].run_id), (database, "rendered_task_instance_fields")):
+        assert found_in(place, words.encode())  # the search saw what it should
+    statement = releases(airflow_lake, "people")[1]["statement"]
+    assert found_in([tmp_path / "output.txt"], statement.encode())  # what the log of `publish` tells
 
 
 def test_the_form_is_about_the_staged_bytes_and_may_be_sent_without_a_comment(

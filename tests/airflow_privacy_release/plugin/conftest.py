@@ -17,6 +17,7 @@ from privacy_release.work.area import sha256_file
 from tests.airflow_privacy_release.plugin.auth import OWN_DAG, PASSWORDS, ROLES
 
 FOREIGN_DAG = "others"
+DICTIONARY = "<!DOCTYPE html><title>Data dictionary</title><p>What each column says.</p>"
 REPORT = "<!DOCTYPE html><title>Report</title><style>p { color: teal }</style><p>The report.</p>"
 
 
@@ -126,6 +127,7 @@ def publish_people(airflow_lake: Lake, tmp_path: Path) -> Callable[..., int]:
         k: float = 5,
         manifest: Mapping[str, Any] | None = None,
         report: str = REPORT,
+        dictionary: str | None = None,
     ) -> int:
         staged, page = tmp_path / "staged.parquet", tmp_path / "report.html"
         pq.write_table(pa.table({"age": ["[20, 30]"] * rows, "illness": ["flu"] * rows}), staged)
@@ -151,6 +153,7 @@ def publish_people(airflow_lake: Lake, tmp_path: Path) -> Callable[..., int]:
             page,
             expected_sha256=sha256_file(staged),
             run_key=f"{dag_id}/run_of_{release_id}" if dag_id else None,
+            proofs=None if dictionary is None else {"dictionary.html": dictionary.encode()},
         ).version
 
     return publish_one

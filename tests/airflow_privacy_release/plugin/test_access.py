@@ -19,6 +19,10 @@ ADDRESSES = (
         "/report/published?lake=lake_default&table=people&version=1",
         "/report/comparison?dag_id=people&run_id=r",
     ),
+    *(
+        "/dictionary?lake=lake_default&table=people&version=1",
+        "/dictionary/published?lake=x&table=y&version=1",
+    ),
     *("/report/staged?dag_id=people&run_id=r&task_id=release", "/static/pages.css", "/static/pages.js"),
     *("/static/theme.js", "/static/report.css", "/static/releases.svg", "/static/none"),
     *("/docs", "/redoc", "/openapi.json", "/anything/else", "/release", "/static/../plugin.py"),
@@ -74,7 +78,8 @@ def test_a_release_of_a_dag_that_may_not_be_read_is_refused_and_not_listed(
     listed = Page(visitor.get("/releases").text).text
     assert "mine" in listed
     assert "theirs" not in listed
-    for path in ("/release", "/report/release", "/report/published", "/retract"):
+    paths = ("/release", "/report/release", "/report/published", "/retract")
+    for path in (*paths, "/dictionary", "/dictionary/published"):
         assert visitor.get(path, one(foreign)).status_code == 403
     assert visitor.get("/release", one(own)).status_code == 200
     assert "theirs" in visit("officer").get("/releases").text

@@ -11,11 +11,17 @@ import pytest
 from airflow_privacy_release.plugin.answers import CONTENT_POLICY, REPORT_POLICY, STATIC
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
-from tests.airflow_privacy_release.plugin.conftest import REPORT, Visit
+from tests.airflow_privacy_release.plugin.conftest import DICTIONARY, REPORT, Visit
 from tests.airflow_privacy_release.plugin.test_access import one
 from tests.servers.pages import Page
 
 HTML = "<img src=x onerror=alert(1)>&amp;'\""
+
+
+def links_to(page: str, text: str) -> list[str]:
+    """Where the links of a page lead that lead to another one."""
+    addresses = (str(a.get("href", "")) for tag, a in Page(text).tags if tag == "a")
+    return [address for address in addresses if address.startswith(f"/privacy/{page}?")]
 
 
 def rows_of(page: str) -> list[str]:
@@ -196,6 +202,30 @@ def test_a_report_is_served_as_it_was_published_in_a_sandbox(
     assert all(frame["sandbox"] is None for frame in frames)  # the attribute is there and allows nothing
 
 
+def test_a_dictionary_is_served_as_it_was_published_to_those_who_may_see_the_release(
+    visit: Callable[..., Visit], publish_people: Callable[..., int], airflow_lake: Lake
+) -> None:
+    visitor, version = visit("visitor"), publish_people(dictionary=DICTIONARY)
+    (link,) = links_to("dictionary", visitor.get("/release", one(version)).text)
+    page = Page(visitor.get(link.removeprefix("/privacy")).text)
+    sources = {a["src"] for tag, a in page.tags if tag == "iframe" and "src" in a}
+    (address,) = (str(source).removeprefix("/privacy") for source in sources)
+    answer = visitor.get(address)
+    assert (answer.status_code, answer.text) == (200, DICTIONARY)
+    assert answer.headers["content-security-policy"] == REPORT_POLICY
+    assert airflow_lake.folder is not None
+    for file in (airflow_lake.folder / "_proof" / "people").glob("*.html"):
+        file.write_text("<script>alert(1)</script>")
+    assert (visitor.get(address).status_code, "alert" in visitor.get(address).text) == (503, False)
+
+
+def test_a_release_without_a_dictionary_says_so(officer: Visit, publish_people: Callable[..., int]) -> None:
+    version = publish_people()
+    assert links_to("dictionary", officer.get("/release", one(version)).text) == []
+    assert "published without a data dictionary" in officer.get("/dictionary", one(version)).text
+    assert officer.get("/dictionary/published", one(version)).status_code == 404
+
+
 def test_an_altered_report_is_not_shown(
     officer: Visit, publish_people: Callable[..., int], airflow_lake: Lake
 ) -> None:
@@ -220,8 +250,10 @@ def test_a_retracted_release_shows_why_and_has_no_report(
     page = officer.get("/release", one(version)).text
     assert "the source was wrong" in page
     assert "Retract ..." not in page
-    assert officer.get("/report/published", one(version)).status_code == 404
-    assert "Retracted: the source was wrong" in officer.get("/report/release", one(version)).text
+    for what in ("report", "dictionary"):
+        assert officer.get(f"/{what}/published", one(version)).status_code == 404
+    for path in ("/report/release", "/dictionary"):
+        assert "Retracted: the source was wrong" in officer.get(path, one(version)).text
 
 
 def test_two_releases_are_compared_with_the_earlier_on_the_left(

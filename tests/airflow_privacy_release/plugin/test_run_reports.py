@@ -1,5 +1,6 @@
 """The report tab of a run: published, staged, gone; and only reports of that run's own work area."""
 
+import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +16,9 @@ from privacy_release.work.presence import Mark, Owner
 from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
 from privacy_release.work.remote.scratch import Scratch
 from privacy_release.work.remote.store import Store
-from tests.airflow_privacy_release.plugin.conftest import FOREIGN_DAG, OWN_DAG, REPORT, Visit
+from tests.airflow_privacy_release.plugin.conftest import DICTIONARY, FOREIGN_DAG, OWN_DAG, REPORT, Visit
+from tests.airflow_privacy_release.plugin.test_access import one
+from tests.airflow_privacy_release.plugin.test_pages import links_to
 from tests.servers.pages import Page
 
 RUN = "run_of_2026-11-16"
@@ -112,10 +115,12 @@ def test_a_published_run_shows_the_published_report_also_when_its_work_area_is_g
 ) -> None:
     runs.add("success")
     runs.told("release", STAGED | {"report": str(area.folder / "release.report.html")})
-    publish_people()
+    version = publish_people(dictionary=DICTIONARY)
     answer = framed(visitor, QUERY)
     assert (answer.status_code, answer.text) == (200, REPORT)
     assert answer.headers["content-security-policy"] == REPORT_POLICY
+    (link,) = links_to("dictionary", visitor.get("/report", QUERY).text)
+    assert link == f"/privacy/dictionary?lake=lake_default&table=people&version={version}"
     assert "published" in Page(visitor.get("/report", QUERY).text).text
 
 
@@ -128,6 +133,22 @@ def test_before_publishing_the_staged_report_is_shown_and_said_not_to_be_publish
     assert (answer.status_code, answer.text) == (200, "<p>Staged.</p>")
     assert answer.headers["content-security-policy"] == REPORT_POLICY
     assert "not published" in Page(visitor.get("/report", QUERY).text).text
+
+
+def test_before_publishing_no_dictionary_is_shown_also_not_one_that_lies_in_the_lake(
+    visitor: Visit, runs: Runs, area: WorkArea, publish_people: Callable[..., int], airflow_lake: Lake
+) -> None:
+    publish_people("earlier")
+    assert airflow_lake.folder is not None
+    sha256 = hashlib.sha256(DICTIONARY.encode()).hexdigest()
+    # As a publication leaves it that ends before its commit.
+    (airflow_lake.folder / "_proof" / "people" / f"{sha256}.html").write_text(DICTIONARY)
+    runs.add("running")
+    runs.told("release", staged(area))
+    assert links_to("dictionary", visitor.get("/report", QUERY).text) == []
+    for version in (1, 2):
+        answer = visitor.get("/dictionary/published", one(version))
+        assert (answer.status_code, "each column" in answer.text) == (404, False)
 
 
 @pytest.fixture

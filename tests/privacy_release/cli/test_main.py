@@ -23,6 +23,7 @@ from privacy_engine.errors import PublishError, SpecError
 from privacy_engine.registry import method_names
 from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
+from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
 from privacy_release.work.area import WorkArea
@@ -443,6 +444,13 @@ def test_inspect_lists_releases_and_shows_one(
     shown = capsys.readouterr().out
     assert "passed    k_anonymity(k=5)" in shown
     assert '"method": "mondrian"' in shown
+    pages = [line.split() for line in shown.splitlines()[:2]]
+    assert [kind for kind, _ in pages] == ["report", "dictionary"]
+    assert all("<!DOCTYPE html>" in Path(address).read_text() for _, address in pages)
+    assert "data dictionary</title>" in Path(pages[1][1]).read_text()
+    retract(lake, "people", "r2", "a test")
+    assert main(["inspect", f"{lake.root}/people", "r2"]) == DONE
+    assert "_proof" not in capsys.readouterr().out
 
 
 def test_inspect_shows_a_manifest_file(

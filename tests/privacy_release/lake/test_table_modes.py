@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,23 @@ from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
 from privacy_release.lake.superseded import Settled, settle
+from privacy_release.proof.check import check_table
+from privacy_release.proof.faults import Fault
+from privacy_release.proof.keys import SigningKey
+from privacy_release.proof.statement import StatementSigner
 from privacy_release.work.area import sha256_file
 
 CHILD = Path(__file__).parents[2] / "children/snapshot_child.py"
 NAME = "people"
 NOW = timedelta(0)
 SNAPSHOT = TableRules(mode=PublishMode.SNAPSHOT, grace=NOW)
+# What the check measures again.
+CHECKABLE: dict[str, Any] = {
+    "policy": {"require": [{"model": "k_anonymity", "k": 3}]},
+    "schema": {"age": {"role": "quasi_identifier", "kind": "categorical"}},
+    "figures": {},
+    "loss": None,
+}
 RUN = "manual__2026-01-0{}T00:00:00+00:00_abc"
 
 
@@ -54,12 +66,18 @@ def staged(lake: Lake, value: str, rows: int = 3) -> tuple[Path, Path]:
 
 
 def send(
-    lake: Lake, release_id: str, value: str, rules: TableRules = SNAPSHOT, rows: int = 3, **options: Any
+    lake: Lake,
+    release_id: str,
+    value: str,
+    rules: TableRules = SNAPSHOT,
+    rows: int = 3,
+    manifest: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Published:
     data, report = staged(lake, value, rows)
     return publish(
-        lake, NAME, release_id, data, {"of": value}, report, expected_sha256=sha256_file(data), rules=rules,
-        **options,
+        lake, NAME, release_id, data, manifest or {"of": value}, report,
+        expected_sha256=sha256_file(data), rules=rules, **options,
     )  # fmt: skip
 
 
@@ -430,43 +448,56 @@ def test_a_reader_sees_the_old_release_or_the_new_one(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-def test_killed_before_any_write_a_retry_ends_as_if_nothing_had_happened(
-    tmp_path: Path, lake: Lake, history: Lake, kept: TableRules
-) -> None:
+def test_killed_before_any_write_a_retry_ends_as_if_nothing_had_happened(tmp_path: Path, lake: Lake) -> None:
+    key, key_file = SigningKey.new(), tmp_path / "key.pem"
+    key_file.write_bytes(key.pem())
+    signer = StatementSigner(key=key)
+
     def attempt(home: Path, kill_before: int) -> subprocess.CompletedProcess[str]:
         data, report = staged(lake, "new")
         task = {
             "root": str(home / "lake"), "history": str(home / "apart"), "name": NAME, "release_id": "b",
-            "staged": str(data), "report": str(report), "sha256": sha256_file(data),
-            "kill_before": kill_before,
+            "staged": str(data), "report": str(report), "sha256": sha256_file(data), "manifest": CHECKABLE,
+            "kill_before": kill_before, "key": str(key_file),
         }  # fmt: skip
         return subprocess.run(
             [sys.executable, CHILD, json.dumps(task)], check=False, capture_output=True, text=True
         )
 
-    writes = 0
+    writes, unproven = 0, 0
     for kill_before in range(1, 100):
         home = tmp_path / f"killed before {kill_before}"
         place, apart = Lake(root=str(home / "lake")), Lake(root=str(home / "apart"))
         home.mkdir()
         rules = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=apart, grace=NOW)
-        send(place, "a", "old", rules)
+        send(place, "a", "old", rules, manifest=CHECKABLE, signer=signer)
         done = attempt(home, kill_before)
         if done.returncode == 0:
             writes = int(done.stdout)
             break
         assert done.returncode == -signal.SIGKILL, done.stderr
         assert seen(place) in (["old"] * 3, ["new"] * 3)
-        data, report = staged(lake, "new")
-        publish(place, NAME, "b", data, {}, report, expected_sha256=sha256_file(data), rules=rules)
+        before = check_table(place, NAME, [key.public])
+        if not before.right:  # it was killed between its commit and the statement about its files
+            assert seen(place) == ["new"] * 3
+            (reason,) = before.reasons
+            assert (reason.fault, reason.release) == (Fault.STATEMENT_MISSING, "b")
+            assert "about the data files, is not there: if its publication was interrupted" in reason.text
+            unproven += 1
+        send(place, "b", "new", rules, manifest=CHECKABLE, signer=signer)
         settle(place, NAME)
         assert seen(place) == ["new"] * 3
         assert seen(apart, "people_history") == ["old"] * 3
         assert states(place) == [("a", "superseded"), ("b", "current")]
         assert states(apart, "people_history") == [("a", "current")]
         assert read_release(apart, "people_history", "a").num_rows == 3
-        assert manifest_of(apart, "people_history", "a") == {"of": "old"}
+        assert manifest_of(apart, "people_history", "a") == CHECKABLE
         assert not cells_on_disk(place, "old")
-    assert (
-        writes == kill_before - 1 >= 8
-    )  # two proofs, the commit, two proofs, the history twice, the erasure
+        clean_orphans(place, NAME, older_than=NOW)
+        clean_orphans(apart, "people_history", older_than=NOW)
+        assert [len(cells_on_disk(place, "new")), len(cells_on_disk(apart, "old"))] == [1, 1]
+        after = check_table(place, NAME, [key.public])
+        assert (after.right, after.sequence) == (True, 2), after.reasons
+    assert unproven == 1
+    # Two proofs, two statements and the commit; two proofs, the history twice, the erasure.
+    assert writes == kill_before - 1 >= 10

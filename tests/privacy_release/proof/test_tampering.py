@@ -3,27 +3,30 @@
 import base64
 import hashlib
 import json
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from deploy.local.embedded import checkout
 from privacy_release.cli.main import main
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.published_keys import publish_key
+from privacy_release.proof.statement import StatementSigner
 from tests.privacy_release.proof.signed_tables import NAME, SECRET, Publisher, people
-
-pytestmark = pytest.mark.slow
 
 OLD, NEW, STRANGER = (SigningKey.new() for _ in range(3))
 OTHER = "visits"
@@ -104,15 +107,15 @@ def table(original: Table, tmp_path: Path) -> Table:
     return Table(tmp_path / "lake")
 
 
-Check = Callable[..., tuple[int, set[str], str]]
+Check = Callable[..., tuple[int, dict[str, list[str]], str]]
 
 
 @pytest.fixture
 def check(table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Check:
-    """Exit code, what was wrong, and everything that was printed."""
+    """Exit code, what was wrong in which words, and everything that was printed."""
 
-    def run(*more: str, keys: tuple[SigningKey, ...] = (OLD,)) -> tuple[int, set[str], str]:
-        (tmp_path / "keys.pem").write_text("".join(key.public.pem() for key in keys))
+    def run(*more: str) -> tuple[int, dict[str, list[str]], str]:
+        (tmp_path / "keys.pem").write_text(OLD.public.pem())
         capsys.readouterr()
         arguments = ["check", str(table.folder), "--key", str(tmp_path / "keys.pem"), *more]
         code = main([*arguments, "--json"])
@@ -120,7 +123,10 @@ def check(table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> C
         main(arguments)
         lines = "".join(capsys.readouterr())
         verdict = json.loads(printed.out)
-        faults = {reason["fault"] for reason in verdict["reasons"]}
+        faults: dict[str, list[str]] = {}
+        for reason in verdict["reasons"]:
+            faults.setdefault(reason["fault"], []).append(reason["text"])
+            assert reason["text"] in lines
         assert verdict["right"] == (not faults) == (code == 0) == lines.startswith("yes")
         return code, faults, printed.out + printed.err + lines
 
@@ -131,6 +137,14 @@ def flipped(file: Path, share: float = 0.5) -> None:
     data = bytearray(file.read_bytes())
     data[int(share * (len(data) - 1))] ^= 1
     file.write_bytes(bytes(data))
+
+
+def flip_data(table: Table, share: float) -> None:
+    flipped(table.data(W2), share)
+
+
+def flip_dictionary(table: Table, kind: str) -> None:
+    flipped(table.proofs / f"{table.told(W2)['proofs'][f'dictionary.{kind}']}.{kind}")
 
 
 def in_payload(file: Path, change: Callable[[dict[str, Any]], None]) -> bytes:
@@ -202,13 +216,15 @@ def hide_rows_by_statistics(table: Table) -> None:
         added["stats"] = json.dumps(json.loads(added["stats"]) | told)
 
 
-def manifest_with(change: Callable[[dict[str, Any]], None], figure: str) -> Callable[[Table], None]:
-    """Another manifest of w2 under its own hash, and a commit that names it and says the same."""
+def manifest_with(
+    change: Callable[[dict[str, Any]], None], figure: str, version: int = W2
+) -> Callable[[Table], None]:
+    """Another manifest of a release under its own hash, and a commit that names it and says the same."""
 
     def tamper(table: Table) -> None:
-        manifest = json.loads(table.proof(W2, "manifest").read_bytes())
+        manifest = json.loads(table.proof(version, "manifest").read_bytes())
         change(manifest)
-        with table.note(W2) as note:
+        with table.note(version) as note:
             note["manifest"] = table.store(json.dumps(manifest).encode(), "json")
             if figure in manifest:
                 note["figures"][figure] = manifest[figure]
@@ -256,11 +272,10 @@ def statement_of_another_release(table: Table) -> None:
         note["statement"] = mark
 
 
-def put_the_older_one_back(table: Table) -> None:
+def put_the_older_one_back(table: Table, older: int = W1_BEFORE, newer: int = W1) -> None:
     """A commit like that of the first w1, with its note, its statement and its file, after the newer one."""
-    newer = table.actions(W1)
-    (out,) = (action["add"] for action in newer if "add" in action)
-    with table.changed(W1_BEFORE, to=W1 + 1) as actions:
+    (out,) = (action["add"] for action in table.actions(newer) if "add" in action)
+    with table.changed(older, to=newer + 1) as actions:
         actions.append({"remove": {"path": out["path"], "dataChange": True, "deletionTimestamp": 0}})
 
 
@@ -286,93 +301,290 @@ def flip_key(table: Table) -> None:
     flipped(table.root / "_keys" / f"{OLD.public.id}.json", 0.3)
 
 
-TAMPERINGS: dict[str, tuple[Callable[[Table], Any], Fault]] = {
-    **{
-        f"byte of the data file at {share:.0%}": (lambda t, s=share: flipped(t.data(W2), s), Fault.FILES)
-        for share in (0.0, 0.03, 0.2, 0.5, 0.8, 0.95, 1.0)
-    },
-    "data file is gone": (lambda t: t.data(W2).unlink(), Fault.FILES),
-    "rows in another file": (rewrite_rows, Fault.ROWS),
-    "rows in the same file": (rewrite_rows_in_place, Fault.FILES),
-    "rows added to a release": (add_rows, Fault.ROWS),
-    "rows of no release": (add_rows_of_nobody, Fault.FILES),
-    "rows as of an older version": (lambda t: DeltaTable(t.lake.table(NAME)).restore(W3), Fault.ROWS),
-    "columns renamed in the log": (rename_columns, Fault.LOG),
-    "column hidden by the log": (hide_a_column, Fault.LOG),
-    "rows hidden by statistics": (hide_rows_by_statistics, Fault.LOG),
-    "log is damaged": (lambda t: flipped(t.commit(W2), 0.0), Fault.LOG),
-    "byte of the report": (lambda t: flipped(t.proof(W2, "report")), Fault.PROOF),
-    "report is gone": (lambda t: t.proof(W2, "report").unlink(), Fault.PROOF),
-    "byte of the manifest": (lambda t: flipped(t.proof(W2, "manifest")), Fault.PROOF),
-    "weakened policy": (
+def sign_without_the_approval(table: Table) -> None:
+    """Its publisher knows that somebody had to approve it, and signs it nevertheless."""
+
+    class Hasty(StatementSigner):
+        def about(self, manifest: Mapping[str, Any], *, approved: bool) -> Self:
+            return super().about(manifest, approved=True)
+
+    publisher(table).publish(people(3), "w4", by="", signer=Hasty(key=OLD))
+
+
+def remove_the_approval_everywhere(table: Table, version: int = W2) -> None:
+    """From the manifest, the commit and the statement itself."""
+    manifest_with(lambda m: m.pop("approval"), "approval", version)(table)
+    told = table.told(version)
+
+    def change(said: dict[str, Any]) -> None:
+        said["note"] |= {"manifest": told["manifest"], "figures": told["figures"]}
+        said["demands"] = {"approval": False}
+
+    data = in_payload(table.statement(version), change)
+    with table.note(version) as note:
+        note["statement"]["sha256"] = table.store(data, "dsse.json")
+
+
+def nothing(table: Table) -> None:
+    """The table is as it was published; what is asked for is another."""
+
+
+@dataclass(frozen=True)
+class Tampering:
+    """What is done to a table, and what the check says of it: the fault, and the words of one of its reasons.
+
+    Attributes:
+        acts: each of which does it.
+        says: `...` stands for hashes, names, places and times.
+        asked: further arguments of the check.
+        demanded: a policy that whoever checks demands.
+    """
+
+    acts: tuple[Callable[[Table], Any], ...]
+    fault: Fault
+    says: str
+    asked: tuple[str, ...] = ()
+    demanded: str = ""
+
+
+def done(act: Callable[[Table], Any], fault: Fault, says: str, *asked: str, demanded: str = "") -> Tampering:
+    return Tampering((act,), fault, says, asked, demanded)
+
+
+OTHER_FILE = "the data file ... is not the one that was signed"
+OTHER_SIGNATURE = "the statement of version 2: the signature by the key ... is not of these bytes"
+# The page has this table, in this order.
+TAMPERINGS: dict[str, Tampering] = {
+    "a byte of a data file": Tampering(
+        tuple(partial(flip_data, share=share) for share in (0.0, 0.03, 0.2, 0.5, 0.8, 0.95, 1.0)),
+        Fault.FILES,
+        OTHER_FILE,
+    ),
+    "other rows in the same file": done(rewrite_rows_in_place, Fault.FILES, OTHER_FILE),
+    "other rows in another file": done(
+        rewrite_rows, Fault.ROWS, "the 16 rows are not the 16 that were signed"
+    ),
+    "rows added to a release": done(add_rows, Fault.ROWS, "the 32 rows are not the 16 that were signed"),
+    "rows of no release": done(
+        add_rows_of_nobody, Fault.FILES, "the table has 1 data files of no current release"
+    ),
+    "rows put back to those of an older version": done(
+        lambda t: DeltaTable(t.lake.table(NAME)).restore(W3),
+        Fault.ROWS,
+        "the 12 rows are not the 24 that were signed",
+    ),
+    "a data file removed": done(
+        lambda t: t.data(W2).unlink(), Fault.FILES, "could not read a file in the lake at ..."
+    ),
+    "columns renamed by the log": done(
+        rename_columns, Fault.LOG, "the log asks of its readers what no release does: version 2"
+    ),
+    "a column hidden by the log": done(hide_a_column, Fault.LOG, "the log does not show 1 columns of it"),
+    "rows hidden by statistics in the log": done(
+        hide_rows_by_statistics, Fault.LOG, "the log has statistics of cells, which hide rows from readers"
+    ),
+    "a damaged log": done(
+        lambda t: flipped(t.commit(W2), 0.0),
+        Fault.LOG,
+        "the log of table people ... must be whole, and has a commit that cannot be read, version 2: ...",
+    ),
+    "a byte of the manifest": done(
+        lambda t: flipped(t.proof(W2, "manifest")),
+        Fault.PROOF,
+        "the manifest ... is not the one that was signed",
+    ),
+    "a byte of the report": done(
+        lambda t: flipped(t.proof(W2, "report")), Fault.PROOF, "the report ... is not the one that was signed"
+    ),
+    "a byte of the data dictionary": Tampering(
+        tuple(partial(flip_dictionary, kind=kind) for kind in ("json", "html")),
+        Fault.PROOF,
+        "the proofs/dictionary... is not the one that was signed",
+    ),
+    "the report removed": done(
+        lambda t: t.proof(W2, "report").unlink(), Fault.PROOF, "the report ... is not there"
+    ),
+    "a weaker policy, in manifest and commit": done(
         manifest_with(lambda m: m["policy"].update(require=[{"model": "k_anonymity", "k": 2}]), "policy"),
         Fault.NOTE,
+        "the statement of version 2: the commit says otherwise of figures, manifest",
     ),
-    "removed approval": (manifest_with(lambda m: m.pop("approval"), "approval"), Fault.NOTE),
-    "payload of the statement": (
-        statement_with(lambda said: said.update(time="2020-01-01")),
-        Fault.SIGNATURE,
+    "the approval removed, from manifest and commit": done(
+        manifest_with(lambda m: m.pop("approval"), "approval"),
+        Fault.NOTE,
+        "the statement of version 2: the commit says otherwise of figures, manifest",
     ),
-    "statement under its own hash": (another_statement_under_its_own_hash, Fault.SIGNATURE),
-    "signature": (flip_signature, Fault.SIGNATURE),
-    "blank in the envelope": (
+    "the approval removed, from the statement as well": done(
+        remove_the_approval_everywhere, Fault.SIGNATURE, OTHER_SIGNATURE
+    ),
+    "a release signed without the approval that it had to have": done(
+        sign_without_the_approval, Fault.APPROVAL, "somebody had to approve it, and nobody did"
+    ),
+    "what the statement says": done(
+        statement_with(lambda said: said.update(time="2020-01-01")), Fault.SIGNATURE, OTHER_SIGNATURE
+    ),
+    "another statement under its own hash": done(
+        another_statement_under_its_own_hash, Fault.SIGNATURE, OTHER_SIGNATURE
+    ),
+    "the signature": done(flip_signature, Fault.SIGNATURE, OTHER_SIGNATURE),
+    "a blank in the envelope": done(
         lambda t: t.statement(W2).write_bytes(t.statement(W2).read_bytes() + b" "),
         Fault.STATEMENT_CHANGED,
+        "the statement of version 2: it has another sha256 than the commit says",
     ),
-    "no statement": (lambda t: t.statement(W2).unlink(), Fault.STATEMENT_MISSING),
-    "no statement about files": (lambda t: t.about_files(W2).unlink(), Fault.STATEMENT_MISSING),
-    "statement about files": (
+    "the statement removed": done(
+        lambda t: t.statement(W2).unlink(),
+        Fault.STATEMENT_MISSING,
+        "the statement of version 2: _proof/... is not there",
+    ),
+    "the statement about the data files removed, or never made": done(
+        lambda t: t.about_files(W2).unlink(),
+        Fault.STATEMENT_MISSING,
+        "_proof/..., about the data files, is not there: if its publication was interrupted, run it again",
+    ),
+    "what the statement about the data files says": done(
         lambda t: t.about_files(W2).write_bytes(in_payload(t.about_files(W2), lambda s: s.update(version=1))),
         Fault.SIGNATURE,
+        "the signature by the key ... is not of these bytes",
     ),
-    "files of another release": (
+    "the statement about the data files of another release": done(
         lambda t: shutil.copy(t.about_files(W3), t.about_files(W2)),
         Fault.STATEMENT_CHANGED,
+        "the one about the data files is about another commit",
     ),
-    "statement of another table": (statement_of_another_table, Fault.OTHER_TABLE),
-    "statement of another release": (statement_of_another_release, Fault.NOTE),
-    "older release put back": (put_the_older_one_back, Fault.CHAIN),
-    "release taken out of the chain": (take_out_of_the_chain, Fault.CHAIN),
-    "signed by a stranger": (sign_by_stranger, Fault.UNKNOWN_KEY),
-    "signed by nobody": (lambda t: publisher(t, None).publish(people(3), "w4"), Fault.UNSIGNED),
-    "retracted by nobody": (lambda t: retract(t.lake, NAME, "w3", "no reason"), Fault.UNSIGNED),
-    "expired key": (show_as_expired, Fault.KEY_NOT_VALID),
-    "replaced key": (sign_after_rotation, Fault.KEY_REPLACED),
-    "key in the lake": (flip_key, Fault.SIGNATURE),
+    "the statement of another table": done(
+        statement_of_another_table,
+        Fault.OTHER_TABLE,
+        "the statement of version 2: it is about the table visits",
+    ),
+    "the statement of another release": done(
+        statement_of_another_release,
+        Fault.NOTE,
+        "the statement of version 2: the commit says otherwise of manifest, ..., rows, rows_digest, ...",
+    ),
+    "an older release put back by a new commit": done(
+        put_the_older_one_back,
+        Fault.CHAIN,
+        "version 5 names the statement of version 1 again: something older was put back",
+    ),
+    "a release taken out of the chain": done(
+        take_out_of_the_chain,
+        Fault.CHAIN,
+        "version 3 has statement 3, and 2 must come next: 1 releases or retractions are missing",
+    ),
+    "the whole table put back, checked with `--since 4`": done(
+        lambda t: t.commit(W1).unlink(),
+        Fault.TOO_OLD,
+        "the last statement is 3, and 4 was seen before: the table was put back",
+        *("--since", "4"),
+    ),
+    "signed by a key that you do not trust": done(
+        sign_by_stranger,
+        Fault.UNKNOWN_KEY,
+        "the statement of version 5: it is signed by ..., which is none of the trusted keys",
+    ),
+    "published by nobody who signs": done(
+        lambda t: publisher(t, None).publish(people(3), "w4"),
+        Fault.UNSIGNED,
+        "version 5 (publish) has no statement",
+    ),
+    "retracted by nobody who signs": done(
+        lambda t: retract(t.lake, NAME, "w3", "no reason"),
+        Fault.UNSIGNED,
+        "version 5 (retract) has no statement",
+    ),
+    "signed by an expired key": done(
+        show_as_expired,
+        Fault.KEY_NOT_VALID,
+        "the statement of version 2: the key ... was not valid at ..., when it signed",
+    ),
+    "signed by a key that was replaced": done(
+        sign_after_rotation, Fault.KEY_REPLACED, "the key ... signed version 6 after it was replaced"
+    ),
+    "a byte of a key in the lake": done(
+        flip_key,
+        Fault.SIGNATURE,
+        "what the lake shows of a trusted key: the signature by the key ... is not of these bytes",
+    ),
+    "nothing, but you ask for a release that is not there": done(
+        nothing, Fault.NOTHING, "the table has no such current release", "--release", "w17"
+    ),
+    "nothing, but you ask for an approval": done(
+        lambda t: publisher(t).publish(people(3), "w4", by=""),
+        Fault.APPROVAL,
+        "you ask for an approval, and nobody approved it",
+        demanded="require: [{model: k_anonymity, k: 4}]\napproval: true",
+    ),
+    "nothing, but you ask for more than its policy": done(
+        nothing,
+        Fault.POLICY,
+        "k_anonymity(k=4) is weaker than k_anonymity(k=5) of what you ask for",
+        demanded="require: [{model: k_anonymity, k: 5}]",
+    ),
+    "rows that do not keep what was signed, or what you ask for": done(
+        nothing,
+        Fault.MEASURED,
+        "k_anonymity(k=5) does not hold, 4 classes miss it",
+        demanded="require: [{model: k_anonymity, k: 5}]",
+    ),
 }
+ACTS = [
+    pytest.param(name, act, id=f"{name} {number}" if number else name)
+    for name, tampering in TAMPERINGS.items()
+    for number, act in enumerate(tampering.acts)
+]
 
 
+def test_the_page_tells_what_is_caught_and_with_which_words() -> None:
+    rows = [f"| {name} | {t.fault} | {t.says} |" for name, t in TAMPERINGS.items()]
+    assert "\n".join(rows) in (checkout() / "docs" / "proof.md").read_text(encoding="utf-8")
+
+
+def test_every_fault_is_among_what_is_caught() -> None:
+    assert {tampering.fault for tampering in TAMPERINGS.values()} == set(Fault)
+
+
+@pytest.mark.slow
 def test_the_table_as_it_was_published_is_right(check: Check) -> None:
     code, faults, printed = check("--since", "4")
-    assert (code, faults) == (0, set())
+    assert (code, faults) == (0, {})
     assert SECRET not in printed
 
 
-@pytest.mark.parametrize("name", TAMPERINGS)
-def test_whatever_is_changed_is_found_with_its_reason(name: str, table: Table, check: Check) -> None:
-    tamper, fault = TAMPERINGS[name]
-    tamper(table)
-    code, faults, printed = check()
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "act"), ACTS)
+def test_whatever_is_changed_is_found_with_its_reason(
+    name: str, act: Callable[[Table], Any], table: Table, check: Check, tmp_path: Path
+) -> None:
+    expected = TAMPERINGS[name]
+    act(table)
+    asked = expected.asked
+    if expected.demanded:
+        (tmp_path / "mine.yaml").write_text(expected.demanded)
+        asked = (*asked, "--policy", str(tmp_path / "mine.yaml"))
+    code, reasons, printed = check(*asked)
     assert code == 1
-    assert fault in faults
+    words = ".+".join(map(re.escape, expected.says.split("...")))
+    assert [text for text in reasons.get(expected.fault, []) if re.fullmatch(words, text)], reasons
     assert SECRET not in printed
 
 
+@pytest.mark.slow
 def test_a_table_that_was_put_back_whole_is_known_by_what_was_seen_before(table: Table, check: Check) -> None:
     table.commit(W1).unlink()
     assert check()[0] == 0  # these are bytes that were right once: nothing in them can say more
-    assert check("--since", "4")[:2] == (1, {Fault.TOO_OLD})
 
 
+@pytest.mark.slow
 def test_one_release_is_checked_by_itself_with_the_chain_of_all(table: Table, check: Check) -> None:
     flipped(table.data(W3))
     assert check("--release", "w2")[0] == 0
-    assert check("--release", "w3")[1] == {Fault.FILES}
+    assert set(check("--release", "w3")[1]) == {Fault.FILES}
     table.statement(W3).unlink()
-    assert check("--release", "w2")[1] == {Fault.STATEMENT_MISSING}
-    assert check("--release", "w17")[0] == 1
+    assert set(check("--release", "w2")[1]) == {Fault.STATEMENT_MISSING}
 
 
+@pytest.mark.slow
 def test_rows_that_another_tool_wrote_into_other_files_are_the_same_rows(table: Table, check: Check) -> None:
     rows = pq.read_table(table.data(W2)).sort_by([("illness", "descending"), ("age", "ascending")])
     target = table.data(W2).with_name("part-00000-compacted.parquet")

@@ -1,7 +1,7 @@
-"""Pages that show a report: of a published release, and of a DAG run or one of its tasks."""
+"""Pages that show a report, of a published release, a DAG run or one of its tasks; and data dictionaries."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
@@ -15,6 +15,7 @@ from airflow_privacy_release.plugin.routes.releases import find
 from airflow_privacy_release.plugin.views import approvals, run_reports
 from airflow_privacy_release.plugin.views import releases as published
 from airflow_privacy_release.plugin.views.releases import Listed
+from privacy_release.lake.store import Lake
 
 router = APIRouter()
 
@@ -31,15 +32,24 @@ class Tab:
     note: str
     address: str
     row: Listed | None = None
+    kind: str = "Release report"
 
 
 @router.get("/report/published")
 def published_report(user: GetUserDep, lake: str, table: str, version: int, theme: str = "") -> Response:
     """The report of a published release, for a frame."""
-    place, row = find(Rights(user), lake, table, version)
-    if row.entry.tombstone is not None:
-        raise HTTPException(status.HTTP_404_NOT_FOUND, "The release was retracted, and its report with it.")
+    place, row = _standing(user, lake, table, version, "report")
     return report(published.report_of(place, row), theme)
+
+
+@router.get("/dictionary/published")
+def published_dictionary(user: GetUserDep, lake: str, table: str, version: int, theme: str = "") -> Response:
+    """The data dictionary of a published release, for a frame."""
+    place, row = _standing(user, lake, table, version, "data dictionary")
+    found = published.dictionary_of(place, row)
+    if found is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "The release was published without a data dictionary.")
+    return report(found, theme)
 
 
 @router.get("/report/staged", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
@@ -64,16 +74,17 @@ def comparison_report(dag_id: str, run_id: str, theme: str = "") -> Response:
 def release_report(request: Request, user: GetUserDep, lake: str, table: str, version: int) -> Response:
     """The report of a published release, with a way back to it."""
     _, row = find(Rights(user), lake, table, version)
-    chosen = _of_published(row)
-    context = {
-        "tabs": [(chosen, "")],
-        "chosen": chosen,
-        "nothing": "",
-        "problems": [],
-        "about": "",
-        "asks": [],
-    }
-    return page(request, "run_report.html.j2", context, user=user)
+    return _alone(request, user, _of_published(row))
+
+
+@router.get("/dictionary")
+def release_dictionary(request: Request, user: GetUserDep, lake: str, table: str, version: int) -> Response:
+    """The data dictionary of a published release, with a way back to it."""
+    _, row = find(Rights(user), lake, table, version)
+    shown = _of_published(row)
+    address = f"dictionary/published?{_where(row)}" if row.has_dictionary else ""
+    note = shown.note or "The release was published without a data dictionary."
+    return _alone(request, user, replace(shown, address=address, note=note, kind="Data dictionary"))
 
 
 @router.get("/report", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])
@@ -110,6 +121,24 @@ def run_report(
     )
 
 
+def _standing(user: Any, lake: str, table: str, version: int, what: str) -> tuple[Lake, Listed]:
+    """A publication that the user may see and that was not retracted.
+
+    Raises:
+        HTTPException: 404 if there is none, 403 if the user may not see it.
+    """
+    place, row = find(Rights(user), lake, table, version)
+    if row.entry.tombstone is not None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"The release was retracted, and its {what} with it.")
+    return place, row
+
+
+def _alone(request: Request, user: Any, shown: Tab) -> Response:
+    """A page about one release, outside of its run."""
+    context = {"tabs": [(shown, "")], "chosen": shown, "nothing": "", "problems": [], "about": "", "asks": []}
+    return page(request, "run_report.html.j2", context, user=user)
+
+
 def _tabs(dag_id: str, run_id: str, task_id: str | None, map_index: int) -> tuple[list[Tab], list[str]]:
     """The reports of a run, first that of the task; what was published takes the place of what was staged."""
     places = lakes()
@@ -125,14 +154,17 @@ def _tabs(dag_id: str, run_id: str, task_id: str | None, map_index: int) -> tupl
     return tabs, problems
 
 
+def _where(row: Listed) -> str:
+    return urlencode({"lake": row.lake, "table": row.table, "version": row.entry.version})
+
+
 def _of_published(row: Listed) -> Tab:
-    where = {"lake": row.lake, "table": row.table, "version": row.entry.version}
     stone = row.entry.tombstone
     return Tab(
         label=f"{row.table}, {row.entry.release_id}",
         status=row.status,
         note="" if stone is None else f"Retracted: {stone.reason}",
-        address="" if stone else f"report/published?{urlencode(where)}",
+        address="" if stone else f"report/published?{_where(row)}",
         row=row,
     )
 

@@ -29,6 +29,9 @@ SHOWN_STATES: Mapping[State, str] = {
 }
 
 
+DICTIONARY_PAGE = "dictionary.html"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Listed:
     """One publication of a release.
@@ -57,6 +60,11 @@ class Listed:
     def status(self) -> str:
         """What became of it, in the pages' words."""
         return SHOWN_STATES[self.entry.state]
+
+    @property
+    def has_dictionary(self) -> bool:
+        """Whether a data dictionary lies beside it: of a retracted release it is erased."""
+        return self.entry.tombstone is None and DICTIONARY_PAGE in self.entry.further
 
     @property
     def method(self) -> str:
@@ -209,6 +217,17 @@ def report_of(lake: Lake, row: Listed) -> bytes:
     """
     row.entry.require_readable(row.table)
     return _proof(lake, row.table, row.entry.report_sha256, "html")
+
+
+def dictionary_of(lake: Lake, row: Listed) -> bytes | None:
+    """The data dictionary of a publication that is not retracted, as a page; None if it has none.
+
+    Raises:
+        IntegrityError, PublishError: as `report_of`.
+    """
+    row.entry.require_readable(row.table)
+    digest = row.entry.further.get(DICTIONARY_PAGE)
+    return None if digest is None else _proof(lake, row.table, digest, "html")
 
 
 def _proof(lake: Lake, table: str, digest: str, kind: str) -> bytes:
