@@ -77,7 +77,8 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "transforms": "work sources",
             "steps": "work spec sources transforms lake ledger expectations reports spending",
             "proof": "work spec lake steps",
-            "cli": "work spec sources lake query ledger reports spending steps proof",
+            "explore": "work spec ledger reports spending steps",
+            "cli": "work spec sources lake query ledger reports spending steps proof explore",
         },
         AIRFLOW: {
             "root": "compat operators",

@@ -103,13 +103,13 @@ def accuracy(train: CodedTable, test: CodedTable, target: str) -> float:
     if (labels == labels[0]).all():  # a machine needs two classes; records with one teach to name it
         return float(np.mean(test.codes[at] == labels[0]))
     learned, asked = WeightedRecords.of(train), WeightedRecords.of(test)
-    machine = SVC(gamma=_gamma(train.sizes, at))
+    machine = SVC(gamma=one_hot_gamma(train.sizes, at))
     machine.fit(_features(learned, at), learned.codes[at], sample_weight=learned.weights)
     right = machine.predict(_features(asked, at)) == asked.codes[at]
     return float(asked.weights @ right / asked.total)
 
 
-def _gamma(sizes: Sequence[int], target: int) -> float:
+def one_hot_gamma(sizes: Sequence[int], target: int) -> float:
     """scikit-learn's "scale", 1 / (features * their variance): a record has as many ones as attributes."""
     width = sum(sizes) - sizes[target]
     ones = (len(sizes) - 1) / width

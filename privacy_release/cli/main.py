@@ -48,6 +48,7 @@ from privacy_release.cli.arguments import (
 from privacy_release.cli.budget import add_budget_commands
 from privacy_release.cli.catalog import add_register_command
 from privacy_release.cli.check import add_check_command
+from privacy_release.cli.explore import add_explore_command
 from privacy_release.cli.key import add_key_commands
 from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
@@ -155,6 +156,9 @@ def build_parser() -> argparse.ArgumentParser:
 
     add_check_command(
         _command(commands, "check", "check specifications before they run, or a published table", None)
+    )
+    add_explore_command(
+        _command(commands, "explore", "measure methods and parameters before any release", None)
     )
     key = _command(commands, "key", "make and show the keys that sign releases", None)
     add_key_commands(key.add_subparsers(title="commands", metavar="COMMAND", required=True))

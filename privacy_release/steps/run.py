@@ -129,7 +129,7 @@ def run_release(
     _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, spec.method_schema(), ledger, watch)
-    table = _table(spec, release_id, schema, work, watch)
+    table = source_table(spec, release_id, schema, work, watch)
     staged = make_release(
         table,
         work,
@@ -244,7 +244,7 @@ def _budget(
     return budget
 
 
-def _table(
+def source_table(
     spec: "ReleaseSpec", release_id: str, schema: "DataSchema", work: WorkArea, watch: Watcher
 ) -> TableRef:
     """The ingested table, validated and searched for outliers."""

@@ -1,0 +1,284 @@
+"""Measuring one choice: its release is made, looked at, and forgotten; figures alone stay."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from privacy_engine.errors import PrivacyEngineError
+from privacy_release.explore.choices import Choice, without_persons
+from privacy_release.explore.records import FileRef, RecordsRef
+from privacy_release.spec.methods import build_method
+from privacy_release.work.parquet import read_private
+from privacy_release.work.staged import finite, read_schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.measures.distributions import Distribution
+    from privacy_engine.release import Release
+    from privacy_release.spending.budget import Budget
+    from privacy_release.work.area import WorkArea
+
+
+class ColumnRef(TypedDict):
+    """A column before and after.
+
+    Attributes:
+        before: records of each group, rounded; None = hidden, as too few.
+        after: expected ones of the release, likewise: one of a small k would tell what is hidden before.
+        reason: why there is nothing to show; else None.
+    """
+
+    name: str
+    groups: list[str]
+    before: list[int | None]
+    after: list[int | None]
+    reason: str | None
+
+
+class Measured(TypedDict):
+    """A choice and what was measured of it.
+
+    Attributes:
+        failed: why there is no release; the rest is empty then.
+        figures: by name: those of `utility` and `risk`; `marginals_1`, `marginals_2`: mean distance of the
+            marginals; `accuracy`, `accuracy_source`, `accuracy_majority`: of classifiers; `epsilon`.
+        missed: rules of the policy that it does not keep, with what was measured.
+        seconds: of the method.
+    """
+
+    name: str
+    method: str
+    parameters: dict[str, Any]
+    failed: str | None
+    figures: dict[str, float]
+    missed: list[str]
+    columns: list[ColumnRef]
+    rows: int
+    seconds: float
+
+
+def measured(
+    choice: Choice, records: RecordsRef, work: "WorkArea | None" = None, budget: "Budget | None" = None
+) -> Measured:
+    """Make the release of a choice and measure it; whatever stops it is told, and stops nothing else.
+
+    Args:
+        choice: what to measure.
+        records: on what.
+        work: where a release is staged whose budget pays for it.
+        budget: pays, where the records are those of a data set with a budget.
+    """
+    told = Measured(
+        name=choice.name,
+        method=choice.method,
+        parameters=dict(choice.parameters),
+        failed=None,
+        figures={},
+        missed=[],
+        columns=[],
+        rows=0,
+        seconds=0.0,
+    )
+    try:
+        _measure(choice, records, told, work, budget)
+    except PrivacyEngineError as error:
+        told["failed"] = " ".join(str(error).split())
+    except MemoryError:
+        told["failed"] = "it needs more memory than there is; take fewer records with --sample"
+    except Exception as error:  # noqa: BLE001  one choice stops no other; its message may quote records
+        told["failed"] = f"unexpected {type(error).__name__}"
+    return told
+
+
+def _measure(
+    choice: Choice,
+    records: RecordsRef,
+    told: Measured,
+    work: "WorkArea | None",
+    budget: "Budget | None",
+) -> None:
+    import numpy as np
+
+    frame, schema = _frame(records["made_from"]), read_schema(records["schema"])
+    rng = np.random.default_rng(records["seed"])
+    if budget is not None and work is not None:
+        release, seconds = _booked(choice, records, work, budget)
+    else:
+        parameters = choice.parameters if schema.by else without_persons(choice.parameters)
+        method = build_method(choice.method, parameters)
+        began = time.perf_counter()
+        release = method.release(frame, schema, rng)
+        seconds = time.perf_counter() - began
+    told["rows"], told["seconds"] = len(release.table), seconds
+    rng = np.random.default_rng(records["seed"])  # what is asked of each choice is the same
+    if release.recoding is not None:
+        _anonymized(release, records, told, rng)
+    else:
+        _synthesized(release, frame, records, told, rng)
+    told["figures"] = finite(told["figures"])
+    told["missed"] = _missed(release, records, told["figures"])
+
+
+def _booked(
+    choice: Choice, records: RecordsRef, work: "WorkArea", budget: "Budget"
+) -> "tuple[Release, float]":
+    """A release that the budget pays for; the same bytes and choice cost nothing again."""
+    from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.release import Release
+    from privacy_release.steps.curator import model_of
+    from privacy_release.steps.release import make_release
+
+    assert records["table"] is not None
+    staged = make_release(
+        records["table"],
+        work,
+        method=choice.method,
+        parameters=choice.parameters,
+        label=choice.name.replace(":", "-"),
+        budget=budget,
+    )
+    assert staged["loss"] is not None
+    release = Release(
+        table=read_private(staged["uri"], staged["sha256"]),
+        schema=read_schema(staged["schema"]),
+        method=staged["method"],
+        parameters=dict(choice.parameters),
+        guarantees=(),
+        loss=PrivacyLoss(**staged["loss"]),
+        model=model_of(staged),
+    )
+    return release, staged["seconds"] or 0.0
+
+
+@cache
+def _read(uri: str, sha256: str) -> "pd.DataFrame":
+    return read_private(uri, sha256)
+
+
+def _frame(file: FileRef) -> "pd.DataFrame":
+    """Read once a process: its choices are measured on the same records."""
+    return _read(file["uri"], file["sha256"])
+
+
+def _anonymized(release: "Release", records: RecordsRef, told: Measured, rng: Any) -> None:
+    """Loss and risk as of any release, and what an analyst gets wrong."""
+    from privacy_engine.measures.analyst import marginal_errors, train_on_release
+    from privacy_engine.measures.distributions import Withheld, distributions
+    from privacy_engine.tables.encoding import EncodedTable
+    from privacy_release.steps.release import measure
+
+    recoding = release.recoding
+    assert recoding is not None
+    loss, risk = measure(release, rng)
+    one, two = marginal_errors(recoding)
+    told["figures"] = {**loss, **risk, "marginals_1": one, "marginals_2": two}
+    if records["target"] is not None:
+        test = EncodedTable.encode(_frame(records["held_out"]), read_schema(records["schema"]))
+        told["figures"] |= _scores(train_on_release(recoding, test, records["target"], rng))
+    for shown in distributions(recoding, records["smallest_count"]):
+        if isinstance(shown, Withheld):
+            told["columns"].append(
+                ColumnRef(name=shown.attribute, groups=[], before=[], after=[], reason=shown.reason)
+            )
+        else:
+            told["columns"].append(_column(shown, records["smallest_count"]))
+
+
+def _synthesized(
+    release: "Release", frame: "pd.DataFrame", records: RecordsRef, told: Measured, rng: Any
+) -> None:
+    """How near the drawn records are to those that the model was made of."""
+    import numpy as np
+
+    from privacy_engine.measures.distributions import Distribution, protected
+    from privacy_engine.measures.grouped_marginals import grouped_marginals
+    from privacy_engine.measures.synthetic_assessment import LEARNING_ROWS
+    from privacy_engine.measures.synthetic_learning import train_on_synthetic
+    from privacy_engine.measures.synthetic_utility import coded, coded_marginal_tvd
+
+    schema = replace(read_schema(records["schema"]).without_identifiers(), person=None)
+    names = list(schema.names)
+    real, drawn = coded(frame.loc[:, names], schema), coded(release.table.loc[:, names], schema)
+    assert release.loss is not None
+    told["figures"] = {"epsilon": release.loss.epsilon, "delta": release.loss.delta}
+    for ways in range(1, min(2, len(names)) + 1):
+        told["figures"][f"marginals_{ways}"] = coded_marginal_tvd(real, drawn, ways).mean
+    if (target := records["target"]) is not None and len(names) > 1:
+        test = _frame(records["held_out"]).loc[:, names]
+        of = (frame.loc[:, names], release.table.loc[:, names], test)
+        told["figures"] |= _scores(train_on_synthetic(*of, schema, [target], rng, rows=LEARNING_ROWS)[target])
+    for marginal in grouped_marginals([real, drawn], schema):
+        before, after = (np.array(shares) for shares in marginal.shares)
+        counts = np.rint(before * len(frame)).astype(np.int64)
+        told["columns"].append(
+            _column(
+                Distribution(
+                    attribute=marginal.attribute,
+                    ordered=marginal.ordered,
+                    groups=marginal.groups,
+                    before=protected(counts, records["smallest_count"]),
+                    after=tuple((after * len(release.table)).tolist()),
+                ),
+                records["smallest_count"],
+            )
+        )
+
+
+def _column(shown: "Distribution", smallest_count: int) -> ColumnRef:
+    import numpy as np
+
+    from privacy_engine.measures.distributions import protected
+
+    return ColumnRef(
+        name=shown.attribute,
+        groups=list(shown.groups),
+        before=list(shown.before),
+        after=list(protected(np.rint(shown.after).astype(np.int64), smallest_count)),
+        reason=None,
+    )
+
+
+def _scores(score: Any) -> dict[str, float]:
+    return {
+        "accuracy": score.synthetic,
+        "accuracy_source": score.real,
+        "accuracy_majority": score.majority,
+    }
+
+
+def _missed(release: "Release", records: RecordsRef, figures: Mapping[str, float]) -> list[str]:
+    """What of the policy the release does not keep, by the records that it was made of here."""
+    from datetime import UTC, datetime
+
+    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.judge.verification import verify
+
+    policy = _of_one_release(ReleasePolicy.from_dict(records["policy"]))
+    if policy is None:
+        return []
+    report = verify(
+        release.table,
+        release.schema,
+        policy,
+        loss=release.loss,
+        figures=figures,
+        persons=release.persons,
+        year=datetime.now(UTC).year,
+    )
+    return [
+        f"{f.rule}: {'nothing measurable' if f.measured is None else format(f.measured, '.4g')}"
+        for f in report.findings
+        if not f.passed
+    ]
+
+
+def _of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy | None":
+    """The policy without what is about earlier releases, which are not looked at here."""
+    own = (policy.require, policy.known_rows, policy.columns, policy.max_epsilon, policy.max_breach)
+    if not any(rule is not None and rule != () for rule in own):
+        return None
+    return replace(policy, across=(), repeated_people=None)

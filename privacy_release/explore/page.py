@@ -1,0 +1,261 @@
+"""The page of a grid: risk against loss, what the policy allows, and before and after of each choice.
+
+One file that loads and runs nothing: which choice is shown is a radio button, and style does the rest. Its
+figures are exact ones of the records that were explored, so it stays where those may be seen.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from privacy_release.explore.cells import Measured
+from privacy_release.explore.records import RecordsRef
+from privacy_release.reports.release import page_template
+
+# Figure of each axis, what it is in words, and its limits in a policy.
+RISK, EPSILON = "prosecutor_max", "epsilon"
+LOSS, DISTANCE = "gcp", "marginals_2"
+FIGURES: Mapping[str, tuple[str, str]] = {
+    "epsilon": ("Epsilon", "how much a release may tell of one person; less is safer"),
+    "prosecutor_max": ("Highest risk", "chance to pick the right record of the most exposed person"),
+    "journalist_max": ("Journalist's risk", "the same for who does not know that the person is in the table"),
+    "prosecutor_mean": ("Mean risk", "of the average record"),
+    "marketer": ("Marketer's risk", "share of the records that are linked rightly"),
+    "gcp": ("Information lost (GCP)", "mean share of its domain that a cell lost"),
+    "non_uniform_entropy": ("Entropy lost (NUE)", "mean share of what a cell told"),
+    "suppressed": ("Suppressed", "share of the records that are left out"),
+    "query_error": ("Query error", "median relative error of counting queries"),
+    "marginals_1": ("One-way marginals", "mean distance of the distributions of one column"),
+    "marginals_2": ("Two-way marginals", "of two columns together"),
+    "accuracy": ("Classifier, release", "right answers on held-out records, learned from the release"),
+    "accuracy_source": ("Classifier, original", "the same, learned from the original records"),
+    "accuracy_majority": ("Most frequent value", "right answers of who always names it"),
+}
+IN_TABLE = ("epsilon", "prosecutor_max", "prosecutor_mean", "gcp", "non_uniform_entropy", "suppressed")
+ERRORS = ("query_error", "marginals_1", "marginals_2", "accuracy")
+ORIGINS: Mapping[str, str] = {
+    "source": "a random sample of the source's records",
+    "public": "a public table in place of the source, as exploring a private method spends privacy",
+    "simulated": "simulated records, each value drawn independently and evenly from the schema's public "
+    "domains, as exploring a private method on people spends privacy; how values go together is not in them, "
+    "so what the source would lose can differ much",
+    "booked": "the source itself: the epsilon of every choice is booked in the ledger",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """An axis of the plot: figure, words, and where a number lies on it, in percent."""
+
+    figure: str
+    text: str
+    place: Callable[[float], float]
+    ticks: Sequence[tuple[float, str]]
+
+
+def frontier(cells: Sequence[Measured], figures: tuple[str, str] | None = None) -> list[Measured]:
+    """Choices than which no other has both less risk and less loss, least risk first; both axes count.
+
+    Args:
+        cells: measured choices; those that failed are in none.
+        figures: risk and loss; None: as the cells have them.
+    """
+    risk, loss = figures or axes_of(cells)
+    found: list[Measured] = []
+    placed = [c for c in cells if risk in c["figures"] and loss in c["figures"]]
+    for cell in sorted(placed, key=lambda c: (c["figures"][risk], c["figures"][loss])):
+        if not found or cell["figures"][loss] < found[-1]["figures"][loss]:
+            found.append(cell)
+    return found
+
+
+def axes_of(cells: Sequence[Measured]) -> tuple[str, str]:
+    """Figures of risk and of loss."""
+    private = any("epsilon" in cell["figures"] for cell in cells)
+    return (EPSILON, DISTANCE) if private else (RISK, LOSS)
+
+
+def best(cells: Sequence[Measured]) -> Measured | None:
+    """What is shown first: of what keeps the policy that with the least loss, else of all on the frontier."""
+    edge = frontier(cells)
+    _, loss = axes_of(cells)
+    kept = [cell for cell in edge if not cell["missed"]]
+    kept = kept or [c for c in cells if c["figures"] and not c["missed"]] or edge
+    return min(kept, key=lambda cell: cell["figures"][loss], default=None)
+
+
+def render(
+    cells: Sequence[Measured],
+    records: RecordsRef,
+    *,
+    title: str,
+    file: str,
+    yaml_of: Callable[[Measured], tuple[str, str]],
+) -> str:
+    """The page as HTML.
+
+    Args:
+        cells: what was measured, in the order of the grid.
+        records: on what.
+        title: name of the release.
+        file: the specification, as the command takes it.
+        yaml_of: the line of `release` of a choice, and the whole file with it.
+    """
+    made = [cell for cell in cells if cell["failed"] is None]
+    risk, loss = axes_of(made)
+    edge, first = {cell["name"] for cell in frontier(made)}, best(made)
+    plots = [_plot(made, risk, loss, records, edge)]
+    if risk == RISK:
+        plots.append(_plot(made, risk, "query_error", records, set()))
+    methods = list(dict.fromkeys(cell["method"] for cell in cells))
+    return page_template("explore.html.j2").render(
+        title=title,
+        file=file,
+        origin=ORIGINS[records["origin"]],
+        private=records["origin"] in ("source", "booked"),
+        records=records,
+        rules=_rules(records["policy"]),
+        methods=methods,
+        number_of={method: i for i, method in enumerate(methods)},
+        cells=[_choice(cell, i, edge, yaml_of) for i, cell in enumerate(made)],
+        shown=first["name"] if first else None,
+        failed=[cell for cell in cells if cell["failed"] is not None],
+        plots=[plot for plot in plots if plot is not None],
+        columns=[
+            (name, FIGURES[name][0])
+            for name in (*IN_TABLE, *ERRORS)
+            if any(name in cell["figures"] for cell in made)
+        ],
+        learned=next((cell["figures"] for cell in made if "accuracy" in cell["figures"]), None),
+    )
+
+
+def _rules(policy: Mapping[str, Any]) -> list[str]:
+    """The policy in short."""
+    models = [
+        ", ".join(f"{name} {value}" for name, value in model.items() if name != "model") or model["model"]
+        for model in policy.get("require", ())
+    ]
+    limits = [f"{name} {value:g}" for name, value in policy.items() if name.startswith("max_")]
+    return [*models, *limits]
+
+
+def _choice(
+    cell: Measured, number: int, edge: set[str], yaml_of: Callable[[Measured], tuple[str, str]]
+) -> dict[str, Any]:
+    line, whole = yaml_of(cell)
+    return {
+        **cell,
+        "id": number,
+        "unbeaten": cell["name"] in edge,
+        "line": line,
+        "whole": whole,
+        "lines": [
+            (label, meaning, number_text(name, cell["figures"][name]))
+            for name, (label, meaning) in FIGURES.items()
+            if name in cell["figures"]
+        ],
+        "texts": {name: number_text(name, value) for name, value in cell["figures"].items()},
+        "bars": [_bars(column) for column in cell["columns"]],
+    }
+
+
+def number_text(name: str, value: float) -> str:
+    """A figure for people: shares in percent, epsilon as it is."""
+    return f"{value:.4g}" if name == "epsilon" else f"{100 * value:.3g} %"
+
+
+def _bars(column: Mapping[str, Any]) -> dict[str, Any]:
+    """Lengths of bars in percent of the longest."""
+    longest = max([1, *(count or 0 for count in (*column["before"], *column["after"]))])
+    rows = [
+        {
+            "label": group,
+            "before": None if before is None else f"{before:,}",
+            "after": None if after is None else f"{after:,}",
+            "before_width": round(100 * (before or 0) / longest, 1),
+            "after_width": round(100 * (after or 0) / longest, 1),
+        }
+        for group, before, after in zip(column["groups"], column["before"], column["after"], strict=True)
+    ]
+    return {"name": column["name"], "reason": column["reason"], "rows": rows}
+
+
+def _plot(
+    cells: Sequence[Measured], risk: str, loss: str, records: RecordsRef, edge: set[str]
+) -> dict[str, Any] | None:
+    """Places in percent of the plot's area, from its upper left; None where there is nothing to draw."""
+    placed = [
+        (i, cell) for i, cell in enumerate(cells) if risk in cell["figures"] and loss in cell["figures"]
+    ]
+    if not placed:
+        return None
+    limits = _limits(records["policy"], risk, loss)
+    x = _log_axis(risk, [cell["figures"][risk] for _, cell in placed] + [limits[0] or 0.0])
+    y = _axis(loss, [cell["figures"][loss] for _, cell in placed])
+    points: list[dict[str, Any]] = [
+        {
+            "id": i,
+            "name": cell["name"],
+            "method": cell["method"],
+            "x": round(x.place(cell["figures"][risk]), 2),
+            "y": round(100 - y.place(cell["figures"][loss]), 2),
+            "kept": not cell["missed"],
+            "unbeaten": cell["name"] in edge,
+            "text": f"{cell['name']}: {x.text} {number_text(risk, cell['figures'][risk])}, "
+            f"{y.text} {number_text(loss, cell['figures'][loss])}, policy "
+            + ("kept" if not cell["missed"] else "not kept"),
+        }
+        for i, cell in placed
+    ]
+    line = sorted((p for p in points if p["unbeaten"]), key=lambda p: p["x"])
+    right = 100.0 if limits[0] is None else min(max(x.place(limits[0]), 0.0), 100.0)
+    top = 0.0 if limits[1] is None else min(max(100 - y.place(limits[1]), 0.0), 100.0)
+    allowed = None if limits == (None, None) else {"width": round(right, 2), "top": round(top, 2)}
+    return {
+        "kind": loss,
+        "x": x,
+        "y": y,
+        "points": points,
+        "frontier": " ".join(f"{p['x']},{p['y']}" for p in line),
+        "allowed": allowed,
+    }
+
+
+def _limits(policy: Mapping[str, Any], risk: str, loss: str) -> tuple[float | None, float | None]:
+    """The most risk and the most loss that a policy allows; None: any."""
+    ks = [m["k"] for m in policy.get("require", ()) if m.get("model") == "k_anonymity"]
+    most = policy.get("max_epsilon") if risk == EPSILON else (1 / max(ks) if ks else None)
+    return most, policy.get("max_gcp") if loss == LOSS else None
+
+
+def _log_axis(figure: str, values: Sequence[float]) -> Axis:
+    """Risks differ by factors."""
+    known = [value for value in values if value > 0]
+    low, high = math.log(min(known) / 1.25), math.log(max(known) * 1.25)
+
+    def place(value: float) -> float:
+        return 100 * (math.log(max(value, 1e-9)) - low) / (high - low)
+
+    marks = sorted({float(f"{value:.3g}") for value in known})
+    ticks: list[tuple[float, str]] = []
+    for mark in marks:
+        if not ticks or place(mark) - ticks[-1][0] >= 9:
+            text = f"{mark:g}" if figure == EPSILON else f"1 in {1 / mark:,.0f}"
+            ticks.append((round(place(mark), 2), text))
+    return Axis(figure=figure, text=FIGURES[figure][0], place=place, ticks=ticks)
+
+
+def _axis(figure: str, values: Sequence[float]) -> Axis:
+    most = max(max(values), 1e-6) * 1.08
+    step = 10 ** math.floor(math.log10(most))
+    step = next(s for s in (step / 5, step / 2, step, 2 * step) if most / s <= 6)
+
+    def place(value: float) -> float:
+        return 100 * value / most
+
+    ticks = [
+        (round(100 - place(i * step), 2), f"{100 * i * step:.3g} %") for i in range(int(most / step) + 1)
+    ]
+    return Axis(figure=figure, text=FIGURES[figure][0], place=place, ticks=ticks)

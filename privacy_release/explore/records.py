@@ -1,0 +1,213 @@
+"""The records that choices are measured on: of the source, of a public table, or simulated."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from privacy_engine.errors import SpecError
+from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import parquet_bytes, read_private, write_private
+from privacy_release.work.references import TableRef
+from privacy_release.work.staged import read_schema, write_schema
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.tables.schema import DataSchema
+
+SAMPLE = 10_000  # records that choices are measured on; minutes on two cores
+MOST_HELD_OUT = 2_000  # records that a classifier is asked about
+Origin = Literal["source", "public", "simulated", "booked"]
+
+
+class FileRef(TypedDict):
+    """A Parquet file in the work area."""
+
+    uri: str
+    rows: int
+    sha256: str
+
+
+class RecordsRef(TypedDict):
+    """What a choice is measured on, for any process that reaches the work area.
+
+    Attributes:
+        origin: whose records they are.
+        made_from: what is released.
+        held_out: records of the same population, that a classifier is asked about.
+        schema: path of the file; policy: what a release must keep.
+        target: that a classifier predicts; None: none does.
+        source_rows: records that they were drawn from.
+        smallest_count: counts below it are hidden.
+        seed: of the random choices of the methods, and of what is drawn to measure them.
+        table: of the source, where its budget pays for what is measured.
+    """
+
+    origin: Origin
+    made_from: FileRef
+    held_out: FileRef
+    schema: str
+    policy: dict[str, Any]
+    target: str | None
+    source_rows: int
+    smallest_count: int
+    seed: int
+    table: TableRef | None
+
+
+def records_of_table(
+    table: TableRef,
+    policy: "ReleasePolicy",
+    work: WorkArea,
+    *,
+    origin: Origin,
+    rows: int = SAMPLE,
+    target: str | None = None,
+    seed: int = 0,
+) -> RecordsRef:
+    """A random sample of an ingested table, and other records of it that are held out.
+
+    Where the schema names a person, all of a person's records go the same way. A table whose budget pays for
+    each release is released as a whole, so nothing of it can be held out.
+
+    Args:
+        table: what `ingest` gave.
+        policy: what a release must keep.
+        work: where the files are kept.
+        origin: whose records they are.
+        rows: at most so many are released, about, where persons have several.
+        target: see `RecordsRef`; an attribute that is released as it is.
+        seed: draws the sample.
+
+    Raises:
+        SpecError: if there are too few records, or no such target.
+        IntegrityError: if the table changed since it was ingested.
+    """
+    import numpy as np
+
+    frame, schema = read_private(table["uri"], table["sha256"]), read_schema(table["schema"])
+    rng = np.random.default_rng(seed)
+    if origin == "booked":
+        made_from = frame
+        held_out = frame.sample(min(MOST_HELD_OUT, len(frame)), random_state=rng)
+    else:
+        made_from, held_out = _parted(frame, schema, rows, rng)
+    whole = table if origin == "booked" else None
+    return _kept(made_from, held_out, schema, policy, work, origin, target, seed, len(frame), whole)
+
+
+def simulated_records(
+    schema: "DataSchema",
+    policy: "ReleasePolicy",
+    work: WorkArea,
+    *,
+    rows: int = SAMPLE,
+    target: str | None = None,
+    seed: int = 0,
+) -> RecordsRef:
+    """Records whose values are drawn independently and evenly from the schema's public domains; see above.
+
+    Raises:
+        SchemaError: if a domain is not public.
+        SpecError: if there is no such target.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from privacy_engine.tables.domains import public_domains
+
+    # Nobody is simulated twice, and no name is made up.
+    plain = replace(schema.without_identifiers(), person=None)
+    rng, count = np.random.default_rng(seed), rows + min(MOST_HELD_OUT, rows // 4)
+    domains = public_domains(plain, {a.name: _storage(a) for a in plain.attributes}, {})
+    frame = pd.DataFrame({d.name: d.decode(rng.integers(d.size, size=count), rng) for d in domains})
+    parts = frame.iloc[:rows], frame.iloc[rows:]
+    return _kept(*parts, plain, policy, work, "simulated", target, seed, rows, None)
+
+
+def _storage(attribute: Any) -> Any:
+    """The type of a column that nobody has looked at."""
+    from privacy_engine.tables.domains import Storage
+
+    if attribute.dates is not None:
+        return Storage(attribute.kind.value)
+    if attribute.bounds is None:
+        return Storage.TEXT
+    whole = all(float(bound).is_integer() for bound in attribute.bounds) and not attribute.nullable
+    return Storage.WHOLE if whole else Storage.REAL
+
+
+def _parted(
+    frame: "pd.DataFrame", schema: "DataSchema", rows: int, rng: "np.random.Generator"
+) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    """Records that are released, and others."""
+    import numpy as np
+    import pandas as pd
+
+    whose = pd.factorize(frame[schema.by])[0] if schema.by else np.arange(len(frame))
+    persons = int(whose.max(initial=-1)) + 1
+    if persons < 10:
+        raise SpecError(f"a grid is explored on at least 10 records, got {persons}; take a larger table")
+    each = len(frame) / persons
+    place = rng.permutation(persons)[whose]  # of the person of each record
+    asked = min(round(MOST_HELD_OUT / each), persons // 5)
+    asked = max(asked, 1)
+    kept = min(persons - asked, max(round(rows / each), 2))
+    return frame[place < kept], frame[place >= persons - asked]
+
+
+def _kept(
+    made_from: "pd.DataFrame",
+    held_out: "pd.DataFrame",
+    schema: "DataSchema",
+    policy: "ReleasePolicy",
+    work: WorkArea,
+    origin: Origin,
+    target: str | None,
+    seed: int,
+    source_rows: int,
+    table: TableRef | None,
+) -> RecordsRef:
+    from privacy_engine.judge.models import KAnonymity
+    from privacy_release.reports.data import SMALLEST_COUNT
+
+    asked = [model.k for model in policy.require if isinstance(model, KAnonymity)]
+    return RecordsRef(
+        origin=origin,
+        made_from=_file(work.path("explore-made-from.parquet"), made_from),
+        held_out=_file(work.path("explore-held-out.parquet"), held_out),
+        schema=write_schema(work, "explore", schema),
+        policy=policy.to_dict(),
+        target=target_of(schema, target),
+        source_rows=source_rows,
+        smallest_count=max([SMALLEST_COUNT, *asked]),
+        seed=seed,
+        table=table,
+    )
+
+
+def _file(path: Path, frame: "pd.DataFrame") -> FileRef:
+    data = parquet_bytes(frame.reset_index(drop=True))
+    return FileRef(uri=str(path), rows=len(frame), sha256=write_private(path, data))
+
+
+def target_of(schema: "DataSchema", target: str | None) -> str | None:
+    """What a classifier predicts: what was asked for, else the first sensitive attribute of named values.
+
+    Raises:
+        SpecError: if there is no such attribute, or it is not released as it is.
+    """
+    from privacy_engine.vocabulary import Kind, Role
+
+    fit = [a.name for a in schema.sensitive if a.kind in (Kind.CATEGORICAL, Kind.ORDINAL)]
+    if target is None:
+        return next(iter(fit), None)
+    others = [a.name for a in schema.attributes if a.role is Role.INSENSITIVE]
+    if target not in (*fit, *others):
+        raise SpecError(
+            f"--target must be one of {', '.join((*fit, *others)) or 'no'} columns, which are released as "
+            "they are; correct it, or leave it out"
+        )
+    return target

@@ -1,0 +1,93 @@
+"""Measuring a grid of choices in processes side by side, each told as it is done."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import CapacityError
+from privacy_release.explore.cells import Measured, measured
+from privacy_release.explore.choices import Choice
+from privacy_release.explore.records import RecordsRef
+
+if TYPE_CHECKING:
+    from privacy_release.spending.budget import Budget
+    from privacy_release.work.area import WorkArea
+
+Told = Callable[[Measured], None]
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def explored(
+    grid: Sequence[Choice],
+    records: RecordsRef,
+    tell: Told,
+    *,
+    processes: int | None = None,
+    work: "WorkArea | None" = None,
+    budget: "Budget | None" = None,
+) -> list[Measured]:
+    """Measure all choices; in the order of the grid.
+
+    Those that spend a budget are measured one after the other in this process, which holds the ledger.
+
+    Args:
+        grid: the choices.
+        records: what they are measured on.
+        tell: called with each as it is done.
+        processes: side by side; None: one a core.
+        work: see `measured`.
+        budget: see `measured`.
+
+    Raises:
+        CapacityError: if a process is killed, as where memory runs out.
+    """
+    count = min(processes or cores(), len(grid))
+    found: dict[str, Measured] = {}
+    alone = count < 2 or budget is not None
+    done = (
+        (measured(c, records, work, budget) for c in grid) if alone else _in_processes(grid, records, count)
+    )
+    for one in done:
+        found[one["name"]] = one
+        tell(one)
+    return [found[choice.name] for choice in grid]
+
+
+def _in_processes(grid: Sequence[Choice], records: RecordsRef, count: int) -> Iterator[Measured]:
+    # A process that is copied from this one would take over locks of its threads.
+    pool = ProcessPoolExecutor(
+        count,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_begin,
+        initargs=(max(1, cores() // count),),
+    )
+    try:
+        left: set[Future[Measured]] = {pool.submit(measured, choice, records) for choice in grid}
+        while left:
+            done, left = wait(left, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    except BrokenProcessPool:
+        raise CapacityError(
+            "a process that measured choices was killed, as the system does where memory runs out; take "
+            "fewer records with --sample, or fewer processes with --jobs"
+        ) from None
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            if child.name.startswith("SpawnProcess"):
+                child.terminate()
+
+
+def _begin(threads: int) -> None:
+    """In each process, before a library that counts cores is imported."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the command ends them
+    for name in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(threads)

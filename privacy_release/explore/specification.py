@@ -1,0 +1,154 @@
+"""A specification with another method and parameters: the text of its file, changed in that place alone."""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from privacy_engine.errors import SpecError
+from privacy_release.explore.choices import Choice
+from privacy_release.spec.methods import build_method
+from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_text
+from privacy_release.work.problems import wrong
+
+if TYPE_CHECKING:
+    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_release.spec.model import ReleaseSpec
+
+_WIDE = 1 << 16  # characters of a line: none is folded
+
+
+def fields_of(spec: "ReleaseSpec", choice: Choice) -> dict[str, Any]:
+    """What `release` says of a choice; the seed stays."""
+    seed = {} if spec.release.seed is None else {"seed": spec.release.seed}
+    return {"method": choice.method, **choice.parameters, **seed}
+
+
+def flow(value: object) -> str:
+    """A value on one line of YAML."""
+    text: str = yaml.safe_dump(
+        value, default_flow_style=True, width=_WIDE, sort_keys=False, allow_unicode=True
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def with_choice(path: Path, release: Mapping[str, Any]) -> str:
+    """The text of a specification's file that says something else as `release`, and all else as before.
+
+    Comments, order and form of the rest stay, to the byte.
+
+    Args:
+        path: of the file.
+        release: what the field shall say.
+
+    Raises:
+        SpecError: if the file cannot be read, or its form does not allow to change it in place.
+    """
+    text = read_text(path, LARGEST_YAML)
+    document = yaml.compose(text, Loader=yaml.SafeLoader)
+    pairs = document.value if isinstance(document, yaml.MappingNode) else []
+    node = next((value for key, value in pairs if key.value == "release"), None)
+    if not isinstance(node, yaml.MappingNode):
+        raise wrong(path, "release must be a mapping; write it as in include/releases")
+    changed = _changed(text, node, release)
+    before, after = (mapping_of(told.encode(), path) for told in (text, changed))
+    if after != before | {"release": dict(release)}:  # such as of an alias
+        raise SpecError(f"release of {path.name} cannot be changed in place; write it out as {flow(release)}")
+    return changed
+
+
+def _changed(text: str, node: yaml.MappingNode, release: Mapping[str, Any]) -> str:
+    """Key by key, from the last to the first, so that what comes before keeps its place."""
+    old = {key.value: (key, value) for key, value in node.value}
+    kept = [name for name in old if name in release]
+    if not kept:  # nothing to hold on to
+        return text[: node.start_mark.index] + flow(dict(release)) + text[_end(text, node) :]
+    added = [f"{name}: {flow(value)}" for name, value in release.items() if name not in old]
+    indent = " " * next(iter(old.values()))[0].start_mark.column
+    between = ", " if node.flow_style else f"\n{indent}"
+    for name in reversed(old):
+        key, value = old[name]
+        begin, end = value.start_mark.index, _end(text, value)
+        if name in release:
+            addition = "".join(between + one for one in added) if name == kept[-1] else ""
+            if addition and not node.flow_style:  # a comment behind the value stays beside it
+                line_end = text.find("\n", end)
+                line_end = len(text) if line_end < 0 else line_end
+                text = text[:line_end] + addition + text[line_end:]
+                addition = ""
+            same = mapping_of(f"x: {flow(release[name])}".encode(), Path("x.yaml")) == _value(text[begin:end])
+            text = text[:begin] + (text[begin:end] if same else flow(release[name])) + addition + text[end:]
+        elif node.flow_style:
+            text = _without_flow(text, key.start_mark.index, end)
+        else:
+            begin = text.rfind("\n", 0, key.start_mark.index) + 1
+            line_end = text.find("\n", end)
+            text = text[:begin] + ("" if line_end < 0 else text[line_end + 1 :])
+    return text
+
+
+def _value(text: str) -> dict[str, Any] | None:
+    """What stands there now; None where it is not understood by itself."""
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
+    return {"x": found}
+
+
+def _end(text: str, node: yaml.Node) -> int:
+    """Where a value ends, without the white space and comments before the next thing."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _end(text, last[1] if isinstance(last, tuple) else last)
+    end: int = node.end_mark.index
+    return len(text[:end].rstrip())
+
+
+def _without_flow(text: str, begin: int, end: int) -> str:
+    """Without an entry of `{a: 1, b: 2}` and one comma beside it."""
+    rest = text[end:].lstrip()
+    if rest.startswith(","):
+        return text[:begin] + rest[1:].lstrip()
+    return text[:begin].rstrip().removesuffix(",") + text[end:]
+
+
+def write_over(path: Path, text: str) -> None:
+    """Replace a file by another text, in one step and with the same rights.
+
+    Raises:
+        SpecError: if its folder or file cannot be written.
+    """
+    try:
+        mode = path.stat().st_mode & 0o777
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", newline="", delete=False
+        ) as file:
+            new = Path(file.name)
+            try:
+                file.write(text)
+                file.flush()
+                new.chmod(mode)
+                new.replace(path)
+            except BaseException:
+                new.unlink()
+                raise
+    except OSError as error:
+        raise SpecError(
+            f"{path} must be writable, got {type(error).__name__}; write release into it by hand"
+        ) from None
+
+
+def weaker_than_policy(spec: "ReleaseSpec", policy: "ReleasePolicy", choice: Choice) -> list[str]:
+    """Where a choice promises less than the policy asks for, as text; verification measures it anyway."""
+    from privacy_engine.judge.policy import ReleasePolicy
+
+    method = build_method(choice.method, choice.parameters)
+    schema = spec.method_schema()
+    loss, guarantees = method.privacy_loss(schema), method.guarantees(schema)
+    if loss is None and not guarantees:
+        return []
+    promised = ReleasePolicy(require=guarantees, max_epsilon=None if loss is None else loss.epsilon)
+    return promised.weaker_than(policy)
