@@ -142,7 +142,10 @@ def test_a_wrong_point_changes_nothing(spec: Path, name: str) -> None:
     [
         ("{method: obpa, weights: {age: 2}, k: 5}  # c", "{method: mondrian, k: 9, seed: 1}  # c"),
         ("{k: 5, method: obpa}", "{k: 9, method: mondrian, seed: 1}"),
-        ("\n  method: obpa\n  weights:\n    age: 2  # w\n  k: 5 # five\n", "\n  method: mondrian\n  k: 9 # five\n  seed: 1\n"),
+        (
+            "\n  method: obpa\n  weights:\n    age: 2  # w\n  k: 5 # five\n",
+            "\n  method: mondrian\n  k: 9 # five\n  seed: 1\n",
+        ),
     ],
 )  # fmt: skip
 def test_a_file_is_changed_in_one_place_alone(tmp_path: Path, line: str, expected: str) -> None:
