@@ -181,9 +181,19 @@ def _ingest(spec: ReleaseSpec) -> Any:
     }
     if spec.history:
         shared |= {"person": spec.history.identifier, "membership_key": spec.history.key}
+    waits: dict[str, Any] = {
+        "when_missing": source.when_missing,
+        "timeout": source.waits.timeout,
+        "every": source.waits.every,
+    }
     if source.sql is not None:
         return IngestSqlOperator(
-            task_id="ingest", sql=source.sql, connection=source.connection or "", **shared, **_RETRIES
+            task_id="ingest",
+            sql=source.sql,
+            connection=source.connection or "",
+            **waits,
+            **shared,
+            **_RETRIES,
         )
     return IngestParquetOperator(
         task_id="ingest",
@@ -191,9 +201,7 @@ def _ingest(spec: ReleaseSpec) -> Any:
         format=source.format,
         version=source.version,
         timestamp=source.timestamp,
-        when_missing=source.when_missing,
-        timeout=source.waits.timeout,
-        every=source.waits.every,
+        **waits,
         **_filled({"uri": source.place}),
         **shared,
     )

@@ -25,8 +25,10 @@ from privacy_engine.engines.spark_workers import (
     FRAGMENT,
     POSITION,
     WORKED,
+    Parts,
     assigning,
     coding,
+    opening,
     result_of,
     working,
 )
@@ -58,21 +60,30 @@ def _several_tables() -> SchemaError:
 class SparkEngine:
     """`Engine` on a session that somebody else starts and stops.
 
-    The files must be where the driver and all executors read them under the same path, and the executors'
-    Python must have this package.
+    The files must be where the driver and all executors read them under the same path, or be dealt out in
+    parts; and the executors' Python must have this package.
 
     Args:
         session: classic or Connect; some of its SQL settings are set.
         memory: bytes that an answer may take in this process.
         entries: of a part of `sensitive_counts`, about: a class has one for each of its sensitive values. And
             of a part of `count_coded`, which has one for each row.
+        parts: of a file that the driver alone can read; None: executors read the files.
     """
 
     @in_our_words
-    def __init__(self, session: "SparkSession", *, memory: int = _MEMORY, entries: int = _ENTRIES) -> None:
+    def __init__(
+        self,
+        session: "SparkSession",
+        *,
+        memory: int = _MEMORY,
+        entries: int = _ENTRIES,
+        parts: Parts | None = None,
+    ) -> None:
         self._session = session
         self.memory = memory
         self._entries = entries
+        self._parts = parts
         for name, value in _SETTINGS.items():
             session.conf.set(name, value)
 
@@ -451,16 +462,28 @@ class SparkEngine:
 
     def _read(self, files: Files) -> "DataFrame":
         """The records, under Spark's names."""
+        if self._parts is not None:
+            return self._opened(files, self._parts).drop(POSITION)
         return self._union([self._file(file) for file in files]).toDF(*_columns(files).carried)
 
     def _numbered(self, files: Files) -> "DataFrame":
         """The same, with the ``position`` of each in the table."""
+        if self._parts is not None:
+            return self._opened(files, self._parts)
         starts = np.cumsum([0, *(footer(file).num_rows for file in files)])
         read = [
             self._file(file).selectExpr(f"_metadata.row_index + {start}L as {POSITION}", "*")
             for file, start in zip(files, starts, strict=False)
         ]
         return self._union(read).toDF(POSITION, *_columns(files).carried)
+
+    def _opened(self, files: Files, parts_of: Parts) -> "DataFrame":
+        """The same, of parts that the executors open."""
+        known, parts = _columns(files), [part for file in files for part in parts_of(file)]
+        carried = known.carry(known.schema.empty_table())
+        empty = self._session.createDataFrame(carried.add_column(0, POSITION, pa.array([], pa.int64())))
+        numbers = self._session.range(0, len(parts), 1, max(len(parts), 1))
+        return numbers.mapInArrow(opening(known, parts), empty.schema)
 
     def _union(self, tables: Sequence["DataFrame"]) -> "DataFrame":
         return reduce(lambda a, b: a.union(b), tables)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,42 @@ from privacy_engine.errors import PrivacyEngineError, SchemaError
 
 FRAGMENT, POSITION = "fragment", "position"
 WORKED = f"{FRAGMENT} int, rows bigint, outcome string"  # what `working` gives back, in Spark's words
+
+
+class Part(Protocol):
+    """Some records of a file, which a worker opens by itself; it can be pickled."""
+
+    @property
+    def rows(self) -> int:
+        """How many records it has."""
+
+    def __call__(self) -> pa.Table:
+        """The records, in types of `plain_columns`."""
+
+
+Parts = Callable[[str], Sequence[Part]]  # a file of the driver's machine -> its parts, in order
+
+
+def opening(
+    columns: Columns, parts: Sequence[Part]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function that gives, for the numbers of parts, their records, each with its ``position``."""
+    starts = np.cumsum([0, *(part.rows for part in parts)])
+
+    def batches(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in given:
+            for number in batch.column(0).to_pylist():
+                start = int(starts[number])
+                yield from from_worker(lambda part=parts[number], start=start: _opened(columns, part, start))  # type: ignore[misc]
+
+    return batches
+
+
+def _opened(columns: Columns, part: Part, start: int) -> list[pa.RecordBatch]:
+    carried = columns.carry(part())
+    positions = pa.array(np.arange(start, start + part.rows))
+    batches: list[pa.RecordBatch] = carried.add_column(0, POSITION, positions).to_batches()
+    return batches
 
 
 def assigning(

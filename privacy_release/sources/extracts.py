@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from privacy_engine.errors import SchemaError
+from privacy_engine.errors import MissingSourceError, SchemaError
 from privacy_release.sources.addresses import Source
 from privacy_release.sources.reading import check_arrow
 from privacy_release.work.parquet import private_parquet
@@ -76,7 +76,8 @@ def extracted(
     Columns and types are held against the schema before any record is written.
 
     Raises:
-        SchemaError: if they do not fit, there are no records, or two columns have one name.
+        SchemaError: if they do not fit, or two columns have one name.
+        MissingSourceError: if there are no records.
         CapacityError: if the disk or the memory is too small.
     """
     import pyarrow as pa
@@ -100,9 +101,9 @@ def extracted(
                 for part in regrouped(parts):
                     file.write(part)
                 if not file.rows:
-                    raise SchemaError(
+                    raise MissingSourceError(
                         f"{extract.name}: the table is empty: nothing can be released; correct the query or "
-                        "the version, or wait for the data"
+                        "the version, or, of a query, say when_missing: skip or wait"
                     )
         yield Extracted(
             source=Source(

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from privacy_engine.errors import MissingSourceError, SkippedError
 from privacy_release.sources.addresses import find_source, without_secret
@@ -11,6 +11,9 @@ from privacy_release.work.durations import parse_duration
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
+
+Found = TypeVar("Found")
+FILE, ROW = "Parquet file", "row"  # what a source lacks that has not come
 
 
 def has_come(
@@ -44,28 +47,58 @@ def await_source(uri: str, when_missing: str, timeout: str, every: str, tell: Ca
         MissingSourceError: if they must be there, or did not come in time.
         SkippedError: if the release is left out.
     """
-    if when_missing == "fail" or has_come(uri):
-        return
-    if when_missing == "skip":
-        raise SkippedError(skipped(uri))
+    if when_missing != "fail":
+        awaited(lambda: find_source(uri), without_secret(uri), FILE, when_missing, timeout, every, tell)
+
+
+def awaited(
+    look: Callable[[], Found],
+    shown: str,
+    lacks: str,
+    when_missing: str,
+    timeout: str,
+    every: str,
+    tell: Callable[[str], None],
+) -> Found:
+    """What a look at a source gives, once it is there.
+
+    Args:
+        look: raises MissingSourceError as long as it is not.
+        shown: what is looked at, for people.
+        lacks: what it lacks until then, `FILE` or `ROW`.
+        when_missing: `fail`, `skip` or `wait`.
+        timeout: how long to wait at most.
+        every: how long to wait between two looks.
+        tell: is told of each look in vain.
+
+    Raises:
+        MissingSourceError: if it must be there, or did not come in time.
+        SkippedError: if the release is left out.
+    """
     begin, longest = time.monotonic(), parse_duration(timeout)
-    while not has_come(uri):
+    while True:
+        try:
+            return look()
+        except MissingSourceError:
+            if when_missing == "fail":
+                raise
+        if when_missing == "skip":
+            raise SkippedError(skipped(shown, lacks))
         waited = timedelta(seconds=round(time.monotonic() - begin))
         if waited >= longest:
-            raise MissingSourceError(too_late(uri, timeout))
-        tell(f"waiting for {without_secret(uri)}, {waited} of {longest}")
-        left = longest - waited
-        time.sleep(min(parse_duration(every), left).total_seconds())
+            raise MissingSourceError(too_late(shown, timeout, lacks))
+        tell(f"waiting for {shown}, {waited} of {longest}")
+        time.sleep(min(parse_duration(every), longest - waited).total_seconds())
 
 
-def skipped(uri: str) -> str:
+def skipped(shown: str, lacks: str) -> str:
     """Why a release is left out."""
-    return f"{without_secret(uri)} has no Parquet file, and when_missing is skip: this release is left out"
+    return f"{shown} has no {lacks}, and when_missing is skip: this release is left out"
 
 
-def too_late(uri: str, timeout: str) -> str:
+def too_late(shown: str, timeout: str, lacks: str) -> str:
     """Why it fails."""
     return (
-        f"{without_secret(uri)} must have a Parquet file within {timeout}, and none came; run the release "
-        "again when it is there, or say when_missing: skip"
+        f"{shown} must have a {lacks} within {timeout}, and none came; run the release again when it is "
+        "there, or say when_missing: skip"
     )

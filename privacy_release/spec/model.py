@@ -176,8 +176,8 @@ class SourceSpec(_Strict):
         columns: to read, none of them derived; None reads all, and each must be in the schema then.
         nulls: `fail` where a quasi-identifier or sensitive attribute that is not nullable has one, `drop`
             these records, or `keep` them: a null is a value then, as if each attribute were `nullable`.
-        when_missing: what a run does where no file is (yet) at the address: `fail`; `skip`, which leaves this
-            release out; or `wait` for it.
+        when_missing: what a run does where no Parquet file is (yet) at the address, or the query gives no row
+            (yet): `fail`; `skip`, which leaves this release out; or `wait` for it.
         wait: for how long.
         max_expansion: most bytes that records may take in memory for each byte of their file: a small file
             that unfolds further, beyond a GiB, is refused as a Parquet bomb.
@@ -205,9 +205,8 @@ class SourceSpec(_Strict):
             raise ValueError("source must have a uri, or a sql with its connection; give one of both")
         if self.sql is not None and self.connection is None:
             raise ValueError("source.sql must stand beside the connection of its database; add it")
-        files = self.sql is None and self.format == "parquet"
-        if not files and self.when_missing != "fail":
-            raise ValueError("source.when_missing is about Parquet files; remove it")
+        if self.format != "parquet" and self.when_missing != "fail":
+            raise ValueError("source.when_missing is about Parquet files and queries; remove it")
         if self.format != "parquet" and self.sql is not None:
             raise ValueError("source.format is of what is at an address; remove it, or sql")
         told = [name for name in ("version", "timestamp") if getattr(self, name) is not None]

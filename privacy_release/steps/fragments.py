@@ -16,9 +16,17 @@ from privacy_engine.errors import SpecError
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.made import Job, Made
 from privacy_release.work.area import WorkArea, sha256_file
-from privacy_release.work.engines import open_engine
-from privacy_release.work.fragment_files import Account, Cut, read_cut, write_account, write_cut
-from privacy_release.work.parquet import private_parquet, require_unchanged, unchanged_batches
+from privacy_release.work.engines import executors_files, open_engine
+from privacy_release.work.fragment_files import (
+    Account,
+    Cut,
+    FilesHere,
+    PrivateFiles,
+    account_bytes,
+    read_cut,
+    write_cut,
+)
+from privacy_release.work.parquet import part_bytes, require_unchanged, unchanged_batches
 from privacy_release.work.references import FileRef, FragmentRef, FragmentReleaseRef, TableRef
 from privacy_release.work.staged import read_schema
 
@@ -49,9 +57,13 @@ def released_in_fragments(table: TableRef, job: Job, *, method: str, parameters:
         cut = cut_table(table, engine, method=method, parameters=parameters, seed=job.seed)
         plan = keep(cut, job.work, job.label)
         released: list[FragmentReleaseRef] = []
-        work_on = partial(release_records, plan)
+        if away := executors_files(table["engine"], Path(plan["uri"]).parent.name):
+            work_on = partial(release_records, job.work.send(plan), files=away)
+        else:
+            work_on = partial(release_records, plan)
         for told in engine.apply_by_fragment([table["uri"]], cut.plan.tree.assign, work_on):
-            released.append(FragmentReleaseRef(**told))  # type: ignore[typeddict-item]  # as it was made
+            ref = FragmentReleaseRef(**told)  # type: ignore[typeddict-item]  # as it was made
+            released.append(job.work.fetch(ref))
             job.tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
         require_unchanged(table["uri"], table["sha256"])
         job.tell("joining")
@@ -154,15 +166,18 @@ def release_one(fragment: FragmentRef) -> FragmentReleaseRef:
     return release_records(fragment["plan"], fragment["fragment"], records)
 
 
-def release_records(plan: FileRef, fragment: int, records: "pa.Table") -> FragmentReleaseRef:
+def release_records(
+    plan: FileRef, fragment: int, records: "pa.Table", *, files: PrivateFiles | None = None
+) -> FragmentReleaseRef:
     """Release the records of a fragment, in whatever process they are, and write what came out.
 
-    It can be pickled once the plan is bound; doing it again does the same.
+    It can be pickled once plan and files are bound; doing it again does the same.
 
     Args:
-        plan: how the table was cut; what is made is written beside it.
+        plan: how the table was cut.
         fragment: its number.
         records: all of its records.
+        files: where the plan is, and what is made comes to lie; None: in the folder of the plan.
 
     Raises:
         IntegrityError: if the plan changed, or the records are not those it counted.
@@ -175,8 +190,8 @@ def release_records(plan: FileRef, fragment: int, records: "pa.Table") -> Fragme
     from privacy_engine.fragments.work import release_fragment
     from privacy_release.spec.methods import build_method
 
-    cut, folder = read_cut(plan), Path(plan["uri"]).parent
-    released = folder / f"fragment-{fragment:05d}.released.parquet"
+    files = files or FilesHere.beside(plan)
+    cut, name = read_cut(plan, files), f"fragment-{fragment:05d}"
     releaser = fragmentable(build_method(cut.method, cut.parameters))
     began = time.perf_counter()
     made = release_fragment(cut.plan, fragment, to_frame(records), releaser)
@@ -185,16 +200,15 @@ def release_records(plan: FileRef, fragment: int, records: "pa.Table") -> Fragme
     table = _typed(to_arrow(release.table), release.schema, records.schema)
     if release.persons is not None:
         table = table.append_column(release.schema.by, pa.array(release.persons, pa.int64()))
-    with private_parquet(released) as file:
-        file.write(table)
+    released = files.write(f"{name}.released.parquet", part_bytes(table))
     account = Account(told=release.manifest(), schema=release.schema, figures=made.figures)
     return FragmentReleaseRef(
-        uri=str(released),
+        uri=released["uri"],
         rows=len(release.table),
-        sha256=file.sha256,
+        sha256=released["sha256"],
         fragment=fragment,
         plan=plan,
-        account=write_account(account, folder / f"fragment-{fragment:05d}.account.json"),
+        account=files.write(f"{name}.account.json", account_bytes(account)),
         seconds=seconds,
     )
 

@@ -10,7 +10,7 @@ from privacy_engine.errors import SpecError, VerificationError
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.sql import Query, url_of_environment
 from privacy_release.sources.versions import version_of
-from privacy_release.sources.waiting import await_source
+from privacy_release.sources.waiting import ROW, await_source, awaited
 from privacy_release.spec.check import refuse_append, refuse_columns, refuse_pseudonyms, refuse_silence
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.floor import (
@@ -254,18 +254,27 @@ def source_table(
     people = identification_of_environment(spec.history.identifier) if spec.history else None
     watch(Stage.INGEST, "reading")
     source = spec.only_source
-    table = ingest(
-        _opened(source, release_id, watch),
-        schema,
-        work,
-        columns=source.columns,
-        nulls=source.nulls,
-        max_expansion=source.max_expansion,
-        individual=spec.individual,
-        people=people,
-        naming=Naming(series=spec.name, release=release_id),
-        engine=read_engine(spec.engine.settings),
-    )
+    opened = _opened(source, release_id, watch)
+
+    def read() -> TableRef:
+        return ingest(
+            opened,
+            schema,
+            work,
+            columns=source.columns,
+            nulls=source.nulls,
+            max_expansion=source.max_expansion,
+            individual=spec.individual,
+            people=people,
+            naming=Naming(series=spec.name, release=release_id),
+            engine=read_engine(spec.engine.settings),
+        )
+
+    if isinstance(opened, Query):  # it is there when it gives a row, which reading it tells
+        waits = (source.when_missing, source.waits.timeout, source.waits.every)
+        table = awaited(read, opened.shown, ROW, *waits, lambda text: watch(Stage.INGEST, text))
+    else:
+        table = read()
     watch(Stage.INGEST, f"{table['rows']:,} records, {table['source']['dropped']:,} dropped for nulls")
     if suite is not None:
         watch(Stage.VALIDATE, "running")

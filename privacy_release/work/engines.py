@@ -11,12 +11,15 @@ from privacy_engine.errors import SpecError
 from privacy_release.work.host import answer_of
 from privacy_release.work.problems import problems_of
 from privacy_release.work.references import EngineRef
+from privacy_release.work.remote.parts import SealedFiles, dealt_out
+from privacy_release.work.remote.scratch import CURRENT, Scratch
 from privacy_release.work.settings import work_area_address
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from privacy_engine.engines.engine import Engine
+    from privacy_engine.engines.spark_workers import Parts
     from privacy_release.work.spark_session import SparkCluster
 
 LOCAL, FRAGMENTS, SPARK = "local", "fragments", "spark"
@@ -112,15 +115,15 @@ def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
 
     Raises:
         SpecError: if the connection of Spark does not exist, pyspark or Java is not installed, or its
-            executors would find no file.
+            executors must not read the files.
     """
     ref = read_engine(LOCAL) if ref is None else ref
-    require_files_within_reach(ref)
     if ref["kind"] == SPARK:
-        with _cluster(ref["connection"]).session(spill, ref["memory"]) as session:
+        scratch, cluster = _scratch_of(ref), _cluster(ref["connection"])
+        with cluster.session(spill, ref["memory"]) as session, _parts_in(scratch) as parts:
             from privacy_engine.engines.spark import SparkEngine
 
-            yield SparkEngine(session, memory=ref["memory"])
+            yield SparkEngine(session, memory=ref["memory"], parts=parts)
         return
     from privacy_engine.engines.local import LocalEngine
 
@@ -128,22 +131,52 @@ def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
         yield engine
 
 
-def require_files_within_reach(ref: EngineRef) -> None:
-    """Refuse a cluster of Spark where the work area is an address.
-
-    Each task decrypts to its own machine there, and the executors of a cluster run on others.
+def require_sealed(ref: EngineRef) -> bool:
+    """Whether executors of Spark read their records from an encrypted work area, as other machines must.
 
     Raises:
-        SpecError: if the engine could not open the files, or its connection does not exist.
+        SpecError: if they would carry or write what is encrypted there in clear text, or the connection of
+            Spark does not exist.
     """
     if ref["kind"] != SPARK or work_area_address() is None:
-        return
-    if not _cluster(ref["connection"]).master.startswith("local"):
+        return False
+    cluster = _cluster(ref["connection"])
+    if cluster.master.startswith("local"):
+        return False
+    cluster.require_encryption(f"connection {ref['connection']}")
+    return True
+
+
+def executors_files(ref: EngineRef, folder: str) -> SealedFiles | None:
+    """A folder of the run's files that the executors of an engine reach; None where they reach the driver's.
+
+    Raises:
+        SpecError: as `require_sealed`, and if this process belongs to no run.
+    """
+    scratch = _scratch_of(ref)
+    return None if scratch is None else SealedFiles(run=scratch.run.lent(), folder=folder)
+
+
+def _scratch_of(ref: EngineRef) -> Scratch | None:
+    """The folder of this task, where its executors do not reach it."""
+    if not require_sealed(ref):
+        return None
+    scratch = CURRENT.get()
+    if scratch is None:
         raise SpecError(
-            "the engine spark on a cluster needs a work area that is a folder which driver and executors "
-            "share, and here it is an address, from which each task decrypts to its own machine; take the "
-            "engine fragments, a master such as local[4], or set work_area to a shared folder"
+            "the engine spark on a cluster finds an encrypted work area from within a task of Airflow alone; "
+            "take the engine fragments here, or a master such as local[4]"
         )
+    return scratch
+
+
+@contextmanager
+def _parts_in(scratch: Scratch | None) -> Iterator["Parts | None"]:
+    if scratch is None:
+        yield None
+        return
+    with dealt_out(scratch.run) as parts:
+        yield parts
 
 
 def _cluster(connection: str) -> "SparkCluster":

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from privacy_engine.errors import IntegrityError
 from privacy_release.work.parquet import write_private
@@ -47,6 +47,54 @@ class Account:
     figures: "FragmentFigures"
 
 
+class PrivateFiles(Protocol):
+    """Where the files of a cut table are; it can be pickled, and works wherever a fragment is worked on."""
+
+    def read(self, ref: FileRef) -> bytes:
+        """A file, if its bytes are the recorded ones.
+
+        Raises:
+            IntegrityError: if it is missing or changed.
+        """
+
+    def write(self, name: str, data: bytes) -> FileRef:
+        """Keep a file, whole or not at all."""
+
+
+@dataclass(frozen=True)
+class FilesHere:
+    """Files of this machine, or of a folder that all share; new ones come to lie in `folder`."""
+
+    folder: Path
+
+    @classmethod
+    def beside(cls, ref: FileRef) -> "FilesHere":
+        """The folder of a file."""
+        return cls(Path(ref["uri"]).parent)
+
+    def read(self, ref: FileRef) -> bytes:
+        """See `PrivateFiles`."""
+        path = Path(ref["uri"])
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise IntegrityError(
+                f"{path.name} must be in the work area, got {type(error).__name__}; cut the table again"
+            ) from None
+        found = hashlib.sha256(data).hexdigest()
+        if found != ref["sha256"]:
+            raise IntegrityError(
+                f"{path.name} must have the recorded sha256 {ref['sha256']}, got {found}: it changed between "
+                "two steps; cut the table again"
+            )
+        return data
+
+    def write(self, name: str, data: bytes) -> FileRef:
+        """See `PrivateFiles`."""
+        path = self.folder / name
+        return FileRef(uri=str(path), sha256=write_private(path, data))
+
+
 def write_cut(cut: Cut, path: Path) -> FileRef:
     """Write a plan to the work area."""
     fields = {
@@ -59,26 +107,30 @@ def write_cut(cut: Cut, path: Path) -> FileRef:
     return FileRef(uri=str(path), sha256=write_private(path, _bytes(fields)))
 
 
-def read_cut(ref: FileRef) -> Cut:
+def read_cut(ref: FileRef, files: PrivateFiles | None = None) -> Cut:
     """A plan of the work area.
+
+    Args:
+        ref: to it.
+        files: where it is; None: here.
 
     Raises:
         IntegrityError: if it is missing or changed.
     """
     from privacy_engine.fragments.plan import FragmentPlan
 
-    fields = _fields(ref)
+    fields = json.loads((files or FilesHere.beside(ref)).read(ref))
     return Cut(**fields | {"plan": FragmentPlan.from_dict(fields["plan"])})
 
 
-def write_account(account: Account, path: Path) -> FileRef:
-    """Write what a fragment gave to the work area; equal accounts give equal bytes."""
+def account_bytes(account: Account) -> bytes:
+    """What a fragment gave, as the bytes of a file; equal accounts give equal bytes."""
     fields = {
         "told": dict(account.told),
         "schema": account.schema.to_dict(),
         "figures": account.figures.to_dict(),
     }
-    return FileRef(uri=str(path), sha256=write_private(path, _bytes(fields)))
+    return _bytes(fields)
 
 
 def read_account(ref: FileRef) -> Account:
@@ -90,7 +142,7 @@ def read_account(ref: FileRef) -> Account:
     from privacy_engine.fragments.figures import FragmentFigures
     from privacy_engine.tables.schema import DataSchema
 
-    fields = _fields(ref)
+    fields = json.loads(FilesHere.beside(ref).read(ref))
     return Account(
         told=fields["told"],
         schema=DataSchema.from_dict(fields["schema"]),
@@ -101,20 +153,3 @@ def read_account(ref: FileRef) -> Account:
 def _bytes(fields: Mapping[str, Any]) -> bytes:
     """As JSON in the order of the fields: that of a schema's attributes is the order of the columns."""
     return json.dumps(fields, ensure_ascii=False, allow_nan=False).encode()
-
-
-def _fields(ref: FileRef) -> dict[str, Any]:
-    path = Path(ref["uri"])
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise IntegrityError(
-            f"{path.name} must be in the work area, got {type(error).__name__}; cut the table again"
-        ) from None
-    found = hashlib.sha256(data).hexdigest()
-    if found != ref["sha256"]:
-        raise IntegrityError(
-            f"{path.name} must have the recorded sha256 {ref['sha256']}, got {found}: it changed between two "
-            "steps; cut the table again"
-        )
-    return dict(json.loads(data))

@@ -35,6 +35,15 @@ def parquet_bytes(table: "pd.DataFrame") -> bytes:
     return bytes(sink.getvalue())
 
 
+def part_bytes(table: "pa.Table") -> bytes:
+    """A table that is in memory as the bytes of the file that `private_parquet` would write of it."""
+    sink = io.BytesIO()
+    file = PrivateParquet(_Hashed(sink))
+    file.write(table)
+    file.close()
+    return sink.getvalue()
+
+
 def write_private(path: Path, data: bytes) -> str:
     """Write a file whole or not at all, readable by the service user alone; its sha256."""
     with new_private(path) as stream:

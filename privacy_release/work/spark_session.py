@@ -26,6 +26,8 @@ PATIENCE = 10  # seconds that a machine may take to accept a connection
 _LEAST_HEAP = 1 << 30  # bytes; with less Spark starts, and then spills what it reads
 # Spark's own rule for what it hides in its logs: these settings are kept off the command line too.
 _HIDDEN = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
+_PROTECTION = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
+_SECRET = "spark.authenticate.secret"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,34 @@ class SparkCluster:
                 "`master` of the connection"
             )
 
+    def require_encryption(self, place: str) -> None:
+        """Refuse a cluster that carries or writes in clear text what others encrypt.
+
+        Args:
+            place: where the cluster is told of, for people.
+
+        Raises:
+            SpecError: naming what is missing.
+        """
+        if self.connect:
+            raise SpecError(
+                f"{place}: a Spark Connect server does not say whether it encrypts what its executors send "
+                "and write, so it gets no record of an encrypted work area; name the cluster itself, such as "
+                "spark://HOST:7077, take the engine fragments, or a shared folder as work_area"
+            )
+        told = self._protection() | dict(self.conf)
+        off = [name for name in _PROTECTION if told.get(name, "").strip().lower() != "true"]
+        if off or not told.get(_SECRET):
+            raise SpecError(
+                f"{place}: a cluster that reads an encrypted work area must encrypt what it sends and "
+                f"writes, and {', '.join(off) or _SECRET} is not set; give the connection the secret of "
+                "the cluster as its password, take the engine fragments, or a shared folder as work_area"
+            )
+
+    def _protection(self) -> dict[str, str]:
+        """With a secret comes encryption: of what travels, and of what executors write to their disks."""
+        return {} if self.secret is None else dict.fromkeys(_PROTECTION, "true") | {_SECRET: self.secret}
+
     def settings(self, folder: Path, memory: int) -> dict[str, str]:
         """All settings of a session that is started here."""
         ours = {
@@ -113,11 +143,7 @@ class SparkCluster:
         }
         if self.master.startswith("local") or all(_is_loopback(host) for host, _ in _places(self.master)):
             ours |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        if self.secret is not None:
-            # With a secret comes encryption: of what travels, and of what executors write to their disks.
-            names = ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled")
-            ours |= dict.fromkeys(names, "true") | {"spark.authenticate.secret": self.secret}
-        return ours | dict(self.conf)
+        return ours | self._protection() | dict(self.conf)
 
 
 @contextmanager

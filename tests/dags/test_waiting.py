@@ -12,15 +12,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.engine import URL
+from sqlalchemy.pool import NullPool
 
 from deploy.local.embedded import checkout
 from deploy.local.samples.files import ADULT, SAMPLES, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
+from tests.servers import postgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 PATIENCE = 400.0
+SQL = "SELECT name, age, town, disease, remark FROM people WHERE day = {release:%Y-%m-%d}"
 
 
 class Service:
@@ -93,11 +98,23 @@ def root(tmp_path: Path, make_home: Any, invented: pd.DataFrame) -> Path:
     waiting = {"uri": uri, "when_missing": "wait", "wait": {"timeout": "5 minutes", "every": "1 minute"}}
     home.write(name="awaited", source=waiting)
     home.write(name="skipped", source={"uri": uri, "when_missing": "skip"})
+    asked = {"connection": "hospital", "sql": SQL}
+    home.write(name="asked", source=asked | {key: waiting[key] for key in ("when_missing", "wait")})
     return tmp_path
 
 
 @pytest.fixture
-def service(root: Path) -> Iterator[Service]:
+def database(postgres_server: URL, invented: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """A table that has rows of the day before alone."""
+    url = postgres.new_schema(postgres_server)
+    monkeypatch.setenv("AIRFLOW_CONN_HOSPITAL", url.replace("postgresql+psycopg", "postgres"))
+    engine = create_engine(url, poolclass=NullPool)
+    invented.assign(day=pd.Timestamp("2026-11-01").date()).to_sql("people", engine, index=False)
+    return engine
+
+
+@pytest.fixture
+def service(root: Path, database: Engine) -> Iterator[Service]:
     command = [sys.executable, "-m", "deploy.local.ui", "--root", str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
@@ -115,20 +132,28 @@ def deliver(root: Path, day: str, people: pd.DataFrame) -> None:
 
 
 def test_a_late_day_is_awaited_by_the_triggerer_and_a_missing_one_is_left_out(
-    service: Service, root: Path, invented: pd.DataFrame
+    service: Service, root: Path, database: Engine, invented: pd.DataFrame
 ) -> None:
     deliver(root, "2026-11-01", invented)
     there = service.start("skipped", "2026-11-01")
     late = service.start("awaited", "2026-11-02")
-    service.until(lambda: service.task(late, "ingest") == "deferred", "the task to leave its worker")
+    asked = service.start("asked", "2026-11-02")
+    for run in (late, asked):
+        service.until(
+            lambda run=run: service.task(run, "ingest") == "deferred", "the task to leave its worker"
+        )
     assert service.ended(there) == "success"
     missing = service.start("skipped", "2026-11-03")
     assert service.ended(missing) == "success"
     assert {service.task(missing, name) for name in ("ingest", "release", "verify", "publish")} == {"skipped"}
     assert service.task(late, "ingest") == "deferred"
     deliver(root, "2026-11-02", invented)
+    invented.assign(day=pd.Timestamp("2026-11-02").date()).to_sql(
+        "people", database, index=False, if_exists="append"
+    )
     assert service.ended(late) == "success"
+    assert service.ended(asked) == "success"
     assert service.task(late, "publish") == "success"
     lake = Lake(root=str(root / ".lake"))
-    assert len(releases(lake, "awaited")) == 1
+    assert len(releases(lake, "awaited")) == len(releases(lake, "asked")) == 1
     assert len(releases(lake, "skipped")) == 1

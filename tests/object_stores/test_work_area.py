@@ -6,6 +6,8 @@ import secrets
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -28,10 +30,12 @@ from privacy_release.work.remote.store import Store
 from privacy_release.work.remote.sweep import sweep_store
 from privacy_release.work.sweep import Rules, State, sweep
 from tests.object_stores.stores import Bucket, azurite
+from tests.servers.spark_cluster import CONF, standalone_cluster
 
 pytestmark = [pytest.mark.object_stores, pytest.mark.slow]
 
 SECRET = secrets.token_hex(32)
+SPARK_SECRET = secrets.token_hex(16)
 CANARY = "Wilhelmina-Canary"
 ROWS = 2_600
 # Without a clean-up, so that what the tasks stored can be looked at; and the clean-up, as a run of its own.
@@ -178,14 +182,14 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         "PRIVACY_CURATOR": str(root / "curator"),
         "PRIVACY_LEDGER": str(root / "ledger.db"),
         "AIRFLOW_CONN_WORK_DEFAULT": json.dumps(work),
-        "AIRFLOW_CONN_HERE": json.dumps({"conn_type": "privacy_spark", "extra": {"master": "local[2]"}}),
         "AIRFLOW_CONN_FAR": json.dumps(
             {"conn_type": "privacy_spark", "extra": {"master": "spark://far:7077"}}
         ),
         "AIRFLOW_CONN_MEMBERSHIP": json.dumps({"conn_type": "generic", "password": secrets.token_hex(32)}),
     }
     child = checkout() / "tests" / "dags" / "canary_child.py"
-    with (root / "output.txt").open("wb") as output:
+    with (root / "output.txt").open("wb") as output, spark_of(kind, root) as spark:
+        settings["AIRFLOW_CONN_HERE"] = json.dumps({"conn_type": "privacy_spark", **spark})
         subprocess.run(
             [sys.executable, str(child), str(root), *(f"{name}_{kind}" for name in RUNS)],
             stdout=output,
@@ -203,6 +207,19 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     )
 
 
+@contextmanager
+def spark_of(kind: str, root: Path) -> Iterator[dict[str, Any]]:
+    """A connection to a cluster, whose executors open what is in the bucket; of Azure to this machine."""
+    if kind == "azure" or shutil.which("java") is None:
+        yield {"extra": {"master": "local[2]"}}
+        return
+    folder = root / "cluster"
+    folder.mkdir()
+    with standalone_cluster(folder, workers=1, secret=SPARK_SECRET) as cluster:
+        conf = CONF | {"spark.executor.memory": "512m"}
+        yield {"password": SPARK_SECRET, "extra": {"master": cluster.master, "conf": conf}}
+
+
 @pytest.mark.parametrize("name", ["whole", "fragments", "answers", "synthetic"])
 def test_every_step_finds_its_files_in_the_bucket(name: str, left: Left) -> None:
     assert set(left.ended[name]["tasks"].values()) == {"success"}, left.output[-6000:]
@@ -214,13 +231,17 @@ def test_every_step_finds_its_files_in_the_bucket(name: str, left: Left) -> None
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
-def test_spark_of_the_same_machine_finds_its_files(left: Left) -> None:
+def test_spark_finds_its_files(left: Left) -> None:
     test_every_step_finds_its_files_in_the_bucket("spark", left)
+    sent = [name for name in left.objects() if name.startswith(f"work/spark_{_kind(left)}")]
+    by_executors = [name for name in sent if "/release.fragments/fragment-" in name]
+    assert bool(by_executors) == (_kind(left) == "s3"), "those of this machine share the task's folder"
+    assert not [name for name in sent if "/parts-" in name]
 
 
-def test_a_cluster_is_refused_before_anything_is_read(left: Left) -> None:
+def test_a_cluster_that_encrypts_nothing_is_refused_before_anything_is_read(left: Left) -> None:
     assert left.ended["cluster"]["tasks"]["ingest"] == "failed"
-    assert "the engine spark on a cluster needs a work area that is a folder" in left.output
+    assert "a cluster that reads an encrypted work area must encrypt what it sends" in left.output
 
 
 def test_no_cell_is_in_the_bucket_in_clear_text(left: Left) -> None:

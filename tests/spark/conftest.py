@@ -9,6 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from privacy_engine.engines.spark import SparkEngine
+from privacy_release.work.remote.keys import Wrapping
+from privacy_release.work.remote.parts import dealt_out
+from privacy_release.work.remote.store import Store
 from privacy_release.work.spark_session import SparkCluster
 from tests.servers.spark_cluster import CONF, Standalone, connect_server, require_spark, standalone_cluster
 from tests.spark.work import CANARY
@@ -23,6 +26,21 @@ def local_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngin
     spill = tmp_path_factory.mktemp("local")
     with SparkCluster(master="local[2]", conf=CONF).session(spill, MEMORY) as session:
         yield SparkEngine(session, entries=100)
+
+
+@pytest.fixture(scope="module")
+def dealt_spark(local_spark: SparkEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
+    """The same session, which gets the records in encrypted parts of fifty."""
+    wrapping = Wrapping(secrets.token_bytes(32), "a test")
+    store = Store(root=f"file://{tmp_path_factory.mktemp('store')}", wrapping=wrapping)
+    with dealt_out(store.of("people/run"), rows=50) as parts:
+        yield SparkEngine(local_spark._session, entries=100, parts=parts)
+
+
+@pytest.fixture(scope="module", params=["files", "parts"])
+def spark(request: pytest.FixtureRequest, local_spark: SparkEngine, dealt_spark: SparkEngine) -> SparkEngine:
+    """Executors that read the files, and executors that open parts of them."""
+    return local_spark if request.param == "files" else dealt_spark
 
 
 @pytest.fixture(scope="module")

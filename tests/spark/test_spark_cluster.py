@@ -1,19 +1,39 @@
 """A standalone cluster that loses a worker in the middle, and one that does not know us."""
 
+import base64
 import logging
 import os
+import secrets
 import subprocess
 import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import privacy_release
+from privacy_engine.engines.local import LocalEngine
 from privacy_engine.engines.spark import SparkEngine
-from privacy_engine.errors import EngineError, InfeasibleError
+from privacy_engine.errors import EngineError, InfeasibleError, IntegrityError
+from privacy_engine.tables.schema import DataSchema
+from privacy_release.steps.fragment_join import join
+from privacy_release.steps.fragments import cut_table, keep, release_records
+from privacy_release.steps.made import Job
+from privacy_release.work.engines import read_engine
+from privacy_release.work.presence import Mark, Owner
+from privacy_release.work.references import TableRef
+from privacy_release.work.remote.keys import Wrapping
+from privacy_release.work.remote.parts import SealedFiles, dealt_out
+from privacy_release.work.remote.scratch import Scratch
+from privacy_release.work.remote.store import Store
 from privacy_release.work.spark_session import SparkCluster
+from tests.object_stores.stores import Bucket, s3_server
 from tests.servers.spark_cluster import CONF, PATIENCE, ROOT, Standalone, waited
 from tests.spark.conftest import MEMORY
 from tests.spark.work import CANARY, Waiting, by_number, failing, infeasible, quoting
@@ -23,7 +43,15 @@ SMALL = {
     "spark.executor.memory": "512m",
     "spark.shuffle.io.retryWait": "200ms",
     "spark.task.maxFailures": "2",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
 }
+SCHEMA = DataSchema.from_dict(
+    {
+        "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+        "illness": {"role": "sensitive", "kind": "categorical"},
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +77,8 @@ def engine(
     cluster: Standalone, stranger: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SparkEngine]:
     """The engine on the cluster, with one executor on each worker."""
-    known = SparkCluster(master=cluster.master, conf=CONF | SMALL, secret=cluster.secret)
+    events = {"spark.eventLog.dir": f"file:{tmp_path_factory.mktemp('events')}"}
+    known = SparkCluster(master=cluster.master, conf=CONF | SMALL | events, secret=cluster.secret)
     with known.session(tmp_path_factory.mktemp("driver"), MEMORY) as session:
         yield SparkEngine(session)
 
@@ -83,10 +112,72 @@ def test_nothing_that_a_worker_raises_shows_a_record(
         assert "Köln" not in text
 
 
-def test_every_record_is_worked_on_once_although_a_worker_dies(
-    engine: SparkEngine, cluster: Standalone, people: list[str], tmp_path: Path
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scratch, Bucket]]:
+    """The folder of a task of this machine in front of a bucket; no executor looks into it."""
+    for name in ("moto", "flask_cors", "s3fs"):
+        pytest.importorskip(name)
+    with s3_server(tmp_path_factory.mktemp("s3")) as s3:
+        bucket = Bucket(store=s3, name="areas")
+        s3.make_bucket(bucket.name)
+        wrapping = Wrapping(secrets.token_bytes(32), "a test")
+        store = Store(root=bucket.address("work"), options=s3.source_options(), wrapping=wrapping)
+        mark = Mark(key="people/run", owner=Owner.RUN)
+        folder = tmp_path_factory.mktemp("scratch")
+        with Scratch(folder, "people/run/release", run=store.of(mark.key), mark=mark) as task:
+            yield task, bucket
+
+
+@pytest.fixture(scope="module")
+def table(scratch: tuple[Scratch, Bucket], tmp_path_factory: pytest.TempPathFactory) -> TableRef:
+    """4,000 records that were ingested."""
+    rng, n = np.random.default_rng(3), 4_000
+    path = tmp_path_factory.mktemp("source") / "people.parquet"
+    columns = {"age": rng.integers(18, 90, n), "illness": np.array([CANARY, "cold", "flu"])[np.arange(n) % 3]}
+    pq.write_table(pa.table(columns), path)
+    engine = read_engine({"kind": "spark", "rows": 1_000, "memory": "300MB"})
+    return privacy_release.ingest(str(path), SCHEMA, scratch[0], engine=engine)
+
+
+@pytest.fixture(scope="module")
+def distant(engine: SparkEngine, scratch: tuple[Scratch, Bucket]) -> Iterator[SparkEngine]:
+    """The engine whose executors open parts of the table in the bucket."""
+    with dealt_out(scratch[0].run, rows=1_500) as parts:
+        yield SparkEngine(engine._session, parts=parts)
+
+
+def test_executors_open_what_is_in_the_bucket_and_refuse_what_was_changed_there(
+    distant: SparkEngine, scratch: tuple[Scratch, Bucket], table: TableRef
 ) -> None:
-    work = Waiting(tmp_path)
+    expected = np.bincount(pq.read_table(table["uri"])["age"].to_numpy())
+    assert distant.class_sizes([table["uri"]], ["age"]).tolist() == sorted(expected[expected > 0])
+    bucket = scratch[1]
+    one, other = sorted(name for name in bucket.objects() if "/parts-" in name)[:2]
+    kept, elsewhere = (bucket.objects()[name] for name in (one, other))
+    changed = kept[:500] + bytes([kept[500] ^ 1]) + kept[501:]
+    for damaged in (changed, kept[:-1], elsewhere):
+        bucket.put(one, damaged)
+        with pytest.raises(
+            IntegrityError, match=r"parts-\w+/00000.parquet in the work area must be"
+        ) as caught:
+            distant.class_sizes([table["uri"]], ["age"])
+        assert caught.value.__context__ is None
+    bucket.put(one, kept)
+
+
+def test_a_worker_that_dies_changes_no_byte_of_a_release(
+    distant: SparkEngine,
+    cluster: Standalone,
+    scratch: tuple[Scratch, Bucket],
+    table: TableRef,
+    tmp_path: Path,
+) -> None:
+    task, bucket = scratch
+    parameters = {"k": 5}
+    cut = cut_table(table, distant, method="mondrian", parameters=parameters, seed=7)
+    plan = keep(cut, task, "release")
+    files = SealedFiles(run=task.run.lent(), folder="release.fragments")
+    work = Waiting(tmp_path, partial(release_records, task.send(plan), files=files))
     victim = cluster.workers[1]
     died: set[int] = set()
 
@@ -99,16 +190,46 @@ def test_every_record_is_worked_on_once_although_a_worker_dies(
 
     killer = threading.Thread(target=kill_in_the_middle)
     killer.start()
-    results = list(engine.apply_by_fragment(people, by_number, work))
+    assign = cut.plan.tree.assign
+    results = list(distant.apply_by_fragment([table["uri"]], assign, work))
     killer.join()
 
-    assert [result["fragment"] for result in results] == list(range(8))
-    assert sorted(n for result in results for n in result["numbers"]) == list(range(300))
-    assert all(result["numbers"] == sorted(result["numbers"]) for result in results)
     lost = [fragment for fragment, tried in work.started().items() if died & set(tried)]
     assert lost, "the worker must have died in the middle of a fragment"
     assert all(result["process"] not in died for result in results)
+    sent = [result["result"] for result in results]
+    assert all(bucket.name in ref["uri"] for ref in sent)
+    made = [task.fetch(ref) for ref in sent]
+    with LocalEngine(memory=1 << 30, spill=tmp_path, processes=1) as here:
+        own = here.apply_by_fragment([table["uri"]], assign, partial(release_records, plan))
+        expected = {ref["fragment"]: (ref["sha256"], ref["account"]["sha256"]) for ref in own}
+    assert {ref["fragment"]: (ref["sha256"], ref["account"]["sha256"]) for ref in made} == expected
+    assert len(expected) >= 4
+    joined = join(made, plan, Job(work=task, label="joined"), distant)
+    assert joined.told["rows"] == table["rows"]
     waited(lambda: cluster.alive() == 1)
+
+
+def test_neither_key_nor_record_is_on_a_disk_of_the_cluster_in_its_logs_or_in_the_bucket(
+    engine: SparkEngine, cluster: Standalone, scratch: tuple[Scratch, Bucket]
+) -> None:
+    task, bucket = scratch
+    conf = engine._session.sparkContext.getConf()
+    folders = [cluster.workers[0].log.parent, Path(conf.get("spark.local.dir")).parent]
+    events = Path(conf.get("spark.eventLog.dir").removeprefix("file:"))
+    found = {path: path.read_bytes() for folder in (*folders, events) for path in _files_below(folder)}
+    assert any("shuffle" in path.name and data for path, data in found.items())
+    assert any(b"MapInArrow" in data for path, data in found.items() if events in path.parents)
+    found |= {Path(name): data for name, data in bucket.objects().items()}
+    keys = list(task.run._keys.values())
+    hidden = [bucket.store.secret.encode(), CANARY.encode(), b"PAR1"]
+    hidden += [form for key in keys for form in (key, key.hex().encode(), base64.b64encode(key))]
+    assert keys
+    assert [path for path, data in found.items() if any(word in data for word in hidden)] == []
+
+
+def _files_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def test_a_client_without_the_secret_is_refused(cluster: Standalone, stranger: subprocess.Popen[str]) -> None:

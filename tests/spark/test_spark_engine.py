@@ -99,10 +99,10 @@ def test_the_sizes_of_the_classes_are_the_same(
     ids=str,
 )
 def test_the_sensitive_values_of_the_classes_are_the_same(
-    local_spark: SparkEngine, local: LocalEngine, files: list[str], columns: list[str], sensitive: bool
+    spark: SparkEngine, local: LocalEngine, files: list[str], columns: list[str], sensitive: bool
 ) -> None:
     values = sensitive_values(local, files, SCHEMA) if sensitive else {}
-    parts = list(local_spark.sensitive_counts(files, columns, values))
+    parts = list(spark.sensitive_counts(files, columns, values))
     assert len(parts) > (columns != []), "there must be several parts, where there are several classes"
     assert classes(parts) == classes(local.sensitive_counts(files, columns, values))
 
@@ -180,10 +180,10 @@ def test_who_knows_all_rows_of_a_person_is_left_with_as_many_values(
 
 
 def test_a_contingency_table_is_the_same_in_values_and_types(
-    local_spark: SparkEngine, local: LocalEngine, files: list[str]
+    spark: SparkEngine, local: LocalEngine, files: list[str]
 ) -> None:
     columns = [name for name in local.columns(files).names if name != "number"]
-    found, expected = (engine.contingency(files, columns) for engine in (local_spark, local))
+    found, expected = (engine.contingency(files, columns) for engine in (spark, local))
     assert found.schema == expected.schema
     assert counted(found) == counted(expected)
 
@@ -214,50 +214,48 @@ def test_the_cuts_of_a_column_are_the_same(
 
 
 def test_a_sample_is_the_same_and_in_the_order_of_the_files(
-    local_spark: SparkEngine, local: LocalEngine, files: list[str]
+    spark: SparkEngine, local: LocalEngine, files: list[str]
 ) -> None:
     for rows in (40, 10_000):
-        assert plain_rows(local_spark.sample(files, rows, 3)) == plain_rows(local.sample(files, rows, 3))
-    assert local_spark.sample(files, 40, 3).schema == local.sample(files, 40, 3).schema
+        assert plain_rows(spark.sample(files, rows, 3)) == plain_rows(local.sample(files, rows, 3))
+    assert spark.sample(files, 40, 3).schema == local.sample(files, 40, 3).schema
 
 
 def plain_rows(table: pa.Table) -> list[tuple[object, ...]]:
     return [tuple(plain(value) for value in row.values()) for row in table.to_pylist()]
 
 
-def test_fragments_are_counted_alike(local_spark: SparkEngine, local: LocalEngine, files: list[str]) -> None:
+def test_fragments_are_counted_alike(spark: SparkEngine, local: LocalEngine, files: list[str]) -> None:
     columns = ["illness", "salary", "Age"]
-    found, expected = (e.count_fragments(files, uneven, columns) for e in (local_spark, local))
+    found, expected = (e.count_fragments(files, uneven, columns) for e in (spark, local))
     assert found.schema == expected.schema
     assert counted(found) == counted(expected)
 
 
-def test_coded_rows_are_counted_alike(local_spark: SparkEngine, local: LocalEngine, files: list[str]) -> None:
+def test_coded_rows_are_counted_alike(spark: SparkEngine, local: LocalEngine, files: list[str]) -> None:
     columns = ["number", "city"]
-    found, expected = (list(e.count_coded(files, columns, remainders, CODED)) for e in (local_spark, local))
+    found, expected = (list(e.count_coded(files, columns, remainders, CODED)) for e in (spark, local))
     assert found[0].schema == expected[0].schema
     assert counted(pa.concat_tables(found)) == counted(pa.concat_tables(expected))
 
 
 def test_work_gets_the_same_records_in_the_same_order(
-    local_spark: SparkEngine, local: LocalEngine, files: list[str]
+    spark: SparkEngine, local: LocalEngine, files: list[str]
 ) -> None:
-    found, expected = (list(e.apply_by_fragment(files, uneven, listed)) for e in (local_spark, local))
+    found, expected = (list(e.apply_by_fragment(files, uneven, listed)) for e in (spark, local))
     assert [result["fragment"] for result in found] == [0, 1, 2, 5]
     assert found == sorted(expected, key=lambda result: result["fragment"])
 
 
-def test_an_empty_table_has_no_class_no_extent_and_no_fragment(
-    local_spark: SparkEngine, empty: list[str]
-) -> None:
-    assert local_spark.class_sizes(empty, ["Age"]).tolist() == []
-    assert local_spark.class_sizes(empty, []).tolist() == []
-    assert list(local_spark.sensitive_counts(empty, ["Age"], {})) == []
-    assert len(local_spark.contingency(empty, [])) == 0
-    assert local_spark.extent(empty, "age") is None
-    assert local_spark.quantile_cuts(empty, "age", 4).tolist() == []
-    assert len(local_spark.sample(empty, 5, 1)) == 0
-    assert list(local_spark.apply_by_fragment(empty, by_number, listed)) == []
+def test_an_empty_table_has_no_class_no_extent_and_no_fragment(spark: SparkEngine, empty: list[str]) -> None:
+    assert spark.class_sizes(empty, ["Age"]).tolist() == []
+    assert spark.class_sizes(empty, []).tolist() == []
+    assert list(spark.sensitive_counts(empty, ["Age"], {})) == []
+    assert len(spark.contingency(empty, [])) == 0
+    assert spark.extent(empty, "age") is None
+    assert spark.quantile_cuts(empty, "age", 4).tolist() == []
+    assert len(spark.sample(empty, 5, 1)) == 0
+    assert list(spark.apply_by_fragment(empty, by_number, listed)) == []
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("ns"), pa.time64("us"), pa.list_(pa.int8())], ids=str)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from privacy_engine.engines.engine import Work
 from privacy_engine.errors import InfeasibleError
 
 CANARY = "CANARY-7f3a91"
@@ -68,6 +69,7 @@ class Waiting:
     """Work that leaves a note when it starts and goes on only when the file `go` is in the folder."""
 
     folder: Path
+    work: Work
 
     def __call__(self, fragment: int, table: pa.Table) -> Mapping[str, Any]:
         (self.folder / f"started-{fragment}-{os.getpid()}").touch()
@@ -76,7 +78,7 @@ class Waiting:
             if time.monotonic() > deadline:
                 raise TimeoutError("nobody said go")
             time.sleep(0.05)
-        return {"fragment": fragment, "numbers": table["number"].to_pylist(), "process": os.getpid()}
+        return {"process": os.getpid(), "result": dict(self.work(fragment, table))}
 
     def started(self) -> dict[int, list[int]]:
         """Fragment -> the processes that started it."""

@@ -21,7 +21,8 @@ class SparkHook(BaseHook):
     encrypted, or the token of the Spark Connect server. No connection, no cluster: there is no default.
 
     The same on all machines must be the path of the work area, on storage that they share, the user, and the
-    Python with this package (`spark.pyspark.python` where it is elsewhere than here). Spark's log on this
+    Python with this package (`spark.pyspark.python` where it is elsewhere than here). Where the work area is
+    an address, executors open its files themselves, and the cluster needs a secret. Spark's log on this
     machine may quote records, so it lies with them and goes when they go; to keep it, name a file in a log4j2
     configuration of your own (`spark.driver.extraJavaOptions`).
     """

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.compat import AirflowSkipException
@@ -189,14 +190,14 @@ class IngestParquetOperator(IngestOperator):
     @monitored("ingest")
     def execute(self, context: "Context") -> "TableRef":
         """Copy the table into the work area; a reference to it."""
-        from privacy_release.sources.waiting import has_come, skipped
+        from privacy_release.sources.waiting import FILE, has_come, skipped
 
         if self.format != "parquet":
             return self._ingested(context, self._version(release_name(context).address(self.uri)))
         reached = _reached(context, self.uri, self.connection)
         if self.when_missing != "fail" and not has_come(**reached):
             if self.when_missing == "skip":
-                raise AirflowSkipException(skipped(reached["uri"]))
+                raise AirflowSkipException(skipped(without_secret(reached["uri"]), FILE))
             self._wait(reached["uri"])
         return self._ingested(context, **reached)
 
@@ -223,11 +224,11 @@ class IngestParquetOperator(IngestOperator):
     @monitored("ingest")
     def resume(self, context: "Context", event: Mapping[str, Any]) -> "TableRef":
         """Go on once the trigger has seen the files, or given up."""
-        from privacy_release.sources.waiting import too_late
+        from privacy_release.sources.waiting import FILE, too_late
 
         reached = _reached(context, self.uri, self.connection)
         if event["state"] == "late":
-            raise MissingSourceError(too_late(reached["uri"], self.timeout))
+            raise MissingSourceError(too_late(without_secret(reached["uri"]), self.timeout, FILE))
         if event["state"] == "failed":
             raise SourceError(event["message"])
         return self._ingested(context, **reached)
@@ -244,26 +245,76 @@ class IngestSqlOperator(IngestOperator):
         sql: a SELECT. `{release}` and `{release:%Y-%m-%d}` in it are bound as parameters, without quotes: the
             run's partition key or run id, and the date of the partition key, else the logical date.
         connection: Airflow connection of the database.
+        when_missing: what to do where the query gives no row: `fail`; `skip` this task, and so all that
+            follow; or `wait` and ask again, on a worker for as long as the query takes, in the triggerer in
+            between.
+        timeout: how long to wait at most, such as `1 day`.
+        every: how long to wait until the query is asked again.
     """
 
     # without `sql`: what Jinja renders would be pasted into the query, and kept for a page to show
-    template_fields = ("connection", *_SHARED)
+    template_fields = ("connection", "when_missing", "timeout", "every", *_SHARED)
     template_fields_renderers = _RENDERERS
 
-    def __init__(self, *, sql: str, connection: str, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        sql: str,
+        connection: str,
+        when_missing: Literal["fail", "skip", "wait"] = "fail",
+        timeout: str = "1 day",
+        every: str = "5 minutes",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.sql = sql
         self.connection = connection
+        self.when_missing = when_missing
+        self.timeout = timeout
+        self.every = every
 
     @guarded
     @monitored("ingest")
     def execute(self, context: "Context") -> "TableRef":
         """Copy the rows into the work area; a reference to them."""
+        until = datetime.now(UTC) + parse_duration(self.timeout)
+        return self._asked(context) or self._wait(until)
+
+    @guarded
+    @monitored("ingest")
+    def resume(self, context: "Context", until: str, event: Any = None) -> "TableRef":
+        """Ask again."""
+        return self._asked(context) or self._wait(datetime.fromisoformat(until))
+
+    def _asked(self, context: "Context") -> "TableRef | None":
+        """The rows of the query; None where there are none yet."""
         from privacy_release.sources.sql import Query
+        from privacy_release.sources.waiting import ROW, skipped
 
         sql, values = release_name(context).bound(self.sql)
         url = database_url(self.connection)
-        return self._ingested(context, Query(connection=self.connection, url=url, sql=sql, values=values))
+        query = Query(connection=self.connection, url=url, sql=sql, values=values)
+        try:
+            return self._ingested(context, query)
+        except MissingSourceError:
+            if self.when_missing == "fail":
+                raise
+        if self.when_missing == "skip":
+            raise AirflowSkipException(skipped(query.shown, ROW))
+        return None
+
+    def _wait(self, until: datetime) -> NoReturn:
+        """Leave the worker for a while, if there is time left."""
+        from privacy_release.sources.waiting import ROW, too_late
+
+        now, shown = datetime.now(UTC), f"query of {self.connection}"
+        if now >= until:
+            raise MissingSourceError(too_late(shown, self.timeout, ROW))
+        again = min(now + parse_duration(self.every), until)
+        self.log.info("waiting", uri=shown, until=until.isoformat(timespec="seconds"))
+        # The trigger knows a time alone: what it knows is stored, and the query may hold literals.
+        self.defer(trigger=DateTimeTrigger(again), method_name="resume", kwargs={"until": until.isoformat()})
+        raise AssertionError("a task that is deferred does not come back")
 
 
 def _reached(context: "Context", uri: str, connection: str | None) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,9 @@ from airflow_privacy_release.task.rendering import chosen_engine
 from privacy_engine.errors import WorkAreaError
 from privacy_release.spec.placeholders import ReleaseName, moment_of
 from privacy_release.work.area import WorkArea, work_area_root
-from privacy_release.work.engines import require_files_within_reach
+from privacy_release.work.engines import require_sealed
 from privacy_release.work.presence import Mark, Owner, Presence
-from privacy_release.work.remote.scratch import Scratch
+from privacy_release.work.remote.scratch import CURRENT, Scratch
 from privacy_release.work.settings import scratch_folder
 from privacy_release.work.sweep import Rules, sweep
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 # What `dag.test()` runs is of this process, from the first task to the last: the areas that it is present in.
 _PRESENT: dict[Path, Presence] = {}
-# The folder of the task that is running here, where workers share none.
-_SCRATCH: ContextVar[Scratch | None] = ContextVar("scratch", default=None)
 _ANY = WorkArea(Path("/"), "of a task that uses the folder that all share")
 
 
@@ -41,7 +38,7 @@ def run_work_area(context: Mapping[str, Any]) -> WorkArea:
     It lives as long as the run does for Airflow. Of a killed `dag.test()` Airflow believes for ever that it
     goes on; there it lives as long as the process, which is present also between two tasks.
     """
-    if (scratch := _SCRATCH.get()) is not None:
+    if (scratch := CURRENT.get()) is not None:
         return scratch
     alone = _in_one_process()
     area = WorkArea(work_area_root(), run_key(context), Owner.PROCESS if alone else Owner.RUN)
@@ -60,7 +57,7 @@ def local_files(operator: "BaseOperator", context: Mapping[str, Any]) -> Iterato
     Raises:
         IntegrityError: if a file is gone, or not the one that was stored.
         WorkAreaError: if the store cannot be reached.
-        SpecError: if the operator wants an engine that does not find the files.
+        SpecError: if the operator wants an engine that must not see the files.
     """
     store = work_store()
     if store is None:
@@ -73,8 +70,8 @@ def local_files(operator: "BaseOperator", context: Mapping[str, Any]) -> Iterato
     scratch = Scratch(scratch_folder(), attempt, run=store.of(key), mark=Mark(key=key, owner=owner))
     told = {name: getattr(operator, name) for name in operator.template_fields}
     if (engine := chosen_engine(told.get("engine"))) is not None:
-        require_files_within_reach(engine)
-    presence, token = scratch.enter(), _SCRATCH.set(scratch)
+        require_sealed(engine)
+    presence, token = scratch.enter(), CURRENT.set(scratch)
     try:
         for name, value in told.items():
             setattr(operator, name, scratch.fetch(value))
@@ -82,7 +79,7 @@ def local_files(operator: "BaseOperator", context: Mapping[str, Any]) -> Iterato
     finally:
         for name, value in told.items():
             setattr(operator, name, value)
-        _SCRATCH.reset(token)
+        CURRENT.reset(token)
         presence.end()
         scratch.remove()
 

@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +18,9 @@ from privacy_release.work.remote.store import RunFiles
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)?")
 
 Told = TypeVar("Told")
+
+# The folder of the task that is running here, where workers share none.
+CURRENT: ContextVar["Scratch | None"] = ContextVar("scratch", default=None)
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,17 @@
 In a run's folder are its mark, in plain text, the keys of the run, each wrapped, and the encrypted files.
 """
 
+import io
 import json
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, SpecError, WorkAreaError
 from privacy_engine.foreign import translated
@@ -119,10 +120,21 @@ class RunFiles:
             WorkAreaError: if the store cannot be reached.
             SecretError: if the key of the run cannot be opened.
         """
+        with source.open("rb") as plain:
+            self._put(plain, name, source.parent)
+
+    def put_bytes(self, data: bytes, name: str) -> None:
+        """The same of a file that is in memory: no disk of this machine sees it in clear text.
+
+        Raises:
+            WorkAreaError, SecretError: as `put`.
+        """
+        self._put(io.BytesIO(data), name, None)
+
+    def _put(self, plain: IO[bytes], name: str, folder: Path | None) -> None:
         key_id, key = self._key_to_write()
-        with tempfile.NamedTemporaryFile(dir=source.parent, prefix=".sealed-") as sealed:
-            with source.open("rb") as plain:
-                seal(plain, sealed, key, key_id=key_id, name=self._bound(name))
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".sealed-") as sealed:
+            seal(plain, sealed, key, key_id=key_id, name=self._bound(name))
             sealed.flush()
             self._upload(sealed.name, name)
 
@@ -144,13 +156,28 @@ class RunFiles:
             with reaching(self.address, "read", missing=name):
                 self.store.files.get_file(self._path(name), sealed.name)
             with Path(sealed.name).open("rb") as stream, new_private(target) as plain:
-                key = self._key(key_id_of(stream, name))
-                found = unseal(stream, plain, key, name=self._bound(name))
-                if sha256 is not None and found != sha256:
-                    raise IntegrityError(
-                        f"{name} must have the recorded sha256 {sha256}, got {found}: it changed between two "
-                        "steps; run from ingest again"
-                    )
+                self._open(stream, plain, name, sha256)
+
+    def get_bytes(self, name: str, sha256: str | None = None) -> bytes:
+        """The same of a file that fits into memory: no disk of this machine sees it.
+
+        Raises:
+            IntegrityError, WorkAreaError, SecretError: as `get`.
+        """
+        with reaching(self.address, "read", missing=name):
+            sealed = io.BytesIO(self.store.files.cat_file(self._path(name)))
+        plain = io.BytesIO()
+        self._open(sealed, plain, name, sha256)
+        return plain.getvalue()
+
+    def _open(self, sealed: IO[bytes], plain: IO[bytes], name: str, sha256: str | None) -> None:
+        key = self._key(key_id_of(sealed, name))
+        found = unseal(sealed, plain, key, name=self._bound(name))
+        if sha256 is not None and found != sha256:
+            raise IntegrityError(
+                f"{name} must have the recorded sha256 {sha256}, got {found}: it changed between two steps; "
+                "run from ingest again"
+            )
 
     def read(self, name: str, largest: int) -> bytes | None:
         """The bytes of a small file; None of a larger one.
@@ -158,13 +185,10 @@ class RunFiles:
         Raises:
             IntegrityError, WorkAreaError, SecretError: as `get`.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            with reaching(self.address, "read", missing=name):
-                if int(self.store.files.size(self._path(name)) or 0) > 2 * largest:
-                    return None
-            target = Path(folder) / "file"
-            self.get(name, target)
-            data = target.read_bytes()
+        with reaching(self.address, "read", missing=name):
+            if int(self.store.files.size(self._path(name)) or 0) > 2 * largest:
+                return None
+        data = self.get_bytes(name)
         return data if len(data) <= largest else None
 
     def has(self, name: str) -> bool:
@@ -200,6 +224,28 @@ class RunFiles:
             except (FileNotFoundError, ValueError, TypeError, KeyError):
                 return None
         return mark, when if when.tzinfo else when.replace(tzinfo=UTC)
+
+    def lent(self) -> "RunFiles":
+        """The same files for a process that is not given the secret: it has the key of this run, opened.
+
+        Raises:
+            WorkAreaError, SecretError: as `put`.
+        """
+        self._key_to_write()
+        lent = RunFiles(store=replace(self.store, wrapping=None), folder=self.folder)
+        lent._keys.update(self._keys)
+        return lent
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Remove some files, before all others go.
+
+        Raises:
+            WorkAreaError: if one could not be removed.
+        """
+        with reaching(self.address, "removed"):
+            for name in names:
+                with suppress(FileNotFoundError):
+                    self.store.files.rm_file(self._path(name))
 
     def remove(self) -> None:
         """Remove all of it, the keys first and the mark last: what a kill leaves in between nobody can read.

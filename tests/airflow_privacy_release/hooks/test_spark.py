@@ -119,6 +119,30 @@ def test_a_secret_comes_with_encryption(tmp_path: Path) -> None:
         assert settings[name] == "true"
 
 
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"master": "spark://one:7077"}, "spark.authenticate, spark.network.crypto.enabled, spark.io"),
+        (
+            {"master": "yarn", "password": SECRET, "conf": {"spark.io.encryption.enabled": "false"}},
+            "writes, and spark.io.encryption.enabled is not set",
+        ),
+        ({"master": "sc://one:15002", "password": SECRET}, "a Spark Connect server does not say"),
+        ({"master": "spark://one:7077", "password": SECRET}, "from within a task of Airflow alone"),
+    ],
+    ids=["no secret", "no encryption on disk", "connect", "no run"],
+)
+def test_a_cluster_gets_nothing_of_an_encrypted_work_area_that_it_would_not_encrypt(
+    told: dict[str, object], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_WORK_AREA", "s3://nowhere/work")
+    connect(monkeypatch, "cluster", **told)  # type: ignore[arg-type]  # password and extra
+    ref = read_engine({"kind": "spark", "connection": "cluster"})
+    with pytest.raises(SpecError, match=said) as caught, open_engine(ref, tmp_path):
+        pass
+    assert SECRET not in str(caught.value)
+
+
 def test_the_settings_of_the_connection_go_before_ours(tmp_path: Path) -> None:
     conf = {"spark.driver.memory": "9g", "spark.ui.enabled": "true"}
     assert SparkCluster(master="local[2]", conf=conf).settings(tmp_path, 10**9).items() >= conf.items()

@@ -1,6 +1,7 @@
 """A query of PostgreSQL as a task: what it stages, what its reference tells, and what an error does not."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from airflow.sdk.exceptions import AirflowFailException
-from sqlalchemy import create_engine
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.pool import NullPool
 
@@ -38,9 +39,9 @@ def context(day: str | None) -> dict[str, Any]:
     return {"ti": run, "logical_date": pd.Timestamp(day) if day else None}
 
 
-def operator(home: Path) -> IngestSqlOperator:
+def operator(home: Path, **waits: Any) -> IngestSqlOperator:
     schema = SCHEMA | {"zip": SCHEMA["zip"] | {"hierarchy": str(home / "hierarchies" / "zip.csv")}}
-    return IngestSqlOperator(task_id="ingest", sql=SQL, connection="hospital", schema=schema)
+    return IngestSqlOperator(task_id="ingest", sql=SQL, connection="hospital", schema=schema, **waits)
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +60,40 @@ def test_the_rows_of_the_runs_day_are_staged(
     assert "sql" not in IngestSqlOperator.template_fields
     with pytest.raises(AirflowFailException, match="needs a release with a date"):
         operator(home).execute(context(None))
+
+
+def test_a_day_without_rows_fails_or_is_left_out(
+    home: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_HOSPITAL", database.replace("postgresql+psycopg", "postgres"))
+    with pytest.raises(AirflowFailException, match=r"query of hospital \(\w+\): the table is empty"):
+        operator(home).execute(context("2026-11-09"))
+    with pytest.raises(AirflowSkipException, match="query of hospital has no row, and when_missing is skip"):
+        operator(home, when_missing="skip").execute(context("2026-11-09"))
+
+
+def test_a_query_waits_in_the_triggerer_which_is_not_told_of_it(
+    home: Path, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_HOSPITAL", database.replace("postgresql+psycopg", "postgres"))
+    waiting = operator(home, when_missing="wait", timeout="1 hour", every="5 minutes")
+    with pytest.raises(TaskDeferred) as deferred:
+        waiting.execute(context("2026-11-04"))
+    told = deferred.value
+    assert told.method_name == "resume"
+    stored = str([told.trigger.serialize(), told.kwargs])
+    assert "SELECT" not in stored
+    assert "hospital" not in stored
+    assert not list((tmp_path / "area").rglob("*.parquet"))
+    with pytest.raises(TaskDeferred) as again:
+        waiting.resume(context("2026-11-04"), event="a time", **told.kwargs)
+    assert again.value.kwargs == told.kwargs, "until the same time"
+    with create_engine(database, poolclass=NullPool).begin() as connection:
+        connection.execute(text("UPDATE people SET day = DATE '2026-11-04' WHERE day = DATE '2026-11-03'"))
+    assert waiting.resume(context("2026-11-04"), event="a time", **told.kwargs)["rows"] == 200
+    past = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
+    with pytest.raises(AirflowFailException, match="must have a row within 1 hour, and none came"):
+        waiting.resume(context("2026-11-05"), event="a time", until=past)
 
 
 def test_a_database_that_is_away_is_asked_again_and_not_named(
@@ -83,6 +118,13 @@ def test_a_release_of_a_query_is_published_from_the_command_line(
     assert "PRIVACY_SOURCE_HOSPITAL" in capsys.readouterr().err
     monkeypatch.setenv("PRIVACY_SOURCE_HOSPITAL", database)
     assert main([*run, "2026-11-02"]) == 0
+    assert main([*run, "2026-11-09"]) == 2
+    assert "the table is empty" in capsys.readouterr().err
+    path.write_text(
+        yaml.safe_dump(spec | {"source": spec["source"] | {"when_missing": "skip"}}, sort_keys=False)
+    )
+    assert main([*run, "2026-11-09"]) == 0
+    assert "query of hospital has no row" in capsys.readouterr().err
     assert main([*run, "undated"]) == 2
     assert "needs a release with a date" in capsys.readouterr().err
     assert read_release(lake, "people", "2026-11-02").num_rows == 200

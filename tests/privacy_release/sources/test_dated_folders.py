@@ -132,7 +132,7 @@ def test_days_on_the_command_line_one_there_one_missing_one_late(
         ({"connection": "c"}, "uri, or a sql"),
         ({"sql": "SELECT 1"}, "connection of its database"),
         ({"sql": "DROP TABLE x", "connection": "c"}, "SELECT or WITH"),
-        ({"sql": "SELECT 1", "connection": "c", "when_missing": "wait"}, "is about Parquet files"),
+        ({"uri": "a", "format": "delta", "when_missing": "wait"}, "is about Parquet files and queries"),
         ({"uri": "a", "wait": {"timeout": "1 day"}}, "when_missing: wait"),
         ({"uri": "a", "when_missing": "wait", "wait": {"timeout": "soon"}}, "whole number of minutes"),
         ({"uri": "a/{release:%Q}"}, "form of the release's date"),
