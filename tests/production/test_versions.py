@@ -22,6 +22,7 @@ from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from tests.production.conftest import Installed, install, newest_python, visits
 from tests.production.topology import QUICK
+from tests.servers.scheduler import has_left_its_worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.production, pytest.mark.timeout(1800)]
 
@@ -219,7 +220,8 @@ def test_a_release_waits_for_its_officer_and_for_nobody_else(elsewhere: Elsewher
     def asked() -> bool:
         states = elsewhere.tasks("visits", run_id)
         assert not {"failed", "upstream_failed"} & set(states.values()), states
-        return states.get("approve") == "deferred"
+        waits = states.get("approve") == "deferred"
+        return waits and has_left_its_worker(elsewhere.root / "scheduler.log", "visits.approve", run_id)
 
     until(asked, "the question for approval")
     assert releases(elsewhere.lake, "visits") == []

@@ -33,6 +33,11 @@ class Server:
     address: str
     root: Path
 
+    @property
+    def log(self) -> Path:
+        """What all its parts print."""
+        return self.root / "standalone.log"
+
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Ask Airflow's REST API, as the officer."""
         return self._ask(method, f"/api/v2{path}", body, {"Authorization": f"Bearer {self.token('officer')}"})

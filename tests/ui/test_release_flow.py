@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
+from tests.servers.scheduler import has_left_its_worker
 from tests.ui.conftest import DESKTOP, PHONE, SIZES, WAIT
 from tests.ui.server import Server
 
@@ -53,7 +54,8 @@ def asked(server: Server, run_id: str) -> str:
     def waiting() -> str | None:
         state = {task["task_id"]: task["state"] for task in server.call("GET", tasks)["task_instances"]}
         assert not {"failed", "upstream_failed"} & set(state.values()), state
-        return APPROVE if state.get(APPROVE) == "awaiting_input" else None
+        waits = state.get(APPROVE) == "awaiting_input"
+        return APPROVE if waits and has_left_its_worker(server.log, APPROVE, run_id) else None
 
     return until(waiting, "the question for approval")
 
