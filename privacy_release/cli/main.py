@@ -370,8 +370,8 @@ def _infer(arguments: argparse.Namespace) -> int:
 def _inferred(arguments: argparse.Namespace, uri: str, folder: Path) -> "Iterator[Source]":
     """The files that a draft is made from; of a query or a table a copy that goes with the block."""
     from privacy_release.sources.addresses import find_source
+    from privacy_release.sources.databases.query import Query, url_of_environment
     from privacy_release.sources.extracts import Extract, extracted
-    from privacy_release.sources.sql import Query, url_of_environment
     from privacy_release.sources.versions import version_of
     from privacy_release.spec.placeholders import ReleaseName
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError, VerificationError
+from privacy_release.sources.databases.query import Query, url_of_environment
 from privacy_release.sources.pseudonyms import Naming
-from privacy_release.sources.sql import Query, url_of_environment
 from privacy_release.sources.versions import version_of
 from privacy_release.sources.waiting import ROW, await_source, awaited
 from privacy_release.spec.check import refuse_append, refuse_columns, refuse_pseudonyms, refuse_silence

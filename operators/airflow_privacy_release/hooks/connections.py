@@ -170,8 +170,9 @@ def table_options(form: str, connection_id: str | None) -> dict[str, str]:
 def database_url(connection_id: str) -> "URL":
     """The address of a source's database, for SQLAlchemy; with its password, so it must not be told.
 
-    The connection's type is the database's; `sqlalchemy_scheme` in its extra names another driver, and other
-    texts in it are options of the driver, such as `sslmode`. SQLite's file is the host, or `path` in it.
+    The connection's type is the database's; `sqlalchemy_scheme` in its extra names another driver, such as
+    `adbc+postgresql`, and other texts in it are options of the driver, such as `sslmode`. SQLite's file is
+    the host, or `path` in it.
 
     Raises:
         SpecError: if there is no such connection, or it names no database.
@@ -190,7 +191,7 @@ def database_url(connection_id: str) -> "URL":
         ) from None
     extra = dict(found.extra_dejson)
     scheme = str(extra.pop("sqlalchemy_scheme", "") or _DRIVERS.get(found.conn_type, found.conn_type or ""))
-    if scheme.startswith("sqlite"):
+    if scheme.removeprefix("adbc+").startswith("sqlite"):
         return URL.create(scheme, database=str(extra.get("path") or found.host or ""))
     if not found.schema or not scheme:
         raise SpecError(

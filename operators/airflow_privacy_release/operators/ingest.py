@@ -288,7 +288,7 @@ class IngestSqlOperator(IngestOperator):
 
     def _asked(self, context: "Context") -> "TableRef | None":
         """The rows of the query; None where there are none yet."""
-        from privacy_release.sources.sql import Query
+        from privacy_release.sources.databases.query import Query
         from privacy_release.sources.waiting import ROW, skipped
 
         sql, values = release_name(context).bound(self.sql)

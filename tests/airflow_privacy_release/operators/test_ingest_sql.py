@@ -49,10 +49,11 @@ def area(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIVACY_WORK_AREA", str(tmp_path / "area"))
 
 
+@pytest.mark.parametrize("kind", ["postgres", "adbc+postgresql"])
 def test_the_rows_of_the_runs_day_are_staged(
-    home: Path, database: str, monkeypatch: pytest.MonkeyPatch
+    home: Path, database: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_HOSPITAL", database.replace("postgresql+psycopg", "postgres"))
+    monkeypatch.setenv("AIRFLOW_CONN_HOSPITAL", database.replace("postgresql+psycopg", kind))
     table = operator(home).execute(context("2026-11-02"))
     assert table["rows"] == 200
     assert table["source"]["uri"] == "query of hospital"

@@ -1,0 +1,187 @@
+"""The rows of a query through ADBC: Arrow from the driver on, in the types that the database declares.
+
+An address such as `adbc+postgresql://user:password@host/name` names the package `adbc_driver_postgresql`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import chain
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import PrivacyEngineError, SourceError, SpecError
+from privacy_release.sources.databases.errors import told_of
+from privacy_release.sources.databases.types import expected, mixed, numeric, unfit
+from privacy_release.sources.extracts import Records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from sqlalchemy.engine import URL
+
+    from privacy_engine.tables.schema import DataSchema
+
+_PREFIX = "adbc+"
+_POSTGRES = "postgresql"
+# How a driver takes parameters, in SQLAlchemy's words; the drivers' own `paramstyle` is not always true.
+_PARAMETERS: Mapping[str, Any] = MappingProxyType({_POSTGRES: "numeric_dollar"})
+
+
+def is_adbc(url: "URL") -> bool:
+    """Whether an address is read through ADBC."""
+    return url.drivername.startswith(_PREFIX)
+
+
+@contextmanager
+def arrow_rows(
+    url: "URL", sql: str, values: Mapping[str, Any], connection: str
+) -> Iterator["pa.RecordBatchReader"]:
+    """The rows of a query, some at a time.
+
+    Memory: PostgreSQL's driver streams a query without parameters, and holds the result of one that has some.
+
+    Args:
+        url: see the module.
+        sql: as SQLAlchemy's `text` takes it.
+        values: of its parameters.
+        connection: its name, for errors.
+
+    Raises:
+        SpecError: if the driver is not installed.
+        SourceError: if the database cannot be reached, or the connection drops.
+        SchemaError: if the database refuses the query.
+    """
+    backend = url.drivername.removeprefix(_PREFIX)
+    driver = _driver(backend, connection)
+    with _telling(connection), driver.connect(_address(url, backend)) as opened, opened.cursor() as cursor:
+        if backend == _POSTGRES:
+            cursor.execute("SET TRANSACTION READ ONLY")
+        cursor.execute(*_query(sql, values, _PARAMETERS.get(backend, "qmark")))
+        with cursor.fetch_record_batch() as rows:
+            yield rows
+
+
+def arrow_records(
+    rows: "pa.RecordBatchReader",
+    schema: "DataSchema | None",
+    columns: Sequence[str] | None,
+    place: str,
+    told: Mapping[str, Any],
+) -> Records:
+    """The rows as records of a source.
+
+    Raises:
+        SchemaError: if a column has no type of a table.
+    """
+    import pyarrow as pa
+
+    batches = filter(len, rows)
+    first = next(batches, None)
+    kept = [n for n, name in enumerate(rows.schema.names) if columns is None or name in columns]
+    types = pa.schema(
+        [
+            (field.name, _type_of(field, None if first is None else first.column(n), schema, place))
+            for n, field in enumerate(rows.schema)
+            if n in kept
+        ]
+    )
+    return Records(types=types, batches=_cast(chain([first], batches), kept, types, place), told=told)
+
+
+def _cast(
+    batches: "Iterable[pa.RecordBatch | None]", kept: Sequence[int], types: "pa.Schema", place: str
+) -> "Iterator[pa.RecordBatch]":
+    import pyarrow as pa
+
+    for batch in batches:
+        if batch is None:
+            continue
+        columns = []
+        for n, field in zip(kept, types, strict=True):
+            column = batch.column(n)
+            column = column.storage if isinstance(column, pa.ExtensionArray) else column
+            try:
+                columns.append(column.cast(field.type))
+            except pa.ArrowException:
+                raise mixed(field.name, field.type, place) from None
+        yield pa.RecordBatch.from_arrays(columns, schema=types)
+
+
+def _type_of(
+    field: "pa.Field", first: "pa.Array | None", schema: "DataSchema | None", place: str
+) -> "pa.DataType":
+    """The type of a column in a table, the same as by the other drivers of a database."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    attribute = schema[field.name] if schema is not None and field.name in schema.names else None
+    found = field.type
+    if isinstance(found, pa.OpaqueType) and found.type_name == "numeric":
+        return numeric(*_digits(field), attribute, field.name, place)
+    elif t.is_null(found) or (first is not None and first.null_count == len(first) and t.is_int64(found)):
+        return expected(attribute)  # SQLite's driver calls a column of nulls one of integers
+    elif any(
+        is_one(found) for is_one in (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_date)
+    ):
+        return found
+    elif t.is_timestamp(found):
+        return pa.timestamp("us", found.tz)
+    elif t.is_string(found) or t.is_large_string(found) or t.is_string_view(found):
+        return pa.string()
+    raise unfit(field.name, place)
+
+
+def _digits(field: "pa.Field") -> tuple[int, int]:
+    """Precision and scale of a decimal of PostgreSQL, whose driver tells its `typmod`; zeros: it has none."""
+    told = int((field.metadata or {}).get(b"POSTGRESQL:typmod", -1)) - 4
+    return (told >> 16, told & 0x7FF) if told >= 0 else (0, 0)
+
+
+def _driver(backend: str, connection: str) -> Any:
+    name = f"adbc_driver_{backend}"
+    try:
+        return import_module(f"{name}.dbapi")
+    except ImportError:
+        raise SpecError(
+            f"connection {connection} needs the package {name.replace('_', '-')}, which is not installed; "
+            "install it: of PostgreSQL and SQLite it is in privacy-release[adbc]"
+        ) from None
+
+
+def _address(url: "URL", backend: str) -> str:
+    """As the driver wants it, with its password."""
+    if backend == "sqlite":
+        return url.database or ""
+    return url.set(drivername=backend).render_as_string(hide_password=False)
+
+
+def _query(sql: str, values: Mapping[str, Any], style: Any) -> "tuple[str, tuple[Any, ...] | None]":
+    """The text of a query with the parameters of a driver, and their values in order."""
+    from sqlalchemy import text
+    from sqlalchemy.engine.default import DefaultDialect
+
+    compiled = text(sql).compile(dialect=DefaultDialect(paramstyle=style))
+    return str(compiled), tuple(values[name] for name in compiled.positiontup or ()) or None
+
+
+@contextmanager
+def _telling(connection: str) -> Iterator[None]:
+    """Turn what the driver raises into an error that shows no row, address or password."""
+    import adbc_driver_manager
+    import pyarrow as pa
+
+    try:
+        yield
+    except PrivacyEngineError:
+        raise
+    except adbc_driver_manager.Error as error:
+        raise told_of(
+            error, connection, dropped=isinstance(error, adbc_driver_manager.OperationalError)
+        ) from None
+    except (pa.ArrowException, OSError) as error:
+        # Between two batches a driver says no more than that it failed.
+        raise SourceError(
+            f"query of {connection}: the rows ended with an error ({type(error).__name__}); nothing of it is "
+            "kept: a value cannot be read or cast as the query says, or the connection dropped: mend the "
+            "query, or retry"
+        ) from None

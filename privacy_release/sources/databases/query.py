@@ -1,0 +1,196 @@
+"""The rows of a query as a source: streamed from a database, batch by batch, in types that fit the schema.
+
+They come through a cursor of the server, or as Arrow through ADBC, in a transaction that may only read where
+the database knows such. The query's text may hold literals about people, so neither manifest nor errors show
+it: the manifest has its hash. What a database says in an error may quote rows: only its kind is told.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import PrivacyEngineError, SpecError
+from privacy_release.sources.databases.adbc import arrow_records, arrow_rows, is_adbc
+from privacy_release.sources.databases.errors import told_of
+from privacy_release.sources.databases.types import array_of, type_of
+from privacy_release.sources.extracts import Records
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from sqlalchemy.engine import URL, CursorResult
+
+    from privacy_engine.tables.schema import Attribute, DataSchema
+
+VARIABLE = "PRIVACY_SOURCE_"  # begins the environment variable of a connection
+_ROWS = 10_000  # rows that are fetched at a time
+_CONNECT_SECONDS = 10
+_POSTGRES = "postgresql"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """The rows of a query.
+
+    Attributes:
+        connection: its name, which may be shown.
+        url: SQLAlchemy's, with its password; `adbc+postgresql://...` is read through ADBC.
+        sql: a SELECT as SQLAlchemy's `text` takes it.
+        values: of its bound parameters.
+    """
+
+    connection: str
+    url: "str | URL" = field(repr=False)
+    sql: str = field(repr=False)
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def shown(self) -> str:
+        """The connection's name: an address may name machines and users."""
+        return f"query of {self.connection}"
+
+    @property
+    def name(self) -> str:
+        """With the first characters of the query's hash, for the fingerprint."""
+        return f"{self.shown} ({self.sha256[:12]})"
+
+    @property
+    def sha256(self) -> str:
+        """Of the query's text; the values of parameters are no part of it."""
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    @contextmanager
+    def opened(self, schema: "DataSchema | None", columns: Sequence[str] | None) -> Iterator[Records]:
+        """The rows, some at a time; see `Extract`.
+
+        Raises:
+            SpecError: if the address or driver is wrong.
+            SourceError: if the database cannot be reached, or the connection drops; nothing was read then.
+            SchemaError: if the database refuses the query, or a column has no type of a table.
+        """
+        import pyarrow as pa
+        from sqlalchemy import text
+
+        url = _address(self.url, self.connection)
+        if is_adbc(url):
+            with arrow_rows(url, self.sql, self.values, self.connection) as reader:
+                yield arrow_records(reader, schema, columns, self.name, told={"query": self.sha256})
+            return
+        with _telling(self.connection), _engine(url, self.connection).connect() as connection:
+            options: dict[str, Any] = {"stream_results": True, "yield_per": _ROWS}
+            if connection.dialect.name == _POSTGRES:
+                connection = connection.execution_options(postgresql_readonly=True)
+            result = connection.execution_options(**options).execute(text(self.sql), self.values)
+            names, told = list(result.keys()), _declared(result)
+            rows = ([tuple(row) for row in part] for part in result.partitions(_ROWS))
+            first = next(rows, [])
+            types = [
+                type_of(name, told.get(n), [row[n] for row in first], _attribute(schema, name), self.name)
+                for n, name in enumerate(names)
+                if columns is None or name in columns
+            ]
+            kept = [n for n, name in enumerate(names) if columns is None or name in columns]
+            found = pa.schema([(names[n], kind) for n, kind in zip(kept, types, strict=True)])
+            yield Records(
+                types=found,
+                batches=self._batches(chain([first], rows), kept, found),
+                told={"query": self.sha256},
+            )
+
+    def _batches(
+        self, parts: Iterator[list[tuple[Any, ...]]], kept: Sequence[int], types: "pa.Schema"
+    ) -> Iterator["pa.RecordBatch"]:
+        import pyarrow as pa
+
+        begin = 1
+        for part in parts:
+            if not part:
+                continue
+            place = f"{self.name}, records {begin:,} to {begin + len(part) - 1:,}"
+            arrays = [
+                array_of([row[n] for row in part], column.type, column.name, place)
+                for n, column in zip(kept, types, strict=True)
+            ]
+            begin += len(part)
+            yield pa.RecordBatch.from_arrays(arrays, schema=types)
+
+
+def variable_of(connection: str) -> str:
+    """The environment variable that holds the address of a connection, without Airflow.
+
+    >>> variable_of("hospital-db")
+    'PRIVACY_SOURCE_HOSPITAL_DB'
+    """
+    return VARIABLE + re.sub(r"[^A-Z0-9]", "_", connection.upper())
+
+
+def url_of_environment(connection: str) -> str:
+    """The address of a connection, without Airflow.
+
+    Raises:
+        SpecError: if nobody set it.
+    """
+    if url := os.environ.get(variable_of(connection)):
+        return url
+    raise SpecError(
+        f"the database of connection {connection} must be known: set {variable_of(connection)} to its "
+        "address for SQLAlchemy, such as postgresql://user:password@host/name"
+    )
+
+
+def _address(url: "str | URL", connection: str) -> "URL":
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return make_url(url)
+    except (ArgumentError, ValueError):
+        raise SpecError(
+            f"connection {connection} must hold an address for SQLAlchemy, such as "
+            "postgresql://user:password@host/name; correct it"
+        ) from None
+
+
+def _engine(url: "URL", connection: str) -> Any:
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import NoSuchModuleError
+    from sqlalchemy.pool import NullPool
+
+    if url.drivername in ("postgres", _POSTGRES):
+        url = url.set(drivername=f"{_POSTGRES}+psycopg")
+    arguments = {"connect_timeout": _CONNECT_SECONDS} if url.get_backend_name() == _POSTGRES else {}
+    try:
+        return create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=arguments)
+    except (ImportError, NoSuchModuleError):
+        raise SpecError(
+            f"connection {connection} needs a database driver that is not installed; of PostgreSQL install "
+            "privacy-release[postgres], of another database the driver that SQLAlchemy names"
+        ) from None
+
+
+@contextmanager
+def _telling(connection: str) -> Iterator[None]:
+    """Turn what the database and its driver raise into an error that shows no row, address or password."""
+    from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+    try:
+        yield
+    except PrivacyEngineError:
+        raise
+    except (SQLAlchemyError, OSError) as error:
+        raise told_of(error, connection, dropped=isinstance(error, DBAPIError | OSError)) from None
+
+
+def _declared(result: "CursorResult[Any]") -> dict[int, Any]:
+    """What PostgreSQL says of the columns, by their number; other drivers say nothing that can be used."""
+    if result.context.dialect.name != _POSTGRES or result.cursor is None:
+        return {}
+    return dict(enumerate(result.cursor.description or ()))
+
+
+def _attribute(schema: "DataSchema | None", name: str) -> "Attribute | None":
+    return schema[name] if schema is not None and name in schema.names else None

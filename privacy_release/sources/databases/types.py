@@ -1,0 +1,121 @@
+"""The types that columns of a query have in a table: as the database declares them, else by their values."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import SchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privacy_engine.tables.schema import Attribute
+
+_MOST_DIGITS = 38  # libpq says 65,535 of a numeric without a precision
+# PostgreSQL's numbers of types (pg_type.dat) -> Arrow's names; the same on every server.
+_TYPES: Mapping[int, str] = MappingProxyType(
+    {
+        **{16: "bool", 20: "int64", 21: "int16", 23: "int32", 26: "int64", 700: "float32", 701: "float64"},
+        **dict.fromkeys((19, 25, 1042, 1043, 2950), "string"),  # name, text, char, varchar, uuid
+        **{1082: "date32", 1114: "timestamp", 1184: "timestamptz", 1700: "numeric"},
+    }
+)
+
+
+def type_of(
+    name: str, declared: Any, values: Sequence[Any], attribute: "Attribute | None", place: str
+) -> "pa.DataType":
+    """The type of a column: as the database declares it, else by the first values, else by the schema."""
+    import pyarrow as pa
+
+    known = [value for value in values if value is not None]
+    told = _TYPES.get(declared.type_code, "") if declared is not None else _told_by(known)
+    if told == "numeric":
+        precision, scale = getattr(declared, "precision", None), getattr(declared, "scale", None)
+        return numeric(precision or 0, scale or 0, attribute, name, place)
+    if told == "null":
+        return expected(attribute)
+    if not told:
+        raise unfit(name, place)
+    return {"timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")}.get(
+        told
+    ) or pa.type_for_alias(told)
+
+
+def numeric(
+    precision: int, scale: int, attribute: "Attribute | None", name: str, place: str
+) -> "pa.DataType":
+    """The type of a column of decimals; 0 or more digits than Arrow has: it has no precision.
+
+    Raises:
+        SchemaError: if it has none and is no number by the schema.
+    """
+    import pyarrow as pa
+
+    if 0 < precision <= _MOST_DIGITS:
+        return pa.decimal128(precision, scale)
+    # without a precision a later value may have more digits than any type that is taken from the first
+    if attribute is not None and not attribute.ordered:
+        raise unfit(name, place)
+    return pa.float64()
+
+
+def _told_by(values: Sequence[Any]) -> str:
+    """The type of values as Python has them; empty where it is none of a table."""
+    kinds = {type(value).__name__ for value in values}
+    if not kinds:
+        return "null"
+    if kinds == {"datetime"}:
+        zones = {value.tzinfo is not None for value in values}
+        return "" if len(zones) > 1 else "timestamptz" if zones == {True} else "timestamp"
+    if kinds <= {"int", "float"}:
+        return "int64" if kinds == {"int"} else "float64"
+    names = {"bool": "bool", "str": "string", "UUID": "string", "date": "date32", "Decimal": "numeric"}
+    return names.get(kinds.pop(), "") if len(kinds) == 1 else ""
+
+
+def expected(attribute: "Attribute | None") -> "pa.DataType":
+    """The type of a column of which only nulls are known."""
+    import pyarrow as pa
+
+    from privacy_engine.vocabulary import Kind
+
+    if attribute is not None and attribute.dates is not None and attribute.dates.format is None:
+        return pa.date32() if attribute.kind is Kind.DATE else pa.timestamp("us")
+    ordered = attribute is not None and attribute.ordered and attribute.categories is None
+    return pa.float64() if ordered and attribute is not None and attribute.dates is None else pa.string()
+
+
+def array_of(values: list[Any], kind: "pa.DataType", name: str, place: str) -> "pa.Array":
+    """A column of a batch.
+
+    Raises:
+        SchemaError: if a value is of another type.
+    """
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    try:
+        if t.is_string(kind):
+            values = [str(v) if type(v).__name__ == "UUID" else v for v in values]
+        elif t.is_floating(kind):
+            values = [None if v is None else float(v) for v in values]
+        return pa.array(values, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise mixed(name, kind, place) from None
+
+
+def mixed(name: str, kind: "pa.DataType", place: str) -> SchemaError:
+    """The error of a column with values of more than one type."""
+    return SchemaError(
+        f"{place}: column {name!r} must hold values of one type, {kind} by its declaration or its first "
+        "values; cast it in the query"
+    )
+
+
+def unfit(name: str, place: str) -> SchemaError:
+    """The error of a column whose type no table here can have."""
+    return SchemaError(
+        f"{place}: column {name!r} has a type that no table here can have; cast it in the query, such as "
+        "CAST(... AS text), AS double precision or AS numeric(12, 2)"
+    )
