@@ -35,10 +35,10 @@ def child(lake: Lake, **task: Any) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def publishing(lake: Lake, staged: Staged, run_key: str) -> Iterator[subprocess.Popen[str]]:
-    """A child that publishes once."""
+def publishing(lake: Lake, staged: Staged, run_key: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+    """A child that publishes once; with `history` and `key` it is a signed snapshot."""
     task = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(staged).items()}
-    with child(lake, staged=task, run_key=run_key) as process:
+    with child(lake, staged=task, run_key=run_key, **more) as process:
         yield process
 
 

@@ -3,20 +3,36 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.lake.layout import TableRules
 from privacy_release.lake.publish import Published, publish
 from privacy_release.lake.store import Lake
+from privacy_release.lake.superseded import settle
+from privacy_release.proof.keys import SigningKey
+from privacy_release.proof.statement import StatementSigner
 from privacy_release.work.area import sha256_file
 
 NAME = "people"
 RELEASE = "2026-W47"
-MANIFEST = {"method": "ilp_l_diversity", "guarantees": ["k=10", "l=3"], "loss": None}
+MANIFEST = {
+    "method": "ilp_l_diversity",
+    "guarantees": ["k=10", "l=3"],
+    "loss": None,
+    "figures": {},
+    "policy": {"require": [{"model": "k_anonymity", "k": 100}]},
+    "schema": {
+        "edition": {"role": "quasi_identifier", "kind": "categorical"},
+        "age": {"role": "insensitive", "kind": "categorical"},
+        "checksum": {"role": "insensitive", "kind": "categorical"},
+    },
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +68,12 @@ def stage(folder: Path, edition: int) -> Staged:
 
 
 def send(
-    lake: Lake, staged: Staged, run_key: str, release_id: str = RELEASE, rules: TableRules | None = None
+    lake: Lake,
+    staged: Staged,
+    run_key: str,
+    release_id: str = RELEASE,
+    rules: TableRules | None = None,
+    signer: StatementSigner | None = None,
 ) -> Published:
     return publish(
         lake,
@@ -64,7 +85,19 @@ def send(
         expected_sha256=staged.sha256,
         run_key=run_key,
         rules=rules,
+        signer=signer,
     )
+
+
+def send_snapshot(lake: Lake, history: Lake, staged: Staged, key: SigningKey) -> Published:
+    """Publish the release of an edition, signed, in the place of all others, which move to a history."""
+    rules = TableRules(
+        mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=history, grace=timedelta(0)
+    )
+    signer = StatementSigner(key=key)
+    done = send(lake, staged, "run", f"edition-{staged.edition}", rules, signer)
+    settle(lake, NAME, history=history)
+    return done
 
 
 def seen(lake: Lake, version: int | None = None) -> int | None:

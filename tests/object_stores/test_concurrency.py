@@ -6,16 +6,27 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
+from datetime import timedelta
+from itertools import groupby
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
+from privacy_release.lake.layout import history_name
 from privacy_release.lake.read import read_release, releases
+from privacy_release.lake.retract import clean_orphans
+from privacy_release.lake.store import data_listing
+from privacy_release.proof.check import check_table
+from privacy_release.proof.faults import Fault
+from privacy_release.proof.keys import SigningKey
 from tests.object_stores.children import child, published, publishing, result
-from tests.object_stores.staged import NAME, RELEASE, Staged, seen, send
+from tests.object_stores.staged import NAME, RELEASE, Staged, seen, send, send_snapshot
 from tests.object_stores.stores import Bucket
 from tests.object_stores.wire import Answer, Sent, Wire
 
 pytestmark = pytest.mark.object_stores
+HISTORY = history_name(NAME)
 Edition = Callable[[int], Staged]
 Forward = Callable[[], Answer]
 
@@ -89,6 +100,62 @@ def test_a_killed_publisher_leaves_a_whole_release_and_a_retry_publishes_once(
     assert (done.already, done.version) == (committed, 2)
     assert read_release(lake, NAME, RELEASE).equals(new.rows())
     assert states(bucket) == ["superseded", "current"]
+
+
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_killed_before_any_write_of_a_signed_snapshot_a_retry_moves_the_old_one_to_the_history_once(
+    bucket: Bucket, wire: Wire, edition: Edition
+) -> None:
+    key, old, new = SigningKey.new(), edition(1), edition(2)
+    unproven = 0
+    writes: dict[str, str] = {}  # what is written, in parts or whole, by its path -> its kind
+    for kill_before in range(1, 100):
+        lake, apart = (bucket.lake(f"{kill_before}/{name}") for name in ("lake", "apart"))
+        send_snapshot(lake, apart, old, key)
+        victim: Future[subprocess.Popen[str]] = Future()
+        writes.clear()
+
+        def kill(
+            request: Sent, forward: Forward, last: int = kill_before, victim: Any = victim
+        ) -> Answer | None:
+            if request.writes is not None:
+                writes.setdefault(urlsplit(request.path).path, request.writes)
+                if len(writes) == last:
+                    victim.result().kill()
+                    return None
+            return forward()
+
+        wire.course = kill
+        way = bucket.through(wire.endpoint)
+        told = {"history": apart.root, "key": key.pem().decode()}
+        with publishing(way.lake(f"{kill_before}/lake"), new, "run", **told) as process:
+            victim.set_result(process)
+            ended = process.wait()
+        before = check_table(lake, NAME, [key.public])
+        if not before.right:
+            assert seen(lake) == 2
+            assert [reason.fault for reason in before.reasons] == [Fault.STATEMENT_MISSING]
+            unproven += 1
+        if ended == 0:
+            break
+        assert ended == -signal.SIGKILL
+
+        send_snapshot(lake, apart, new, key)
+        assert seen(lake) == 2
+        assert [entry["state"] for entry in releases(lake, NAME)] == ["superseded", "current"]
+        assert read_release(apart, HISTORY, "edition-1").equals(old.rows())
+        assert [entry["state"] for entry in releases(apart, HISTORY)] == ["current"]
+        clean_orphans(lake, NAME, older_than=timedelta(0))
+        clean_orphans(apart, HISTORY, older_than=timedelta(0))
+        assert [len(data_listing(lake, NAME)), len(data_listing(apart, HISTORY))] == [1, 1]
+        after = check_table(lake, NAME, [key.public])
+        assert (after.right, after.sequence) == (True, 2), after.reasons
+    assert unproven == 1
+    assert len(writes) == kill_before - 1
+    # In the lake, in the history, and what erases the old file: a request to the bucket.
+    assert [kind for kind, _ in groupby(writes.values())] == [
+        "proof", "data", "commit", "proof", "commit", "data", "commit", "else",
+    ]  # fmt: skip
 
 
 def test_a_first_publisher_that_is_killed_leaves_no_release_and_a_retry_makes_one(

@@ -1,6 +1,7 @@
 """The package as others get it: the wheel in an empty environment, and a folder of DAGs somewhere else."""
 
 import json
+import re
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -200,13 +201,21 @@ assert "airflow" not in sys.modules
 """
 
 
-def test_engine_and_command_line_work_without_airflow(
-    without_airflow: Installed, clean: dict[str, str], tmp_path: Path
-) -> None:
-    home = clean | {"HOME": str(tmp_path), "MPLCONFIGDIR": str(tmp_path / "matplotlib")}
+@pytest.fixture
+def publisher(clean: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The environment of somebody who publishes without Airflow."""
+    return clean | {"HOME": str(tmp_path), "MPLCONFIGDIR": str(tmp_path / "matplotlib")}
+
+
+def test_the_engine_works_without_airflow(without_airflow: Installed, publisher: dict[str, str]) -> None:
     code = "import importlib.util as u; print(u.find_spec('airflow'))"
-    assert without_airflow.run("python", "-c", code, environment=home).strip() == "None"
-    without_airflow.run("python", "-c", CHECK, environment=home)
+    assert without_airflow.run("python", "-c", code, environment=publisher).strip() == "None"
+    without_airflow.run("python", "-c", CHECK, environment=publisher)
+
+
+def test_whoever_has_the_wheel_a_lake_and_the_public_keys_reads_checks_and_verifies_each_person_once(
+    without_airflow: Installed, publisher: dict[str, str], clean: dict[str, str], tmp_path: Path
+) -> None:
     visits(600).to_parquet(tmp_path / "visits.parquet", index=False)
     (tmp_path / "policy.yaml").write_text("require: [{model: k_anonymity, k: 10}]")
     (tmp_path / "visits.yaml").write_text(
@@ -218,9 +227,39 @@ schema:
   diagnosis: {{role: sensitive, kind: categorical}}
 release: {{method: mondrian, k: 10}}
 policy: policy.yaml
-publish: {{lake: lake_default, table: visits}}
+publish: {{lake: lake_default, table: people}}
 """
     )
     lake = tmp_path / "lake"
-    without_airflow.run("privacy-release", "run", "visits.yaml", "--lake", str(lake), environment=home)
-    assert len(DeltaTable(str(lake / "visits")).to_pandas()) == 600
+
+    def publish(*command: str) -> str:
+        return without_airflow.run("privacy-release", *command, environment=publisher)
+
+    publish("key", "new", "signing.pem")
+    keys = publish("key", "public", "signing.pem")
+    publisher["PRIVACY_SIGNING_KEY"] = str(tmp_path / "signing.pem")
+    for release in ("w1", "w2"):
+        publish("run", "visits.yaml", "--lake", str(lake), "--release-id", release, "--approved-by", "Olga")
+
+    consumer = tmp_path / "consumer"
+    consumer.mkdir()
+    (consumer / "keys.pem").write_text(keys)
+    (consumer / "mine.yaml").write_text("require: [{model: k_anonymity, k: 10}]")
+    here = clean | {"HOME": str(consumer)}
+    checked = without_airflow.run(
+        "privacy-release", "check", f"{lake}/people", "--key", "keys.pem", environment=here
+    )
+    assert checked.startswith("yes ")
+    assert "release w2: 600 rows" in checked
+    assert "approved  by Olga" in checked
+    page = (checkout() / "docs" / "proof.md").read_text(encoding="utf-8")
+    (session,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    told = without_airflow.both("python", "-c", f"lake = {str(lake)!r}\n{session}", environment=here)[1]
+    assert "people, release w2 of 20" in told
+    assert "guarantee: k-anonymity (k=10)" in told
+    verify = ["verify", "people.parquet", "--schema", "schema.yaml", "--policy", "mine.yaml"]
+    verified = without_airflow.run("privacy-release", *verify, environment=here)
+    assert verified.startswith("600 rows in ")
+    assert "passed    k_anonymity(k=10)" in verified
+    # Who knows nothing of us counts each person once, too.
+    assert len(DeltaTable(str(lake / "people")).to_pandas()) == 600
