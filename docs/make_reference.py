@@ -8,6 +8,7 @@ import argparse
 import dataclasses
 import importlib
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -147,6 +148,15 @@ def _methods() -> str:
         method = method_class(name)
         lines += [f"### `{name}`", "", _plain(_lead(method)), "", *_table(_documented(method), method), ""]
     return "\n".join(lines)
+
+
+def meanings() -> str:
+    """What each parameter of each method means, for forms that import no method."""
+    told = {
+        name: {field: _plain(text) for field, text in _documented(method_class(name)).items()}
+        for name in method_names()
+    }
+    return json.dumps(told, indent=1, ensure_ascii=False) + "\n"
 
 
 def _fields(model: type[pydantic.BaseModel], place: str) -> tuple[list[str], list[tuple[str, Any]]]:
@@ -354,6 +364,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference.md": operators,
     "reference_files.md": files,
     "reference_commands.md": commands,
+    "../privacy_release/spec/parameters.json": meanings,
 }
 
 if __name__ == "__main__":

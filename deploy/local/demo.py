@@ -112,10 +112,10 @@ def _compiled() -> bool:
 def results(done: "DagRun", name: str) -> tuple["StagedRef", "Published"]:
     """What the run's tasks handed on."""
     by_id = {task.task_id: task for task in done.get_task_instances()}
-    publish = by_id[f"{name}.publish"]
+    publish = by_id["publish"]
     return (
-        publish.xcom_pull(task_ids=f"{name}.release"),
-        publish.xcom_pull(task_ids=f"{name}.publish"),
+        publish.xcom_pull(task_ids="release"),
+        publish.xcom_pull(task_ids="publish"),
     )
 
 

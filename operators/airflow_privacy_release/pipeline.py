@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from math import inf
 from typing import Any
 
 from airflow.sdk import DAG, Asset, Param, TaskGroup
@@ -32,9 +33,12 @@ from airflow_privacy_release.operators.release import (
 from airflow_privacy_release.operators.transform import TransformOperator
 from airflow_privacy_release.operators.validate import ValidateOperator
 from airflow_privacy_release.operators.verify import VerifyOperator
+from privacy_engine.errors import PrivacyEngineError
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
+from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
+from privacy_release.spec.parameters import limits, meaning
 from privacy_release.spending.budget import DEFAULT_LEDGER
 from privacy_release.work.engines import DEFAULT_MEMORY, LOCAL
 
@@ -63,7 +67,7 @@ def release_asset(spec: ReleaseSpec) -> Asset:
 
 
 def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
-    """The tasks of a release in a DAG: from ingest to publish and clean-up.
+    """The tasks of a release as a group of a DAG of your own: from ingest to publish and clean-up.
 
     A release that spends a privacy budget begins with a guard, which stops the run where too little is left,
     and is compared with its source for the curator alone. One that is made in fragments has a mapped task for
@@ -72,6 +76,13 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
     Method parameters that are plain values can be changed for one run as `params` of the DAG, see
     `release_params`. The clean-up removes the run's work area, so one DAG holds one pipeline.
     """
+    with TaskGroup(spec.name, tooltip=spec.description) as group:
+        _release_tasks(spec)
+    return group
+
+
+def _release_tasks(spec: ReleaseSpec) -> None:
+    """The tasks of a release, in the DAG and group that is being built."""
     params = release_params(spec)
     parameters = {
         name: f"{{{{ params.{name} }}}}" if name in params else value
@@ -79,83 +90,79 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
     }
     spent = spec.budget
     retries = _RETRIES if spent else {}
-    with TaskGroup(spec.name, tooltip=spec.description) as group:
-        raw = _ingest(spec)
-        if spent is not None:
-            guard = BudgetGuardOperator(
-                task_id="budget",
-                dataset=spent.dataset,
-                **_loss_asked(spec, parameters),
-                ledger=spent.ledger,
-                action=spent.when_short,
-                **retries,
-            )
-            guard >> raw
-        table, validated = _validated(spec, raw.output)
-        if spec.transform is not None:
-            table = TransformOperator(
-                task_id="transform",
-                table=table,
-                sql=spec.transform.sql,
-                schema=spec.transformed_fields,
-                memory=spec.engine.settings.get("memory", DEFAULT_MEMORY),
-            ).output
-        if spec.outliers is not None:
-            table = DetectOutliersOperator(
-                task_id="detect_outliers",
-                table=table,
-                method=spec.outliers.method,
-                parameters=spec.outliers.parameters,
-                action=spec.outliers.action.value,
-                max_share=spec.outliers.max_share,
-            ).output
-        staged = (_in_fragments if spec.mapped else _in_one_task)(spec, table, parameters)
-        for check in validated:
-            check >> staged.operator
-        report = VerifyOperator(
-            task_id="verify",
-            table=staged,
-            policy=spec.policy,
-            name=spec.publish.table,
-            lake=spec.publish.lake,
-            **(_RETRIES if spent or spec.history else _repeated(spec)),
+    raw = _ingest(spec)
+    if spent is not None:
+        guard = BudgetGuardOperator(
+            task_id="budget",
+            dataset=spent.dataset,
+            **_loss_asked(spec, parameters),
+            ledger=spent.ledger,
+            action=spent.when_short,
+            **retries,
         )
-        approved = None
-        if spec.approval is not None:
-            approved = ApproveReleaseOperator(
-                task_id="approve",
-                table=staged,
-                report=report.output,
-                name=spec.publish.table,
-                lake=spec.publish.lake,
-                required=spec.approval.required or f"{{{{ params.{APPROVAL} }}}}",
-                assigned_users=spec.approval.assigned_to or (),
-                timeout=spec.approval.timeout,
-                approvers=spec.approval.approvers,
-                **_RETRIES,
-            ).output
-        published = PublishOperator(
-            task_id="publish",
+        guard >> raw
+    table, validated = _validated(spec, raw.output)
+    if spec.transform is not None:
+        table = TransformOperator(
+            task_id="transform",
+            table=table,
+            sql=spec.transform.sql,
+            schema=spec.transformed_fields,
+            memory=spec.engine.settings.get("memory", DEFAULT_MEMORY),
+        ).output
+    if spec.outliers is not None:
+        table = DetectOutliersOperator(
+            task_id="detect_outliers",
+            table=table,
+            method=spec.outliers.method,
+            parameters=spec.outliers.parameters,
+            action=spec.outliers.action.value,
+            max_share=spec.outliers.max_share,
+        ).output
+    staged = (_in_fragments if spec.mapped else _in_one_task)(spec, table, parameters)
+    for check in validated:
+        check >> staged.operator
+    report = VerifyOperator(
+        task_id="verify",
+        table=staged,
+        policy=spec.policy,
+        name=spec.publish.table,
+        lake=spec.publish.lake,
+        **(_RETRIES if spent or spec.history else _repeated(spec)),
+    )
+    approved = None
+    if spec.approval is not None:
+        approved = ApproveReleaseOperator(
+            task_id="approve",
             table=staged,
             report=report.output,
             name=spec.publish.table,
             lake=spec.publish.lake,
-            approved=approved,
-            mode=_fixed_mode(spec),
-            superseded=spec.publish.superseded.value,
-            history_lake=spec.publish.history_lake,
-            grace=spec.publish.grace,
-            outlets=[release_asset(spec)],
+            required=spec.approval.required or f"{{{{ params.{APPROVAL} }}}}",
+            assigned_users=spec.approval.assigned_to or (),
+            timeout=spec.approval.timeout,
+            approvers=spec.approval.approvers,
             **_RETRIES,
-        )
-        last: list[Any] = [published]
-        if spec.told_to_curator:
-            compared = CuratorReportOperator(
-                task_id="curator_report", source=table, table=staged, name=spec.name
-            )
-            last.append(compared)
-        clean_up_after(last)
-    return group
+        ).output
+    published = PublishOperator(
+        task_id="publish",
+        table=staged,
+        report=report.output,
+        name=spec.publish.table,
+        lake=spec.publish.lake,
+        approved=approved,
+        mode=_fixed_mode(spec),
+        superseded=spec.publish.superseded.value,
+        history_lake=spec.publish.history_lake,
+        grace=spec.publish.grace,
+        outlets=[release_asset(spec)],
+        **_RETRIES,
+    )
+    last: list[Any] = [published]
+    if spec.told_to_curator:
+        compared = CuratorReportOperator(task_id="curator_report", source=table, table=staged, name=spec.name)
+        last.append(compared)
+    clean_up_after(last)
 
 
 def _fixed_mode(spec: ReleaseSpec) -> str | None:
@@ -275,18 +282,38 @@ def release_params(spec: ReleaseSpec) -> dict[str, Param]:
     """What can be changed for one run: method parameters, and to ask for approval where it is not required.
 
     What must hold stands in the policy, and who must be asked in the specification: no run can change them.
+    The form says what each parameter means, and takes no value with which the policy could not be kept.
     """
     asked = {}
     if spec.approval is not None and not spec.approval.required:
         asked[APPROVAL] = Param(
             False, type="boolean", description="Ask for approval before this run publishes anything"
         )
+    allowed = _allowed(spec)
     return asked | {
         name: Param(
-            value, type=_PARAMETER_TYPES[type(value)], description=f"Parameter of {spec.release.method}"
+            value,
+            type=_PARAMETER_TYPES[type(value)],
+            description_md=meaning(spec.release.method, name),
+            **allowed.get(name, {}),
         )
         for name, value in spec.release.parameters.items()
         if type(value) in _PARAMETER_TYPES and name.isidentifier() and name not in _FIXED
+    }
+
+
+def _allowed(spec: ReleaseSpec) -> dict[str, dict[str, Any]]:
+    """The limits of the policy, where its file can be read and the specification's own values keep them."""
+    try:
+        found = limits(under_floor(spec.release_policy(), floor_policy()))
+    except PrivacyEngineError:  # an import error tells it, or the first task that reads the policy
+        return {}
+    given = spec.release.parameters
+    return {
+        name: limit
+        for name, limit in found.items()
+        if limit.get("minimum", -inf) <= given.get(name, inf)
+        and given.get(name, -inf) <= limit.get("maximum", inf)
     }
 
 
@@ -393,7 +420,7 @@ def release_dag(spec: ReleaseSpec, partitioned: Collection[str] = (), *, auto_re
         default_args={"owner": "privacy-release"},
         auto_register=auto_register,
     ) as dag:
-        release_pipeline(spec)
+        _release_tasks(spec)  # in no group, which Airflow would draw as a closed box
     return dag
 
 

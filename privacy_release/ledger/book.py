@@ -42,7 +42,7 @@ from privacy_release.ledger.tables import DATASETS, ENTRIES, MODELS
 from privacy_release.ledger.whole import carry_over, model_of
 
 TOLERANCE = timedelta(minutes=1)  # between the clocks of machines that write to one ledger
-_LONGEST = 250
+LONGEST_LABEL = 250  # characters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -349,9 +349,9 @@ def check_label(what: str, text: str) -> None:
     Raises:
         ValueError: if it is blank, padded, unprintable or longer than 250 characters.
     """
-    if not text.strip() or text != text.strip() or not text.isprintable() or len(text) > _LONGEST:
+    if not text.strip() or text != text.strip() or not text.isprintable() or len(text) > LONGEST_LABEL:
         raise ValueError(
-            f"the {what} must be 1 to {_LONGEST} printable characters without blanks around them, got "
+            f"the {what} must be 1 to {LONGEST_LABEL} printable characters without blanks around them, got "
             f"{len(text)} characters; correct it"
         )
 

@@ -167,9 +167,9 @@ def test_a_rejected_release_is_not_published_and_nothing_stays(
     officers.option = "Reject"
     done = run("people")
     assert done.state == "failed"
-    assert done.tasks["people.approve"] == "failed"
-    assert done.tasks["people.publish"] == "upstream_failed"
-    assert done.tasks["people.cleanup"] == "success"
+    assert done.tasks["approve"] == "failed"
+    assert done.tasks["publish"] == "upstream_failed"
+    assert done.tasks["cleanup"] == "success"
     assert releases(airflow_lake, "people") == []
     assert work_is_gone(work_root)
 
@@ -181,8 +181,8 @@ def test_a_release_that_is_sent_back_ends_without_a_failure_and_nothing_stays(
     officers.option, officers.comment = "Send back", "coarser ages"
     done = run("people")
     assert done.state == "success"
-    assert done.tasks["people.approve"] == "skipped"
-    assert done.tasks["people.publish"] == "skipped"
+    assert done.tasks["approve"] == "skipped"
+    assert done.tasks["publish"] == "skipped"
     assert releases(airflow_lake, "people") == []
     assert work_is_gone(work_root)
 
@@ -232,8 +232,8 @@ def test_no_answer_in_time_counts_as_rejected(
     monkeypatch.setattr(time, "sleep", sweep)
     done = run("people")
     assert done.state == "failed"
-    assert done.tasks["people.approve"] == "failed"
-    assert done.tasks["people.publish"] == "upstream_failed"
+    assert done.tasks["approve"] == "failed"
+    assert done.tasks["publish"] == "upstream_failed"
     assert releases(airflow_lake, "people") == []
     assert work_is_gone(work_root)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from airflow.sdk.exceptions import ParamValidationError
 
 from deploy.local.embedded import checkout
 from privacy_engine.dp.limits import Limit, Period
@@ -144,21 +145,26 @@ def test_a_short_budget_fails_the_run_where_that_was_asked_for(
 
 
 def test_an_epsilon_chosen_for_one_run_is_what_the_guard_asks_for_and_the_policy_limits(
-    deliveries: Path, ledger: BudgetLedger, run_week: Callable[..., Week], airflow_lake: Lake
+    deliveries: Path, ledger: BudgetLedger, run_week: Callable[..., Week], airflow_lake: Lake, home: Any
 ) -> None:
-    assert run_week(0, epsilon=1.1).tasks["budget"] == "skipped"
-    assert run_week(1, epsilon=0.6).tasks["verify"] == "failed"
-    assert run_week(2, epsilon=0.2).state == "success"
-    assert manifest_of(airflow_lake, "people", key_of(2))["loss"]["epsilon"] == 0.2
+    with pytest.raises(ParamValidationError, match=r"0\.6 is greater than the maximum of 0\.5"):
+        run_week(0, epsilon=0.6)
+    assert run_week(0, epsilon=0.5).state == "success"
+    assert run_week(1, epsilon=0.2).state == "success"
+    assert manifest_of(airflow_lake, "people", key_of(1))["loss"]["epsilon"] == 0.2
+    assert run_week(2, epsilon=0.5).tasks["budget"] == "skipped"
+    more = PRIVATE | {"release": {"method": "privbayes", "epsilon": 0.05}, "policy": {"max_epsilon": 0.04}}
+    home.write(budget={"dataset": "people", "when_short": "skip"}, **more)
+    assert run_week(3).tasks["verify"] == "failed"
 
 
 def test_tasks_that_ask_the_ledger_are_tried_again(
     deliveries: Path, ledger: BudgetLedger, load: Callable[[], Any]
 ) -> None:
     dag = load().dags["people"]
-    retries = {name: dag.get_task(f"people.{name}").retries for name in ("budget", "release", "verify")}
+    retries = {name: dag.get_task(name).retries for name in ("budget", "release", "verify")}
     assert retries == {"budget": 3, "release": 3, "verify": 3}
-    assert dag.get_task("people.ingest").upstream_task_ids == {"people.budget"}
+    assert dag.get_task("ingest").upstream_task_ids == {"budget"}
 
 
 def test_an_asset_event_tells_the_epsilon_and_nothing_of_the_source(

@@ -28,9 +28,9 @@ def published(home: Any, airflow_lake: Lake, tmp_path: Path) -> str:
 
 def assert_failed_at(step: str, done: Any, published: str, lake: Lake, work_root: Path) -> None:
     assert done.state == "failed"
-    assert done.tasks[f"people.{step}"] == "failed"
-    assert done.tasks["people.publish"] in ("failed", "upstream_failed")
-    assert done.tasks["people.cleanup"] == "success"
+    assert done.tasks[step] == "failed"
+    assert done.tasks["publish"] in ("failed", "upstream_failed")
+    assert done.tasks["cleanup"] == "success"
     assert [entry["release_id"] for entry in releases(lake, "people")] == [published]
     assert read_release(lake, "people", published).num_rows == 120
     assert not list(work_root.iterdir())
@@ -102,11 +102,15 @@ def test_a_lake_that_is_not_set_up_stops_at_publish(
 
 def test_the_clean_up_waits_for_no_success_and_its_failure_is_the_runs(home: Any, load: Any) -> None:
     dag = load().dags["people"]
-    cleanup = dag.get_task("people.cleanup")
+    cleanup = dag.get_task("cleanup")
     assert cleanup.is_teardown
     assert cleanup.on_failure_fail_dagrun
     # An upstream setup would have to succeed first: what a killed ingest wrote would stay.
     assert not [task for task in dag.tasks if task.is_setup]
     assert set(cleanup.get_flat_relative_ids(upstream=True)) == {
-        f"people.{step}" for step in ("ingest", "validate", "release", "verify", "publish")
+        "ingest",
+        "validate",
+        "release",
+        "verify",
+        "publish",
     }

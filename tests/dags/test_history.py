@@ -59,8 +59,8 @@ def test_releases_are_made_with_the_earlier_ones_where_history_is_declared(
         home.write(people(order), **fields)
         done = run("people")
         assert done.state == "success", done.tasks
-        told = done.returned("people.release")
-        assert "person 7" not in json.dumps([told, done.returned("people.verify")])
+        told = done.returned("release")
+        assert "person 7" not in json.dumps([told, done.returned("verify")])
         rows = read_release(airflow_lake, "people", done.run_id).to_pandas()
         (kept,) = set(private.rglob("*.parquet")) - {path for path, _ in people_of_releases}
         # Cells by the keyed hash of a person, in the order of the rows.
@@ -97,8 +97,8 @@ def test_a_second_release_that_singles_people_out_together_with_the_first_is_not
     assert again.state == "success", again.tasks
     home.write(people(ages.reshape(16, 10).T.reshape(-1)), **fields)
     third = run("people")
-    assert (third.state, third.tasks["people.verify"]) == ("failed", "failed")
-    assert third.tasks["people.publish"] == "upstream_failed"
+    assert (third.state, third.tasks["verify"]) == ("failed", "failed")
+    assert third.tasks["publish"] == "upstream_failed"
     assert [r["release_id"] for r in releases(airflow_lake, "people")] == [first.run_id, again.run_id]
     assert len(DeltaTable(airflow_lake.table("people")).to_pandas()) == 160  # of two runs, nobody twice
     assert len(list(private.rglob("*.parquet"))) == 2

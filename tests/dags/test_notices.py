@@ -78,12 +78,12 @@ def test_a_refused_release_sends_the_rules_that_failed_and_no_value(
     home: Any, invented: Any, run_with: Callable[..., Any], letters: Letters
 ) -> None:
     home.write(invented, policy={"require": [{"model": "k_anonymity", "k": 50}]})
-    done = run_with("people.verify", on_failure_callback=tell_failure(letters))
+    done = run_with("verify", on_failure_callback=tell_failure(letters))
     assert str(done.state) == "failed"
     ((subject, text),) = letters.sent
-    assert subject == "people: people.verify failed, nothing was published by it"
+    assert subject == "people: verify failed, nothing was published by it"
     assert "k_anonymity(k=50) measured 5" in text
-    assert f"run {done.run_id}, task people.verify, attempt 1." in text
+    assert f"run {done.run_id}, task verify, attempt 1." in text
     assert "see /privacy/report?dag_id=people&run_id=" in text
     values = {str(value) for column in ("name", "town", "disease") for value in invented[column]}
     assert not [value for value in values if value in subject + text]
@@ -93,8 +93,8 @@ def test_a_notifier_can_send_more_than_once(
     home: Any, invented: Any, run_with: Callable[..., Any], letters: Letters
 ) -> None:
     home.write(invented, policy={"require": [{"model": "k_anonymity", "k": 50}]})
-    first = run_with("people.verify", on_failure_callback=tell_failure(letters))
-    second = run_with("people.verify", on_failure_callback=tell_failure(letters))
+    first = run_with("verify", on_failure_callback=tell_failure(letters))
+    second = run_with("verify", on_failure_callback=tell_failure(letters))
     assert [run.run_id in text for run, (_, text) in zip((first, second), letters.sent, strict=True)] == [
         True,
         True,
@@ -104,7 +104,7 @@ def test_a_notifier_can_send_more_than_once(
 def test_of_an_error_that_this_project_did_not_word_only_the_type_is_told(
     home: Any, load: Callable[[], Any]
 ) -> None:
-    task = load().dags["people"].get_task("people.verify")
+    task = load().dags["people"].get_task("verify")
     running = type("Running", (), {"dag_id": "people", "run_id": "r", "task_id": "t", "map_index": -1})()
     running.try_number = 1
     text = failure_notice({"ti": running, "task": task, "exception": ValueError("secret cell")}).text
@@ -119,10 +119,10 @@ def test_a_budget_that_runs_low_is_told_once_it_does(
     home: Any, invented: Any, ledger: BudgetLedger, run_with: Callable[..., Any], letters: Letters
 ) -> None:
     home.write(invented, **{**PRIVATE, "release": {"method": "latent_class", "epsilon": 0.5}})
-    assert str(run_with("people.release", on_success_callback=tell_low_budget(letters)).state) == "success"
+    assert str(run_with("release", on_success_callback=tell_low_budget(letters)).state) == "success"
     assert letters.sent == []
     home.write(invented, **{**PRIVATE, "release": {"method": "latent_class", "epsilon": 0.375}})
-    assert str(run_with("people.release", on_success_callback=tell_low_budget(letters)).state) == "success"
+    assert str(run_with("release", on_success_callback=tell_low_budget(letters)).state) == "success"
     ((subject, text),) = letters.sent
     assert subject == "people: little of the privacy budget is left"
     assert "0.125 of epsilon 1 is left of people (total)" in text
@@ -131,7 +131,7 @@ def test_a_budget_that_runs_low_is_told_once_it_does(
 def test_a_release_without_a_budget_tells_nothing_of_one(
     run_with: Callable[..., Any], home: Any, letters: Letters
 ) -> None:
-    assert str(run_with("people.release", on_success_callback=tell_low_budget(letters)).state) == "success"
+    assert str(run_with("release", on_success_callback=tell_low_budget(letters)).state) == "success"
     assert letters.sent == []
 
 
@@ -153,7 +153,7 @@ def test_tasks_of_a_release_link_to_its_report(home: Any, run: Callable[[str], A
     with create_session() as session:
         rows = session.query(XComModel).filter_by(run_id=done.run_id, key="_link_ReportLink").all()
         links = {row.task_id: str(row.value).strip('"') for row in rows}
-    assert set(links) == {"people.release", "people.verify", "people.publish"}
+    assert set(links) == {"release", "verify", "publish"}
     for task_id, link in links.items():
         assert link.startswith("/privacy/report?dag_id=people&run_id=manual__")
         assert link.endswith(f"&task_id={task_id}&map_index=-1")

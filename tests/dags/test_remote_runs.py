@@ -40,7 +40,7 @@ def test_a_release_runs_without_a_common_folder(
     done: Run = run("people")
     assert done.state == "success"
     assert read_release(airflow_lake, "people", done.run_id).num_rows == 120
-    assert done.returned("people.release")["uri"].startswith(f"{store.root}/people_")
+    assert done.returned("release")["uri"].startswith(f"{store.root}/people_")
     assert_nothing_is_left(store, tmp_path)
 
 
@@ -50,7 +50,7 @@ def test_a_step_of_ones_own_reads_and_stages_in_its_tasks_own_folder(
     home.write(transform={"sql": "SELECT * FROM records"})
     done: Run = run("people")
     assert done.state == "success", done.tasks
-    assert done.returned("people.transform")["uri"].startswith(f"{store.root}/people_")
+    assert done.returned("transform")["uri"].startswith(f"{store.root}/people_")
     assert read_release(airflow_lake, "people", done.run_id).num_rows == 120
     assert_nothing_is_left(store, tmp_path)
 
@@ -67,8 +67,8 @@ def test_a_failed_run_leaves_neither_files_nor_keys(
 ) -> None:
     home.write(**fault)
     done: Run = run("people")
-    assert done.tasks[f"people.{step}"] == "failed"
-    assert done.tasks["people.cleanup"] == "success"
+    assert done.tasks[step] == "failed"
+    assert done.tasks["cleanup"] == "success"
     assert_nothing_is_left(store, tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_without_a_secret_nothing_is_read(
     home: Any, run: Any, store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "short")
-    assert run("people").tasks["people.ingest"] == "failed"
+    assert run("people").tasks["ingest"] == "failed"
     assert not (tmp_path / "bucket").exists()
     assert not (tmp_path / "scratch").exists()
 

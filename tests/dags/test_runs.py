@@ -53,9 +53,9 @@ def test_the_dag_of_a_release_runs_green(
     assert done.state == "success", done.tasks
     assert len(officers.seen) == bool(spec.approval and spec.approval.required)
     assert set(done.tasks.values()) == {"success"}
-    published = done.returned(f"{spec.name}.publish")
+    published = done.returned("publish")
     rows = read_release(airflow_lake, spec.publish.table, partition or done.run_id)
-    assert rows.num_rows == published["rows"] == done.returned(f"{spec.name}.verify")["rows"]
+    assert rows.num_rows == published["rows"] == done.returned("verify")["rows"]
     assert not list(work_root.iterdir())
 
 
@@ -63,9 +63,9 @@ def test_the_tables_of_a_clinic_are_validated_side_by_side_and_appear_at_once(
     run: Callable[[str], Any], load: Callable[[], Any], airflow_lake: Lake
 ) -> None:
     tasks = load().dags["clinic_tables"].task_dict
-    validated = {f"clinic_tables.validate_{name}" for name in ("patients", "visits")}
-    assert tasks["clinic_tables.ingest"].downstream_task_ids >= validated
-    assert tasks["clinic_tables.release"].upstream_task_ids >= validated
+    validated = {f"validate_{name}" for name in ("patients", "visits")}
+    assert tasks["ingest"].downstream_task_ids >= validated
+    assert tasks["release"].upstream_task_ids >= validated
     done = run("clinic_tables")
     assert done.state == "success", done.tasks
     (published,) = releases(airflow_lake, "clinic_tables")
@@ -74,7 +74,7 @@ def test_the_tables_of_a_clinic_are_validated_side_by_side_and_appear_at_once(
     persons = {name: set(own["PATIENT"].to_pylist()) for name, own in tables.items()}
     assert persons["visits"] <= persons["patients"]
     assert "GENDER" in tables["visits"].column_names
-    report = done.returned("clinic_tables.verify")
+    report = done.returned("verify")
     assert report["persons"] == len(persons["patients"])
     assert report["findings"][0]["measured"] >= 5
 

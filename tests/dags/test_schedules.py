@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Asset
+from airflow.sdk.exceptions import ParamValidationError
 from sqlalchemy import select
 
 
@@ -48,11 +49,34 @@ def test_a_cron_schedule_is_taken_as_it_is(home: Any, load: Callable[[], Any], s
 
 
 def test_the_asset_of_a_release_names_its_table(home: Any, load: Callable[[], Any]) -> None:
-    (asset,) = load().dags["people"].get_task("people.publish").outlets
+    (asset,) = load().dags["people"].get_task("publish").outlets
     assert asset == Asset(name="people", uri="lake://lake_default/people", group="releases")
 
 
 def test_a_parameter_of_the_method_can_be_chosen_for_one_run(home: Any, load: Callable[[], Any]) -> None:
     dag = load().dags["people"]
     assert dag.params["k"] == 5
-    assert dag.get_task("people.release").parameters["k"] == "{{ params.k }}"
+    assert dag.get_task("release").parameters["k"] == "{{ params.k }}"
+
+
+def test_the_form_says_what_a_parameter_means_and_takes_none_that_the_policy_refuses(
+    home: Any, load: Callable[[], Any]
+) -> None:
+    home.write(release={"method": "mondrian", "k": 8, "suppression_limit": 0.01})
+    asked = load().dags["people"].params.get_param("k")
+    assert "least number of persons in a class" in asked.schema["description_md"]
+    assert asked.resolve(5) == 5
+    with pytest.raises(ParamValidationError, match="4 is less than the minimum of 5"):
+        asked.resolve(4)
+    home.write(
+        release={"method": "mondrian", "k": 3}
+    )  # verification refuses it; the DAG is there to be mended
+    assert "minimum" not in load().dags["people"].params.get_param("k").schema
+
+
+def test_the_steps_of_a_release_stand_in_its_graph_and_in_no_group(
+    home: Any, load: Callable[[], Any]
+) -> None:
+    dag = load().dags["people"]
+    assert {"ingest", "release", "verify", "publish", "cleanup"} <= set(dag.task_ids)
+    assert not dag.task_group.children.keys() - set(dag.task_ids)

@@ -16,8 +16,8 @@ def test_a_step_of_a_specification_is_a_task_between_gate_and_release(
 ) -> None:
     home.write(transform={"sql": SQL})
     tasks = load().dags["people"].task_dict
-    assert tasks["people.transform"].upstream_task_ids == {"people.validate"}
-    assert "people.transform" in tasks["people.release"].upstream_task_ids
+    assert tasks["transform"].upstream_task_ids == {"validate"}
+    assert "transform" in tasks["release"].upstream_task_ids
     done = run("people")
     assert done.state == "success", done.tasks
     released = read_release(airflow_lake, "people", done.run_id)
@@ -32,5 +32,5 @@ def test_a_step_that_loses_whose_record_a_row_is_publishes_nothing(
     home.write(transform={"sql": SQL.replace("*", "* EXCLUDE (_record)")})
     done = run("people")
     assert done.state == "failed"
-    assert done.tasks["people.transform"] == "failed"
-    assert done.tasks["people.publish"] == "upstream_failed"
+    assert done.tasks["transform"] == "failed"
+    assert done.tasks["publish"] == "upstream_failed"

@@ -79,7 +79,7 @@ class Service:
 
     def task(self, run: str, name: str) -> str | None:
         tasks = self.call("GET", f"{run}/taskInstances")["task_instances"]
-        return next((t["state"] for t in tasks if t["task_id"].endswith(f".{name}")), None)
+        return next((t["state"] for t in tasks if t["task_id"] == name), None)
 
     def ended(self, run: str) -> str:
         states = {"success", "failed"}

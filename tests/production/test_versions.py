@@ -221,11 +221,11 @@ def test_a_release_waits_for_its_officer_and_for_nobody_else(elsewhere: Elsewher
         states = elsewhere.tasks("visits", run_id)
         assert not {"failed", "upstream_failed"} & set(states.values()), states
         waits = states.get("approve") == "deferred"
-        return waits and has_left_its_worker(elsewhere.root / "scheduler.log", "visits.approve", run_id)
+        return waits and has_left_its_worker(elsewhere.root / "scheduler.log", "approve", run_id)
 
     until(asked, "the question for approval")
     assert releases(elsewhere.lake, "visits") == []
-    place = f"/dags/visits/dagRuns/{quote(run_id, safe='')}/taskInstances/visits.approve/-1/hitlDetails"
+    place = f"/dags/visits/dagRuns/{quote(run_id, safe='')}/taskInstances/approve/-1/hitlDetails"
     body = {"chosen_options": ["Approve"], "params_input": {"comment": "looks fine"}}
     for user in ("viewer", "stranger"):
         with pytest.raises(HTTPError, match="403"):

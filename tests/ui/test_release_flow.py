@@ -16,7 +16,7 @@ from tests.ui.server import Server
 pytestmark = [pytest.mark.ui]
 
 ANONYMIZED, SYNTHETIC = "adult_occupation", "adult_synthetic_weekly"
-APPROVE = f"{ANONYMIZED}.approve"
+APPROVE = "approve"
 DEADLINE = 300.0  # seconds for a run of some six tasks on a busy machine
 PAGES = (
     "/privacy/releases",
@@ -199,7 +199,7 @@ def test_a_release_is_triggered_reported_approved_listed_and_retracted_in_the_br
     assert tab.locator("h1 .status").inner_text() == "published"
     report.get_by_text("k-anonymity").first.wait_for()
     picture(page, "run-report")
-    tab = open_report_tab(server, page, f"{place_of(run_id)}/tasks/{ANONYMIZED}.release")
+    tab = open_report_tab(server, page, f"{place_of(run_id)}/tasks/release")
     tab.frame_locator("iframe.report").get_by_role("heading", name=ANONYMIZED).wait_for()
     picture(page, "task-report")
 
@@ -358,6 +358,7 @@ def addresses(runs: dict[str, str]) -> dict[str, str]:
         "retract": f"/privacy/retract?{urlencode(one)}",
         "trend": f"/privacy/trend?{urlencode({'table': ANONYMIZED})}",
         "budget": "/privacy/budget",
+        "grant": f"/privacy/grant?{urlencode({'ledger': 'ledger_default', 'dataset': 'adult'})}",
         "report": f"/privacy/report?{urlencode({'dag_id': ANONYMIZED, 'run_id': runs[ANONYMIZED]})}",
     }
 

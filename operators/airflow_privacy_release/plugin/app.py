@@ -9,6 +9,7 @@ from airflow_privacy_release.plugin.answers import page, static
 from airflow_privacy_release.plugin.queries import Desk
 from airflow_privacy_release.plugin.routes import approval as approval_page
 from airflow_privacy_release.plugin.routes import budget as budget_pages
+from airflow_privacy_release.plugin.routes import grant as grant_page
 from airflow_privacy_release.plugin.routes import query as query_address
 from airflow_privacy_release.plugin.routes import releases as release_pages
 from airflow_privacy_release.plugin.routes import reports as report_pages
@@ -33,7 +34,8 @@ def create_app() -> FastAPI:
         dependencies=[Depends(requires_authenticated())],
     )
     app.state.queries = Desk()
-    for pages in (release_pages, report_pages, retract_pages, approval_page, budget_pages, query_address):
+    decisions = (retract_pages, approval_page, grant_page)
+    for pages in (release_pages, report_pages, budget_pages, query_address, *decisions):
         app.include_router(pages.router)
     app.get("/static/{name}")(_static)
     # The last route takes what no other did, so that the login is asked for before anything is told.

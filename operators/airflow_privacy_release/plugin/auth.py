@@ -4,7 +4,7 @@ A release belongs to the DAG whose run published it. Whoever may read runs of th
 whoever may edit the DAG may retract it. A release that no DAG of this Airflow published (it was made on the
 command line, or its DAG is gone) belongs to its lake: reading and editing the lake's connection is what
 counts, which only operators and administrators may. With budgets it is the same: a data set belongs to the
-DAGs whose specifications spend from it, else to the ledger's connection.
+DAGs whose specifications spend from it, else to the ledger's connection; whoever may edit that one may grant.
 
 Forms carry a token that ties them to the user and to what they are about: another site has none.
 """
@@ -56,7 +56,7 @@ class Rights:
             return False
         if dag_id is not None and self.is_known(dag_id):
             return self._once(("edit", dag_id), lambda: self._dag(dag_id, "PUT", None))
-        return self._once(("edit connection", lake), lambda: self._connection(lake, "PUT"))
+        return self.edits_connection(lake)
 
     def answers_approval(self, dag_id: str, assigned: Collection[str]) -> bool:
         """Whether the user may answer what a task of that DAG asks, which may be for some users alone."""
@@ -72,6 +72,10 @@ class Rights:
     def reads_connection(self, name: str) -> bool:
         """Whether the user may read a connection."""
         return self._once(("connection", name), lambda: self._connection(name, "GET"))
+
+    def edits_connection(self, name: str) -> bool:
+        """Whether the user may edit a connection; of a ledger, whether they may grant its budgets."""
+        return self._once(("edit connection", name), lambda: self._connection(name, "PUT"))
 
     def is_known(self, dag_id: str) -> bool:
         """Whether Airflow has that DAG; of one that it forgot nobody has rights any more."""

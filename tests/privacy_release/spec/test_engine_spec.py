@@ -178,7 +178,7 @@ def test_fragments_are_mapped_tasks_between_validation_and_the_release(write: Wr
     assert tasks["release_fragment"] == {"cut"}
     assert tasks["release"] == {"release_fragment"}
     assert tasks["verify"] == {"release"}
-    assert release_dag(load_spec(write(engine="fragments"))).get_task("people.release_fragment").is_mapped
+    assert release_dag(load_spec(write(engine="fragments"))).get_task("release_fragment").is_mapped
 
 
 @pytest.mark.parametrize(

@@ -14,5 +14,7 @@ router = APIRouter()
 @router.get("/budget")
 def show_budgets(request: Request, user: GetUserDep) -> Response:
     """What is spent and left of each budget that the user may see, and how it came to that."""
-    found, problems = budgets.all_budgets(ledgers(), Rights(user))
-    return page(request, "budget.html.j2", {"budgets": found, "problems": problems}, user=user)
+    places, rights = ledgers(), Rights(user)
+    found, problems = budgets.all_budgets(places, rights)
+    told = {"budgets": found, "problems": problems, "granting": budgets.granting(places, rights)}
+    return page(request, "budget.html.j2", told, user=user)

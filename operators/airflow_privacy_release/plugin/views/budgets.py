@@ -11,11 +11,17 @@ from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
 from airflow_privacy_release.plugin.views.words import day, moment, number
 from privacy_engine.dp.ledger import Entry, Event, Standing
 from privacy_engine.dp.limits import Period, exact
+from privacy_engine.dp.loss import Neighbours
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.ledger.ledger import BudgetLedger, Moment
 from privacy_release.spec.model import ReleaseSpec
 
 LOW = Fraction(1, 5)  # of the limit
+RELATIONS = {
+    Neighbours.REPLACE_ONE: "one record: another one in its place",
+    Neighbours.REPLACE_PERSON: "all records of one person: others in their place",
+    Neighbours.ADD_REMOVE: "one record: there or not there",
+}
 _STEPS = 150  # moments in a chart
 _SHOWN = 200  # of the newest entries
 
@@ -59,6 +65,7 @@ class Budget:
 
     Attributes:
         users: releases whose specifications spend it, with their epsilon where it is a plain number.
+        may_grant: whether the user may set its limits.
         history: the newest entries, of `entries` in all.
         problem: why the ledger's entries cannot be trusted or read; empty where they can.
     """
@@ -66,6 +73,7 @@ class Budget:
     ledger: str
     dataset: str
     users: tuple[tuple[str, float | None], ...]
+    may_grant: bool = False
     limits: tuple[LimitShown, ...] = ()
     history: tuple[Line, ...] = ()
     entries: int = 0
@@ -95,6 +103,34 @@ def all_budgets(places: Places, rights: Rights) -> tuple[list[Budget], list[str]
     return sorted(found, key=lambda budget: (not budget.is_low, budget.dataset)), problems
 
 
+def granting(places: Places, rights: Rights) -> list[str]:
+    """The ledgers in which the user may grant a budget to a data set."""
+    return [name for name in places.ledgers if rights.edits_connection(name)]
+
+
+def standing(ledger: BudgetLedger, dataset: str) -> tuple[Standing, ...]:
+    """What of each limit is left; of a data set that the ledger does not know, nothing.
+
+    Raises:
+        PrivacyEngineError: if the ledger cannot be read.
+    """
+    return ledger.standing(dataset) if dataset in ledger.datasets() else ()
+
+
+def in_words(standings: Iterable[Standing]) -> list[str]:
+    """What of each limit is left, a sentence each."""
+    told = []
+    for one in standings:
+        left, limit = number(float(one.left)), number(float(one.limit.epsilon))
+        period = _words(one.limit.period)
+        told.append(
+            f"At most {limit} {period}"
+            if one.limit.period.name == "release"
+            else f"{left} of {limit} left, {period}"
+        )
+    return told
+
+
 def _budget(
     name: str, ledger: BudgetLedger, dataset: str, specs: Iterable[ReleaseSpec], rights: Rights
 ) -> Budget:
@@ -110,6 +146,7 @@ def _budget(
         ledger=name,
         dataset=dataset,
         users=users,
+        may_grant=rights.edits_connection(name),
         limits=tuple(_limit(s, left.get(s.limit.period.name, []), dearest) for s in moments[-1].standings),
         history=_history(entries, rights),
         entries=entries[-1].number if entries else 0,

@@ -1,0 +1,179 @@
+"""Granting a privacy budget: a page that says what a limit means, and the deed itself."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.core_api.security import GetUserDep
+from airflow.models.log import Log
+from airflow.utils.session import create_session
+from fastapi import APIRouter, Form, HTTPException, Request, Response, status
+from fastapi.responses import RedirectResponse
+
+from airflow_privacy_release.plugin.answers import page
+from airflow_privacy_release.plugin.auth import Rights, holds, name_of, require, token_for
+from airflow_privacy_release.plugin.connections import ledgers
+from airflow_privacy_release.plugin.views import budgets
+from privacy_engine.dp.limits import Limit, Period
+from privacy_engine.dp.loss import Neighbours
+from privacy_engine.errors import PrivacyEngineError
+from privacy_release.ledger.book import LONGEST_LABEL
+from privacy_release.ledger.ledger import BudgetLedger
+
+router = APIRouter()
+
+Text = Annotated[str, Form()]
+DAYS = "days"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A limit as it was typed.
+
+    Attributes:
+        period: `total`, `release` or `days`, whose number is in `days`.
+        sure: whether it is confirmed.
+    """
+
+    dataset: str
+    epsilon: str = ""
+    delta: str = "0"
+    period: str = DAYS
+    days: str = "365"
+    neighbours: str = Neighbours.REPLACE_ONE.value
+    reason: str = ""
+    sure: bool = False
+
+    def limit(self) -> Limit:
+        """The limit that this is.
+
+        Raises:
+            ValueError: for people, naming what must be corrected.
+        """
+        try:
+            epsilon, delta = float(self.epsilon), float(self.delta or 0)
+        except ValueError:
+            raise ValueError("Epsilon and delta must be numbers, such as 0.5.") from None
+        period = Period.parse(f"{self.days.strip()}d" if self.period == DAYS else self.period)
+        return Limit(epsilon=epsilon, delta=delta, neighbours=Neighbours(self.neighbours), period=period)
+
+
+@router.get("/grant")
+def ask(request: Request, user: GetUserDep, ledger: str, dataset: str = "") -> Response:
+    """What a limit means, with the form that sets it; without a data set, for one of a name that is typed."""
+    place = _ledger(user, ledger)
+    standing = budgets.standing(place, dataset)
+    relation = standing[0].limit.neighbours if standing else Neighbours.REPLACE_ONE
+    return _form(request, user, ledger, dataset, place, Asked(dataset=dataset, neighbours=relation.value), "")
+
+
+@router.post("/grant")
+def do(
+    request: Request,
+    user: GetUserDep,
+    ledger: Text,
+    token: Text,
+    dataset: Text,
+    known: Text = "",
+    epsilon: Text = "",
+    delta: Text = "",
+    period: Text = DAYS,
+    days: Text = "",
+    neighbours: Text = Neighbours.REPLACE_ONE.value,
+    reason: Text = "",
+    sure: Text = "",
+) -> Response:
+    """Set the limit, if the form is this user's own, confirmed, says why, and shows what the ledger has."""
+    place = _ledger(user, ledger)
+    if not holds(token, user, _about(ledger, known, place)) or known not in ("", dataset):
+        raise HTTPException(
+            status.HTTP_403_FORBIDDEN,
+            "This form was not made for you, is older than an hour, or something was spent or granted since. "
+            "Nothing was granted; open it again.",
+        )
+    asked = Asked(
+        dataset=dataset.strip(),
+        epsilon=epsilon,
+        delta=delta,
+        period=period,
+        days=days,
+        neighbours=neighbours,
+        reason=" ".join(reason.split()),
+        sure=bool(sure),
+    )
+    try:
+        limit = asked.limit()
+        if not asked.reason:
+            raise ValueError("Say why: the reason stays in the ledger.")
+        if not asked.sure:
+            raise ValueError("Confirm that you want to set this limit.")
+        _record(user, ledger, asked, limit)
+        place.grant(asked.dataset, limit, reason=asked.reason, by=name_of(user))
+    except PrivacyEngineError:
+        raise
+    except ValueError as error:
+        return _form(request, user, ledger, known, place, asked, str(error))
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/budget", status.HTTP_303_SEE_OTHER)
+
+
+def _ledger(user: BaseUser, name: str) -> BudgetLedger:
+    """A ledger in which the user may grant.
+
+    Raises:
+        HTTPException: 403 or 404.
+    """
+    require(
+        Rights(user).edits_connection(name),
+        "grant budgets: that takes the right to edit the ledger's connection",
+    )
+    place = ledgers().ledgers.get(name)
+    if place is None:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such ledger.")
+    return place
+
+
+def _form(
+    request: Request,
+    user: BaseUser,
+    ledger: str,
+    known: str,
+    place: BudgetLedger,
+    asked: Asked,
+    complaint: str,
+) -> Response:
+    return page(
+        request,
+        "grant.html.j2",
+        {
+            "ledger": ledger,
+            "known": known,
+            "asked": asked,
+            "limits": budgets.in_words(budgets.standing(place, known)),
+            "relations": budgets.RELATIONS,
+            "complaint": complaint,
+            "longest": LONGEST_LABEL,
+            "token": token_for(user, _about(ledger, known, place)),
+        },
+        status.HTTP_422_UNPROCESSABLE_CONTENT if complaint else status.HTTP_200_OK,
+        user=user,
+    )
+
+
+def _about(ledger: str, known: str, place: BudgetLedger) -> list[str]:
+    newest = place.history(known, last=1) if known else ()
+    return ["grant", ledger, known, newest[-1].hash if newest else ""]
+
+
+def _record(user: BaseUser, ledger: str, asked: Asked, limit: Limit) -> None:
+    """Write who grants what into Airflow's audit log, before it is done."""
+    told = {"ledger": ledger, "dataset": asked.dataset, "reason": asked.reason, **limit.to_dict()}
+    with create_session() as session:
+        session.add(
+            Log(
+                event="privacy_release.grant",
+                owner=str(user.get_id()),
+                owner_display_name=name_of(user),
+                extra=json.dumps(told),
+            )
+        )

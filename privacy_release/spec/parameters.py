@@ -1,0 +1,53 @@
+"""What the parameters of a method mean, and within which limits a policy lets one run change them.
+
+For a form: neither methods nor the libraries that they need are imported.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from privacy_engine.judge.policy import ReleasePolicy
+
+_TOLD = Path(__file__).with_name(
+    "parameters.json"
+)  # `make docs` writes it, from the docstrings of the methods
+
+
+@cache
+def _meanings() -> Mapping[str, Mapping[str, str]]:
+    told: Mapping[str, Mapping[str, str]] = json.loads(_TOLD.read_text(encoding="utf-8"))
+    return told
+
+
+def meaning(method: str, parameter: str) -> str:
+    """What a parameter of a method means.
+
+    >>> meaning("mondrian", "rule")
+    "which of the allowed cuts is taken; `widest` is the paper's."
+    """
+    return _meanings().get(method, {}).get(parameter, f"parameter of `{method}`")
+
+
+def limits(policy: "ReleasePolicy") -> dict[str, dict[str, Any]]:
+    """The least and the largest values of parameters with which a release can keep a policy, as JSON Schema.
+
+    >>> from privacy_engine.judge.policy import ReleasePolicy
+    >>> limits(
+    ...     ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 10}], "max_suppressed": 0.1})
+    ... )
+    {'k': {'minimum': 10}, 'suppression_limit': {'maximum': 0.1}}
+    """
+    from privacy_engine.judge.models import AlphaKAnonymity, DistinctLDiversity, KAnonymity
+
+    found: dict[str, dict[str, Any]] = {}
+    least: dict[str, list[Any]] = {
+        "k": [model.k for model in policy.require if isinstance(model, KAnonymity | AlphaKAnonymity)],
+        "l": [model.l for model in policy.require if isinstance(model, DistinctLDiversity)],
+    }
+    found |= {name: {"minimum": max(values)} for name, values in least.items() if values}
+    most = {"suppression_limit": policy.max_suppressed, "epsilon": policy.max_epsilon}
+    return found | {name: {"maximum": limit} for name, limit in most.items() if limit is not None}
