@@ -45,12 +45,19 @@ class FailedExpectation(TypedDict):
     broken: str | None
 
 
+class JudgedExpectation(FailedExpectation):
+    """One expectation, and whether it held."""
+
+    held: bool
+
+
 class SuiteResult(TypedDict):
     """What a suite found: names and counts, no values.
 
     Attributes:
         suite: name of the suite.
         expected, evaluated, passed: numbers of expectations; the first two are equal, or an error was raised.
+        expectations: all of them, in the order of the suite.
         failed: those that did not hold, in the order of the suite.
         success: whether no critical expectation failed and none was broken, whatever its severity.
     """
@@ -59,6 +66,7 @@ class SuiteResult(TypedDict):
     expected: int
     evaluated: int
     passed: int
+    expectations: list[JudgedExpectation]
     failed: list[FailedExpectation]
     success: bool
 
@@ -79,7 +87,7 @@ def run_suite(table: pd.DataFrame, suite: Mapping[str, Any]) -> SuiteResult:
     with quiet():
         name, expectations = build_suite(suite)
         refuse_missing_columns(expectations, table)
-        return summary(name, judged(table, name, expectations))
+        return summary(name, expectations, judged(table, name, expectations))
 
 
 def raise_if_failed(result: SuiteResult) -> None:
@@ -210,14 +218,21 @@ def _position(meta: Mapping[str, Any] | None) -> int:
     return int((meta or {})[POSITION])
 
 
-def summary(name: str, outcomes: Sequence[FailedExpectation | None]) -> SuiteResult:
+def summary(
+    name: str, expectations: Sequence[Expectation], outcomes: Sequence[FailedExpectation | None]
+) -> SuiteResult:
     """What a suite found, from how each of its expectations failed; None where it held."""
     failed = [failure for failure in outcomes if failure is not None]
+    told = [
+        JudgedExpectation(held=outcome is None, **(outcome or failure_of(expectation)))
+        for expectation, outcome in zip(expectations, outcomes, strict=True)
+    ]
     return SuiteResult(
         suite=name,
         expected=len(outcomes),
         evaluated=len(outcomes),
         passed=len(outcomes) - len(failed),
+        expectations=told,
         failed=failed,
         success=not any(_gates(failure) for failure in failed),
     )

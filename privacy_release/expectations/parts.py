@@ -106,7 +106,7 @@ def run_suite_in_parts(path: str | Path, sha256: str, suite: Mapping[str, Any]) 
             if any(expectation.expectation_type in kinds for expectation in expectations):
                 for frame in frames:
                     _judge(frame, suite, kinds, found)
-        return summary(name, found)
+        return summary(name, expectations, found)
 
 
 def _of_number(expectation: Expectation, rows: int) -> FailedExpectation | None:

@@ -1,6 +1,6 @@
 """Holding an ingested table against a Great Expectations suite, without Airflow."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from privacy_release.expectations.gate import SuiteResult
 
 
-def validate(table: TableRef, suite: Mapping[str, Any], name: str | None = None) -> "SuiteResult":
+def validate(
+    table: TableRef,
+    suite: Mapping[str, Any],
+    name: str | None = None,
+    tell: "Callable[[SuiteResult], None]" = lambda result: None,
+) -> "SuiteResult":
     """Run a Great Expectations suite on an ingested table; counts and names, no values.
 
     A table that an engine works on is read part by part, see `privacy_release.expectations.parts`.
@@ -21,6 +26,7 @@ def validate(table: TableRef, suite: Mapping[str, Any], name: str | None = None)
         table: what `ingest` or `ingest_tables` gave.
         suite: what must hold.
         name: which of several tables that were ingested together.
+        tell: gets what was found, before an error is raised for it.
 
     Raises:
         SchemaError: if an expectation that gates is not met, by type, column and count.
@@ -44,6 +50,7 @@ def validate(table: TableRef, suite: Mapping[str, Any], name: str | None = None)
         result = run_suite_in_parts(table["uri"], table["sha256"], suite)
     else:
         result = expectations.run_suite(read_private(table["uri"], table["sha256"]), suite)
+    tell(result)
     expectations.raise_if_failed(result)
     return result
 

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from privacy_release.work.references import TableRef
 
 
+EXPECTATIONS = "expectations"  # the XCom that says how each one went, for the page of the run
+
+
 class ValidateOperator(BaseOperator):
     """Fail unless every critical expectation was evaluated and met; give the table's reference on.
+
+    The page of the run shows which expectations there were, and which held: names of columns, no values.
 
     Args:
         table: reference to an ingested table.
@@ -46,7 +51,10 @@ class ValidateOperator(BaseOperator):
         from privacy_release.steps.validate import validate
 
         table: TableRef = self.table
-        found = validate(table, load_suite(self.suite), self.name)
+        run: Any = context["ti"]
+        found = validate(
+            table, load_suite(self.suite), self.name, lambda result: run.xcom_push(EXPECTATIONS, dict(result))
+        )
         self.log.info(
             "validated",
             rows=table["rows"],

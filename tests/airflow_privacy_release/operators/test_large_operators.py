@@ -1,5 +1,6 @@
 """The operators on a table that an engine works on: from ingest to publish, and what they refuse."""
 
+import json
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,7 +64,13 @@ def source(tmp_path: Path) -> Path:
 
 def run(operator: Any) -> Any:
     """Execute as a task of one run."""
-    task = SimpleNamespace(dag_id="people", run_id="run 1", task_id=operator.task_id, map_index=-1)
+    task = SimpleNamespace(
+        dag_id="people",
+        run_id="run 1",
+        task_id=operator.task_id,
+        map_index=-1,
+        xcom_push=lambda key, value: json.dumps(value),
+    )
     return operator.execute({"ti": task, "outlet_events": defaultdict(SimpleNamespace)})
 
 

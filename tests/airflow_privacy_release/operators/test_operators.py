@@ -119,7 +119,15 @@ def source(tmp_path: Path) -> Path:
 
 
 def context(task_id: str = "task", map_index: int = -1, run_id: str = "run 1", **more: Any) -> Any:
-    task = SimpleNamespace(dag_id="people", run_id=run_id, task_id=task_id, map_index=map_index)
+    told: dict[str, Any] = {}
+    task = SimpleNamespace(
+        dag_id="people",
+        run_id=run_id,
+        task_id=task_id,
+        map_index=map_index,
+        told=told,
+        xcom_push=told.__setitem__,
+    )
     return {"ti": task, "outlet_events": defaultdict(SimpleNamespace), **more}
 
 
@@ -290,8 +298,19 @@ def test_a_failed_expectation_stops_the_run(source: Path, work_root: Path) -> No
         ],
     }
     operator = ValidateOperator(task_id="validate", table=ingested(source), suite=suite)
+    run = context("validate")
     with pytest.raises(AirflowFailException, match="1 of 1 expectations failed"):
-        operator.execute(context("validate"))
+        operator.execute(run)
+    told = run["ti"].told["expectations"]
+    assert (told["success"], told["expected"], told["passed"]) == (False, 1, 0)
+    (one,) = told["expectations"]
+    assert one == {
+        "type": "expect_column_values_to_be_in_set",
+        "column": "disease",
+        "severity": "critical",
+        "broken": None,
+        "held": False,
+    }
 
 
 def test_a_policy_stricter_than_the_method_stops_the_run(source: Path, work_root: Path) -> None:

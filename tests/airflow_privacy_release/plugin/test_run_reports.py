@@ -47,8 +47,15 @@ class Runs:
                 )
             )
 
-    def told(self, task_id: str, value: Mapping[str, Any], map_index: int = -1, run_id: str = RUN) -> None:
-        """What a task of the run returned."""
+    def told(
+        self,
+        task_id: str,
+        value: Mapping[str, Any],
+        map_index: int = -1,
+        run_id: str = RUN,
+        key: str = "return_value",
+    ) -> None:
+        """What a task of the run returned, or told by another key."""
         from airflow.models.dagrun import DagRun
         from airflow.models.taskinstance import TaskInstance
         from airflow.models.xcom import XComModel
@@ -61,7 +68,7 @@ class Runs:
                 select(DagRun.id).where(DagRun.dag_id == OWN_DAG, DagRun.run_id == run_id)
             )
             session.execute(insert(TaskInstance).values(pool="default_pool", **place))
-            session.add(XComModel(dag_run_id=number, key="return_value", value=dict(value), **place))
+            session.add(XComModel(dag_run_id=number, key=key, value=dict(value), **place))
 
 
 @pytest.fixture
@@ -378,3 +385,29 @@ def test_the_list_of_releases_tells_of_areas_that_outlived_their_run(
     assert not any("canary" in text for text in officers)
     WorkArea(work_root, f"{OWN_DAG}/{RUN}").remove()
     assert leftovers_told(visit("visitor")) == []
+
+
+def test_the_page_of_a_run_shows_each_expectation_and_whether_it_stops_a_run(
+    visitor: Visit, runs: Runs
+) -> None:
+    runs.add("failed")
+    one = {
+        "type": "expect_column_values_to_not_be_null",
+        "severity": "critical",
+        "broken": None,
+        "held": True,
+    }
+    two = one | {"type": "expect_column_mean_to_be_between", "severity": "warning", "held": False}
+    three = one | {"type": "expect_column_to_exist", "broken": "KeyError", "held": False}
+    found = [expectation | {"column": f"<b>{i}"} for i, expectation in enumerate((one, two, three))]
+    suite = {"suite": "people", "expected": 3, "evaluated": 3, "passed": 1, "success": False}
+    runs.told("validate", suite | {"expectations": found}, key="expectations")
+    page = visitor.get("/report", QUERY).text
+    text = Page(page).text
+    assert "Expectations of validate : 1 of 3 held, and the run was stopped" in text
+    rows = "".join(text.split())  # long names may be broken anywhere
+    for row in ("not_be_null<b>0gateyes", "mean_to_be_between<b>1warningno"):
+        assert row in rows
+    assert "to_exist<b>2gatecouldnotbeevaluated:KeyError" in rows
+    assert "<b>0" not in page
+    assert "Expectations of" not in visitor.get("/report", QUERY | {"run_id": "none"}).text

@@ -52,6 +52,11 @@ def test_a_suite_that_holds_is_a_success_and_is_counted() -> None:
         "expected": 2,
         "evaluated": 2,
         "passed": 2,
+        "expectations": [
+            {"type": each["type"], "column": each["kwargs"]["column"], "severity": "critical"}
+            | {"broken": None, "held": True}
+            for each in (BETWEEN, NOT_NULL)
+        ],
         "failed": [],
         "success": True,
     }

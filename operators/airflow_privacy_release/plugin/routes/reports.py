@@ -116,6 +116,7 @@ def run_report(
             "nothing": _nothing(state),
             "problems": problems,
             "asks": approvals.open_in(dag_id, run_id),
+            "suites": run_reports.expectations(dag_id, run_id),
         },
         user=user,
     )
@@ -135,7 +136,8 @@ def _standing(user: Any, lake: str, table: str, version: int, what: str) -> tupl
 
 def _alone(request: Request, user: Any, shown: Tab) -> Response:
     """A page about one release, outside of its run."""
-    context = {"tabs": [(shown, "")], "chosen": shown, "nothing": "", "problems": [], "about": "", "asks": []}
+    empty: dict[str, Any] = {"nothing": "", "problems": [], "about": "", "asks": [], "suites": []}
+    context = {"tabs": [(shown, "")], "chosen": shown} | empty
     return page(request, "run_report.html.j2", context, user=user)
 
 

@@ -20,6 +20,7 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_privacy_release.hooks.work import work_store
+from airflow_privacy_release.operators.validate import EXPECTATIONS
 from airflow_privacy_release.plugin.connections import Places
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.lake.store import Lake, get
@@ -102,6 +103,11 @@ def comparison(places: Places, dag_id: str, run_id: str) -> bytes | None:
     return None
 
 
+def expectations(dag_id: str, run_id: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """What the suites of a run found, by the task that ran each; see `ValidateOperator`."""
+    return [(row.task_id, told) for row, told in _told(dag_id, run_id, None, -1, EXPECTATIONS)]
+
+
 def _page_of(lake: Lake, dag_id: str, uri: str) -> bytes | None:
     """A comparison in the folder that the lake keeps for this DAG."""
     folder = f"_comparisons/{quote(dag_id, safe='')}"
@@ -110,11 +116,11 @@ def _page_of(lake: Lake, dag_id: str, uri: str) -> bytes | None:
 
 
 def _told(
-    dag_id: str, run_id: str, task_id: str | None, map_index: int
+    dag_id: str, run_id: str, task_id: str | None, map_index: int, key: str = "return_value"
 ) -> Iterator[tuple[XComModel, Mapping[str, Any]]]:
-    """What the run's tasks returned, where it is a mapping: the references between the steps."""
+    """What the run's tasks told, where it is a mapping: the references between the steps, by default."""
     query = select(XComModel).where(
-        XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.key == "return_value"
+        XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.key == key
     )
     if task_id is not None:
         query = query.where(XComModel.task_id == task_id, XComModel.map_index == map_index)
