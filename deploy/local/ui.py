@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -210,7 +210,8 @@ def serve(root: Path, port: int) -> None:
             # A second Ctrl-C must not leave half of the processes behind.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            _say("Stopping Airflow")
+            with suppress(OSError):  # whoever read this may be gone
+                _say("Stopping Airflow")
             components.stop()
 
 

@@ -11,6 +11,8 @@ from privacy_release.work.staged import read_schema
 if TYPE_CHECKING:
     from privacy_release.expectations.gate import SuiteResult
 
+EXPECTATIONS = "expectations"  # the XCom that has what was found, for the page of the run
+
 
 def validate(
     table: TableRef,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL
@@ -121,6 +122,10 @@ def service(root: Path, database: Engine) -> Iterator[Service]:
             yield Service(process)
         finally:
             process.terminate()
+            assert process.stdout is not None
+            process.stdout.close()  # a reader that is gone must not keep anything from being stopped
+            process.wait()
+    assert not [p.pid for p in psutil.process_iter(["environ"]) if str(root) in str(p.info["environ"])]
 
 
 def deliver(root: Path, day: str, people: pd.DataFrame) -> None:

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from privacy_release.work.references import TableRef
 
 
-EXPECTATIONS = "expectations"  # the XCom that says how each one went, for the page of the run
-
-
 class ValidateOperator(BaseOperator):
     """Fail unless every critical expectation was evaluated and met; give the table's reference on.
 
@@ -48,7 +45,7 @@ class ValidateOperator(BaseOperator):
     def execute(self, context: "Context") -> "TableRef":
         """Run the suite; the reference that was given."""
         from privacy_release.spec.files import load_suite
-        from privacy_release.steps.validate import validate
+        from privacy_release.steps.validate import EXPECTATIONS, validate
 
         table: TableRef = self.table
         run: Any = context["ti"]

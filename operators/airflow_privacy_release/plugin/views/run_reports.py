@@ -20,10 +20,10 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_privacy_release.hooks.work import work_store
-from airflow_privacy_release.operators.validate import EXPECTATIONS
 from airflow_privacy_release.plugin.connections import Places
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.lake.store import Lake, get
+from privacy_release.steps.validate import EXPECTATIONS
 from privacy_release.work.area import WorkArea, work_area_root
 from privacy_release.work.remote.store import RunFiles
 from privacy_release.work.settings import work_area_address
