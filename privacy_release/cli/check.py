@@ -2,16 +2,22 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privacy_release.cli.arguments import WrongArgumentError, table_of
 from privacy_release.cli.text import finding_lines
 
 if TYPE_CHECKING:
+    from privacy_engine.errors import Problem
     from privacy_release.proof.check import Checked, Verdict
+    from privacy_release.spec.floor import Floor
+    from privacy_release.spec.model import ReleaseSpec
+
+WRONG = 2  # exit code: a wrong file
 
 _EPILOG = """\
 Two things can be checked:
@@ -50,49 +56,115 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="place of the last statement that you have seen; a table with an older one was put back",
     )
-    table.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument(
+        "--published",
+        default="",
+        metavar="NAME,NAME",
+        help="assets of specifications' schedules that DAGs of your own publish",
+    )
     parser.set_defaults(command=_check)
 
 
 def _check(arguments: argparse.Namespace) -> int:
     if arguments.key is not None:
         return _check_table(arguments)
-    if arguments.release or arguments.policy or arguments.since or arguments.json:
-        raise WrongArgumentError("--release, --policy, --since and --json are about a table; give --key, too")
-    return _check_specs([Path(target) for target in arguments.targets])
+    if arguments.release or arguments.policy or arguments.since:
+        raise WrongArgumentError("--release, --policy and --since are about a table; give --key, too")
+    return _check_specs(arguments)
 
 
-def _check_specs(paths: Sequence[Path]) -> int:
-    from privacy_release.spec.catalogue import attempted, catalogue, raise_if_any
+def _check_specs(arguments: argparse.Namespace) -> int:
+    from privacy_release.spec.catalogue import release_files
+    from privacy_release.spec.floor import floor_policy
 
-    faults = list[str]()
-    if not paths:
-        found = catalogue()
-        paths, faults = list(found.usable), list(found.faults)
-    for path in paths:
-        _, fault = attempted(path.absolute(), partial(_check_whole, path))
-        faults += [fault] if fault else []
-        print(f"{path}: {'wrong' if fault else 'right'}")
-    raise_if_any(faults)
-    return 0
+    paths = [Path(target) for target in arguments.targets] or release_files()
+    elsewhere = {name.strip() for name in arguments.published.split(",")}
+    floor = floor_policy()
+    found = {path: _problems_of(path.absolute(), floor, elsewhere) for path in paths}
+    if arguments.json:
+        print(json.dumps([_told(path, problems) for path, problems in found.items()], indent=2))
+    else:
+        for path, problems in found.items():
+            if not problems:
+                print(f"{path}: right")
+            for problem in problems:
+                line = "" if problem.line is None else f"{problem.line}:"
+                print(f"{problem.file}:{line} {problem.text}", file=sys.stderr)
+    return WRONG if any(found.values()) else 0
 
 
-def _check_whole(path: Path) -> None:
-    """Everything that can be known of a release without its records."""
-    from privacy_release.spec.check import check_files, refuse_columns
-    from privacy_release.spec.floor import floor_policy, under_floor
+def _told(path: Path, problems: "Sequence[Problem]") -> dict[str, Any]:
+    """What `--json` says of a file."""
+    return {
+        "file": str(path),
+        "right": not problems,
+        "problems": [
+            {"file": p.file, "line": p.line, "field": ".".join(map(str, p.path)), "problem": p.text}
+            for p in problems
+        ],
+    }
+
+
+def _problems_of(path: Path, floor: "Floor | None", elsewhere: Collection[str]) -> "list[Problem]":
+    """Everything that can be known of a release without its records, by file and line."""
+    from privacy_engine.errors import PrivacyEngineError, Problem
+    from privacy_release.spec.lines import located
+
+    try:
+        _check_whole(path, floor, elsewhere)
+    except PrivacyEngineError as error:
+        return list(dict.fromkeys(located(path, error).problems))
+    except Exception as error:  # noqa: BLE001  whatever it is, the other files are checked
+        return [Problem(text=f"cannot be used, {type(error).__name__}: {error}", file=str(path))]
+    return []
+
+
+def _check_whole(path: Path, floor: "Floor | None", elsewhere: Collection[str]) -> None:
+    from privacy_release.spec.catalogue import only_of_its_name, refuse_unpublished
+    from privacy_release.spec.check import check_files
     from privacy_release.spec.methods import build_method
     from privacy_release.spec.model import load_spec
-    from privacy_release.steps.validate import check_suite
+    from privacy_release.work.problems import gathered, raise_problems
 
     spec = load_spec(path)
-    floor = floor_policy()
-    check_files(spec, floor)
-    refuse_columns(spec, under_floor(spec.release_policy(), floor))
-    build_method(spec.release.method, spec.release.parameters)
+    published = {file.stem for file in path.parent.glob("*.y*ml")} | set(elsewhere)
+    found = gathered(
+        [
+            partial(only_of_its_name, path),
+            partial(check_files, spec, floor),
+            partial(build_method, spec.release.method, spec.release.parameters),
+            partial(refuse_unpublished, spec, published),
+        ]
+    )
+    if not found:  # these need the files that are named there
+        found = gathered([partial(_check_suites, spec), partial(_check_promises, spec, floor)])
+    raise_problems(found)
+
+
+def _check_suites(spec: "ReleaseSpec") -> None:
+    from privacy_release.steps.validate import check_suite
+
     suites = [spec.expectation_suite(), *(table.suite() for table in (spec.tables or {}).values())]
     for suite in (suite for suite in suites if suite is not None):
         check_suite(suite)
+
+
+def _check_promises(spec: "ReleaseSpec", floor: "Floor | None") -> None:
+    """Hold schema and method against the policy."""
+    from privacy_engine.errors import Problem
+    from privacy_release.spec.check import refuse_columns
+    from privacy_release.spec.floor import under_floor
+    from privacy_release.spec.methods import build_method, weaker_than_policy
+    from privacy_release.work.problems import raise_problems
+
+    asked = under_floor(spec.release_policy(), floor)
+    refuse_columns(spec, asked)
+    name, method = spec.release.method, build_method(spec.release.method, spec.release.parameters)
+    raise_problems(
+        Problem(text=f"release: {text}; verification would refuse it: correct one of both", path=("release",))
+        for text in weaker_than_policy(method, spec.method_schema(), asked, name)
+    )
 
 
 def _check_table(arguments: argparse.Namespace) -> int:
