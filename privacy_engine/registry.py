@@ -170,6 +170,6 @@ def _class(registry: Mapping[str, Entry], name: str) -> Any:
 def _load(name: str, cls: Any, parameters: Mapping[str, Any]) -> Any:
     known = [f.name for f in dataclasses.fields(cls)]
     if unknown := sorted(set(parameters) - set(known)):
-        hint = did_you_mean(unknown[0], known)
+        hint = "".join(did_you_mean(name, known) for name in unknown)
         raise ValueError(f"{name}: unknown parameters {unknown}; known are {known}{hint}")
     return cls(**parameters)

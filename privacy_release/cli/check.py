@@ -90,7 +90,8 @@ def _check_specs(arguments: argparse.Namespace) -> int:
                 print(f"{path}: right")
             for problem in problems:
                 line = "" if problem.line is None else f"{problem.line}:"
-                print(f"{problem.file}:{line} {problem.text}", file=sys.stderr)
+                named = "" if problem.file == str(path.absolute()) else f" (named by {path})"
+                print(f"{problem.file}:{line} {problem.text}{named}", file=sys.stderr)
     return WRONG if any(found.values()) else 0
 
 
@@ -143,11 +144,17 @@ def _check_whole(path: Path, floor: "Floor | None", elsewhere: Collection[str]) 
 
 
 def _check_suites(spec: "ReleaseSpec") -> None:
+    from privacy_engine.errors import SpecError
+    from privacy_release.spec.files import load_suite
+    from privacy_release.spec.lines import located
     from privacy_release.steps.validate import check_suite
 
-    suites = [spec.expectation_suite(), *(table.suite() for table in (spec.tables or {}).values())]
-    for suite in (suite for suite in suites if suite is not None):
-        check_suite(suite)
+    files = [spec.expectations, *(table.expectations for table in (spec.tables or {}).values())]
+    for file in (Path(file) for file in files if file is not None):
+        try:
+            check_suite(load_suite(file))
+        except SpecError as error:
+            raise located(file, error) from None
 
 
 def _check_promises(spec: "ReleaseSpec", floor: "Floor | None") -> None:
@@ -162,7 +169,11 @@ def _check_promises(spec: "ReleaseSpec", floor: "Floor | None") -> None:
     refuse_columns(spec, asked)
     name, method = spec.release.method, build_method(spec.release.method, spec.release.parameters)
     raise_problems(
-        Problem(text=f"release: {text}; verification would refuse it: correct one of both", path=("release",))
+        Problem(
+            text=f"release: {text}, as the policy or the floor policy asks; verification would refuse it: "
+            "correct one of both",
+            path=("release",),
+        )
         for text in weaker_than_policy(method, spec.method_schema(), asked, name)
     )
 
