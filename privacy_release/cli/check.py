@@ -2,13 +2,16 @@
 
 import argparse
 import json
+import secrets
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_release.cli.arguments import WrongArgumentError, table_of
+from privacy_release.cli.areas import removed_after
+from privacy_release.cli.arguments import WrongArgumentError, table_of, usage, work_root
 from privacy_release.cli.text import finding_lines
 
 if TYPE_CHECKING:
@@ -45,7 +48,11 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
     table.add_argument(
         "--key", type=Path, metavar="FILE", help="public keys that you trust, as `key public` prints them"
     )
-    table.add_argument("--release", metavar="ID", help="only this release; default: all current ones")
+    table.add_argument(
+        "--release",
+        metavar="ID",
+        help="only this release; default: all current ones. With --source: what {release} stands for",
+    )
     table.add_argument(
         "--policy", type=Path, metavar="FILE", help="what you demand, a policy as the floor policy is one"
     )
@@ -63,14 +70,27 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,NAME",
         help="assets of specifications' schedules that DAGs of your own publish",
     )
+    source = parser.add_argument_group("of the source of a specification")
+    source.add_argument(
+        "--source",
+        action="store_true",
+        help="read it as a run does before its method, too: types, domains, expectations, told in counts",
+    )
+    source.add_argument(
+        "--curator",
+        action="store_true",
+        help="--source, and write the values that categories and hierarchies miss to the curator's folder",
+    )
     parser.set_defaults(command=_check)
 
 
 def _check(arguments: argparse.Namespace) -> int:
     if arguments.key is not None:
         return _check_table(arguments)
-    if arguments.release or arguments.policy or arguments.since:
-        raise WrongArgumentError("--release, --policy and --since are about a table; give --key, too")
+    if arguments.policy or arguments.since:
+        raise WrongArgumentError("--policy and --since are about a table; give --key, too")
+    if arguments.release and not arguments.source:
+        raise WrongArgumentError("--release is about a table or a source; give --key or --source, too")
     return _check_specs(arguments)
 
 
@@ -79,9 +99,14 @@ def _check_specs(arguments: argparse.Namespace) -> int:
     from privacy_release.spec.floor import floor_policy
 
     paths = [Path(target) for target in arguments.targets] or release_files()
-    elsewhere = {name.strip() for name in arguments.published.split(",")}
-    floor = floor_policy()
-    found = {path: _problems_of(path.absolute(), floor, elsewhere) for path in paths}
+    rules = _Rules(
+        floor=floor_policy(),
+        elsewhere=frozenset(name.strip() for name in arguments.published.split(",")),
+        source=arguments.source or arguments.curator,
+        curator=arguments.curator,
+        release_id=arguments.release or "check",
+    )
+    found = {path: _problems_of(path.absolute(), rules) for path in paths}
     if arguments.json:
         print(json.dumps([_told(path, problems) for path, problems in found.items()], indent=2))
     else:
@@ -107,21 +132,43 @@ def _told(path: Path, problems: "Sequence[Problem]") -> dict[str, Any]:
     }
 
 
-def _problems_of(path: Path, floor: "Floor | None", elsewhere: Collection[str]) -> "list[Problem]":
-    """Everything that can be known of a release without its records, by file and line."""
+@dataclass(frozen=True, kw_only=True)
+class _Rules:
+    """What specifications are held against.
+
+    Attributes:
+        floor: the floor policy.
+        elsewhere: assets that no specification publishes.
+        source: whether the sources are read.
+        curator: whether values that their domains miss are written to the curator's folder.
+        release_id: what `{release}` stands for in the address of a source.
+    """
+
+    floor: "Floor | None"
+    elsewhere: frozenset[str]
+    source: bool
+    curator: bool
+    release_id: str
+
+
+def _problems_of(path: Path, rules: _Rules) -> "list[Problem]":
+    """Everything that can be known of a release before its method, by file and line."""
     from privacy_engine.errors import PrivacyEngineError, Problem
     from privacy_release.spec.lines import located
 
     try:
-        _check_whole(path, floor, elsewhere)
+        spec = _check_whole(path, rules)
+        if rules.source:
+            _check_source(spec, rules)
     except PrivacyEngineError as error:
         return list(dict.fromkeys(located(path, error).problems))
-    except Exception as error:  # noqa: BLE001  whatever it is, the other files are checked
-        return [Problem(text=f"cannot be used, {type(error).__name__}: {error}", file=str(path))]
+    except Exception as error:  # noqa: BLE001  the other files are checked; its message may quote records
+        return [Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))]
     return []
 
 
-def _check_whole(path: Path, floor: "Floor | None", elsewhere: Collection[str]) -> None:
+def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
+    """What can be known without records."""
     from privacy_release.spec.catalogue import only_of_its_name, refuse_unpublished
     from privacy_release.spec.check import check_files
     from privacy_release.spec.methods import build_method
@@ -129,18 +176,44 @@ def _check_whole(path: Path, floor: "Floor | None", elsewhere: Collection[str]) 
     from privacy_release.work.problems import gathered, raise_problems
 
     spec = load_spec(path)
-    published = {file.stem for file in path.parent.glob("*.y*ml")} | set(elsewhere)
+    published = {file.stem for file in path.parent.glob("*.y*ml")} | rules.elsewhere
     found = gathered(
         [
             partial(only_of_its_name, path),
-            partial(check_files, spec, floor),
+            partial(check_files, spec, rules.floor),
             partial(build_method, spec.release.method, spec.release.parameters),
             partial(refuse_unpublished, spec, published),
         ]
     )
     if not found:  # these need the files that are named there
-        found = gathered([partial(_check_suites, spec), partial(_check_promises, spec, floor)])
+        found = gathered([partial(_check_suites, spec), partial(_check_promises, spec, rules.floor)])
     raise_problems(found)
+    return spec
+
+
+def _check_source(spec: "ReleaseSpec", rules: _Rules) -> None:
+    """Read the source as a run does, up to its method; problems are counts, and values the curator's."""
+    from privacy_engine.errors import Problem, ProblemsError, SchemaError
+    from privacy_release.steps.curator import write_missing_values
+    from privacy_release.steps.run import source_table
+    from privacy_release.work.area import WorkArea
+
+    read = spec.model_copy(update={"outliers": None})
+    if read.source is not None:  # nobody waits here
+        read = read.model_copy(
+            update={"source": read.source.model_copy(update={"when_missing": "fail", "wait": None})}
+        )
+    work = WorkArea(work_root(), f"cli/check/{spec.name}/{secrets.token_hex(4)}")
+    with removed_after(work):
+        try:
+            source_table(read, rules.release_id, read.data_schema(), work, lambda stage, text: None)
+        except SchemaError as error:
+            told = str(error)
+            if rules.curator:
+                with usage("PRIVACY_CURATOR"):
+                    file = write_missing_values(read, rules.release_id, work)
+                told += f"; the values that are missed: {file}" if file else ""
+            raise ProblemsError([Problem(text=told, path=("schema",))]) from None
 
 
 def _check_suites(spec: "ReleaseSpec") -> None:

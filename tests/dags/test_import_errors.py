@@ -58,7 +58,9 @@ def test_the_import_error_says_what_check_says(
     """Of files that are wrong in themselves; the other files that they name are those of the fixture."""
     (home.folder / "hierarchies").mkdir()
     (home.folder / HIERARCHY).write_text(RIGHT[HIERARCHY])
-    cases = [case for case in WRONG if case.file == RELEASE and case.parsed and case.field not in ("", "name")]
+    cases = [
+        case for case in WRONG if case.file == RELEASE and case.parsed and case.field not in ("", "name")
+    ]
     for number, case in enumerate(cases):
         text = RIGHT[RELEASE].replace(case.old, case.new).replace("name: people\n", f"name: wrong{number}\n")
         home.spec(f"wrong{number}").write_text(text)

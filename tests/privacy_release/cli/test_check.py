@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
@@ -133,9 +134,54 @@ def test_what_a_file_names_is_never_a_secret_or_a_value(
 ) -> None:
     write_right(home)
     wrong = RIGHT[RELEASE].replace("lake: lake_default", "lake: hunter 2").replace("k: 5", "k: hunter2")
-    wrong = wrong.replace("kind: numeric, bounds: [0, 120]", "kind: numeric, bins: hunter2, nullable: hunter2")
+    wrong = wrong.replace(
+        "kind: numeric, bounds: [0, 120]", "kind: numeric, bins: hunter2, nullable: hunter2"
+    )
     (home / RELEASE).write_text(wrong)
     (home / HIERARCHY).write_text(RIGHT[HIERARCHY].replace("N2;north;*", "hunter2;north;hunter2"))
     assert main(["check", str(home / RELEASE)]) == WRONG_FILE
     told = capsys.readouterr()
     assert "hunter" not in told.err + told.out
+
+
+@pytest.fixture
+def missing(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A release whose hierarchy has no row for a value of the source."""
+    for option in ("PRIVACY_CURATOR", "PRIVACY_WORK_AREA"):
+        monkeypatch.setenv(option, str(tmp_path / option))
+    write_right(home)
+    (home / HIERARCHY).write_text(RIGHT[HIERARCHY].replace("S2;south;*\n", ""))
+    return home
+
+
+def test_a_source_is_held_against_its_hierarchies_in_counts(
+    missing: Path, people: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = int((people["zip"] == "S2").sum())
+    assert main(["check", str(missing / RELEASE)]) == DONE
+    capsys.readouterr()
+    assert main(["check", "--source", str(missing / RELEASE)]) == WRONG_FILE
+    told = capsys.readouterr()
+    assert f"{RELEASE}:9: " in told.err
+    assert f"the hierarchy misses 1 distinct values in {rows} rows" in told.err
+    assert "S2" not in told.err + told.out
+    assert not (tmp_path / "PRIVACY_CURATOR").exists()
+    assert not [path for path in (tmp_path / "PRIVACY_WORK_AREA").rglob("*") if path.is_file()]
+
+
+def test_the_values_that_a_hierarchy_misses_are_written_for_the_curator_alone(
+    missing: Path, people: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = int((people["zip"] == "S2").sum())
+    assert main(["check", "--curator", str(missing / RELEASE)]) == WRONG_FILE
+    told = capsys.readouterr()
+    assert "S2" not in told.err + told.out
+    (file,) = (path for path in (tmp_path / "PRIVACY_CURATOR").rglob("*") if path.is_file())
+    assert str(file) in told.err
+    assert file.read_text() == f"column;value;records\nzip;S2;{rows}\n"
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_source_that_fits_is_right(missing: Path) -> None:
+    write_right(missing)
+    assert main(["check", "--curator", str(missing / RELEASE)]) == DONE
