@@ -25,13 +25,14 @@ WRONG = 2  # exit code: a wrong file
 _EPILOG = """\
 Two things can be checked:
 
-  check [SPEC ...]              specifications, and all that they name, before they run
+  check [SPEC ...]              specifications, and all that they name, before they run: each problem by
+                                file, line and field
   check LAKE/TABLE --key FILE   a published table: that its rows, reports and log are what was signed by one
                                 of the keys, that no release is missing from the chain, and that the rows
                                 keep their policy, which is measured again. It needs the table alone, and
                                 no Airflow.
 
-Exit codes: 0 right; 1 not what was signed, with every reason; 2 a wrong argument or file.
+Exit codes: 0 right; 1 not what was signed, with every reason; 2 a wrong argument, file or source.
 """
 
 
@@ -70,6 +71,11 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,NAME",
         help="assets of specifications' schedules that DAGs of your own publish",
     )
+    parser.add_argument(
+        "--users",
+        metavar="NAME,NAME",
+        help="who may approve; default: the users that Airflow's configuration names",
+    )
     source = parser.add_argument_group("of the source of a specification")
     source.add_argument(
         "--source",
@@ -101,7 +107,8 @@ def _check_specs(arguments: argparse.Namespace) -> int:
     paths = [Path(target) for target in arguments.targets] or release_files()
     rules = _Rules(
         floor=floor_policy(),
-        elsewhere=frozenset(name.strip() for name in arguments.published.split(",")),
+        elsewhere=_words(arguments.published),
+        users=_users() if arguments.users is None else _words(arguments.users),
         source=arguments.source or arguments.curator,
         curator=arguments.curator,
         release_id=arguments.release or "check",
@@ -118,6 +125,18 @@ def _check_specs(arguments: argparse.Namespace) -> int:
                 named = "" if problem.file == str(path.absolute()) else f" (named by {path})"
                 print(f"{problem.file}:{line} {problem.text}{named}", file=sys.stderr)
     return WRONG if any(found.values()) else 0
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.strip() for word in text.split(","))
+
+
+def _users() -> frozenset[str] | None:
+    """The ids of Airflow's users; None where nobody tells them."""
+    from privacy_release.work.host import answer_of
+
+    told = answer_of("users")
+    return None if told is None else told()
 
 
 def _told(path: Path, problems: "Sequence[Problem]") -> dict[str, Any]:
@@ -139,6 +158,7 @@ class _Rules:
     Attributes:
         floor: the floor policy.
         elsewhere: assets that no specification publishes.
+        users: who may be asked; None: it is not known.
         source: whether the sources are read.
         curator: whether values that their domains miss are written to the curator's folder.
         release_id: what `{release}` stands for in the address of a source.
@@ -146,6 +166,7 @@ class _Rules:
 
     floor: "Floor | None"
     elsewhere: frozenset[str]
+    users: frozenset[str] | None
     source: bool
     curator: bool
     release_id: str
@@ -169,7 +190,7 @@ def _problems_of(path: Path, rules: _Rules) -> "list[Problem]":
 
 def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
     """What can be known without records."""
-    from privacy_release.spec.catalogue import only_of_its_name, refuse_unpublished
+    from privacy_release.spec.catalogue import only_of_its_name, refuse_strangers, refuse_unpublished
     from privacy_release.spec.check import check_files
     from privacy_release.spec.methods import build_method
     from privacy_release.spec.model import load_spec
@@ -183,6 +204,7 @@ def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
             partial(check_files, spec, rules.floor),
             partial(build_method, spec.release.method, spec.release.parameters),
             partial(refuse_unpublished, spec, published),
+            *([] if rules.users is None else [partial(refuse_strangers, spec, rules.users)]),
         ]
     )
     if not found:  # these need the files that are named there

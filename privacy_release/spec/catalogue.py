@@ -95,6 +95,22 @@ def refuse_unpublished(spec: ReleaseSpec, published: Collection[str]) -> None:
     )
 
 
+def refuse_strangers(spec: ReleaseSpec, users: Collection[str]) -> None:
+    """Refuse approvers who are no users: nobody could answer.
+
+    Raises:
+        SpecError: naming each, and the user who may be meant.
+    """
+    raise_problems(
+        Problem(
+            text=f"approval.assigned_to names {name}, who is no user{did_you_mean(name, users)}; correct it",
+            path=("approval", "assigned_to", place),
+        )
+        for place, name in enumerate((spec.approval and spec.approval.assigned_to) or ())
+        if name not in users
+    )
+
+
 def attempted(place: Path, make: Callable[[], Made]) -> tuple[Made | None, str | None]:
     """What was made of one file, or a sentence about why nothing was: the others are made all the same."""
     try:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from deploy.local.embedded import checkout
 from privacy_release.cli.main import DONE, main
 from privacy_release.cli.main import WRONG as WRONG_FILE
 from privacy_release.spec.catalogue import catalogue
@@ -185,3 +186,23 @@ def test_the_values_that_a_hierarchy_misses_are_written_for_the_curator_alone(
 def test_a_source_that_fits_is_right(missing: Path) -> None:
     write_right(missing)
     assert main(["check", "--curator", str(missing / RELEASE)]) == DONE
+
+
+def test_an_approver_who_is_no_user_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_right(home)
+    text = RIGHT[RELEASE] + "approval:\n  assigned_to: [olga, oficer]\n"
+    (home / RELEASE).write_text(text)
+    assert main(["check", "--users", "olga,officer", str(home / RELEASE)]) == WRONG_FILE
+    told = capsys.readouterr().err
+    assert f"{RELEASE}:24: approval.assigned_to names oficer, who is no user (did you mean officer?)" in told
+    assert main(["check", "--users", "olga,oficer", str(home / RELEASE)]) == DONE
+
+
+def test_the_page_of_mistakes_says_what_check_says() -> None:
+    page = (checkout() / "docs" / "checking.md").read_text(encoding="utf-8")
+    rows = [
+        f"| {case.about}{'' if case.parsed else ' *'} | `{case.found or case.file}:{case.line}` | `{case.says}` |"
+        for case in WRONG
+    ]
+    assert len(rows) >= 20
+    assert "\n".join(rows) in page
