@@ -296,6 +296,14 @@ WRONG: Sequence[Wrong] = (
 )
 
 
+def row_of(case: Wrong) -> str:
+    """What the documentation says of it."""
+    given = case.new.strip().splitlines() or ["(left out)"]
+    star = "" if case.parsed else " \\*"
+    place = f"{case.found or case.file}:{case.line}"
+    return f"| {case.about}{star} | `{given[0]}` | `{place}` | `{case.says}` |"
+
+
 def write_right(home: Path) -> None:
     """The files of the release `people`, all of them right."""
     for file, text in RIGHT.items():

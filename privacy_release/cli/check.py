@@ -215,7 +215,7 @@ def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
 
 def _check_source(spec: "ReleaseSpec", rules: _Rules) -> None:
     """Read the source as a run does, up to its method; problems are counts, and values the curator's."""
-    from privacy_engine.errors import Problem, ProblemsError, SchemaError
+    from privacy_engine.errors import MissingSourceError, Problem, ProblemsError, SchemaError
     from privacy_release.steps.curator import write_missing_values
     from privacy_release.steps.run import source_table
     from privacy_release.work.area import WorkArea
@@ -231,11 +231,12 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> None:
             source_table(read, rules.release_id, read.data_schema(), work, lambda stage, text: None)
         except SchemaError as error:
             told = str(error)
-            if rules.curator:
+            if rules.curator and not isinstance(error, MissingSourceError):
                 with usage("PRIVACY_CURATOR"):
                     file = write_missing_values(read, rules.release_id, work)
                 told += f"; the values that are missed: {file}" if file else ""
-            raise ProblemsError([Problem(text=told, path=("schema",))]) from None
+            path = ("source", "uri") if isinstance(error, MissingSourceError) else ("schema",)
+            raise ProblemsError([Problem(text=told, path=path)]) from None
 
 
 def _check_suites(spec: "ReleaseSpec") -> None:

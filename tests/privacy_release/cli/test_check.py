@@ -12,7 +12,17 @@ from privacy_release.cli.main import DONE, main
 from privacy_release.cli.main import WRONG as WRONG_FILE
 from privacy_release.spec.catalogue import catalogue
 from tests.bad_files import write_neighbour
-from tests.wrong_files import HIERARCHY, POLICY, RELEASE, RIGHT, WRONG, Wrong, write_right, write_wrong
+from tests.wrong_files import (
+    HIERARCHY,
+    POLICY,
+    RELEASE,
+    RIGHT,
+    WRONG,
+    Wrong,
+    row_of,
+    write_right,
+    write_wrong,
+)
 
 
 def test_all_releases_of_the_include_folder_are_checked(
@@ -200,9 +210,14 @@ def test_an_approver_who_is_no_user_is_told(home: Path, capsys: pytest.CaptureFi
 
 def test_the_page_of_mistakes_says_what_check_says() -> None:
     page = (checkout() / "docs" / "checking.md").read_text(encoding="utf-8")
-    rows = [
-        f"| {case.about}{'' if case.parsed else ' *'} | `{case.found or case.file}:{case.line}` | `{case.says}` |"
-        for case in WRONG
-    ]
-    assert len(rows) >= 20
-    assert "\n".join(rows) in page
+    assert len(WRONG) >= 20
+    assert "\n".join(map(row_of, WRONG)) in page
+    assert f"```yaml\n{RIGHT[RELEASE]}```" in page
+
+
+def test_a_source_that_is_not_there_is_told_at_its_address(
+    missing: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (missing / "people.parquet").unlink()
+    assert main(["check", "--curator", str(missing / RELEASE)]) == WRONG_FILE
+    assert f"{RELEASE}:4: " in capsys.readouterr().err
