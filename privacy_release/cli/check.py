@@ -16,6 +16,7 @@ from privacy_release.cli.text import finding_lines
 
 if TYPE_CHECKING:
     from privacy_engine.errors import Problem
+    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_release.proof.check import Checked, Verdict
     from privacy_release.spec.floor import Floor
     from privacy_release.spec.model import ReleaseSpec
@@ -95,7 +96,7 @@ def _check(arguments: argparse.Namespace) -> int:
         return _check_table(arguments)
     if arguments.policy or arguments.since:
         raise WrongArgumentError("--policy and --since are about a table; give --key, too")
-    if arguments.release and not arguments.source:
+    if arguments.release and not (arguments.source or arguments.curator):
         raise WrongArgumentError("--release is about a table or a source; give --key or --source, too")
     return _check_specs(arguments)
 
@@ -191,7 +192,8 @@ def _problems_of(path: Path, rules: _Rules) -> "list[Problem]":
 def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
     """What can be known without records."""
     from privacy_release.spec.catalogue import only_of_its_name, refuse_strangers, refuse_unpublished
-    from privacy_release.spec.check import check_files
+    from privacy_release.spec.check import check_files, refuse_columns
+    from privacy_release.spec.floor import under_floor
     from privacy_release.spec.methods import build_method
     from privacy_release.spec.model import load_spec
     from privacy_release.work.problems import gathered, raise_problems
@@ -208,7 +210,14 @@ def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
         ]
     )
     if not found:  # these need the files that are named there
-        found = gathered([partial(_check_suites, spec), partial(_check_promises, spec, rules.floor)])
+        asked = under_floor(spec.release_policy(), rules.floor)
+        found = gathered(
+            [
+                partial(_check_suites, spec),
+                partial(refuse_columns, spec, asked),
+                partial(_check_promises, spec, asked),
+            ]
+        )
     raise_problems(found)
     return spec
 
@@ -253,16 +262,12 @@ def _check_suites(spec: "ReleaseSpec") -> None:
             raise located(file, error) from None
 
 
-def _check_promises(spec: "ReleaseSpec", floor: "Floor | None") -> None:
-    """Hold schema and method against the policy."""
+def _check_promises(spec: "ReleaseSpec", asked: "ReleasePolicy") -> None:
+    """Hold the method against the policy."""
     from privacy_engine.errors import Problem
-    from privacy_release.spec.check import refuse_columns
-    from privacy_release.spec.floor import under_floor
     from privacy_release.spec.methods import build_method, weaker_than_policy
     from privacy_release.work.problems import raise_problems
 
-    asked = under_floor(spec.release_policy(), floor)
-    refuse_columns(spec, asked)
     name, method = spec.release.method, build_method(spec.release.method, spec.release.parameters)
     raise_problems(
         Problem(

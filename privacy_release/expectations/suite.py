@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.choice import did_you_mean
@@ -71,12 +72,13 @@ def _built(name: str, entries: Sequence[Mapping[str, Any]]) -> list[Expectation]
     for position, entry in enumerate(entries):
         made = _build(entry, position)
         if isinstance(made, str):
-            text = f"suite {name!r}: {entry['type']} (number {position + 1}): {made}; correct it"
+            text = f"{entry['type']} (number {position + 1}): {made}; correct the suite"
             problems.append(Problem(text=text, path=("expectations", position)))
         else:
             expectations.append(made)
     if problems:
-        raise ProblemsError(problems)
+        found = f"suite {name!r}: {len(problems)} of {len(entries)} expectations cannot be built"
+        raise ProblemsError(replace(problem, text=f"{found}: {problem.text}") for problem in problems)
     return expectations
 
 
