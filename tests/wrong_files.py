@@ -185,7 +185,7 @@ WRONG: Sequence[Wrong] = (
         new="{asset: stedy}",
         line=2,
         field="schedule.asset",
-        says="waits for the asset stedy, which no release publishes (did you mean steady?)",
+        says="waits for the asset stedy, which no other release publishes (did you mean steady?)",
         parsed=False,
     ),
     Wrong(

@@ -83,15 +83,16 @@ def refuse_unpublished(spec: ReleaseSpec, published: Collection[str]) -> None:
         SpecError: naming each asset, and the release that may be meant.
     """
     upstream = spec.schedule.upstream if isinstance(spec.schedule, ScheduleSpec) else ()
+    others = [name for name in published if name != spec.name]
     raise_problems(
         Problem(
-            text=f"schedule waits for the asset {name}, which no release publishes"
-            f"{did_you_mean(name, published)}; correct it, or name it with --published if a DAG of your own "
+            text=f"schedule waits for the asset {name}, which no other release publishes"
+            f"{did_you_mean(name, others)}; correct it, or name it with --published if a DAG of your own "
             "publishes it",
             path=("schedule", "asset" if len(upstream) == 1 else "assets"),
         )
         for name in upstream
-        if name not in published or name == spec.name
+        if name not in others
     )
 
 

@@ -70,6 +70,8 @@ def _wrong_columns(fields: Mapping[str, Any], trees: "Mapping[str, Hierarchy]") 
 
     found = []
     for name, attribute in fields.items():
+        if name == "person":  # says whose record a row is, too
+            continue
         try:
             Attribute.from_dict(name, attribute, trees)
         except PrivacyEngineError as error:

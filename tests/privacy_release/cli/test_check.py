@@ -131,6 +131,28 @@ def test_an_asset_of_somebody_elses_dag_is_named(home: Path) -> None:
     assert main(["check", "--published", "customers,orders", str(home / RELEASE)]) == DONE
 
 
+def test_a_release_that_waits_for_itself_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_right(home)
+    (home / RELEASE).write_text(RIGHT[RELEASE].replace('"@daily"', "{asset: people}"))
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    assert "the asset people, which no other release publishes" in capsys.readouterr().err
+
+
+def test_each_column_that_the_engine_refuses_is_told_beside_that_of_the_person(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_right(home)
+    text = (
+        RIGHT[RELEASE]
+        .replace("[0, 120]", "[120, 0]")
+        .replace("{role: insensitive, ", "{bounds: [9, 1], role: insensitive, ")
+    )
+    (home / RELEASE).write_text(text + "person: name\n")
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    told = [line.split(":")[1] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["8", "13"]
+
+
 def test_a_policy_of_less_loss_than_the_method_has_is_told(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
