@@ -8,6 +8,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+from privacy_engine.choice import did_you_mean
+
 
 class Family(StrEnum):
     """What a release method does to a table."""
@@ -159,7 +161,8 @@ def load_detector(name: str, **parameters: Any) -> Any:
 
 def _class(registry: Mapping[str, Entry], name: str) -> Any:
     if name not in registry:
-        raise ValueError(f"method must be one of {list(registry)}, got {name!r}")
+        hint = did_you_mean(name, registry)
+        raise ValueError(f"method must be one of {list(registry)}, got {name!r}{hint}")
     module, _, attribute = registry[name].home.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
@@ -167,5 +170,6 @@ def _class(registry: Mapping[str, Entry], name: str) -> Any:
 def _load(name: str, cls: Any, parameters: Mapping[str, Any]) -> Any:
     known = [f.name for f in dataclasses.fields(cls)]
     if unknown := sorted(set(parameters) - set(known)):
-        raise ValueError(f"{name}: unknown parameters {unknown}; known are {known}")
+        hint = "".join(did_you_mean(name, known) for name in unknown)
+        raise ValueError(f"{name}: unknown parameters {unknown}; known are {known}{hint}")
     return cls(**parameters)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from privacy_engine.choice import choice
+from privacy_engine.choice import choice, did_you_mean
 from privacy_engine.errors import SpecError
 from privacy_engine.vocabulary import Meaning, Period, Role, rare_prefixes, read_rare
 
@@ -66,8 +66,10 @@ class ColumnRules:
             SpecError: for unknown fields or values, naming the field.
         """
         known = [f.name for f in fields(cls)]
-        if not isinstance(given, Mapping) or (set(map(str, given)) - set(known)):
-            raise SpecError(f"policy columns must be a mapping with some of {known}")
+        unknown = sorted(set(map(str, given)) - set(known)) if isinstance(given, Mapping) else []
+        if unknown or not isinstance(given, Mapping):
+            hint = did_you_mean(unknown[0], known) if unknown else ""
+            raise SpecError(f"policy columns must be a mapping with some of {known}{hint}")
         read = dict(given)
         try:
             for name, enum in (("roles", Role), ("forbid", Meaning)):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.choice import choice
+from privacy_engine.choice import choice, did_you_mean
 from privacy_engine.errors import SchemaError
 from privacy_engine.judge.distance import hierarchical_distance, ordered_distance
 
@@ -469,7 +469,7 @@ def model_from_dict(fields: Mapping[str, Any], known: Mapping[str, type[Any]] = 
     parameters = dict(fields)
     name = parameters.pop("model", None)
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f"model must be one of {sorted(known)}")
+        raise ValueError(f"model must be one of {sorted(known)}{did_you_mean(name, known)}")
     try:
         made = known[name](**parameters)
     except TypeError as error:

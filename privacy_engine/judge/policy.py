@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-from privacy_engine.errors import SpecError
+from privacy_engine.choice import did_you_mean
+from privacy_engine.errors import Problem, ProblemsError, SpecError
 from privacy_engine.judge.column_rules import ColumnRules
 from privacy_engine.judge.cross_release import (
     CROSS_RELEASE_MODELS,
@@ -91,14 +92,8 @@ class ReleasePolicy:
                 "a policy must require at least one model, an epsilon, a breach coefficient or a rule for "
                 "columns: it would let everything through"
             )
-        for name in _LIMITS:
-            limit = getattr(self, name)
-            number = isinstance(limit, int | float) and not isinstance(limit, bool)
-            if limit is not None and not (number and math.isfinite(limit) and limit >= 0):
-                raise SpecError(f"policy {name} must be a finite number >= 0, or left out")
-        for name, words in _WORDS.items():
-            if getattr(self, name) not in (None, *words):
-                raise SpecError(f"policy {name} must be one of {', '.join(words)}, or left out")
+        if found := _wrong_values({name: getattr(self, name) for name in (*_LIMITS, *_WORDS)}):
+            raise ProblemsError(found)
 
     @property
     def rules(self) -> tuple[Named, ...]:
@@ -208,27 +203,39 @@ class ReleasePolicy:
         """Read plain values.
 
         Raises:
-            SpecError: for unknown fields, models or values, naming the field.
+            SpecError: for unknown fields, models or values, naming each of them.
         """
         if not isinstance(fields, Mapping):
             raise SpecError("a policy must be a mapping with `require`")
-        if unknown := sorted(set(map(str, fields)) - set(_KNOWN)):
-            raise SpecError(f"policy: unknown fields {unknown}; known are {list(_KNOWN)}")
-        required = fields.get("require") or ()
+        found = [
+            Problem(
+                text=f"policy: unknown fields {[name]}; known are {list(_KNOWN)}{did_you_mean(name, _KNOWN)}",
+                path=(name,),
+            )
+            for name in sorted(set(map(str, fields)) - set(_KNOWN))
+        ]
+        required, models = fields.get("require") or (), list[Any]()
         if not isinstance(required, list | tuple):
-            raise SpecError("policy require must be a list of models, each a mapping with `model`")
-        models = []
+            text = "policy require must be a list of models, each a mapping with `model`"
+            found, required = [*found, Problem(text=text, path=("require",))], ()
         for i, entry in enumerate(required):
             try:
                 models.append(model_from_dict(entry, ALL_MODELS))
             except ValueError as error:
-                raise SpecError(f"policy require[{i}]: {error}") from None
+                found.append(Problem(text=f"policy require[{i}]: {error}", path=("require", i)))
+        columns = None
+        try:
+            columns = None if fields.get("columns") is None else ColumnRules.from_dict(fields["columns"])
+        except SpecError as error:
+            found.append(Problem(text=str(error), path=("columns",)))
+        if found := [*found, *_wrong_values(fields)]:
+            raise ProblemsError(found)
         return cls(
             require=tuple(m for m in models if m.name in MODELS),
             known_rows=tuple(m for m in models if m.name in ROW_MODELS),
             across=tuple(m for m in models if m.name in CROSS_RELEASE_MODELS),
             **{name: fields[name] for name in (*_LIMITS, *_WORDS) if name in fields},
-            columns=None if fields.get("columns") is None else ColumnRules.from_dict(fields["columns"]),
+            columns=columns,
         )
 
     @classmethod
@@ -242,6 +249,23 @@ class ReleasePolicy:
             return cls.from_dict(yaml.safe_load(text))
         except yaml.YAMLError as error:
             raise SpecError(f"the policy is no valid YAML: {error}") from None
+
+
+def _wrong_values(values: Mapping[str, Any]) -> list[Problem]:
+    """Limits that are no numbers, and words that are none of the known ones."""
+    found = []
+    for name in _LIMITS:
+        limit = values.get(name)
+        number = isinstance(limit, int | float) and not isinstance(limit, bool)
+        if limit is not None and not (number and math.isfinite(limit) and limit >= 0):
+            found.append(
+                Problem(text=f"policy {name} must be a finite number >= 0, or left out", path=(name,))
+            )
+    for name, words in _WORDS.items():
+        if (given := values.get(name)) not in (None, *words):
+            text = f"policy {name} must be one of {', '.join(words)}, or left out"
+            found.append(Problem(text=text + did_you_mean(given, words), path=(name,)))
+    return found
 
 
 def _comparable(rule: Named, model: Named) -> bool:

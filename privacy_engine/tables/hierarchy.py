@@ -36,6 +36,35 @@ def _covers(label: str, value: str) -> bool:
     return True
 
 
+class HierarchyError(SchemaError):
+    """The rows of a hierarchy contradict each other, or its file is no CSV.
+
+    Attributes:
+        row: the first one that does not fit those before it, from 0.
+        line: of the file in which that row ends, from 1; None: there is no file.
+    """
+
+    def __init__(self, text: str, row: int = 0, line: int | None = None) -> None:
+        super().__init__(text)
+        self.row, self.line = row, line
+
+
+def _first_other(items: Sequence[object]) -> int:
+    """The first row that differs from the first one."""
+    return next(i for i, item in enumerate(items) if item != items[0])
+
+
+def _first_repeated(values: Sequence[str]) -> int:
+    first = {value: i for i, value in reversed(list(enumerate(values)))}
+    return next(i for i, value in enumerate(values) if first[value] < i)
+
+
+def _first_elsewhere(low: Sequence[str], high: Sequence[str]) -> int:
+    """The first row whose label has another parent than before."""
+    parents: dict[str, str] = {}
+    return next(i for i, (a, b) in enumerate(zip(low, high, strict=True)) if parents.setdefault(a, b) != b)
+
+
 @dataclass(frozen=True)
 class Hierarchy:
     """One generalization tree over the values of an attribute.
@@ -58,22 +87,31 @@ class Hierarchy:
     def __post_init__(self) -> None:
         if not self.rows:
             raise SchemaError("a hierarchy must have at least one value, got none")
-        widths = {len(row) for row in self.rows}
-        if len(widths) > 1:
-            raise SchemaError(
-                f"all rows of a hierarchy must have the same number of levels, got {sorted(widths)}"
+        widths = [len(row) for row in self.rows]
+        if len(set(widths)) > 1:
+            raise HierarchyError(
+                f"all rows of a hierarchy must have the same number of levels, got {sorted(set(widths))}",
+                row=_first_other(widths),
             )
-        if widths.pop() < 2:
+        if widths[0] < 2:
             raise SchemaError("a hierarchy must have at least two levels: the value and the root '*'")
-        if len({row[0] for row in self.rows}) < len(self.rows):
-            raise SchemaError("a value of a hierarchy must stand in one row only: remove the repeated rows")
+        values, roots = ([row[place] for row in self.rows] for place in (0, -1))
+        if len(set(values)) < len(values):
+            raise HierarchyError(
+                "a value of a hierarchy must stand in one row only: remove the repeated rows",
+                row=_first_repeated(values),
+            )
         for level, (low, high) in enumerate(itertools.pairwise(zip(*self.rows, strict=True))):
             if len(set(zip(low, high, strict=True))) > len(set(low)):
-                raise SchemaError(
-                    f"labels must nest: a label of level {level} has two parents at level {level + 1}"
+                raise HierarchyError(
+                    f"labels must nest: a label of level {level} has two parents at level {level + 1}",
+                    row=_first_elsewhere(low, high),
                 )
-        if len({row[-1] for row in self.rows}) > 1:
-            raise SchemaError("the last level of a hierarchy must be one root, the same label in every row")
+        if len(set(roots)) > 1:
+            raise HierarchyError(
+                "the last level of a hierarchy must be one root, the same label in every row",
+                row=_first_other(roots),
+            )
 
     @cached_property
     def nodes(self) -> npt.NDArray[np.int32]:
@@ -183,11 +221,22 @@ class Hierarchy:
         >>> Hierarchy.from_csv("Male;*\nFemale;*\n").values
         ('Male', 'Female')
         """
+        rows, lines = list[tuple[str, ...]](), list[int]()
+        reader = csv.reader(io.StringIO(text), delimiter=";")
         try:
-            rows = [tuple(map(str.strip, row)) for row in csv.reader(io.StringIO(text), delimiter=";") if row]
+            for row in reader:
+                if row:
+                    rows.append(tuple(map(str.strip, row)))
+                    lines.append(reader.line_num)
         except csv.Error:
-            raise SchemaError("the hierarchy is no valid CSV: a quote or line end is misplaced") from None
-        return cls(tuple(rows))
+            raise HierarchyError(
+                "the hierarchy is no valid CSV: a quote or line end is misplaced", line=reader.line_num
+            ) from None
+        try:
+            return cls(tuple(rows))
+        except HierarchyError as error:
+            error.line = lines[error.row]
+            raise
 
     def to_csv(self) -> str:
         """Write ARX's CSV form, which ``from_csv`` reads back."""

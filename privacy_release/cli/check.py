@@ -2,27 +2,38 @@
 
 import argparse
 import json
+import secrets
+import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from privacy_release.cli.arguments import WrongArgumentError, table_of
+from privacy_release.cli.areas import removed_after
+from privacy_release.cli.arguments import WrongArgumentError, table_of, usage, work_root
 from privacy_release.cli.text import finding_lines
 
 if TYPE_CHECKING:
+    from privacy_engine.errors import Problem
+    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_release.proof.check import Checked, Verdict
+    from privacy_release.spec.floor import Floor
+    from privacy_release.spec.model import ReleaseSpec
+
+WRONG = 2  # exit code: a wrong file
 
 _EPILOG = """\
 Two things can be checked:
 
-  check [SPEC ...]              specifications, and all that they name, before they run
+  check [SPEC ...]              specifications, and all that they name, before they run: each problem by
+                                file, line and field
   check LAKE/TABLE --key FILE   a published table: that its rows, reports and log are what was signed by one
                                 of the keys, that no release is missing from the chain, and that the rows
                                 keep their policy, which is measured again. It needs the table alone, and
                                 no Airflow.
 
-Exit codes: 0 right; 1 not what was signed, with every reason; 2 a wrong argument or file.
+Exit codes: 0 right; 1 not what was signed, with every reason; 2 a wrong argument, file or source.
 """
 
 
@@ -39,7 +50,11 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
     table.add_argument(
         "--key", type=Path, metavar="FILE", help="public keys that you trust, as `key public` prints them"
     )
-    table.add_argument("--release", metavar="ID", help="only this release; default: all current ones")
+    table.add_argument(
+        "--release",
+        metavar="ID",
+        help="only this release; default: all current ones. With --source: what {release} stands for",
+    )
     table.add_argument(
         "--policy", type=Path, metavar="FILE", help="what you demand, a policy as the floor policy is one"
     )
@@ -50,49 +65,218 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="place of the last statement that you have seen; a table with an older one was put back",
     )
-    table.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument(
+        "--published",
+        default="",
+        metavar="NAME,NAME",
+        help="assets of specifications' schedules that DAGs of your own publish",
+    )
+    parser.add_argument(
+        "--users",
+        metavar="NAME,NAME",
+        help="who may approve; default: the users that Airflow's configuration names",
+    )
+    source = parser.add_argument_group("of the source of a specification")
+    source.add_argument(
+        "--source",
+        action="store_true",
+        help="read it as a run does before its method, too: types, domains, expectations, told in counts",
+    )
+    source.add_argument(
+        "--curator",
+        action="store_true",
+        help="--source, and write the values that categories and hierarchies miss to the curator's folder",
+    )
     parser.set_defaults(command=_check)
 
 
 def _check(arguments: argparse.Namespace) -> int:
     if arguments.key is not None:
         return _check_table(arguments)
-    if arguments.release or arguments.policy or arguments.since or arguments.json:
-        raise WrongArgumentError("--release, --policy, --since and --json are about a table; give --key, too")
-    return _check_specs([Path(target) for target in arguments.targets])
+    if arguments.policy or arguments.since:
+        raise WrongArgumentError("--policy and --since are about a table; give --key, too")
+    if arguments.release and not (arguments.source or arguments.curator):
+        raise WrongArgumentError("--release is about a table or a source; give --key or --source, too")
+    return _check_specs(arguments)
 
 
-def _check_specs(paths: Sequence[Path]) -> int:
-    from privacy_release.spec.catalogue import attempted, catalogue, raise_if_any
+def _check_specs(arguments: argparse.Namespace) -> int:
+    from privacy_release.spec.catalogue import release_files
+    from privacy_release.spec.floor import floor_policy
 
-    faults = list[str]()
-    if not paths:
-        found = catalogue()
-        paths, faults = list(found.usable), list(found.faults)
-    for path in paths:
-        _, fault = attempted(path.absolute(), partial(_check_whole, path))
-        faults += [fault] if fault else []
-        print(f"{path}: {'wrong' if fault else 'right'}")
-    raise_if_any(faults)
-    return 0
+    paths = [Path(target) for target in arguments.targets] or release_files()
+    rules = _Rules(
+        floor=floor_policy(),
+        elsewhere=_words(arguments.published),
+        users=_users() if arguments.users is None else _words(arguments.users),
+        source=arguments.source or arguments.curator,
+        curator=arguments.curator,
+        release_id=arguments.release or "check",
+    )
+    found = {path: _problems_of(path.absolute(), rules) for path in paths}
+    if arguments.json:
+        print(json.dumps([_told(path, problems) for path, problems in found.items()], indent=2))
+    else:
+        for path, problems in found.items():
+            if not problems:
+                print(f"{path}: right")
+            for problem in problems:
+                line = "" if problem.line is None else f"{problem.line}:"
+                named = "" if problem.file == str(path.absolute()) else f" (named by {path})"
+                print(f"{problem.file}:{line} {problem.text}{named}", file=sys.stderr)
+    return WRONG if any(found.values()) else 0
 
 
-def _check_whole(path: Path) -> None:
-    """Everything that can be known of a release without its records."""
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.strip() for word in text.split(","))
+
+
+def _users() -> frozenset[str] | None:
+    """The ids of Airflow's users; None where nobody tells them."""
+    from privacy_release.work.host import answer_of
+
+    told = answer_of("users")
+    return None if told is None else told()
+
+
+def _told(path: Path, problems: "Sequence[Problem]") -> dict[str, Any]:
+    """What `--json` says of a file."""
+    return {
+        "file": str(path),
+        "right": not problems,
+        "problems": [
+            {"file": p.file, "line": p.line, "field": ".".join(map(str, p.path)), "problem": p.text}
+            for p in problems
+        ],
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rules:
+    """What specifications are held against.
+
+    Attributes:
+        floor: the floor policy.
+        elsewhere: assets that no specification publishes.
+        users: who may be asked; None: it is not known.
+        source: whether the sources are read.
+        curator: whether values that their domains miss are written to the curator's folder.
+        release_id: what `{release}` stands for in the address of a source.
+    """
+
+    floor: "Floor | None"
+    elsewhere: frozenset[str]
+    users: frozenset[str] | None
+    source: bool
+    curator: bool
+    release_id: str
+
+
+def _problems_of(path: Path, rules: _Rules) -> "list[Problem]":
+    """Everything that can be known of a release before its method, by file and line."""
+    from privacy_engine.errors import PrivacyEngineError, Problem
+    from privacy_release.spec.lines import located
+
+    try:
+        spec = _check_whole(path, rules)
+        if rules.source:
+            _check_source(spec, rules)
+    except PrivacyEngineError as error:
+        return list(dict.fromkeys(located(path, error).problems))
+    except Exception as error:  # noqa: BLE001  the other files are checked; its message may quote records
+        return [Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))]
+    return []
+
+
+def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
+    """What can be known without records."""
+    from privacy_release.spec.catalogue import only_of_its_name, refuse_strangers, refuse_unpublished
     from privacy_release.spec.check import check_files, refuse_columns
-    from privacy_release.spec.floor import floor_policy, under_floor
+    from privacy_release.spec.floor import under_floor
     from privacy_release.spec.methods import build_method
     from privacy_release.spec.model import load_spec
-    from privacy_release.steps.validate import check_suite
+    from privacy_release.work.problems import gathered, raise_problems
 
     spec = load_spec(path)
-    floor = floor_policy()
-    check_files(spec, floor)
-    refuse_columns(spec, under_floor(spec.release_policy(), floor))
-    build_method(spec.release.method, spec.release.parameters)
-    suites = [spec.expectation_suite(), *(table.suite() for table in (spec.tables or {}).values())]
-    for suite in (suite for suite in suites if suite is not None):
-        check_suite(suite)
+    published = {file.stem for file in path.parent.glob("*.y*ml")} | rules.elsewhere
+    found = gathered(
+        [
+            partial(only_of_its_name, path),
+            partial(check_files, spec, rules.floor),
+            partial(build_method, spec.release.method, spec.release.parameters),
+            partial(refuse_unpublished, spec, published),
+            *([] if rules.users is None else [partial(refuse_strangers, spec, rules.users)]),
+        ]
+    )
+    if not found:  # these need the files that are named there
+        asked = under_floor(spec.release_policy(), rules.floor)
+        found = gathered(
+            [
+                partial(_check_suites, spec),
+                partial(refuse_columns, spec, asked),
+                partial(_check_promises, spec, asked),
+            ]
+        )
+    raise_problems(found)
+    return spec
+
+
+def _check_source(spec: "ReleaseSpec", rules: _Rules) -> None:
+    """Read the source as a run does, up to its method; problems are counts, and values the curator's."""
+    from privacy_engine.errors import MissingSourceError, Problem, ProblemsError, SchemaError
+    from privacy_release.steps.curator import write_missing_values
+    from privacy_release.steps.run import source_table
+    from privacy_release.work.area import WorkArea
+
+    read = spec.model_copy(update={"outliers": None})
+    if read.source is not None:  # nobody waits here
+        read = read.model_copy(
+            update={"source": read.source.model_copy(update={"when_missing": "fail", "wait": None})}
+        )
+    work = WorkArea(work_root(), f"cli/check/{spec.name}/{secrets.token_hex(4)}")
+    with removed_after(work):
+        try:
+            source_table(read, rules.release_id, read.data_schema(), work, lambda stage, text: None)
+        except SchemaError as error:
+            told = str(error)
+            if rules.curator and not isinstance(error, MissingSourceError):
+                with usage("PRIVACY_CURATOR"):
+                    file = write_missing_values(read, rules.release_id, work)
+                told += f"; the values that are missed: {file}" if file else ""
+            path = ("source", "uri") if isinstance(error, MissingSourceError) else ("schema",)
+            raise ProblemsError([Problem(text=told, path=path)]) from None
+
+
+def _check_suites(spec: "ReleaseSpec") -> None:
+    from privacy_engine.errors import SpecError
+    from privacy_release.spec.files import load_suite
+    from privacy_release.spec.lines import located
+    from privacy_release.steps.validate import check_suite
+
+    files = [spec.expectations, *(table.expectations for table in (spec.tables or {}).values())]
+    for file in (Path(file) for file in files if file is not None):
+        try:
+            check_suite(load_suite(file))
+        except SpecError as error:
+            raise located(file, error) from None
+
+
+def _check_promises(spec: "ReleaseSpec", asked: "ReleasePolicy") -> None:
+    """Hold the method against the policy."""
+    from privacy_engine.errors import Problem
+    from privacy_release.spec.methods import build_method, weaker_than_policy
+    from privacy_release.work.problems import raise_problems
+
+    name, method = spec.release.method, build_method(spec.release.method, spec.release.parameters)
+    raise_problems(
+        Problem(
+            text=f"release: {text}, as the policy or the floor policy asks; verification would refuse it: "
+            "correct one of both",
+            path=("release",),
+        )
+        for text in weaker_than_policy(method, spec.method_schema(), asked, name)
+    )
 
 
 def _check_table(arguments: argparse.Namespace) -> int:

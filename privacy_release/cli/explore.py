@@ -157,15 +157,16 @@ def _use(path: Path, spec: "ReleaseSpec", policy: "ReleasePolicy", name: str) ->
     from privacy_release.explore.choices import named
     from privacy_release.explore.specification import (
         fields_of,
-        weaker_than_policy,
         with_choice,
         write_over,
     )
+    from privacy_release.spec.methods import build_method, weaker_than_policy
     from privacy_release.spec.reading import LARGEST_YAML, read_text
 
     choice = named(spec, policy, name)
     before, after = read_text(path, LARGEST_YAML), with_choice(path, fields_of(spec, choice))
-    for text in weaker_than_policy(spec, policy, choice):
+    method = build_method(choice.method, choice.parameters)
+    for text in weaker_than_policy(method, spec.method_schema(), policy, choice.method):
         _say(f"warning: {text}: verification will refuse a release that does not happen to keep it")
     write_over(path, after)
     difference = difflib.unified_diff(

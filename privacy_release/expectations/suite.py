@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import difflib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import SpecError
+from privacy_engine.choice import did_you_mean
+from privacy_engine.errors import Problem, ProblemsError, SpecError
 from privacy_release.expectations.lean_import import import_great_expectations
 
 if TYPE_CHECKING:
@@ -52,12 +53,17 @@ def _entries(suite: Mapping[str, Any]) -> tuple[str, list[Mapping[str, Any]]]:
     for number, entry in enumerate(entries, start=1):
         place = f"suite {name!r}, expectation {number}"
         if not hasattr(entry, "keys") or not isinstance(entry.get("type"), str):
-            raise SpecError(f"{place}: must be a mapping with a type, and kwargs; correct it")
+            raise _wrong(number, f"{place}: must be a mapping with a type, and kwargs; correct it")
         if unknown := sorted(str(key) for key in entry.keys() - ENTRY_KEYS):
-            raise SpecError(f"{place}, {entry['type']}: unknown fields {unknown}; correct or remove them")
+            text = f"{place}, {entry['type']}: unknown fields {unknown}; correct or remove them"
+            raise _wrong(number, text + did_you_mean(unknown[0], ENTRY_KEYS))
         if not isinstance(entry.get("kwargs", {}), dict):
-            raise SpecError(f"{place}, {entry['type']}: kwargs must be a mapping; correct it")
+            raise _wrong(number, f"{place}, {entry['type']}: kwargs must be a mapping; correct it")
     return name, entries
+
+
+def _wrong(number: int, text: str) -> ProblemsError:
+    return ProblemsError([Problem(text=text, path=("expectations", number - 1))])
 
 
 def _built(name: str, entries: Sequence[Mapping[str, Any]]) -> list[Expectation]:
@@ -66,14 +72,13 @@ def _built(name: str, entries: Sequence[Mapping[str, Any]]) -> list[Expectation]
     for position, entry in enumerate(entries):
         made = _build(entry, position)
         if isinstance(made, str):
-            problems.append(f"{entry['type']} (number {position + 1}): {made}")
+            text = f"{entry['type']} (number {position + 1}): {made}; correct the suite"
+            problems.append(Problem(text=text, path=("expectations", position)))
         else:
             expectations.append(made)
     if problems:
-        raise SpecError(
-            f"suite {name!r}: {len(problems)} of {len(entries)} expectations cannot be built: "
-            f"{'; '.join(problems)}; correct the suite"
-        )
+        found = f"suite {name!r}: {len(problems)} of {len(entries)} expectations cannot be built"
+        raise ProblemsError(replace(problem, text=f"{found}: {problem.text}") for problem in problems)
     return expectations
 
 
@@ -98,8 +103,8 @@ def _build(entry: Mapping[str, Any], position: int) -> Expectation | str:
             severity=FailureSeverity(severity),
         ).to_domain_obj()
     except ExpectationNotFoundError:
-        near = difflib.get_close_matches(entry["type"], list_registered_expectation_implementations(), n=1)
-        return f"no such expectation{f', did you mean {near[0]}?' if near else ''}"
+        known = list_registered_expectation_implementations()
+        return f"no such expectation{did_you_mean(entry['type'], known)}"
     except ValidationError as error:
         return ", ".join(_argument_problem(problem) for problem in error.errors())
     except (GreatExpectationsError, TypeError, ValueError) as error:

@@ -9,12 +9,10 @@ import yaml
 
 from privacy_engine.errors import SpecError
 from privacy_release.explore.choices import Choice
-from privacy_release.spec.methods import build_method
 from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_text
 from privacy_release.work.problems import wrong
 
 if TYPE_CHECKING:
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_release.spec.model import ReleaseSpec
 
 _WIDE = 1 << 16  # characters of a line: none is folded
@@ -139,16 +137,3 @@ def write_over(path: Path, text: str) -> None:
         raise SpecError(
             f"{path} must be writable, got {type(error).__name__}; write release into it by hand"
         ) from None
-
-
-def weaker_than_policy(spec: "ReleaseSpec", policy: "ReleasePolicy", choice: Choice) -> list[str]:
-    """Where a choice promises less than the policy asks for, as text; verification measures it anyway."""
-    from privacy_engine.judge.policy import ReleasePolicy
-
-    method = build_method(choice.method, choice.parameters)
-    schema = spec.method_schema()
-    loss, guarantees = method.privacy_loss(schema), method.guarantees(schema)
-    if loss is None and not guarantees:
-        return []
-    promised = ReleasePolicy(require=guarantees, max_epsilon=None if loss is None else loss.epsilon)
-    return promised.weaker_than(policy)

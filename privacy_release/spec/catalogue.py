@@ -3,20 +3,23 @@
 One bad file is one bad file: whatever is in it, the others are found as if it were not there.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from privacy_engine.errors import PrivacyEngineError, SpecError
+from privacy_engine.choice import did_you_mean
+from privacy_engine.errors import PrivacyEngineError, Problem, SpecError
 from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder
 from privacy_release.spec.floor import floor_policy
+from privacy_release.spec.lines import located
 from privacy_release.spec.model import ReleaseSpec, ScheduleSpec, load_spec
-from privacy_release.work.problems import wrong
+from privacy_release.work.problems import raise_problems, wrong
 
+_SUFFIXES = (".yaml", ".yml")
 _MOST_TOLD = 50  # faults in one error
 Made = TypeVar("Made")
 
@@ -38,12 +41,12 @@ class Catalogue:
 
 def readable_specs() -> list[ReleaseSpec]:
     """The specifications whose own file is right, by name."""
-    return list(_read(_files())[0].values())
+    return list(_read(release_files())[0].values())
 
 
 def catalogue() -> Catalogue:
     """All specifications, with the files that they name."""
-    read, faults = _read(_files())
+    read, faults = _read(release_files())
     try:
         floor = floor_policy()
     except SpecError as error:  # no release goes on without it, but their DAGs stay to be seen
@@ -58,12 +61,63 @@ def catalogue() -> Catalogue:
     return Catalogue(read=read, usable=usable, faults=tuple(faults))
 
 
-def attempted(place: Path | str, make: Callable[[], Made]) -> tuple[Made | None, str | None]:
+def only_of_its_name(path: Path) -> None:
+    """Refuse a file beside which another one is of the same release: one `.yaml`, one `.yml`.
+
+    Raises:
+        SpecError: naming the others.
+    """
+    same = (path.with_suffix(suffix) for suffix in _SUFFIXES)
+    _only(path, [other for other in same if other.name != path.name and other.exists()])
+
+
+def release_files() -> list[Path]:
+    """The files of all releases of the include folder."""
+    return sorted(p for p in (include_folder() / "releases").glob("*.y*ml") if p.suffix in _SUFFIXES)
+
+
+def refuse_unpublished(spec: ReleaseSpec, published: Collection[str]) -> None:
+    """Refuse a schedule by assets that nobody publishes: it would wait for ever.
+
+    Raises:
+        SpecError: naming each asset, and the release that may be meant.
+    """
+    upstream = spec.schedule.upstream if isinstance(spec.schedule, ScheduleSpec) else ()
+    others = [name for name in published if name != spec.name]
+    raise_problems(
+        Problem(
+            text=f"schedule waits for the asset {name}, which no other release publishes"
+            f"{did_you_mean(name, others)}; correct it, or name it with --published if a DAG of your own "
+            "publishes it",
+            path=("schedule", "asset" if len(upstream) == 1 else "assets"),
+        )
+        for name in upstream
+        if name not in others
+    )
+
+
+def refuse_strangers(spec: ReleaseSpec, users: Collection[str]) -> None:
+    """Refuse approvers who are no users: nobody could answer.
+
+    Raises:
+        SpecError: naming each, and the user who may be meant.
+    """
+    raise_problems(
+        Problem(
+            text=f"approval.assigned_to names {name}, who is no user{did_you_mean(name, users)}; correct it",
+            path=("approval", "assigned_to", place),
+        )
+        for place, name in enumerate((spec.approval and spec.approval.assigned_to) or ())
+        if name not in users
+    )
+
+
+def attempted(place: Path, make: Callable[[], Made]) -> tuple[Made | None, str | None]:
     """What was made of one file, or a sentence about why nothing was: the others are made all the same."""
     try:
         return make(), None
     except PrivacyEngineError as error:
-        told = str(error)
+        told = str(located(place, error))
         return None, told if told.startswith(str(place)) else str(wrong(place, told))
     except Exception as error:  # noqa: BLE001  whatever it is, it is the fault of this file alone
         return None, str(wrong(place, f"cannot be used, {type(error).__name__}: {error}"))
@@ -98,11 +152,9 @@ def partitioned_releases(specs: Iterable[ReleaseSpec]) -> frozenset[str]:
 def _read(files: Iterable[Path]) -> tuple[dict[Path, ReleaseSpec], list[str]]:
     specs, faults = {}, []
     for path, others in _by_release(files):
-        if others:
-            names = ", ".join(other.name for other in others)
-            faults.append(
-                str(wrong(path, f"must be the only file of its name, there is {names}; remove one"))
-            )
+        _, fault = attempted(path, partial(_only, path, others))
+        if fault is not None:
+            faults.append(fault)
             continue
         spec, fault = attempted(path, partial(load_spec, path))
         if spec is not None:
@@ -112,12 +164,13 @@ def _read(files: Iterable[Path]) -> tuple[dict[Path, ReleaseSpec], list[str]]:
     return specs, faults
 
 
+def _only(path: Path, others: Iterable[Path]) -> None:
+    if names := ", ".join(other.name for other in others):
+        raise wrong(path, f"must be the only file of its name, there is {names}; remove one")
+
+
 def _by_release(files: Iterable[Path]) -> Iterator[tuple[Path, list[Path]]]:
     """Each release's file, and the others of its name: one may end in `.yaml` and one in `.yml`."""
     for _, same in groupby(sorted(files), key=lambda path: path.stem):
         first, *others = same
         yield first, others
-
-
-def _files() -> list[Path]:
-    return sorted(p for p in (include_folder() / "releases").glob("*.y*ml") if p.suffix in (".yaml", ".yml"))

@@ -1,15 +1,17 @@
 """A release's specification with all that it names: policy, suite, hierarchies, and the floor policy."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from privacy_engine.errors import SchemaError
+from privacy_engine.choice import did_you_mean
+from privacy_engine.errors import Problem, ProblemsError, SchemaError
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, refuse_weaker, under_floor
 from privacy_release.spec.model import ReleaseSpec
 from privacy_release.spec.reading import LARGEST_HIERARCHY
-from privacy_release.work.problems import wrong
+from privacy_release.work.problems import gathered, raise_problems
 
 if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
@@ -26,20 +28,50 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
     Raises:
         SpecError: naming the file, the field and what to do.
     """
-    spec.expectation_suite()
-    for table in (spec.tables or {}).values():
-        table.suite()
+    suites = [spec.expectation_suite, *(table.suite for table in (spec.tables or {}).values())]
+    trees = dict.fromkeys(a.hierarchy for _, a in spec.every_attribute if a.hierarchy)
+    found = gathered([*suites, *(partial(_read_if_small, Path(name)) for name in trees)])
+    found += gathered([partial(_check_policy, spec, floor), partial(require_approval, spec, floor)])
+    raise_problems(found)
+
+
+def _check_policy(spec: ReleaseSpec, floor: Floor | None) -> None:
+    """Read the policy, and hold the specification against it."""
     policy = spec.release_policy()
-    refuse_weaker(policy, spec.policy, floor)
-    require_approval(spec, floor)
+    found = gathered([partial(refuse_weaker, policy, spec.policy, floor)])
     asked = under_floor(policy, floor)
-    refuse_pseudonyms(spec, asked)
-    refuse_distances(spec, asked)
-    refuse_silence(spec, asked)
-    refuse_append(spec, asked)
-    for name in dict.fromkeys(a.hierarchy for _, a in spec.every_attribute if a.hierarchy):
-        if not LARGEST_AT_PARSE < Path(name).stat().st_size <= LARGEST_HIERARCHY:
-            read_hierarchy(Path(name))
+    rules = (refuse_attributes, refuse_pseudonyms, refuse_distances, refuse_silence, refuse_append)
+    raise_problems([*found, *gathered(partial(rule, spec, asked) for rule in rules)])
+
+
+def _read_if_small(hierarchy: Path) -> None:
+    if not LARGEST_AT_PARSE < hierarchy.stat().st_size <= LARGEST_HIERARCHY:
+        read_hierarchy(hierarchy)
+
+
+def refuse_attributes(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
+    """Refuse models of a sensitive attribute that the release does not have.
+
+    Raises:
+        SpecError: naming each model, and the attribute that may be meant.
+    """
+    from privacy_engine.judge.models import rule_of
+
+    sensitive = [name for name, a in spec.every_attribute if a.role == "sensitive"]
+    found = []
+    for rule in policy.rules:
+        asked = getattr(rule, "attribute", None)
+        if asked is not None and asked not in sensitive:
+            told = (
+                f"a sensitive attribute {asked}, and schema has {sensitive}{did_you_mean(asked, sensitive)}"
+            )
+        elif hasattr(rule, "attribute") and rule not in policy.across and not sensitive:
+            told = "a sensitive attribute, and schema has none"
+        else:
+            continue
+        text = f"policy asks for {rule_of(rule)} of {told}; give a column that role, or take another policy"
+        found.append(Problem(text=text, path=("policy",)))
+    raise_problems(found)
 
 
 def refuse_pseudonyms(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
@@ -54,8 +86,8 @@ def refuse_pseudonyms(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
     if spec.linked and spec.person is not None and spec.person.column is not None:
         scopes[spec.person.column] = "random"
     if refused := [name for name, scope in scopes.items() if policy.refuses_pseudonyms(scope)]:
-        raise wrong(
-            spec.name,
+        raise _wrong(
+            ("schema", refused[0]),
             f"the pseudonyms of {refused} must keep `pseudonyms: {policy.pseudonyms}` of the policy or the "
             "floor policy; remove them, or narrow their scope",
         )
@@ -73,7 +105,7 @@ def refuse_distances(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
     try:
         require_distances(policy.require, sensitive)
     except SchemaError as error:
-        raise wrong(spec.name, f"policy: {error}") from None
+        raise _wrong(("policy",), f"policy: {error}") from None
 
 
 def refuse_silence(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
@@ -83,8 +115,8 @@ def refuse_silence(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
         SpecError: naming the columns that identify them, and what to do.
     """
     if spec.schedule is not None and spec.unfollowed and policy.repeated_people == "history":
-        raise wrong(
-            spec.name,
+        raise _wrong(
+            ("history",),
             f"history must be declared beside a schedule and {', '.join(spec.unfollowed)}, for the policy or "
             "the floor policy has `repeated_people: history`: its second release would be refused; add "
             "`history: {identifier: <column>}`, or ask for a policy that allows it",
@@ -99,8 +131,8 @@ def refuse_append(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
     """
     followed = spec.history is not None or (policy.repeated_people == "history" and spec.unfollowed)
     if spec.publish_mode is PublishMode.APPEND and not followed:
-        raise wrong(
-            spec.name,
+        raise _wrong(
+            ("publish", "mode"),
             "publish.mode: append leaves all releases in the table, and whoever is in several can be told by "
             "what they have in common; declare `history`, ask for a policy with `repeated_people: history`, "
             "or take mode: snapshot",
@@ -117,8 +149,15 @@ def refuse_columns(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
 
     schema = spec.data_schema()
     if policy.columns is not None and (broken := broken_by_schema(policy.columns, schema)):
-        told = "; ".join(f"{b.column} must keep {b.rule}: {b.remedy}" for b in broken)
-        raise wrong(spec.name, f"the policy or the floor policy has rules for columns. {told}")
+        rules = "the policy or the floor policy has rules for columns."
+        raise_problems(
+            Problem(text=f"{rules} {b.column} must keep {b.rule}: {b.remedy}", path=("schema", b.column))
+            for b in broken
+        )
+
+
+def _wrong(path: tuple[str, ...], text: str) -> ProblemsError:
+    return ProblemsError([Problem(text=text, path=path)])
 
 
 def require_approval(spec: ReleaseSpec, floor: Floor | None) -> None:
@@ -128,8 +167,8 @@ def require_approval(spec: ReleaseSpec, floor: Floor | None) -> None:
         SpecError: naming the field and the floor.
     """
     if floor is not None and floor.approval and not (spec.approval and spec.approval.required):
-        raise wrong(
-            spec.name,
+        raise _wrong(
+            ("approval", "required"),
             f"approval.required must be true, for the floor policy {floor.path} asks that somebody approves "
             "every release; add it",
         )

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import PrivacyEngineError, SpecError
+from privacy_engine.choice import did_you_mean
+from privacy_engine.errors import LONGEST, PrivacyEngineError, Problem, ProblemsError, SpecError
+from privacy_release.spec.lines import located
 from privacy_release.spec.reading import LARGEST_HIERARCHY, read_mapping, read_text
 from privacy_release.work.host import answer_of
-from privacy_release.work.problems import wrong
+from privacy_release.work.problems import shortened, wrong
 from privacy_release.work.settings import VARIABLES, setting
 
 if TYPE_CHECKING:
@@ -53,11 +55,28 @@ def load_schema(schema: str | Path | Mapping[str, Any]) -> "DataSchema":
             try:
                 trees[name] = read_hierarchy(_hierarchy_path(name, in_file=not isinstance(schema, Mapping)))
             except SpecError as error:
-                raise wrong(place, f"{column}.hierarchy: {error}") from None
+                raise wrong(str(place), f"{column}.hierarchy: {error}") from None
     try:
         return DataSchema.from_dict(fields, trees)
     except PrivacyEngineError as error:
-        raise wrong(place, str(error)) from None
+        if isinstance(place, Path):
+            raise located(place, error) from None
+        raise ProblemsError(_wrong_columns(fields, trees) or [Problem(text=f"{place}: {error}")]) from None
+
+
+def _wrong_columns(fields: Mapping[str, Any], trees: "Mapping[str, Hierarchy]") -> list[Problem]:
+    """What is wrong with each column by itself."""
+    from privacy_engine.tables.schema import Attribute
+
+    found = []
+    for name, attribute in fields.items():
+        if name == "person":  # says whose record a row is, too
+            continue
+        try:
+            Attribute.from_dict(name, attribute, trees)
+        except PrivacyEngineError as error:
+            found.append(Problem(text=f"schema: {error}", path=("schema", name)))
+    return found
 
 
 def load_tables(tables: Mapping[str, Mapping[str, Any]], person: str) -> "DataSchema":
@@ -93,11 +112,14 @@ def read_hierarchy(path: Path) -> "Hierarchy":
     Raises:
         SpecError: naming the file and what to do.
     """
-    from privacy_engine.tables.hierarchy import Hierarchy
+    from privacy_engine.tables.hierarchy import Hierarchy, HierarchyError
 
     text = read_text(path, LARGEST_HIERARCHY)
     try:
         return Hierarchy.from_csv(text)
+    except HierarchyError as error:
+        problem = Problem(text=str(error), file=shortened(str(path), LONGEST), line=error.line)
+        raise ProblemsError([problem]) from None
     except PrivacyEngineError as error:
         raise wrong(path, str(error)) from None
 
@@ -114,7 +136,7 @@ def load_policy(policy: str | Path | Mapping[str, Any]) -> "ReleasePolicy":
     try:
         return ReleasePolicy.from_dict(fields)
     except PrivacyEngineError as error:
-        raise wrong(place, str(error)) from None
+        raise (located(place, error) if isinstance(place, Path) else wrong(place, str(error))) from None
 
 
 def load_suite(suite: str | Path | Mapping[str, Any]) -> dict[str, Any]:
@@ -130,12 +152,12 @@ def load_suite(suite: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _fields(given: str | Path | Mapping[str, Any], what: str) -> tuple[dict[str, Any], str]:
-    """A mapping, from a file or as it is, and its name for errors."""
+def _fields(given: str | Path | Mapping[str, Any], what: str) -> tuple[dict[str, Any], Path | str]:
+    """A mapping, from a file or as it is, and the file, or its name for errors."""
     if isinstance(given, Mapping):
         return dict(given), what
     path = _include_path(given)
-    return read_mapping(path), str(path)
+    return read_mapping(path), path
 
 
 def _include_path(path: str | Path) -> Path:
@@ -183,7 +205,8 @@ def file_within(home: Path, name: str) -> Path:
     except (OSError, ValueError, RuntimeError):  # too long a name, a null byte, links in a circle
         raise wrong(name, f"must be the path of a file below {home}; correct the path", " ") from None
     if not exists:
-        raise wrong(f"the file {found}", f"must exist; correct the path, it is relative to {home}", " ")
+        hint = did_you_mean(found.name, _names_in(found.parent))
+        raise wrong(f"the file {found}", f"must exist; correct the path, it is relative to {home}{hint}", " ")
     if not inside:
         raise wrong(
             f"the file {found}",
@@ -191,6 +214,13 @@ def file_within(home: Path, name: str) -> Path:
             " ",
         )
     return found
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except OSError:
+        return []
 
 
 def _brought(path: str | Path) -> Path | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import PrivacyEngineError, VerificationError
+from privacy_release.spec.lines import located
 from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_file
 from privacy_release.work.problems import wrong
 from privacy_release.work.settings import SECTION, VARIABLES, setting
@@ -138,7 +139,7 @@ def read_floor(path: Path, note: str) -> Floor:
             raise wrong(path, "signed must be required or optional; correct it")
         policy = ReleasePolicy.from_dict(fields)
     except PrivacyEngineError as error:
-        raise wrong(f"the floor policy {path}", f"{error}; {note}") from None
+        raise wrong("the floor policy", f"{located(path, error)}; {note}", " ") from None
     return Floor(
         path=path,
         sha256=hashlib.sha256(data).hexdigest(),

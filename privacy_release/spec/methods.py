@@ -6,10 +6,12 @@ import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import SpecError
+from privacy_engine.errors import Problem, ProblemsError
 
 if TYPE_CHECKING:
+    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.release import ReleaseMethod
+    from privacy_engine.tables.schema import DataSchema
 
 
 def describe_methods() -> list[str]:
@@ -81,5 +83,29 @@ def build_method(method: str, parameters: Mapping[str, Any]) -> "ReleaseMethod":
     try:
         built: ReleaseMethod = load_method(method, **parameters)
     except (ValueError, TypeError) as error:
-        raise SpecError(f"release: {error}; see `privacy-release list-methods`") from None
+        text = f"release: {error}; see `privacy-release list-methods`"
+        raise ProblemsError([Problem(text=text, path=("release",))]) from None
     return built
+
+
+def weaker_than_policy(
+    method: "ReleaseMethod", schema: "DataSchema", policy: "ReleasePolicy", name: str
+) -> list[str]:
+    """Where a method promises less than the policy asks for, as text; verification measures it anyway.
+
+    Args:
+        method: with its parameters.
+        schema: of what it is given.
+        policy: with the deployment's floor.
+        name: of the method.
+    """
+    from privacy_engine.judge.policy import ReleasePolicy
+
+    loss, guarantees = method.privacy_loss(schema), method.guarantees(schema)
+    found = []
+    if loss is None and (policy.max_epsilon is not None or policy.max_delta is not None):
+        found.append(f"{name} claims no differential privacy, and the policy limits its loss")
+    if loss is None and not guarantees:
+        return found
+    promised = ReleasePolicy(require=guarantees, max_epsilon=None if loss is None else loss.epsilon)
+    return [*found, *promised.weaker_than(policy)]

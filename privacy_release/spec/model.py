@@ -5,7 +5,7 @@ Reading one imports neither pandas nor an algorithm, because Airflow does it at 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -23,6 +23,8 @@ from pydantic import (
     model_validator,
 )
 
+from privacy_engine.choice import did_you_mean
+from privacy_engine.errors import Problem
 from privacy_engine.registry import detector_names, is_anonymizer, is_randomizer, method_names
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.spec.engine import EngineField, EngineSpec, problem_of_engine
@@ -48,13 +50,14 @@ from privacy_release.spec.files import (
     load_suite,
     load_tables,
 )
+from privacy_release.spec.lines import at_lines
 from privacy_release.spec.outliers import REMOVING, Action, check_action
 from privacy_release.spec.placeholders import check_placeholders, check_query
 from privacy_release.spec.reading import read_mapping
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.engines import FRAGMENTS, LOCAL
 from privacy_release.work.parquet import MAX_EXPANSION
-from privacy_release.work.problems import problems_of, wrong
+from privacy_release.work.problems import found_in, problems_of, shortened, wrong
 
 if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
@@ -81,6 +84,7 @@ __all__ = [
     "load_suite",
 ]
 
+_LONGEST_WORD = 40  # characters of a word that an error quotes
 _BOUNDS = {"max_rows", "weight"}  # parameters that bound what a person contributes
 _KEPT = ("k", "m", "departures", "reserve", "counterfeits")  # over all releases of a person
 RELEASE = "{release}"  # stands for the release id in the address of a source
@@ -106,15 +110,25 @@ def _not_blank(value: str) -> str:
 
 
 def _known_method(value: str) -> str:
-    if value not in method_names():
-        raise ValueError(f"must be one of {list(method_names())}")
-    return value
+    return _one_of(method_names(), value)
 
 
 def _known_detector(value: str) -> str:
-    if value not in detector_names():
-        raise ValueError(f"must be one of {list(detector_names())}")
+    return _one_of(detector_names(), value)
+
+
+def _one_of(known: Iterable[str], value: str) -> str:
+    words = list(known)
+    if value not in words:
+        hint = did_you_mean(value, words)
+        raise ValueError(f"must be one of {words}, got {shortened(value, _LONGEST_WORD)!r}{hint}")
     return value
+
+
+def _unknown(columns: Iterable[str], known: Iterable[str]) -> str:
+    """Columns that nobody knows, and the nearest that are known, for an error."""
+    known = list(known)
+    return ", ".join(f"{shortened(name, _LONGEST_WORD)!r}{did_you_mean(name, known)}" for name in columns)
 
 
 def _duration(value: str) -> str:
@@ -697,7 +711,10 @@ def _check_read(source: SourceSpec, attributes: Mapping[str, AttributeSpec]) -> 
     if len(set(read)) < len(read):
         raise ValueError("source.columns must be distinct; remove the repeated ones")
     if unknown := [c for c in read if c not in attributes]:
-        raise ValueError(f"source.columns {unknown} must be in schema; give each a role or do not read them")
+        raise ValueError(
+            f"source.columns [{_unknown(unknown, attributes)}] must be in schema; give each a role or do not "
+            "read them"
+        )
     if made := [c for c in read if attributes[c].derive is not None]:
         raise ValueError(f"source.columns {made} must not be derived, they are not read; remove them")
     if unread := [n for n, a in attributes.items() if n not in read and a.derive is None]:
@@ -870,7 +887,10 @@ class ReleaseSpec(_Strict):
             return self
         known = self.attributes.get(self.person.column)
         if known is None or known.role != "identifier":
-            raise ValueError("person must be a column of schema with the role identifier; correct it")
+            raise ValueError(
+                "person must be a column of schema with the role identifier, got "
+                f"{_unknown([self.person.column], self._identifiers)}; correct it"
+            )
         if self.person.rows == "linked":
             self._rows_can_be_linked()
         if self.release.random_answers:
@@ -926,11 +946,15 @@ class ReleaseSpec(_Strict):
         known = self.attributes.get(self.history.identifier)
         if known is None or known.role != "identifier":
             raise ValueError(
-                "history.identifier must be a column of schema with the role identifier; correct it"
+                "history.identifier must be a column of schema with the role identifier, got "
+                f"{_unknown([self.history.identifier], self._identifiers)}; correct it"
             )
         sensitive = [name for name, a in self.attributes.items() if a.role == "sensitive"]
         if unknown := sorted(set(self.history.m or {}) - set(sensitive)):
-            raise ValueError(f"history.m {unknown} must be sensitive attributes of schema; correct it")
+            raise ValueError(
+                f"history.m [{_unknown(unknown, sensitive)}] must be sensitive attributes of schema; correct "
+                "it"
+            )
         if self.budget is not None or self.release.random_answers:
             raise ValueError(
                 "history must not stand beside a budget or random answers: they make no classes that "
@@ -984,6 +1008,10 @@ class ReleaseSpec(_Strict):
         if problem := problem_of_engine(self.engine.kind, self.release.method, history=history):
             raise ValueError(problem)
         return self
+
+    @property
+    def _identifiers(self) -> list[str]:
+        return [name for name, a in self.attributes.items() if a.role == "identifier"]
 
     @property
     def only_source(self) -> SourceSpec:
@@ -1127,11 +1155,10 @@ def load_spec(path: str | Path) -> ReleaseSpec:
     try:
         spec = ReleaseSpec.model_validate(fields, context={"home": home})
     except ValidationError as error:
-        raise wrong(path, "; ".join(problems_of(error, ReleaseSpec))) from None
+        raise at_lines(path, found_in(error, ReleaseSpec)) from None
     if spec.name != path.stem:
-        raise wrong(
-            path, f"name must be {path.stem!r} like the file, so that no two are the same; rename one"
-        )
+        text = f"name must be {path.stem!r} like the file, so that no two are the same; rename one"
+        raise at_lines(path, [Problem(text=text, path=("name",))])
     if spec.tables is None:
         return spec.model_copy(update={"source": _found_from(spec.only_source, home)})
     tables = {

@@ -17,8 +17,8 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-from privacy_engine.errors import SpecError
-from privacy_release.work.problems import wrong
+from privacy_engine.errors import LONGEST, Problem, ProblemsError, SpecError
+from privacy_release.work.problems import shortened, wrong
 
 LARGEST_YAML = 1 << 20  # bytes
 LARGEST_JSON = 2 << 20
@@ -76,8 +76,13 @@ def text_of(data: bytes, path: Path) -> str:
         raise wrong(path, f"must be a readable UTF-8 file, got {kind}; save it as UTF-8", " ") from None
     if found := _CONTROL.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise wrong(path, f"must hold no control characters; mend line {line}")
+        raise _wrong_at(path, line, "must hold no control characters; remove them")
     return text
+
+
+def _wrong_at(path: Path, line: int | None, problem: str) -> ProblemsError:
+    text, file = shortened(problem, LONGEST), shortened(str(path), LONGEST)
+    return ProblemsError([Problem(text=text, file=file, line=line)])
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -105,12 +110,11 @@ def mapping_of(data: bytes, path: Path) -> dict[str, Any]:
     try:
         fields = _from_json(text) if as_json else _from_yaml(text)
     except json.JSONDecodeError as error:
-        raise wrong(path, f"must be JSON; mend line {error.lineno}: {error.msg}") from None
+        raise _wrong_at(path, error.lineno, f"must be JSON; mend it: {error.msg}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        line = f"line {mark.line + 1}: " if mark else ""
         problem = getattr(error, "problem", None) or "its form"
-        raise wrong(path, f"must be YAML; mend {line}{problem}") from None
+        raise _wrong_at(path, mark.line + 1 if mark else None, f"must be YAML; mend it: {problem}") from None
     except RecursionError:
         raise wrong(path, f"must be nested at most {DEEPEST} deep; write it flatter") from None
     except ValueError as error:  # of ours, or of a number with thousands of digits
@@ -124,6 +128,17 @@ def mapping_of(data: bytes, path: Path) -> dict[str, Any]:
 def _from_yaml(text: str) -> Any:
     _require_small(yaml.parse(text, Loader=_Parser))
     return yaml.load(text, Loader=_PlainLoader)
+
+
+def compose(text: str) -> yaml.Node | None:
+    """YAML or JSON as nodes, which know their lines; None: it is empty.
+
+    Raises:
+        yaml.YAMLError: if it is no YAML, or larger or deeper than anybody writes.
+    """
+    _require_small(yaml.parse(text, Loader=_Parser))
+    found: yaml.Node | None = yaml.compose(text, Loader=_Parser)
+    return found
 
 
 def _fault(problem: str, place: Any) -> ConstructorError:

@@ -1,11 +1,17 @@
 """What private releases are beside their source, in exact figures of it: for the curator; without Airflow."""
 
+import csv
+import io
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import IntegrityError, SpecError
 from privacy_release.reports.comparison import require_comparable
+from privacy_release.reports.curator import write_for_curator
+from privacy_release.spec.placeholders import ReleaseName
+from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import ReportRef, StagedRef, TableRef
 from privacy_release.work.staged import read_manifest, read_schema
@@ -14,8 +20,61 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from privacy_engine.synthesizers.model import SynthesizerModel
+    from privacy_release.spec.model import ReleaseSpec
 
 SEED = 20_261_122  # of the drawing; the same for every report, so that two of them compare
+
+
+def write_missing_values(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> Path | None:
+    """Write the values of a source that its categories and hierarchies miss into the curator's folder.
+
+    Args:
+        spec: of a release of Parquet files.
+        release_id: what `{release}` stands for in their address.
+        work: where files of an object store are kept meanwhile.
+
+    Returns:
+        The file, lines of `column;value;records` that nobody else can read; None where no value is missed.
+
+    Raises:
+        SpecError: if the source is another one.
+        SchemaError: if it cannot be read.
+        IntegrityError: if the curator's folder is a link or another user's.
+    """
+    found = _missing_values(spec, release_id, work)
+    if not found:
+        return None
+    out = io.StringIO()
+    rows = ([column, value, count] for column, values in found.items() for value, count in values.items())
+    csv.writer(out, delimiter=";", lineterminator="\n").writerows([["column", "value", "records"], *rows])
+    return write_for_curator(out.getvalue(), spec.name, "check", ending=".csv")
+
+
+def _missing_values(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> dict[str, Counter[str]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from privacy_engine.engines.frames import to_frame
+    from privacy_engine.tables.faults import Rule
+    from privacy_release.sources.addresses import find_source
+    from privacy_release.sources.files import local_files
+
+    if spec.tables is not None or spec.only_source.uri is None or spec.only_source.format != "parquet":
+        raise SpecError("--curator shows values of one table of Parquet files; leave it out for others")
+    uri = ReleaseName.of(release_id).address(spec.only_source.uri)
+    named = [a for a in spec.data_schema().attributes if a.categories is not None or a.hierarchy is not None]
+    found: dict[str, Counter[str]] = {}
+    for file in local_files(find_source(uri), work.create().folder):
+        parquet = pq.ParquetFile(file)
+        kept = [a for a in named if a.name in parquet.schema_arrow.names]
+        for batch in parquet.iter_batches(columns=[a.name for a in kept]):
+            frame = to_frame(pa.Table.from_batches([batch]))
+            for attribute in kept:
+                faults = attribute.faults(frame[attribute.name])
+                none = Counter[str]()
+                if missed := faults.get(Rule.CATEGORIES, none) | faults.get(Rule.HIERARCHY, none):
+                    found.setdefault(attribute.name, Counter()).update(missed)
+    return found
 
 
 def by_weight(frame: "pd.DataFrame", person: str) -> "pd.DataFrame":

@@ -1,19 +1,29 @@
 """Pydantic's findings in the words of a person who edits the file: field, what must hold, what to do."""
 
-import difflib
 import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from privacy_engine.errors import SpecError
+from privacy_engine.choice import did_you_mean
+from privacy_engine.errors import (
+    LONGEST,
+    MOST_PROBLEMS,
+    PrivacyEngineError,
+    Problem,
+    ProblemsError,
+    SpecError,
+)
 
-LONGEST = 2_000  # characters of what is wrong with a file
 _LONGEST_NAME = 100
-_MOST_PROBLEMS = 10
+_LONGEST_WORD = 40  # characters of what was found
+_MOST_LOOKED_AT = 100  # problems of one file
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
+_CLOSED = {"literal_error", "enum"}  # pydantic's errors where one of some words must stand
 
 # Names that pydantic puts into a location and no file has.
 _TAGS = {"cron", "event", "redaction", "leave"}
@@ -21,7 +31,10 @@ _TAGS = {"cron", "event", "redaction", "leave"}
 
 def wrong(path: Path | str, problem: str, between: str = ": ") -> SpecError:
     """What is wrong with a file, short enough for a log and a page whatever the file holds."""
-    return SpecError(f"{shortened(str(path), LONGEST)}{between}{shortened(problem, LONGEST)}")
+    place, text = shortened(str(path), LONGEST), shortened(problem, LONGEST)
+    if isinstance(path, Path) and between == ": ":
+        return ProblemsError([Problem(text=text, file=place)])
+    return SpecError(f"{place}{between}{text}")
 
 
 def shortened(text: str, longest: int) -> str:
@@ -35,48 +48,115 @@ def shortened(text: str, longest: int) -> str:
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> list[str]:
-    """One sentence a problem. What was given is left out: it may be long, and the field is named."""
-    found = error.errors(include_url=False, include_input=False)
-    told = [_sentence(details, model) for details in found[:_MOST_PROBLEMS]]
+    """One sentence a problem."""
+    found = found_in(error, model)
+    told = [problem.text for problem in found[:MOST_PROBLEMS]]
     more = len(found) - len(told)
     return [*told, f"and {more:,} more"] if more else told
 
 
+def found_in(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """Each problem with its place. It quotes numbers, and words in the place of one of some words."""
+    found = error.errors(include_url=False)
+    told = [
+        Problem(text=_sentence(details, model), path=tuple(_path(details)))
+        for details in found[:_MOST_LOOKED_AT]
+    ]
+    more = len(found) - len(told)
+    return [*told, Problem(text=f"and {more:,} more")] if more else told
+
+
+def gathered(rules: Iterable[Callable[[], object]]) -> list[Problem]:
+    """What independent rules complain of, all of them."""
+    found = list[Problem]()
+    for rule in rules:
+        try:
+            rule()
+        except PrivacyEngineError as error:
+            found += problems_in(error)
+    return found
+
+
+def problems_in(error: PrivacyEngineError) -> tuple[Problem, ...]:
+    """What an error complains of, one thing at a time."""
+    return error.problems if isinstance(error, ProblemsError) else (Problem(text=str(error)),)
+
+
+def raise_problems(found: Iterable[Problem]) -> None:
+    """Complain, if there is anything to complain of.
+
+    Raises:
+        ProblemsError: with all of them.
+    """
+    if problems := tuple(found):
+        raise ProblemsError(problems)
+
+
+def _path(details: ErrorDetails) -> list[int | str]:
+    return [part for part in details["loc"] if part not in _TAGS]
+
+
 def _sentence(details: ErrorDetails, model: type[BaseModel]) -> str:
-    path = [part for part in details["loc"] if part not in _TAGS]
+    path = _path(details)
     field = ".".join(shortened(str(part), _LONGEST_NAME) for part in path)
     match details["type"]:
         case "missing":
             return f"{field}: is missing; add it"
         case "extra_forbidden":
             known = _known(model, path[:-1])
-            hint = _guess(shortened(str(path[-1]), _LONGEST_NAME), known)
+            hint = did_you_mean(path[-1], known)
             return f"{field}: is not a known field; remove it or take one of {known}{hint}"
         case "value_error":
             return f"{field}: {_text(details)}" if field else _text(details)
         case "string_pattern_mismatch":
             return f"{field}: must be 1 to 100 letters, digits, '_' or '-', no mark first; rename it"
     words = details["msg"].removeprefix("Input ").replace("should be", "must be", 1)
-    return f"{field}: {words[0].lower()}{words[1:]}; correct it"
+    return f"{field}: {words[0].lower()}{words[1:]}, got {_found(details)}; correct it{_meant(details)}"
 
 
 def _text(details: ErrorDetails) -> str:
     return details["msg"].removeprefix("Value error, ")
 
 
-def _guess(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
+def _found(details: ErrorDetails) -> str:
+    """What stands there: a number, or a word in the place of another one; else only of what kind it is."""
+    match details["input"]:
+        case bool() | None as given:
+            return {True: "true", False: "false", None: "null"}[given]
+        case int() | float() as number:
+            return shortened(str(number), _LONGEST_WORD)
+        case str() as word if details["type"] in _CLOSED:
+            return repr(shortened(word, _LONGEST_WORD))
+        case str():
+            return "text"
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+    return "something else"
+
+
+def _meant(details: ErrorDetails) -> str:
+    if details["type"] not in _CLOSED:
+        return ""
+    return did_you_mean(
+        details["input"], re.findall(r"'([^']+)'", str(details.get("ctx", {}).get("expected")))
+    )
 
 
 def _known(model: type[BaseModel], path: list[int | str]) -> list[str]:
     """Fields of the mapping at a place of the file, by its JSON Schema."""
-    root = model.model_json_schema(by_alias=True)
+    root = _json_schema(model)
     here: dict[str, Any] = root
     for part in path:
         here = _object(here, root)
         here = here.get("properties", {}).get(part) or here.get("additionalProperties") or {}
     return sorted(_object(here, root).get("properties", {}))
+
+
+@cache
+def _json_schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(by_alias=True)
 
 
 def _object(node: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,10 @@ import pytest
 from sqlalchemy import select
 
 from airflow_privacy_release.plugin.connections import lakes, ledgers, specifications
+from privacy_release.cli.main import WRONG as WRONG_FILE
+from privacy_release.cli.main import main
 from tests.bad_files import ANY_FILE, ANY_YAML
+from tests.wrong_files import HIERARCHY, RELEASE, RIGHT, WRONG
 
 
 def shown() -> tuple[dict[str, str], dict[str, bool]]:
@@ -47,6 +50,31 @@ def test_each_broken_release_is_named(home: Any, load: Callable[[], Any]) -> Non
     message = shown()[0]["release_errors.py"]
     for name in ("no_policy", "no_yaml", "no_mapping"):
         assert str(home.spec(name)) in message
+
+
+def test_the_import_error_says_what_check_says(
+    home: Any, load: Callable[[], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of files that are wrong in themselves; the other files that they name are those of the fixture."""
+    (home.folder / "hierarchies").mkdir()
+    (home.folder / HIERARCHY).write_text(RIGHT[HIERARCHY])
+    cases = [
+        case for case in WRONG if case.file == RELEASE and case.parsed and case.field not in ("", "name")
+    ]
+    for number, case in enumerate(cases):
+        text = RIGHT[RELEASE].replace(case.old, case.new).replace("name: people\n", f"name: wrong{number}\n")
+        home.spec(f"wrong{number}").write_text(text)
+    load()
+    message = shown()[0]["release_errors.py"]
+    assert len(cases) >= 8
+    for number, case in enumerate(cases):
+        assert main(["check", str(home.spec(f"wrong{number}"))]) == WRONG_FILE
+        for told in capsys.readouterr().err.splitlines():
+            place, _, problem = told.partition(": ")
+            file, _, line = place.rpartition(":")
+            assert f"line {line}: {problem}" in message
+            assert f"{file}: line " in message
+        assert case.says in message
 
 
 def test_the_import_error_goes_when_the_release_is_mended(home: Any, load: Callable[[], Any]) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _FSSPEC = frozenset({"key", "secret", "client_kwargs", "config_kwargs", "connection_string"})
 _DELTA = re.compile(r"(?i)(aws|azure|google)_.+|allow_http|max_retries|retry_timeout")
+_USERS = "simple_auth_manager_users"
 _DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
 _SECRET = re.compile(r"(?i)key|secret|token|sas|password|credential|connection_string")
 
@@ -33,6 +34,26 @@ def setting(option: str) -> str | None:
     from airflow_privacy_release.compat import conf
 
     return conf.get(SECTION, option, fallback=None) or None
+
+
+def users() -> frozenset[str] | None:
+    """The ids of the users, where Airflow's configuration tells them; `privacy_release.work.host` asks.
+
+    None where it does not: with another than the simple auth manager, where everybody is an admin, and where
+    nobody set the users, as on a machine that is no part of the deployment.
+    """
+    from airflow_privacy_release.compat import conf
+
+    manager = conf.get("core", "auth_manager", fallback="")
+    named = conf.get("core", _USERS, fallback="")
+    everybody = conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False)
+    if (
+        everybody
+        or not manager.endswith("SimpleAuthManager")
+        or named == conf.get_default_value("core", _USERS)
+    ):
+        return None
+    return frozenset(entry.partition(":")[0].strip() for entry in named.split(",") if entry.strip())
 
 
 def shipped() -> Path:

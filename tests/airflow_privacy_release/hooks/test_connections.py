@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from airflow_privacy_release.hooks.connections import database_url, lake_options, source_options
+from airflow_privacy_release.hooks.connections import database_url, lake_options, source_options, users
 from privacy_engine.errors import SpecError
 
 
@@ -62,3 +62,18 @@ def test_a_database_is_named_by_an_ordinary_connection(monkeypatch: pytest.Monke
     for wrong in ("nothing", "nowhere"):
         with pytest.raises(SpecError, match=wrong):
             database_url(wrong)
+
+
+def test_the_users_are_those_that_the_configuration_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "olga:op, viewer:viewer")
+    manager = "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
+    monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", manager)
+    assert users() == {"olga", "viewer"}
+    monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", "their.own.AuthManager")
+    assert users() is None
+
+
+def test_users_that_nobody_set_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", raising=False)
+    assert users() is None

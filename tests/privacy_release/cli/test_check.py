@@ -1,12 +1,28 @@
 """`privacy-release check`: right or wrong for each file, with what only the engine and the gate can know."""
 
+import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import yaml
 
-from privacy_release.cli.main import DONE, WRONG, main
+from deploy.local.embedded import checkout
+from privacy_release.cli.main import DONE, main
+from privacy_release.cli.main import WRONG as WRONG_FILE
+from privacy_release.spec.catalogue import catalogue
 from tests.bad_files import write_neighbour
+from tests.wrong_files import (
+    HIERARCHY,
+    POLICY,
+    RELEASE,
+    RIGHT,
+    WRONG,
+    Wrong,
+    row_of,
+    write_right,
+    write_wrong,
+)
 
 
 def test_all_releases_of_the_include_folder_are_checked(
@@ -14,7 +30,7 @@ def test_all_releases_of_the_include_folder_are_checked(
 ) -> None:
     write_neighbour(home)
     (home / "policies" / "people.yaml").write_text("zz: 2024-02-31\n")
-    assert main(["check"]) == WRONG
+    assert main(["check"]) == WRONG_FILE
     told = capsys.readouterr()
     assert told.out == f"{home / 'releases' / 'steady.yaml'}: right\n"
     assert str(home / "releases" / "people.yaml") in told.err
@@ -38,12 +54,192 @@ def test_what_only_the_engine_knows_is_checked(
         here = here[key]
     here[place[-1]] = value
     path.write_text(yaml.safe_dump(fields))
-    assert main(["check", str(path)]) == WRONG
+    assert main(["check", str(path)]) == WRONG_FILE
     assert told in capsys.readouterr().err
 
 
 def test_an_expectation_that_nobody_knows_is_found(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     suite = home / "expectations" / "people.json"
     suite.write_text(suite.read_text().replace("not_be_null", "not_be_nul"))
-    assert main(["check", str(home / "releases" / "people.yaml")]) == WRONG
+    assert main(["check", str(home / "releases" / "people.yaml")]) == WRONG_FILE
     assert "did you mean expect_column_values_to_not_be_null" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("case", WRONG, ids=lambda case: case.about)
+def test_a_wrong_file_is_told_by_file_line_field_and_what_is_meant(
+    case: Wrong, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_neighbour(home)
+    write_wrong(home, case)
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    told = capsys.readouterr()
+    assert told.out == ""
+    (line,) = told.err.splitlines()
+    place, _, text = line.partition(": ")
+    assert place == f"{home / (case.found or case.file)}:{case.line}"
+    assert case.says in text
+    if case.file != RELEASE and not case.found:
+        text = text.removesuffix(f" (named by {home / RELEASE})")
+    assert main(["check", "--json", str(home / RELEASE)]) == WRONG_FILE
+    (file,) = json.loads(capsys.readouterr().out)
+    (problem,) = file["problems"]
+    assert (problem["line"], problem["field"], problem["problem"]) == (case.line, case.field, text)
+    faults = [fault for fault in catalogue().faults if str(home / RELEASE) in fault]
+    assert [f"line {case.line}: {text}" in fault for fault in faults] == [True] * case.parsed
+
+
+def test_the_file_that_all_wrong_ones_are_made_of_is_right(home: Path) -> None:
+    write_right(home)
+    assert main(["check", str(home / RELEASE)]) == DONE
+
+
+def test_all_independent_problems_of_a_release_are_told_at_once(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_right(home)
+    changes = {
+        RELEASE: ("  k: 5", "  k: 1"),
+        POLICY: ("max_suppressed: 0.1", "max_suppressed: -1\nmax_gpc: 1"),
+        HIERARCHY: ("S1;south;*", "S1;*"),
+    }
+    for file, (old, new) in changes.items():
+        (home / file).write_text(RIGHT[file].replace(old, new))
+    write_neighbour(home)
+    assert main(["check", str(home / RELEASE), str(home / "releases" / "steady.yaml")]) == WRONG_FILE
+    told = [line.partition(": ")[0] for line in capsys.readouterr().err.splitlines()]
+    own = [(HIERARCHY, 3), (POLICY, 7), (POLICY, 6), (RELEASE, 17)]
+    assert told[:4] == [f"{home / file}:{line}" for file, line in own]
+    assert len(told) == 8  # of the second release, which has files of its own, too
+
+
+def test_all_fields_of_a_release_file_are_told_at_once(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_right(home)
+    text = RIGHT[RELEASE].replace("mondrian", "mondrain").replace("kind: numeric", "kind: number")
+    (home / RELEASE).write_text(text)
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    told = [line.split(":")[1] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["8", "13", "16"]
+
+
+def test_an_asset_of_somebody_elses_dag_is_named(home: Path) -> None:
+    write_right(home)
+    (home / RELEASE).write_text(RIGHT[RELEASE].replace('"@daily"', "{assets: [customers, steady]}"))
+    write_neighbour(home)
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    assert main(["check", "--published", "customers,orders", str(home / RELEASE)]) == DONE
+
+
+def test_a_release_that_waits_for_itself_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_right(home)
+    (home / RELEASE).write_text(RIGHT[RELEASE].replace('"@daily"', "{asset: people}"))
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    assert "the asset people, which no other release publishes" in capsys.readouterr().err
+
+
+def test_each_column_that_the_engine_refuses_is_told_beside_that_of_the_person(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_right(home)
+    text = (
+        RIGHT[RELEASE]
+        .replace("[0, 120]", "[120, 0]")
+        .replace("{role: insensitive, ", "{bounds: [9, 1], role: insensitive, ")
+    )
+    (home / RELEASE).write_text(text + "person: name\n")
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    told = [line.split(":")[1] for line in capsys.readouterr().err.splitlines()]
+    assert told == ["8", "13"]
+
+
+def test_a_policy_of_less_loss_than_the_method_has_is_told(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_right(home)
+    (home / POLICY).write_text("max_epsilon: 1\n")
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    assert f"{RELEASE}:15: release: mondrian claims no differential privacy" in capsys.readouterr().err
+
+
+def test_what_a_file_names_is_never_a_secret_or_a_value(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_right(home)
+    wrong = RIGHT[RELEASE].replace("lake: lake_default", "lake: hunter 2").replace("k: 5", "k: hunter2")
+    wrong = wrong.replace(
+        "kind: numeric, bounds: [0, 120]", "kind: numeric, bins: hunter2, nullable: hunter2"
+    )
+    (home / RELEASE).write_text(wrong)
+    (home / HIERARCHY).write_text(RIGHT[HIERARCHY].replace("N2;north;*", "hunter2;north;hunter2"))
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    told = capsys.readouterr()
+    assert "hunter" not in told.err + told.out
+
+
+@pytest.fixture
+def missing(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A release whose hierarchy has no row for a value of the source."""
+    for option in ("PRIVACY_CURATOR", "PRIVACY_WORK_AREA"):
+        monkeypatch.setenv(option, str(tmp_path / option))
+    write_right(home)
+    (home / HIERARCHY).write_text(RIGHT[HIERARCHY].replace("S2;south;*\n", ""))
+    return home
+
+
+def test_a_source_is_held_against_its_hierarchies_in_counts(
+    missing: Path, people: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = int((people["zip"] == "S2").sum())
+    assert main(["check", str(missing / RELEASE)]) == DONE
+    capsys.readouterr()
+    assert main(["check", "--source", str(missing / RELEASE)]) == WRONG_FILE
+    told = capsys.readouterr()
+    assert f"{RELEASE}:9: " in told.err
+    assert f"the hierarchy misses 1 distinct values in {rows} rows" in told.err
+    assert "S2" not in told.err + told.out
+    assert not (tmp_path / "PRIVACY_CURATOR").exists()
+    assert not [path for path in (tmp_path / "PRIVACY_WORK_AREA").rglob("*") if path.is_file()]
+
+
+def test_the_values_that_a_hierarchy_misses_are_written_for_the_curator_alone(
+    missing: Path, people: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = int((people["zip"] == "S2").sum())
+    assert main(["check", "--curator", str(missing / RELEASE)]) == WRONG_FILE
+    told = capsys.readouterr()
+    assert "S2" not in told.err + told.out
+    (file,) = (path for path in (tmp_path / "PRIVACY_CURATOR").rglob("*") if path.is_file())
+    assert str(file) in told.err
+    assert file.read_text() == f"column;value;records\nzip;S2;{rows}\n"
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_source_that_fits_is_right(missing: Path) -> None:
+    write_right(missing)
+    assert main(["check", "--curator", str(missing / RELEASE)]) == DONE
+
+
+def test_an_approver_who_is_no_user_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_right(home)
+    text = RIGHT[RELEASE] + "approval:\n  assigned_to: [olga, oficer]\n"
+    (home / RELEASE).write_text(text)
+    assert main(["check", "--users", "olga,officer", str(home / RELEASE)]) == WRONG_FILE
+    told = capsys.readouterr().err
+    assert f"{RELEASE}:24: approval.assigned_to names oficer, who is no user (did you mean officer?)" in told
+    assert main(["check", "--users", "olga,oficer", str(home / RELEASE)]) == DONE
+
+
+def test_the_page_of_mistakes_says_what_check_says() -> None:
+    page = (checkout() / "docs" / "checking.md").read_text(encoding="utf-8")
+    assert len(WRONG) >= 20
+    assert "\n".join(map(row_of, WRONG)) in page
+    assert f"```yaml\n{RIGHT[RELEASE]}```" in page
+
+
+def test_a_source_that_is_not_there_is_told_at_its_address(
+    missing: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (missing / "people.parquet").unlink()
+    assert main(["check", "--curator", str(missing / RELEASE)]) == WRONG_FILE
+    assert f"{RELEASE}:4: " in capsys.readouterr().err

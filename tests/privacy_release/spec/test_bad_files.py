@@ -131,7 +131,7 @@ def test_a_file_with_the_name_of_another_release_is_its_own_error(two: Path) -> 
     found = catalogue()
     assert [spec.name for spec in found.usable.values()] == ["people", "steady"]
     (fault,) = found.faults
-    assert "other.yaml: name must be 'other' like the file" in fault
+    assert "other.yaml: line 1: name must be 'other' like the file" in fault
 
 
 def test_a_file_name_that_is_no_text_is_told_in_text(two: Path) -> None:

@@ -46,7 +46,11 @@ def chain(path: Path) -> dict[str, set[str]]:
 
 
 MISTAKES = [
-    pytest.param("sparc", r"engine\.kind: must be 'local', 'fragments' or 'spark'; correct it", id="kind"),
+    pytest.param(
+        "sparc",
+        r"engine\.kind: must be 'local', 'fragments' or 'spark', got 'sparc'; correct it.*mean spark",
+        id="kind",
+    ),
     pytest.param(5, "engine: must be local, fragments or spark, or a mapping with kind", id="number"),
     pytest.param({"rows": 5_000}, r"engine\.kind: is missing; add it", id="no-kind"),
     pytest.param(

@@ -182,7 +182,7 @@ def test_a_policy_that_says_less_than_the_floor_is_an_error_of_its_releases(
         ("require: [", "must be YAML"),
         ("require: []", "must require at least one model"),
         ("require: [{model: k_anonymity, k: 5}]\napproval: perhaps", "approval must be true or false"),
-        ("require: [{model: k_anonymity, k: 5}]\nunknown: 1", "unknown fields"),
+        ("require: [{model: k_anonymity, k: 5}]\nunknown: 1", "floor.yaml: line 2: policy: unknown fields"),
     ],
 )
 def test_a_floor_that_cannot_be_read_stops_every_release_and_no_page(

@@ -1,0 +1,82 @@
+"""In which line of a file a problem is: what errors say of the place, found again in the text.
+
+A file is read a second time only where something is wrong with it.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import yaml
+
+from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError
+from privacy_release.spec.reading import LARGEST_JSON, compose, read_text
+from privacy_release.work.problems import problems_in, shortened
+
+_LONGEST = 2_000  # characters of a problem
+# A field as sentences name it: `release.k`, `schema.age`.
+_NAMED = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*")
+
+
+def located(file: Path, error: PrivacyEngineError) -> ProblemsError:
+    """The problems of an error with the lines in which they are.
+
+    A problem that says of no field where it is, is at the first one that its sentence names: a rule about
+    several fields begins with one of them.
+
+    Args:
+        file: that was read. Problems that are of another file, such as the policy, stay as they are.
+        error: what is wrong.
+    """
+    return at_lines(file, problems_in(error))
+
+
+def at_lines(file: Path, problems: Iterable[Problem]) -> ProblemsError:
+    """The problems of a file with the lines in which they are, see `located`."""
+    root = _root(file)
+    return ProblemsError(p if p.file is not None else _placed(p, file, root) for p in problems)
+
+
+def _placed(problem: Problem, file: Path, root: yaml.Node | None) -> Problem:
+    text, name = shortened(problem.text, _LONGEST), shortened(str(file), _LONGEST)
+    if problem.line is not None or root is None:
+        return replace(problem, text=text, file=name)
+    line, path, node = _walked(root, problem.path)
+    if len(path) == len(problem.path):
+        for found in _NAMED.findall(text):
+            deeper = _walked(node, tuple(found.split(".")))
+            if deeper[1]:
+                line, path = deeper[0], (*path, *deeper[1])
+                break
+    whole = problem.path if len(problem.path) > len(path) else path
+    return replace(problem, text=text, file=name, path=whole, line=line if whole else None)
+
+
+def _walked(node: yaml.Node, path: Sequence[str | int]) -> tuple[int, tuple[str | int, ...], yaml.Node]:
+    """As far down a path as the file has it: the line, the part of the path, and what stands there."""
+    line, done = node.start_mark.line + 1, list[str | int]()
+    for part in path:
+        step = _step(node, part)
+        if step is None:
+            break
+        key, node = step
+        line = key.start_mark.line + 1
+        done.append(part)
+    return line, tuple(done), node
+
+
+def _step(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+    if isinstance(node, yaml.MappingNode):
+        return next(((key, value) for key, value in node.value if key.value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        return node.value[part], node.value[part]
+    return None
+
+
+def _root(file: Path) -> yaml.Node | None:
+    """The file as nodes, which know their lines; None where it cannot be read."""
+    try:
+        return compose(read_text(file, LARGEST_JSON))
+    except (PrivacyEngineError, yaml.YAMLError, RecursionError):
+        return None
