@@ -6,11 +6,13 @@ from functools import partial
 from statistics import fmean
 
 import numpy as np
+import pandas as pd
 
 from benchmarks import peers
 from benchmarks.tables import SENSITIVE, Table
 from benchmarks.timing import timed
 from privacy_engine import (
+    DataSchema,
     DistinctLDiversity,
     KAnonymity,
     Recoding,
@@ -72,11 +74,7 @@ def of_method(table: Table, method: ReleaseMethod, seeds: Sequence[int]) -> Resu
     claimed = tuple(int(model.threshold) for model in guarantees)
     reports = [verify(r.table, r.schema, ReleasePolicy(require=guarantees)) for r in releases]
     verified = [[int(finding.measured or 0) for finding in report.findings] for report in reports]
-    names = table.quasi_identifiers
-    counted = [
-        [peers.pycanon_k(r.table, names), *([peers.pycanon_l(r.table, names)] if asks_l else [])]
-        for r in releases
-    ]
+    counted = [_counted(r.table, r.schema, asks_l=asks_l) for r in releases]
     return result(
         [r.recoding for r in releases if r.recoding],
         claimed=claimed,
@@ -87,6 +85,12 @@ def of_method(table: Table, method: ReleaseMethod, seeds: Sequence[int]) -> Resu
     )
 
 
+def _counted(released: pd.DataFrame, schema: DataSchema, *, asks_l: bool) -> list[int]:
+    """k, and l if asked for, by pycanon."""
+    names = [a.name for a in schema.quasi_identifiers]
+    return [peers.pycanon_k(released, names), *([peers.pycanon_l(released, names)] if asks_l else [])]
+
+
 def of_peer(table: Table, k: int, call: peers.Peer) -> Result:
     """Let a peer cut the table once; measure its classes, and count them by pycanon on our rendering."""
     found: list[np.ndarray] = []
@@ -94,7 +98,7 @@ def of_peer(table: Table, k: int, call: peers.Peer) -> Result:
     recoding = peers.recoding_of(table, found[0])
     classes = recoding.encoded.classes_of(recoding.labels)
     smallest = int(KAnonymity(k=k).measure(classes))
-    counted = peers.pycanon_k(recoding.render()[0], table.quasi_identifiers)
+    (counted,) = _counted(*recoding.render(), asks_l=False)
     return result(
         [recoding],
         claimed=(k,),

@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 
 from benchmarks.tables import SENSITIVE, Table
 from deploy.local.samples.synthetic_adult import OCCUPATION
-from privacy_engine import Attribute, DataSchema, Role
+from privacy_engine import DataSchema
+from privacy_engine.measures.recoding import as_released
+from privacy_engine.vocabulary import bounds_of
 from privacy_release.spec.files import load_schema
 
 PART = 1_000_000  # records made at a time
@@ -41,9 +43,10 @@ def schema() -> DataSchema:
 
 
 def released_schema() -> DataSchema:
-    """Of a release: intervals and nodes are text."""
-    quasi = [Attribute(name=a.name, role=Role.QUASI_IDENTIFIER) for a in schema().quasi_identifiers]
-    return DataSchema((*quasi, schema()[SENSITIVE]))
+    """Of a release: intervals are two numbers, nodes are text."""
+    source = schema()
+    ends = [end for a in source.quasi_identifiers if a.ordered for end in bounds_of(a.name)[:2]]
+    return as_released(source, [*ends, *TREES])
 
 
 def write_table(table: Table, rows: int, file: Path, *, seed: int = 1, part: int = PART) -> None:

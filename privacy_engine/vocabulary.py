@@ -1,6 +1,6 @@
 """The words in which columns and dates are described, for schemas and policies alike; it loads no pandas."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -75,6 +75,18 @@ class Superseded(StrEnum):
     HISTORY = "history"  # its rows move to a table apart
 
 
+class Intervals(StrEnum):
+    """How the interval of an ordered attribute is written."""
+
+    TEXT = "text"  # one column: "[17, 25]", or "17" where both ends are equal; with nulls "[17, 25] or null"
+    BOUNDS = "bounds"  # two typed columns: age_from, age_to; where it may be null, a truth value: age_null
+    MIDPOINT = "midpoint"  # one number column; the only form whose cells do not cover the values
+
+
+# What a null in both bounds of a value says that a method told as it is or not at all.
+SUPPRESSED = "null: the value was suppressed, because the records of its class do not share it"
+
+
 class Period(StrEnum):
     """A unit of the calendar."""
 
@@ -105,6 +117,34 @@ def released_as(name: str, names: Collection[str]) -> tuple[str, ...]:
     ('age_from', 'age_to')
     """
     return (name,) if name in names else tuple(end for end in bounds_of(name) if end in names)
+
+
+def taken_bounds(spanned: Iterable[str], names: Collection[str]) -> str | None:
+    """Why the bounds of some quasi-identifiers cannot be released beside other columns; None if they can.
+
+    Names that differ in case alone are one name for the tools that read a release.
+
+    Args:
+        spanned: the quasi-identifiers that are released as intervals.
+        names: of all columns of the schema.
+
+    >>> taken_bounds(["age"], ["age", "job"])
+    >>> taken_bounds(["age"], ["age", "Age_To"]).partition(":")[0]
+    "column 'Age_To' has the name of a bound of 'age'"
+    """
+    known = {name.casefold(): name for name in names}
+    taken = [
+        f"column {known[end.casefold()]!r} has the name of a bound of {name!r}"
+        for name in spanned
+        for end in bounds_of(name)
+        if end.casefold() in known
+    ]
+    if not taken:
+        return None
+    return (
+        f"{', '.join(taken)}: intervals are released as {', '.join(bounds_of('<name>'))}, so these names "
+        "must be free; rename the column at the source, or release `intervals: text`"
+    )
 
 
 def rare_prefixes(rare: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from privacy_engine.tables.linked import schema_of_tables, stacked
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import released_as
 
 PATIENTS = DataSchema.from_dict(
     {
@@ -74,9 +75,10 @@ def recounted(
     """
     ways: dict[Hashable, Counter[Any]] = defaultdict(Counter)
     had: dict[tuple[Hashable, str], list[str]] = defaultdict(list)
+    told = {name: [end for q in own for end in released_as(q, table.columns)] for name, own in quasi.items()}
     for row in table.astype(object).to_dict("records"):
         name = row["table_name"]
-        ways[row["patient"]][(name, *(str(row[column]) for column in quasi[name]))] += 1
+        ways[row["patient"]][(name, *(str(row[column]) for column in told[name]))] += 1
         if name in secret:
             had[row["patient"], name].append(str(row[secret[name]]))
     classes = defaultdict(list)

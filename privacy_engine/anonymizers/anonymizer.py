@@ -27,7 +27,7 @@ from privacy_engine.judge.models import (
     model_from_dict,
     require_distances,
 )
-from privacy_engine.measures.recoding import Intervals, Recoding, require_truthful
+from privacy_engine.measures.recoding import Recoding, require_truthful
 from privacy_engine.measures.utility import gcp
 from privacy_engine.parameters import require_types
 from privacy_engine.quotas.suppression import of_outliers, of_rare_values
@@ -37,6 +37,7 @@ from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.linked import ReleasedClasses, rows_by_table
 from privacy_engine.tables.persons import person_codes
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Intervals
 
 IN_VAIN = 2  # searches without more and more records that lose no less, after which no more are made
 
@@ -56,14 +57,15 @@ class Anonymizer(ABC):
             rarest sensitive values and without outliers, a few times, and what loses least is released.
             Where rows are linked, what fails is suppressed, the smallest groups first, and besides it rows
             without a match in their class's trajectories.
-        intervals: how intervals are written.
+        intervals: how intervals are written: as two typed columns, `bounds`, both inside; as `text`; or by
+            their `midpoint` alone.
     """
 
     k: int = 5
     l: int | None = None  # noqa: E741  the field's own symbol
     require: tuple[PrivacyModel, ...] = ()
     suppression_limit: float = 0.0
-    intervals: Intervals = Intervals.TEXT
+    intervals: Intervals = Intervals.BOUNDS
     key: ClassVar[str]
     fragmentable: ClassVar[bool] = True  # whether parts of a table, released one by one, are one release
 

@@ -1,4 +1,4 @@
-"""The suppression model: a cell is released as it is or as `*`, nothing in between.
+"""The suppression model: a cell is released as it is or not at all, nothing in between.
 
 As hierarchies it is one level: every value stands directly under the root. So any method that recodes by
 hierarchies follows the model once the table's domains are flat, and every figure of `utility` is true of
@@ -8,7 +8,7 @@ its release: a cell that a class does not share costs the whole domain.
 from dataclasses import replace
 from enum import StrEnum
 
-from privacy_engine.tables.encoding import Domain, EncodedTable, domain_labels
+from privacy_engine.tables.encoding import Domain, EncodedTable, OrderedDomain, domain_labels
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute
 from privacy_engine.vocabulary import Role
@@ -18,14 +18,15 @@ class CellModel(StrEnum):
     """What becomes of a cell that its class does not share."""
 
     GENERALIZATION = "generalization"  # an interval, or a node of the hierarchy
-    SUPPRESSION = "suppression"  # `*`
+    SUPPRESSION = "suppression"  # nothing: `*`, or a null in the bounds of a number or date
 
 
 def with_flat_domains(encoded: EncodedTable) -> EncodedTable:
     """The same records; each quasi-identifier is a hierarchy of its values and the root.
 
-    Codes keep their meaning: the leaves are the values in their order. Intervals are no longer formed, so
-    ordered attributes are released as text.
+    Codes keep their meaning: the leaves are the values in their order. Intervals are no longer formed: both
+    bounds of a number or date are its value, or null where it is suppressed. Where it may be missing at the
+    source, a null would say that it is: such an attribute is released as text, with `*`.
     """
     flat = tuple(Hierarchy.flat(domain_labels(domain)) for domain in encoded.domains)
     domains: tuple[Domain, ...] = flat
@@ -42,7 +43,17 @@ def with_flat_domains(encoded: EncodedTable) -> EncodedTable:
         else a
         for a in encoded.schema.attributes
     )
-    return replace(encoded, schema=replace(encoded.schema, attributes=attributes), domains=domains)
+    ordered = {
+        a.name: (a, domain)
+        for a, domain in zip(encoded.schema.quasi_identifiers, encoded.domains, strict=True)
+        if isinstance(domain, OrderedDomain) and a.categories is None and not a.nullable
+    }
+    return replace(
+        encoded,
+        schema=replace(encoded.schema, attributes=attributes),
+        domains=domains,
+        ordered=ordered,
+    )
 
 
 def modelled(encoded: EncodedTable, model: CellModel) -> EncodedTable:

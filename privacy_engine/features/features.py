@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.measures.recoding import Intervals, Recoding
+from privacy_engine.measures.recoding import Recoding
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Intervals
 
 Ints = npt.NDArray[np.int64]
 
@@ -167,7 +168,7 @@ class FeatureRecoding(Recoding):
         first = np.cumsum(sizes[group]) - sizes[group]
         return classes, order[np.arange(len(classes)) - np.repeat(first - start[group], sizes[group])]
 
-    def render_by_row(self, intervals: Intervals = Intervals.TEXT) -> tuple[pd.DataFrame, DataSchema]:
+    def render_by_row(self, intervals: Intervals = Intervals.BOUNDS) -> tuple[pd.DataFrame, DataSchema]:
         """The released table and its schema, without the quasi-identifiers of which nothing is kept.
 
         The left out columns are constant, so the order of the rows follows from the others alone.

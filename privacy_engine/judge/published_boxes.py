@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.tables.columns import NULL_WORD, factorize
+from privacy_engine.tables.dates import period_of_label
 from privacy_engine.tables.hierarchy import ROOT
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Kind, released_as
@@ -44,8 +45,8 @@ def cell_texts(table: pd.DataFrame, schema: DataSchema) -> dict[str, Texts]:
 class Span:
     """The values ``low .. high`` of an ordered attribute; low is None where a null alone is covered."""
 
-    low: Decimal | int | str | None
-    high: Decimal | int | str | None
+    low: Decimal | int | None
+    high: Decimal | int | None
     null: bool = False
 
     def covers(self, other: "Span") -> bool:
@@ -56,7 +57,7 @@ class Span:
             return True
         if self.low is None or self.high is None or other.high is None:
             return False
-        return bool(self.low <= other.low and other.high <= self.high)  # type: ignore[operator]  # of one kind
+        return bool(self.low <= other.low and other.high <= self.high)
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,6 @@ class Column:
         if a is None:
             return False
         if a.ordered:
-            if a.dates is not None and len(outer) != len(inner):
-                return False  # as text a date is its period, as a bound its first or last day
             wide, narrow = self.span(outer), self.span(inner)
             return wide is not None and narrow is not None and wide.covers(narrow)
         wide_text, text = outer[0], inner[0]
@@ -128,9 +127,12 @@ class Column:
         """What a cell of an ordered attribute covers; None where it cannot be read."""
         a = self.attribute
         assert a is not None
+        if len(cell) == 2 and None in cell:
+            return None  # suppressed: it is not known what is covered. A missing value has its flag.
         if len(cell) > 1:
             low, high = (
-                None if text is None else self._value(text.removeprefix(_NUMBER)) for text in cell[:2]
+                None if text is None else self._value(text.removeprefix(_NUMBER), upper=upper)
+                for text, upper in zip(cell[:2], (False, True), strict=True)
             )
             null = cell[0] is None or (len(cell) > 2 and cell[2] == "True")
             return Span(low, high, null) if (low is None) == (high is None) == (cell[0] is None) else None
@@ -141,18 +143,20 @@ class Column:
         text = text.removesuffix(_OR_NULL) if null else text
         between = text.startswith("[") and text.endswith("]")
         ends = _tokens(text[1:-1]) if between else [_unquoted(text)]
-        values = [self._value(end) for end in ends]
-        if len(values) != (2 if between else 1) or None in values:
+        low, high = self._value(ends[0], upper=False), self._value(ends[-1], upper=True)
+        if len(ends) != (2 if between else 1) or low is None or high is None:
             return None
-        return Span(values[0], values[-1], null)
+        return Span(low, high, null)
 
-    def _value(self, text: str) -> Decimal | int | str | None:
+    def _value(self, text: str, *, upper: bool) -> Decimal | int | None:
+        """A value; of a date the first or the last day or second of its period."""
         a = self.attribute
         assert a is not None
         if a.categories is not None:
             return a.categories.index(text) if text in a.categories else None
         if a.dates is not None:
-            return text  # ISO 8601: of one precision, texts stand in the order of time
+            period = period_of_label(text, a.dates.clock)
+            return period and period[upper]
         try:
             return Decimal(text)
         except InvalidOperation:

@@ -1,9 +1,8 @@
 """What was done to the quasi-identifiers, and the tables it renders to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -17,15 +16,16 @@ from privacy_engine.tables.encoding import EncodedTable, OrderedDomain, domain_l
 from privacy_engine.tables.geometry import class_spans
 from privacy_engine.tables.hierarchy import ROOT, Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Kind, Meaning, Role, bounds_of, released_as
-
-
-class Intervals(StrEnum):
-    """How the interval of an ordered attribute is written."""
-
-    TEXT = "text"  # one column: "[17, 25]", or "17" where both ends are equal; with nulls "[17, 25] or null"
-    BOUNDS = "bounds"  # two typed columns: age_from, age_to; where it may be null, a truth value: age_null
-    MIDPOINT = "midpoint"  # one number column; the only form whose cells do not cover the values
+from privacy_engine.vocabulary import (
+    SUPPRESSED,
+    Intervals,
+    Kind,
+    Meaning,
+    Role,
+    bounds_of,
+    released_as,
+    taken_bounds,
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Recoding:
         classes, codes = np.divmod(pairs, size)
         return classes, codes
 
-    def render(self, intervals: Intervals = Intervals.TEXT) -> tuple[pd.DataFrame, DataSchema]:
+    def render(self, intervals: Intervals = Intervals.BOUNDS) -> tuple[pd.DataFrame, DataSchema]:
         """The released table and its schema.
 
         Suppressed records are left out. Rows are sorted by their released values, so their order says
@@ -166,7 +166,7 @@ class Recoding:
         table, schema = self.render_by_row(intervals)
         return table.reset_index(drop=True), schema
 
-    def render_by_row(self, intervals: Intervals = Intervals.TEXT) -> tuple[pd.DataFrame, DataSchema]:
+    def render_by_row(self, intervals: Intervals = Intervals.BOUNDS) -> tuple[pd.DataFrame, DataSchema]:
         """The same; the index of a released record tells which row of the source it is."""
         require_truthful(self.encoded.schema, intervals)
         kept = np.flatnonzero(self.labels >= 0)
@@ -201,6 +201,8 @@ class Recoding:
         if isinstance(domain, Hierarchy):
             if attribute.hierarchy is None:
                 return [(text, self._sets(j, nullable=nullable))]
+            if intervals is Intervals.BOUNDS and attribute.name in self.encoded.ordered:
+                return self._cells(lo, *self.encoded.ordered[attribute.name])
             labels = [None if label == NULL else label for label in domain.labels]
             return [(text, pd.Series(np.array(labels, dtype=object)[lo], dtype="str"))]
         cells = self.interval(j)
@@ -214,16 +216,33 @@ class Recoding:
         if intervals is Intervals.MIDPOINT:
             middle = (_ends(domain, cells.lo, up=False) + _ends(domain, cells.hi, up=True)) / 2
             return [(_released(attribute.name, Kind.NUMERIC), middle)]
+        ends = self._numbers(attribute, domain, cells)
+        return [*ends, _told_null(attribute.name, cells)] if nullable else ends
+
+    def _numbers(
+        self, attribute: Attribute, domain: OrderedDomain, cells: Interval
+    ) -> list[tuple[Attribute, pd.Series]]:
+        """The two bounds of a number; null where the code is that of no value."""
         exact = _exact_type(attribute, self.encoded.table[attribute.name])
         start, stop, _ = bounds_of(attribute.name)
-        ends = [
+        return [
             (
-                _released(name, Kind.NUMERIC, nullable=nullable),
+                _released(name, Kind.NUMERIC, nullable=attribute.nullable),
                 _ends(domain, codes, up=up) if exact is None else _exact_ends(domain, codes, exact),
             )
             for name, codes, up in ((start, cells.lo, False), (stop, cells.hi, True))
         ]
-        return [*ends, _told_null(attribute.name, cells)] if nullable else ends
+
+    def _cells(
+        self, nodes: npt.NDArray[np.int32], attribute: Attribute, domain: OrderedDomain
+    ) -> list[tuple[Attribute, pd.Series]]:
+        """The bounds of a number or date told as it is or not at all: its value twice, or null twice."""
+        codes = np.minimum(nodes, domain.known)
+        never = np.zeros(len(codes), dtype=np.bool_)
+        cells, withheld = Interval(codes, codes, never, never), replace(attribute, nullable=True)
+        if attribute.dates is None:
+            return self._numbers(withheld, domain, cells)
+        return _dated_bounds(withheld, np.append(domain.values, np.nan), cells, Intervals.BOUNDS)[:2]
 
     def _sets(self, j: int, *, nullable: bool) -> pd.Series:
         classes, codes = self.members(j)
@@ -241,21 +260,42 @@ def require_truthful(schema: DataSchema, intervals: Intervals) -> None:
         SchemaError: naming the columns and the remedy.
     """
     spanned = [a for a in schema.quasi_identifiers if a.ordered and a.categories is None]
-    if intervals is Intervals.BOUNDS:
-        taken = [
-            name for a in spanned for name in bounds_of(a.name)[: 2 + a.nullable] if name in schema.names
-        ]
-        if taken:
-            raise SchemaError(
-                f"{taken} must be free: the bounds of quasi-identifiers are released under these names; "
-                "rename the columns at the source, or release `intervals: text`"
-            )
+    if intervals is Intervals.BOUNDS and (taken := taken_bounds([a.name for a in spanned], schema.names)):
+        raise SchemaError(taken)
     numbers = [a.name for a in spanned if a.nullable]
     if intervals is Intervals.MIDPOINT and numbers:
         raise SchemaError(
             f"{numbers} may be null, and a midpoint does not say whether it stands for nulls, too: release "
             "intervals as text or bounds, or drop the nulls at ingest"
         )
+
+
+def as_released(schema: DataSchema, columns: Collection[str]) -> DataSchema:
+    """The schema of a release with the bounds of those intervals that some released columns tell in bounds.
+
+    Args:
+        schema: of the source, without what is not released.
+        columns: of the release.
+    """
+    shown = {a.name: released_as(a.name, columns) or (a.name,) for a in schema.quasi_identifiers}
+    attributes: list[Attribute] = []
+    for a in schema.attributes:
+        if shown.get(a.name, (a.name,)) == (a.name,):
+            attributes.append(a)
+            continue
+        flag = bounds_of(a.name)[2]
+        attributes += [
+            _null_flag(a.name)
+            if name == flag
+            else replace(_released(name, a.kind, nullable=a.nullable), meaning=a.about)
+            for name in shown[a.name]
+        ]
+    tables = tuple(
+        replace(t, columns=tuple(name for c in t.columns for name in shown.get(c, (c,))))
+        for t in schema.tables
+    )
+    person = schema.person and replace(schema.person, tables=tables)
+    return replace(schema, attributes=tuple(attributes), person=person)
 
 
 def null_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
@@ -268,6 +308,8 @@ def null_forms(source: DataSchema, released: DataSchema) -> dict[str, str]:
     found: dict[str, str] = {}
     for attribute in source.quasi_identifiers:
         name = attribute.name
+        if attribute.hierarchy is not None and name not in released.names:
+            found |= dict.fromkeys(released_as(name, released.names), SUPPRESSED)
         if not attribute.nullable:
             continue
         if attribute.hierarchy is not None or (attribute.dates is not None and attribute.dates.calendar):
@@ -321,7 +363,7 @@ def _interval_texts(labels: Sequence[str], cells: Interval) -> pd.Series:
 
 def _ends(domain: OrderedDomain, codes: npt.NDArray[np.int32], *, up: bool) -> pd.Series:
     """(c,) the values of codes; where one is no float, the next that the interval covers it with."""
-    ends = np.full(len(domain.values), np.nan)
+    ends = np.full(domain.known + 1, np.nan)
     for code in np.unique(codes[codes < domain.known]):
         value = float(domain.labels[code])
         told, meant = Decimal(value), Decimal(domain.labels[code])
@@ -348,11 +390,13 @@ def _exact_type(attribute: Attribute, column: pd.Series) -> Any:
 
 def _exact_ends(domain: OrderedDomain, codes: npt.NDArray[np.int32], exact: Any) -> pd.Series:
     """(c,) the values of codes in a type that holds them all."""
-    whole = not isinstance(exact, pd.ArrowDtype)
-    read = [(int if whole else Decimal)(label) for label in domain.labels[: domain.known]]
-    values: list[int | Decimal | None] = [*read, None]
-    ends = [values[min(code, domain.known)] for code in codes.tolist()]
-    return pd.Series(pd.array(ends, dtype=exact))
+    labels, places = domain.labels[: domain.known], np.minimum(codes, domain.known)
+    if isinstance(exact, pd.ArrowDtype):
+        decimals = [*map(Decimal, labels), None]
+        return pd.Series([decimals[place] for place in places.tolist()], dtype=exact)
+    # Not by pandas, which reads large unsigned integers beside small ones as floats.
+    ends = np.array([*map(int, labels), 0], dtype=exact.lower())[places]
+    return pd.Series(ends if exact.islower() else pd.arrays.IntegerArray(ends, places == domain.known))
 
 
 def _dated_bounds(
@@ -378,8 +422,11 @@ def _released(name: str, kind: Kind, *, nullable: bool = False) -> Attribute:
 
 def _told_null(name: str, cells: Interval) -> tuple[Attribute, pd.Series]:
     """The column that says which classes have nulls."""
-    told = Attribute(name=bounds_of(name)[2], role=Role.QUASI_IDENTIFIER, meaning=Meaning.OTHER)
-    return told, pd.Series(cells.or_null | cells.only_null)
+    return _null_flag(name), pd.Series(cells.or_null | cells.only_null)
+
+
+def _null_flag(name: str) -> Attribute:
+    return Attribute(name=bounds_of(name)[2], role=Role.QUASI_IDENTIFIER, meaning=Meaning.OTHER)
 
 
 def _records(column: pd.Series, rows: npt.NDArray[np.intp]) -> pd.Series:

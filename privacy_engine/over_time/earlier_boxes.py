@@ -204,8 +204,11 @@ def _texts(column: Column, cell: tuple[str | None, ...]) -> list[str | None] | N
         span = column.span(cell)
         if span is None:
             return None
-        ends = [] if span.low is None else [span.low, span.high]
-        told = [a.categories[end] if a.categories and isinstance(end, int) else str(end) for end in ends]
+        ends = [] if span.low is None or span.high is None else [span.low, span.high]
+        if a.dates is not None:
+            told = a.dates.clock.labels(np.array(ends, dtype=np.int64), a.dates.clock.unit)
+        else:
+            told = [a.categories[int(end)] if a.categories else str(end) for end in ends]
         return [*told, None] if span.null else list(told)
     if cell[0] is None:
         return [None]

@@ -39,7 +39,7 @@ from privacy_engine.grouping.boxes import Codes, Ints, Space, tabulate
 from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.judge.cross_release import History, Membership, MInvariance
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds
-from privacy_engine.measures.recoding import Intervals, Points, Recoding
+from privacy_engine.measures.recoding import Points, Recoding
 from privacy_engine.over_time.counterfeits import (
     NOBODY,
     Published,
@@ -63,7 +63,7 @@ from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
-from privacy_engine.vocabulary import Departures
+from privacy_engine.vocabulary import Departures, Intervals
 
 Bools = npt.NDArray[np.bool_]
 

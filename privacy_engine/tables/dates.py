@@ -6,6 +6,7 @@ year that their Thursday is in, so that they nest in no month, quarter or year.
 """
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -226,6 +227,9 @@ def calendar_hierarchy(
     return Hierarchy(tuple(zip(*columns, itertools.repeat(ROOT))))  # the root has no end
 
 
+_PERIOD_OF_LENGTH = {4: Period.YEAR, 7: Period.MONTH, 10: Period.DAY, 13: Period.HOUR, 16: Period.MINUTE}
+
+
 def end_of_bounds(value: object, clock: Clock, *, upper: bool) -> int | None:
     """Days or seconds of an end of public bounds; None where it is no date or time without a zone.
 
@@ -247,6 +251,32 @@ def end_of_bounds(value: object, clock: Clock, *, upper: bool) -> int | None:
     if isinstance(value, datetime):
         return days * _DAY + value.hour * 3600 + value.minute * 60 + value.second
     return (days + 1) * _DAY - 1 if upper else days * _DAY
+
+
+def period_of_label(label: str, clock: Clock) -> tuple[int, int] | None:
+    """The first and the last day or second of a period by what `Clock.labels` calls it; None of other text.
+
+    >>> period_of_label("1970-02", DATES), period_of_label("1970-W02", DATES)
+    ((31, 58), (4, 10))
+    """
+    if found := re.fullmatch(r"(\d{4})-Q([1-4])", label):
+        label, period = f"{found[1]}-{3 * int(found[2]) - 2:02}", Period.QUARTER
+    elif found := re.fullmatch(r"(\d{3}0)s", label):
+        label, period = found[1], Period.DECADE
+    elif found := re.fullmatch(r"(\d{4})-W(\d{2})", label):
+        try:
+            label, period = date.fromisocalendar(int(found[1]), int(found[2]), 1).isoformat(), Period.WEEK
+        except ValueError:
+            return None
+    elif re.fullmatch(r"\d{4}(-\d\d){0,2}|\d{4}-\d\d-\d\d[T ]\d\d(:\d\d){0,2}(\.\d+)?", label):
+        period = _PERIOD_OF_LENGTH.get(len(label), Period.SECOND)
+    else:
+        return None
+    try:
+        first = np.datetime64(label, "s").astype(np.int64).reshape(1) // (_DAY // clock.units_of_day)
+    except ValueError:
+        return None
+    return int(first[0]), int(clock.end(first, period if nests(clock.unit, period) else clock.unit)[0])
 
 
 def is_zone(name: str) -> bool:

@@ -95,6 +95,8 @@ class EncodedTable:
         public: quasi-identifiers whose domain the source's schema names; those of ``schema`` may have been
             given one that holds values of the records.
         persons: (n,) int64, whose record each is; None: each counts as a person.
+        ordered: quasi-identifier -> attribute and domain by which its values are written, where its domain
+            is a hierarchy of these values and the root alone.
     """
 
     schema: DataSchema
@@ -108,6 +110,7 @@ class EncodedTable:
     whole_priors: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     public: frozenset[str] = frozenset()
     persons: npt.NDArray[np.int64] | None = None
+    ordered: Mapping[str, tuple[Attribute, OrderedDomain]] = field(default_factory=dict)
 
     @classmethod
     def encode(

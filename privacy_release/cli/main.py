@@ -269,8 +269,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
+    import pyarrow.parquet as pq
+
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.engines.checking import verify_files
+    from privacy_engine.measures.recoding import as_released
     from privacy_release.sources.addresses import find_source
     from privacy_release.sources.files import local_files
     from privacy_release.spec.files import load_policy
@@ -287,6 +290,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     with _engine("verify") as (engine, folder):
         files = local_files(source, folder)
         require_no_counterfeits(files)
+        schema = as_released(schema, pq.read_schema(files[0]).names)
         report = verify_files(
             engine,
             files,

@@ -50,6 +50,7 @@ from privacy_release.lake.log import (
 from privacy_release.lake.rows import (
     PARTITION,
     VerifiedRows,
+    refuse_other_form,
     refuse_other_types,
     verified_rows,
 )
@@ -143,7 +144,8 @@ def publish(
         TypeError: if the manifest is not plain JSON.
         IntegrityError: if the staged file is not the verified one or not whole, the report cannot be
             read, or the table's log is damaged.
-        SchemaError: if the lake cannot hold a column, or a column changed its type.
+        SchemaError: if the lake cannot hold a column, a column changed its type, or intervals would stand in
+            two forms side by side.
         PublishError: if the lake cannot be reached, the run published other bytes, or its release was
             retracted, or the table is kept in another mode.
     """
@@ -313,7 +315,9 @@ def _commit(
     refuse_other_types(rows.schema, held)
     release_id, partition = str(note["release"]), str(note["partition"])
     everything = note["mode"] == PublishMode.SNAPSHOT
-    if not everything:  # only columns that are new bring a comment: the writer merges no two that differ
+    if not everything:
+        refuse_other_form(rows.schema, held)
+        # Only columns that are new bring a comment: the writer merges no two that differ.
         new = {name: said for name, said in words.comments.items() if name not in held.names}
         words = Words(comments=new)
     # Two snapshots must not both find the table empty, nor a publication miss the retraction of its release.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, SchemaError
 from privacy_engine.foreign import translated
+from privacy_engine.vocabulary import released_as
 from privacy_release.work.parquet import opened_parquet, require_unchanged, unchanged_batches
 
 if TYPE_CHECKING:
@@ -114,6 +115,27 @@ def refuse_other_types(schema: "pa.Schema", held: "pa.Schema") -> None:
             f"columns must keep their type from release to release, got {', '.join(other)}; "
             "cast them in the release, or publish under a new table name"
         )
+
+
+def refuse_other_form(schema: "pa.Schema", held: "pa.Schema") -> None:
+    """Refuse rows whose intervals are in another form than those beside which they would stand.
+
+    A reader would find some of the people in `age`, and the others in `age_from` and `age_to`.
+
+    Raises:
+        SchemaError: naming the columns of both forms, and the remedy.
+    """
+    for one, ends, is_held in ((held, schema, True), (schema, held, False)):
+        for name in one.names:
+            bounds = released_as(name, ends.names)
+            if len(bounds) < 2 or any(bound in one.names for bound in bounds):
+                continue
+            form = ("text" if "string" in str(one.field(name).type) else "midpoint") if is_held else "bounds"
+            raise SchemaError(
+                f"the table must have one form of intervals, and {name!r} would stand beside "
+                f"{', '.join(bounds)} in it: its releases are of the form {form}; release "
+                f"`intervals: {form}`, as before, or publish under a new table name"
+            )
 
 
 def _refuse_shape(rows: int, names: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.vocabulary import COUNTERFEITS, Role, bounds_of
+from privacy_engine.vocabulary import COUNTERFEITS, SUPPRESSED, Role, bounds_of
 
 if TYPE_CHECKING:  # the engine imports pandas: only where a release is made
     import pyarrow as pa
@@ -179,7 +179,7 @@ def with_origins(
 def changed_shares(
     batches: "Iterable[pa.RecordBatch]", source: "DataSchema", told: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, float]:
-    """Share of the cells of each generalized column, nulls aside, that do not show one value.
+    """Share of the cells of each generalized column, missing values aside, that do not show one value.
 
     It is read off the released cells themselves, so it tells nothing that they do not. It is rounded to whole
     percents, but never to none or all. Midpoints do not show it, and are left out.
@@ -198,6 +198,9 @@ def changed_shares(
             cells[name] += len(batch) - batch[name].null_count
             if form in _BOUNDS:
                 changed[name] += _apart(batch, pairs[str(told[name]["source"])], origin)
+                if told[name]["nulls"] == SUPPRESSED:
+                    cells[name] += batch[name].null_count
+                    changed[name] += batch[name].null_count
             else:
                 changed[name] += _not_one(batch[name], _shows_one(form, origin))
     return {name: _percent(changed[name] / number) for name, number in cells.items() if number}

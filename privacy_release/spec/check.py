@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem, ProblemsError, SchemaError
-from privacy_engine.vocabulary import PublishMode
+from privacy_engine.registry import is_anonymizer
+from privacy_engine.vocabulary import Intervals, PublishMode, taken_bounds
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, refuse_weaker, under_floor
 from privacy_release.spec.model import ReleaseSpec
@@ -31,7 +32,8 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
     suites = [spec.expectation_suite, *(table.suite for table in (spec.tables or {}).values())]
     trees = dict.fromkeys(a.hierarchy for _, a in spec.every_attribute if a.hierarchy)
     found = gathered([*suites, *(partial(_read_if_small, Path(name)) for name in trees)])
-    found += gathered([partial(_check_policy, spec, floor), partial(require_approval, spec, floor)])
+    rules = [partial(_check_policy, spec, floor), partial(require_approval, spec, floor)]
+    found += gathered([*rules, partial(refuse_taken_bounds, spec)])
     raise_problems(found)
 
 
@@ -137,6 +139,20 @@ def refuse_append(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
             "what they have in common; declare `history`, ask for a policy with `repeated_people: history`, "
             "or take mode: snapshot",
         )
+
+
+def refuse_taken_bounds(spec: ReleaseSpec) -> None:
+    """Refuse columns that have the name of a bound of an interval, under which it will be released.
+
+    Raises:
+        SpecError: naming each column, the quasi-identifier, and what to do.
+    """
+    form = spec.release.parameters.get("intervals", Intervals.BOUNDS)
+    if not is_anonymizer(spec.release.method) or form != Intervals.BOUNDS:
+        return
+    spanned = [name for name, a in spec.every_attribute if a.role == "quasi_identifier" and a.spanned]
+    if taken := taken_bounds(spanned, [name for name, _ in spec.every_attribute]):
+        raise _wrong(("schema",), taken)
 
 
 def refuse_columns(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:

@@ -405,6 +405,12 @@ class AttributeSpec(_Strict):
         """Whether it has a hierarchy of its own."""
         return self.hierarchy is not None
 
+    @property
+    def spanned(self) -> bool:
+        """Whether it is generalized to intervals of numbers or dates."""
+        named = self.nominal or self.hierarchical or self.categories is not None
+        return not named and self.calendar is None
+
     @model_validator(mode="after")
     def _pseudonym_fits(self) -> Self:
         if self.pseudonym is not None and self.role != "identifier":

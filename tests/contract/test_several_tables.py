@@ -13,12 +13,12 @@ from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.judge.models import DistinctLDiversity, EntropyLDiversity, KAnonymity, TCloseness
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import verify
-from privacy_engine.measures.recoding import Intervals
 from privacy_engine.measures.utility import class_losses, figures_of_tables
 from privacy_engine.registry import is_anonymizer, load_method, method_names
 from privacy_engine.release import Release
 from privacy_engine.tables.linked import rows_by_table, schema_of_tables, stacked
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Intervals
 from tests.contract.test_persons import QUICK
 from tests.several_tables import CARRYING, PATIENTS, SCHEMA, VISITS, clinic, one, recounted
 
@@ -54,7 +54,9 @@ def test_the_classes_can_be_counted_in_sql(method: str, tmp_path: Path) -> None:
         f"""
         WITH rows AS (SELECT * FROM '{tmp_path}/released.parquet'),
         ways AS (
-            SELECT patient, list_sort(list((table_name, age, district, month, ward))) AS way,
+            SELECT patient, list_sort(list((
+                    table_name, age_from, age_to, district, month_from, month_to, ward
+                ))) AS way,
                 list_sort(list_distinct(list(coalesce(illness, '-')) FILTER (table_name = 'visits'))) AS had
             FROM rows GROUP BY patient
         )

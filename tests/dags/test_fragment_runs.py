@@ -54,7 +54,7 @@ def test_a_green_run_publishes_every_record_and_the_planted_values(left: Left) -
     assert len(rows) == ROWS
     assert rows["remark"].nunique() == ROWS
     assert "name" not in rows
-    assert rows.groupby(["age", "town"]).size().min() >= 5
+    assert rows.groupby(["age_from", "age_to", "town"]).size().min() >= 5
 
 
 def test_manifest_and_report_tell_of_the_fragments(left: Left) -> None:

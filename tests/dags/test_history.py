@@ -64,9 +64,8 @@ def test_releases_are_made_with_the_earlier_ones_where_history_is_declared(
         rows = read_release(airflow_lake, "people", done.run_id).to_pandas()
         (kept,) = set(private.rglob("*.parquet")) - {path for path, _ in people_of_releases}
         # Cells by the keyed hash of a person, in the order of the rows.
-        people_of_releases.append(
-            (kept, dict(zip(pd.read_parquet(kept)["person"], rows["age"], strict=True)))
-        )
+        cells = rows[["age_from", "age_to"]].itertuples(index=False, name=None)
+        people_of_releases.append((kept, dict(zip(pd.read_parquet(kept)["person"], cells, strict=True))))
     first, second = (cells for _, cells in people_of_releases)
     assert len(first) == len(second) == 160
     assert min(Counter((first[person], second[person]) for person in first).values()) >= 10

@@ -45,11 +45,13 @@ def test_each_broken_release_is_named(home: Any, load: Callable[[], Any]) -> Non
     home.write(name="no_policy", policy={})
     home.spec("no_yaml").write_text("name: [")
     home.spec("no_mapping").write_text("just words")
+    home.write(name="taken_name", columns={"age_to": {"role": "insensitive", "kind": "categorical"}})
     (home.folder / "policies" / "no_policy.yaml").unlink()
     load()
     message = shown()[0]["release_errors.py"]
-    for name in ("no_policy", "no_yaml", "no_mapping"):
+    for name in ("no_policy", "no_yaml", "no_mapping", "taken_name"):
         assert str(home.spec(name)) in message
+    assert "column 'age_to' has the name of a bound of 'age'" in message
 
 
 def test_the_import_error_says_what_check_says(

@@ -22,7 +22,8 @@ NAME = "people"
 ROWS = 40_000
 ENGINE = {"kind": "spark", "rows": 2_000, "memory": "300MB"}
 RELEASED = {
-    "age": {"role": "quasi_identifier"},
+    "age_from": {"role": "quasi_identifier"},
+    "age_to": {"role": "quasi_identifier"},
     "town": {"role": "quasi_identifier"},
     "disease": {"role": "sensitive"},
     "remark": {"role": "insensitive"},

@@ -227,7 +227,7 @@ def test_every_step_finds_its_files_in_the_bucket(name: str, left: Left) -> None
     released = read_release(lake, name, left.ended[name]["run_id"]).to_pandas()
     assert 0.9 * ROWS <= len(released) <= ROWS
     if name in ("whole", "fragments", "spark"):
-        assert released.groupby(["age", "town"], dropna=False).size().min() >= 5
+        assert released.groupby(["age_from", "age_to", "town"], dropna=False).size().min() >= 5
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")

@@ -9,10 +9,11 @@ import yaml
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.judge.models import KAnonymity, TCloseness
-from privacy_engine.measures.recoding import Intervals, Recoding
+from privacy_engine.measures.recoding import Recoding
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Intervals
 
 SCHEMA = DataSchema.from_dict(
     {
@@ -52,7 +53,8 @@ def test_a_manifest_says_what_was_done_and_what_is_guaranteed() -> None:
         "suppressed": 1,
         "classes": 1,
         "columns": {
-            "age": {"role": "quasi_identifier", "kind": "categorical"},
+            "age_from": {"role": "quasi_identifier", "kind": "numeric"},
+            "age_to": {"role": "quasi_identifier", "kind": "numeric"},
             "disease": {"role": "sensitive", "kind": "categorical"},
         },
         "notes": {"distorted": 0.25},

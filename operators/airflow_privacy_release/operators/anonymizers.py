@@ -24,7 +24,8 @@ class AnonymizerOperator(MethodOperator):
         require: further privacy models, as their dicts, that every class must satisfy.
         suppression_limit: largest share of records that may be suppressed, 0 .. 1. A record is suppressed
             only where its class saves more without it than it loses: more leave never gives more loss.
-        intervals: how intervals are written: `text`, `bounds` or `midpoint`.
+        intervals: how intervals are written: as two typed columns, `bounds`, both inside; as `text`; or by
+            their `midpoint` alone.
         seed: of the random choices; None takes fresh entropy.
         history, series, lake: how people who are in earlier releases of the table `series`, too, are kept
             safe in all together, as of `ReleaseOperator`.
@@ -44,7 +45,7 @@ class AnonymizerOperator(MethodOperator):
         l: int | str | None = None,  # noqa: E741  the field's own symbol
         require: Sequence[Mapping[str, Any]] = (),
         suppression_limit: float | str = 0.0,
-        intervals: str = "text",
+        intervals: str = "bounds",
         seed: int | str | None = None,
         history: Mapping[str, Any] | None = None,
         series: str | None = None,

@@ -193,7 +193,7 @@ def test_a_run_publishes_what_was_verified(source: Path, lake: Lake, work_root: 
 
     rows = read_release(lake, "people", "2026-11-01").to_pandas()
     assert len(rows) == published["rows"] == 120
-    assert list(rows.columns) == ["age", "town", "disease"]
+    assert list(rows.columns) == ["age_from", "age_to", "town", "disease"]
     event = run["outlet_events"][asset].extra
     assert event["release"] == "2026-11-01"
     assert (event["k"], event["l"]) == (5, 2)

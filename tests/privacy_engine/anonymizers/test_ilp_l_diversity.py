@@ -59,7 +59,9 @@ PLAIN = DataSchema.from_dict(
 
 
 def released(method: str, table: pd.DataFrame, schema: DataSchema, **parameters: object) -> Release:
-    return load_method(method, **parameters).release(table, schema, np.random.default_rng(7))
+    """With intervals as text, as the paper's figures show them."""
+    release_method = load_method(method, intervals="text", **parameters)
+    return release_method.release(table, schema, np.random.default_rng(7))
 
 
 def diseases_of(voter: pd.Series, release: pd.DataFrame) -> list[str]:

@@ -110,11 +110,26 @@ def test_an_attribute_of_weight_0_is_given_up(encoded: EncodedTable) -> None:
     assert suppressed_of(given, "age") > suppressed_of(recoded(encoded, k=4, model="suppression"), "age")
 
 
-def test_under_the_suppression_model_a_cell_is_its_value_or_a_star(table: pd.DataFrame) -> None:
-    release = load_method("obpa", k=4, model="suppression").release(table, SCHEMA, np.random.default_rng(1))
-    for name in ("age", "grade", "city", "colour"):
-        assert set(release.table[name]) <= {*map(str, table[name].unique()), "*"}
-    stars = int((release.table[["age", "grade", "city", "colour"]] == "*").to_numpy().sum())
+@pytest.mark.parametrize("intervals", ["text", "bounds"])
+def test_under_the_suppression_model_a_cell_is_its_value_or_nothing(
+    table: pd.DataFrame, intervals: str
+) -> None:
+    method = load_method("obpa", k=4, model="suppression", intervals=intervals)
+    release = method.release(table, SCHEMA, np.random.default_rng(1))
+    for name in ("grade", "city", "colour"):
+        assert set(release.table[name]) <= {*table[name].unique(), "*"}
+    stars = int((release.table[["grade", "city", "colour"]] == "*").to_numpy().sum())
+    if intervals == "text":
+        assert set(release.table["age"]) <= {*map(str, table["age"].unique()), "*"}
+        stars += int((release.table["age"] == "*").sum())
+    else:
+        low, high = release.table["age_from"], release.table["age_to"]
+        assert low.dtype == high.dtype == "Int64"
+        assert low.equals(high)
+        own = table["age"].iloc[release.rows].reset_index(drop=True)
+        assert (low.dropna() == own[low.notna()]).all()
+        stars += int(low.isna().sum())
+    assert stars > 0
     assert release.recoding is not None
     assert stars == suppressed_cells(release.recoding)
     assert gcp(release.recoding) == pytest.approx(stars / (4 * len(table)))
@@ -124,7 +139,8 @@ def test_flat_domains_keep_codes_and_values(encoded: EncodedTable) -> None:
     flat = with_flat_domains(encoded)
     alone = Recoding.of_labels(flat, np.arange(len(flat)))  # every record its own class: nothing is lost
     shown, _ = alone.render()
-    for name in encoded.quasi_identifiers:
+    assert sorted(shown["age_from"]) == sorted(shown["age_to"]) == sorted(encoded.table["age"])
+    for name in encoded.quasi_identifiers[1:]:
         assert sorted(shown[name]) == sorted(encoded.table[name].astype(str))
 
 

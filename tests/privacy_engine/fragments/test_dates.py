@@ -26,7 +26,8 @@ def test_fragments_of_dates_are_one_release(
 ) -> None:
     schema = DataSchema.from_dict(fields)
     table = schema.normalized(stays(2_000).reset_index(drop=True)[list(fields)])
-    method = load_method("mondrian", k=5, l=2, require=(TCloseness(t=0.9, attribute="died"),))
+    require = (TCloseness(t=0.9, attribute="died"),)
+    method = load_method("mondrian", k=5, l=2, require=require, intervals="text")
     plan = planned(engine, tmp_path_factory.mktemp("table"), table, method, schema, 400)
     plan = FragmentPlan.from_dict(json.loads(json.dumps(plan.to_dict())))  # as it travels
     assert plan.fragments > 3

@@ -32,7 +32,7 @@ def with_nulls(n: int = 3000, share: float = 0.2) -> pd.DataFrame:
 def test_the_join_is_true_of_every_record_and_keeps_k_and_l(
     name: str, engine: Engine, tmp_path: Path
 ) -> None:
-    table, method = with_nulls(), load_method(name, k=5, l=3)
+    table, method = with_nulls(), load_method(name, k=5, l=3, intervals="text")
     plan = planned(engine, tmp_path, table, method, KEPT, 500)
     together = released(FragmentPlan.from_dict(json.loads(json.dumps(plan.to_dict()))), table, method)
     assert plan.fragments > 3

@@ -98,13 +98,57 @@ def test_releases_in_other_forms_and_by_former_names_are_read_as_one_attribute(e
     assert reading.cover(known, bounds, texts).tolist() == [False, True]
 
 
-def test_dates_in_other_forms_do_not_cover_each_other() -> None:
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("2000-05-06", "2000-05-06", "2000-05-06"),
+        ("[1990-01, 2001-12]", "1990-01-01", "2001-12-31"),
+        ("[1999, 2000]", "1999-01-01", "2000-12-31"),
+        ("2000-Q2", "2000-04-01", "2000-06-30"),
+        ("2020-W53", "2020-12-28", "2021-01-03"),
+        ("[1990s, 2000s]", "1990-01-01", "2009-12-31"),
+    ],
+)
+def test_dates_as_text_cover_the_days_of_their_periods(text: str, first: str, last: str) -> None:
+    """So a series goes on where its earlier releases have another form of intervals."""
     reading = Reading(["born"], SOURCE)
-    text = {"born": np.array(["[1990-01, 2001-12]"], dtype=object)}
-    ends = {"born_from": ["=1995-01-01"], "born_to": ["=1996-12-31"]}
-    known, (one, other) = reading.coded([text, {n: np.array(c, dtype=object) for n, c in ends.items()}])
+    day = pd.Timedelta("1D")
+    wider = (pd.Timestamp(first) - day).date().isoformat(), (pd.Timestamp(last) + day).date().isoformat()
+    rows = [(first, last), (wider[0], last), (first, wider[1])]
+    ends = {
+        name: np.array([f"={row[at]}" for row in rows], dtype=object)
+        for at, name in enumerate(("born_from", "born_to"))
+    }
+    known, (one, others) = reading.coded([{"born": np.array([text] * 3, dtype=object)}, ends])
+    assert reading.cover(known, one, others).tolist() == [True, False, False]
+    assert reading.cover(known, others, one).tolist() == [True, True, True]
+    extents = reading.extents(known, np.concatenate([one[:1], others]))
+    assert extents[0] == extents[1] < min(extents[2:])
+
+
+def test_a_date_that_cannot_be_read_covers_nothing() -> None:
+    reading = Reading(["born"], SOURCE)
+    boxes = {"born": np.array(["2020-13", "today", "2020-W54", "12 May 2020"], dtype=object)}
+    whole = {"born_from": ["=0001-01-01"], "born_to": ["=9999-12-31"]}
+    known, (odd, all_days) = reading.coded([boxes, {n: np.array(c, dtype=object) for n, c in whole.items()}])
+    assert not reading.cover(known, np.repeat(all_days, 4, axis=0), odd).any()
+    assert not reading.cover(known, odd, np.repeat(all_days, 4, axis=0)).any()
+
+
+def test_what_was_suppressed_is_not_taken_for_what_was_missing() -> None:
+    """Without a flag a null was suppressed, whatever the attribute may be in a later release."""
+    reading = Reading(["age"], SOURCE)
+    nothing = np.array([None, None], dtype=object)
+    withheld = {"age_from": nothing, "age_to": nothing}
+    others = {
+        "age_from": np.array([None, "=2"], dtype=object),
+        "age_to": np.array([None, "=9"], dtype=object),
+        "age_null": np.array(["True", "True"], dtype=object),
+    }
+    known, (one, other) = reading.coded([withheld, others])
     assert not reading.cover(known, one, other).any()
     assert not reading.cover(known, other, one).any()
+    assert reading.cover(known, one, one).all()
 
 
 def test_a_box_covers_only_with_all_of_its_cells() -> None:

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.measures.recoding import Intervals, Recoding
+from privacy_engine.measures.recoding import Recoding
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
-from privacy_engine.vocabulary import Kind, Role
+from privacy_engine.vocabulary import Intervals, Kind, Role
 
 JOBS = Hierarchy(
     (("clerk", "office", "*"), ("coder", "office", "*"), ("cook", "food", "*"), ("waiter", "food", "*"))
@@ -82,7 +82,7 @@ def covers(cell: str, value: str, attribute: str) -> bool:
 @settings(deadline=None)
 @given(recodings())
 def test_every_released_label_covers_the_value_it_stands_for(recoding: Recoding) -> None:
-    table, _ = recoding.render()
+    table, _ = recoding.render(Intervals.TEXT)
     source = recoding.encoded.table.set_index("note")
     for _, cells in table.iterrows():
         for attribute in ("age", "grade", "job", "colour"):
@@ -184,7 +184,7 @@ def test_a_hand_worked_table_in_its_three_forms() -> None:
     labels[[by_note[f"note {i}"] for i in range(5)]] = [0, 0, 1, 1, -1]
     recoding = Recoding(encoded, labels)
     assert (recoding.classes, recoding.sizes.tolist(), recoding.suppressed) == (2, [2, 2], 1)
-    text, _ = recoding.render()
+    text, _ = recoding.render(Intervals.TEXT)
     assert text.iloc[:, :4].drop_duplicates().to_numpy().tolist() == [
         ["40", "low", "cook", ""],
         ["[-7.5, 1]", "[low, high]", "office", "{green, red}"],
@@ -306,6 +306,6 @@ def test_any_labels_are_numbered_anew_without_gaps() -> None:
 def test_numbers_in_an_interval_text_are_written_in_full() -> None:
     schema = DataSchema.from_dict({"x": {"role": "quasi_identifier", "kind": "numeric"}})
     encoded = EncodedTable.encode(pd.DataFrame({"x": [0.1, 1e-7, 12345678.25]}), schema)
-    table, _ = Recoding(encoded, np.zeros(3, dtype=np.int64)).render()
+    table, _ = Recoding(encoded, np.zeros(3, dtype=np.int64)).render(Intervals.TEXT)
     low, high = re.fullmatch(r"\[(.*), (.*)\]", table["x"][0]).groups()
     assert (float(low), float(high)) == (1e-7, 12345678.25)

@@ -34,7 +34,7 @@ SCHEMA = DataSchema.from_dict(
 READINGS = ("known", "unknown")
 ANONYMIZERS = [name for name in method_names() if issubclass(method_class(name), Anonymizer)]
 K, M = 3, 2
-QUASI = ["age", "town"]
+CELLS = ["age_from", "age_to", "town"]
 Cells = tuple[object, ...]
 
 
@@ -51,7 +51,7 @@ class Week:
 
     @property
     def cells(self) -> list[Cells]:
-        return list(self.release.table[QUASI].astype(str).itertuples(index=False, name=None))
+        return list(self.release.table[CELLS].astype(str).itertuples(index=False, name=None))
 
     @property
     def classes(self) -> dict[object, Cells]:
@@ -174,7 +174,7 @@ def test_all_releases_and_every_pair_keep_k_and_m(reading: str, seed: int) -> No
         assert judged(week, weeks[:i], reading).passed
         n = len(week.classes) + week.release.notes["withheld"]
         assert sum(week.fakes.values()) == week.release.notes["counterfeits"] <= 0.3 * n
-        assert list(week.release.table) == ["age", "town", "disease", "counterfeits"]
+        assert list(week.release.table) == [*CELLS, "disease", "counterfeits"]
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -282,7 +282,7 @@ def test_a_counterfeit_does_not_count_for_k() -> None:
     keep = [i for i, c in enumerate(second.cells) if c != cell or second.persons[i] is None]
     keep += [i for i, c in enumerate(second.cells) if c == cell and second.persons[i] is not None][:2]
     table = second.release.table.iloc[keep].reset_index(drop=True)
-    assert table.groupby(QUASI).size().min() >= K  # with the counterfeits
+    assert table.groupby(CELLS).size().min() >= K  # with the counterfeits
     for model in (KAnonymity(k=K), AlphaKAnonymity(alpha=1.0, k=K)):
         report = verify(
             table,

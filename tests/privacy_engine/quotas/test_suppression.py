@@ -21,6 +21,7 @@ FIELDS = {
     "disease": {"role": "sensitive"},
 }
 SCHEMA = DataSchema.from_dict(FIELDS)
+BOUNDS = ["age_from", "age_to", "weight_from", "weight_to"]
 METHODS = ("mondrian", "bottom_up", "obpa")
 
 
@@ -45,7 +46,7 @@ def made(
 
 
 def least_size(release: Release) -> int:
-    return int(release.table.groupby(["age", "weight"]).size().min())
+    return int(release.table.groupby(BOUNDS).size().min())
 
 
 def shares(release: Release) -> tuple[dict[str, float], list[dict[str, float]]]:
@@ -54,9 +55,9 @@ def shares(release: Release) -> tuple[dict[str, float], list[dict[str, float]]]:
     def of(values: list[str]) -> dict[str, float]:
         return {value: count / len(values) for value, count in Counter(values).items()}
 
-    classes: dict[tuple[str, str], list[str]] = {}
-    for age, weight, disease in zip(*(release.table[c] for c in FIELDS), strict=True):
-        classes.setdefault((age, weight), []).append(disease)
+    classes: dict[tuple[int, ...], list[str]] = {}
+    for *box, disease in release.table[[*BOUNDS, "disease"]].itertuples(index=False):
+        classes.setdefault(tuple(box), []).append(disease)
     return of(list(release.table["disease"])), [of(values) for values in classes.values()]
 
 
@@ -127,7 +128,7 @@ def test_persons_are_counted_where_a_person_has_several_records() -> None:
         return {disease: weight / len(had) for disease, weight in spread.items()}
 
     whole = weights(rows)
-    for _, own in rows.groupby(["age", "weight"]):
+    for _, own in rows.groupby(BOUNDS):
         assert own["patient"].nunique() >= 4
         assert all((q - whole[v]) / whole[v] <= 1.0 + 1e-9 for v, q in weights(own).items())
 

@@ -401,7 +401,8 @@ def test_verify_counts_no_people_where_some_records_are_nobodys(
     fields = yaml.safe_load(Path(spec).read_text())["schema"] | {COUNTERFEITS: {"role": "insensitive"}}
     schema = home / "released.yaml"
     released = pq.read_table(file)
-    schema.write_text(yaml.safe_dump({name: fields[name] for name in (*released.column_names, COUNTERFEITS)}))
+    del fields["name"]
+    schema.write_text(yaml.safe_dump(fields))
     arguments = ["verify", str(file), "--policy", str(policy), "--schema", str(schema)]
     for first, code in ((0, DONE), (1, REFUSED)):
         told = pa.array([first, *[0] * (len(released) - 1)])

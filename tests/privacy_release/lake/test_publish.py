@@ -17,7 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from deploy.local.embedded import checkout
 from privacy_engine.errors import IntegrityError, PublishError, SchemaError
-from privacy_release.lake.layout import folder_name
+from privacy_engine.vocabulary import PublishMode
+from privacy_release.lake.layout import TableRules, folder_name
 from privacy_release.lake.log import newest, open_table, publications
 from privacy_release.lake.publish import publish
 from privacy_release.lake.read import manifest_of, read_release, releases
@@ -64,7 +65,9 @@ def stage(tmp_path):
     return make
 
 
-def send(lake: Lake, staged: Staged, release_id="2026-W01", run_key=None, name=NAME, manifest=MANIFEST):
+def send(
+    lake: Lake, staged: Staged, release_id="2026-W01", run_key=None, name=NAME, manifest=MANIFEST, rules=None
+):
     return publish(
         lake,
         name,
@@ -74,6 +77,7 @@ def send(lake: Lake, staged: Staged, release_id="2026-W01", run_key=None, name=N
         staged.report,
         expected_sha256=staged.sha256,
         run_key=run_key,
+        rules=rules,
     )
 
 
@@ -333,6 +337,32 @@ def test_a_column_that_changed_its_type_is_refused_and_nothing_is_cast(lake, sta
         send(lake, stage(pa.table({"age": [1], "zip": [3]})), "b")
     assert "CANARY" not in str(caught.value)
     pd.testing.assert_frame_equal(everything(lake), before)
+
+
+@pytest.mark.parametrize(
+    ("old", "form"),
+    [
+        ({"age": ["[1, 2]"]}, "text"),
+        ({"age": [1.5]}, "midpoint"),
+        ({"age_from": [1], "age_to": [2], "age_null": [False]}, "bounds"),
+    ],
+)
+def test_a_table_of_many_releases_keeps_its_form_of_intervals(lake, stage, old, form):
+    bounds, text = {"age_from": [3], "age_to": [4]}, {"age": ["[3, 4]"]}
+    send(lake, stage(pa.table(old | {"n": [7]})), "a")
+    before = everything(lake)
+    with pytest.raises(SchemaError, match=rf"'age' would stand beside age_from, age_to.*`intervals: {form}`"):
+        send(lake, stage(pa.table((text if form == "bounds" else bounds) | {"n": [8]})), "b")
+    pd.testing.assert_frame_equal(everything(lake), before)
+    send(lake, stage(pa.table(old | {"n": [9]})), "c")
+    assert len(everything(lake)) == 2
+
+
+def test_a_snapshot_may_come_in_another_form_of_intervals(lake, stage):
+    rules = TableRules(mode=PublishMode.SNAPSHOT)
+    send(lake, stage(pa.table({"age": ["[1, 2]"]})), "a", rules=rules)
+    send(lake, stage(pa.table({"age_from": [1], "age_to": [2]})), "b", rules=rules)
+    assert list(everything(lake)) == ["age_from", "age_to", "release"]
 
 
 # Nothing that was not verified

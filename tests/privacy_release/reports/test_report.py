@@ -25,7 +25,7 @@ from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Kind, Role
+from privacy_engine.vocabulary import Intervals, Kind, Role
 from privacy_release.reports.release import render_report
 from privacy_release.reports.text import FIGURES, LIMITS, MECHANISMS, PROMISES, RISKS, SYNTHETIC_LIMITS, claim
 from tests.servers.pages import Page, require_closed_page
@@ -79,7 +79,7 @@ def release_of(
     labels = np.arange(len(table)) // size
     labels[-size:] = -1
     recoding = Recoding.of_labels(encoded, labels)
-    released, released_schema = recoding.render()
+    released, released_schema = recoding.render(Intervals.TEXT)
     return Release(
         table=released,
         schema=released_schema,

@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from privacy_engine import vocabulary
-from privacy_engine.errors import SpecError
+from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
+from privacy_engine.measures.recoding import require_truthful
 from privacy_engine.tables.schema import DataSchema
-from privacy_engine.vocabulary import Kind, Role
+from privacy_engine.vocabulary import Intervals, Kind, Role
 from privacy_release.spec import fields as spec_fields
 from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder, load_policy, load_schema, load_suite
@@ -456,3 +457,36 @@ def test_a_distance_that_the_sensitive_attribute_does_not_have_is_found_before_a
 
     with pytest.raises(SpecError, match="illness: t-closeness by the distance `ordered` needs values with"):
         check_files(load_spec(edited(home, change)), None)
+
+
+@pytest.mark.parametrize("taken", ["age_from", "age_to", "Age_Null"])
+def test_a_column_that_has_the_name_of_a_bound_is_found_before_a_run(home: Path, taken: str) -> None:
+    def change(spec: dict[str, Any]) -> None:
+        spec["schema"][taken] = {"role": "insensitive", "kind": "categorical"}
+        spec["source"]["columns"] = list(spec["schema"])
+
+    spec = load_spec(edited(home, change))
+    with pytest.raises(SpecError, match=rf"column '{taken}' .* bound of 'age': .*rename.*`intervals: text`"):
+        check_files(spec, None)
+    with pytest.raises(SchemaError, match=rf"column '{taken}' .* bound of 'age'"):
+        require_truthful(spec.method_schema(), Intervals.BOUNDS)
+    for form in ("text", "midpoint"):
+        check_files(load_spec(edited(home, setter("release", "intervals", value=form))), None)
+
+
+def test_a_label_that_is_named_like_a_bound_of_another_label_is_none(home: Path) -> None:
+    """Only what is released as an interval has bounds: no hierarchy, no calendar, no categories."""
+
+    def change(spec: dict[str, Any]) -> None:
+        quasi = {"role": "quasi_identifier"}
+        spec["schema"] |= {
+            "grade": {**quasi, "kind": "ordinal", "categories": ["low", "high"]},
+            "month": {**quasi, "kind": "date", "calendar": ["month", "year"]},
+        }
+        for name in ("zip", "grade", "month", "illness"):
+            spec["schema"][f"{name}_to"] = {"role": "insensitive", "kind": "categorical"}
+        spec["source"]["columns"] = list(spec["schema"])
+
+    spec = load_spec(edited(home, change))
+    check_files(spec, None)
+    require_truthful(spec.method_schema(), Intervals.BOUNDS)

@@ -57,13 +57,18 @@ def records(rows: int = 120) -> pd.DataFrame:
 
 
 def published(
-    tmp_path: Path, work: WorkArea, lake: Lake, release: str = "1", **parameters: Any
+    tmp_path: Path,
+    work: WorkArea,
+    lake: Lake,
+    release: str = "1",
+    method: str = "mondrian",
+    **parameters: Any,
 ) -> dict[str, Any]:
     """The dictionary of a new release, as it stands in the lake."""
     records().to_parquet(tmp_path / "people.parquet", index=False)
     table = privacy_release.ingest(str(tmp_path / "people.parquet"), SCHEMA, work)
     given = {"k": 5, **parameters}
-    staged = privacy_release.make_release(table, work, method="mondrian", parameters=given, seed=1)
+    staged = privacy_release.make_release(table, work, method=method, parameters=given, seed=1)
     report = privacy_release.verify_staged(staged, POLICY)
     privacy_release.publish_staged(staged, report, lake, NAME, release)
     told = dictionary_of(lake, NAME, release)
@@ -79,20 +84,22 @@ def test_it_tells_how_each_column_was_made(tmp_path: Path, work: WorkArea, lake:
     told = published(tmp_path, work, lake)
     found = columns(told)
     assert {name: (c["form"], c["type"]) for name, c in found.items()} == {
-        "age": ("interval_text", "string"),
+        "age_from": ("lower_bound", "long"),
+        "age_to": ("upper_bound", "long"),
         "zip": ("label", "string"),
         "job": ("set", "string"),
-        "born": ("interval_text", "string"),
+        "born_from": ("lower_bound", "date"),
+        "born_to": ("upper_bound", "date"),
         "seen": ("label", "string"),
         "<b>illness</b>": ("value", "string"),
         "note": ("value", "string"),
     }
-    assert found["age"]["domain"] == {"bounds": [0, 120]}
+    assert found["age_from"]["domain"] == found["age_to"]["domain"] == {"bounds": [0, 120]}
     levels = found["zip"]["domain"]["levels"]
     assert [level["labels"] for level in levels] == [["N1", "N2", "S1"], ["N", "S"], ["*"]]
     assert found["job"]["domain"]["categories"] == {"count": 2, "labels": ["clerk", "cook"]}
     assert found["seen"]["domain"] == {"calendar": ["month", "year"]}
-    assert found["age"]["null"] == "never null"
+    assert found["age_from"]["null"] == "never null"
     assert found["note"]["null"] == "null: it was null in the source"
     assert told["guarantee"]["short"] == "k-anonymity (k=5)"
     assert "release 1" in told["cite"]
@@ -112,10 +119,23 @@ def test_bounds_and_midpoints_name_their_attribute(tmp_path: Path, work: WorkAre
     assert (middle["form"], "changed" in middle) == ("midpoint", False)
 
 
+def test_it_tells_a_suppressed_number_from_a_missing_one(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
+    found = columns(published(tmp_path, work, lake, method="obpa", model="suppression"))
+    rows = read_release(lake, NAME, "1").to_pandas()
+    for name in ("age", "born"):
+        low, high = rows[f"{name}_from"], rows[f"{name}_to"]
+        assert (low.isna() == high.isna()).all()
+        for column in (f"{name}_from", f"{name}_to"):
+            assert found[column]["null"].startswith("null: the value was suppressed")
+            assert found[column]["changed"] == pytest.approx(low.isna().mean(), abs=0.0101)
+    assert found["zip"]["form"] == "value_or_star"
+    assert (found["age_from"]["type"], found["born_to"]["type"]) == ("long", "date")
+
+
 def test_shares_of_changed_cells_are_those_of_the_released_table(
     tmp_path: Path, work: WorkArea, lake: Lake
 ) -> None:
-    found = columns(published(tmp_path, work, lake))
+    found = columns(published(tmp_path, work, lake, intervals="text"))
     rows = read_release(lake, NAME, "1").to_pandas()
     one = {
         "age": rows["age"].str.isdigit(),
@@ -176,8 +196,8 @@ def test_the_table_says_it_to_every_client_and_stays_up_to_date(
     table = DeltaTable(lake.table(NAME))
     assert "k-anonymity (k=5)" in table.metadata().description
     comments = {field.name: field.metadata.get("comment", "") for field in table.schema().fields}
-    assert "Quasi-identifier" in comments["age"]
-    assert "closed interval as text" in comments["age"]
+    assert "Quasi-identifier" in comments["age_from"]
+    assert "which is closed" in comments["age_from"]
     before = table.version()
     published(tmp_path, work, lake, "2")
     assert DeltaTable(lake.table(NAME)).version() == before + 1  # nothing to say anew
@@ -189,7 +209,7 @@ def test_the_table_says_it_to_every_client_and_stays_up_to_date(
 def test_a_new_column_comes_with_its_comment_and_an_old_one_is_described_anew(
     tmp_path: Path, work: WorkArea, lake: Lake
 ) -> None:
-    published(tmp_path, work, lake)
+    published(tmp_path, work, lake, intervals="text")
     bounds = published(tmp_path, work, lake, "2", intervals="bounds")
     low = next(c["name"] for c in bounds["columns"] if c["form"] == "lower_bound")
     fields = {f.name: f.metadata.get("comment", "") for f in DeltaTable(lake.table(NAME)).schema().fields}

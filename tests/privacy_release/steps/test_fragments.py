@@ -28,6 +28,7 @@ from privacy_release.work.references import FragmentRef, FragmentReleaseRef, Sta
 from tests.servers.pages import require_closed_page
 
 ROWS = 3_600
+QUASI = ["age_from", "age_to", "town"]  # as they are released
 MONDRIAN = {"k": 5, "l": 2}
 ENGINE = read_engine({"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1})
 SCHEMA = DataSchema.from_dict(
@@ -130,16 +131,16 @@ def retold(ref: FragmentReleaseRef, change: Callable[[dict[str, Any]], None]) ->
 def without_one_record(table: pa.Table) -> pa.Table:
     """Without a record of a smallest class."""
     frame = table.to_pandas()
-    sizes = frame.groupby(["age", "town"])["illness"].transform("size")
+    sizes = frame.groupby(QUASI)["illness"].transform("size")
     return table.filter(pa.array(np.arange(len(frame)) != sizes.argmin()))
 
 
 def with_a_class_of_one(table: pa.Table) -> pa.Table:
     """With one record alone of a smallest class."""
     frame = table.to_pandas()
-    sizes = frame.groupby(["age", "town"])["illness"].transform("size")
-    chosen = frame.loc[sizes.argmin(), ["age", "town"]]
-    others = (frame[["age", "town"]] == chosen).all(axis=1) & (frame.index != sizes.argmin())
+    sizes = frame.groupby(QUASI)["illness"].transform("size")
+    chosen = frame.loc[sizes.argmin(), QUASI]
+    others = (frame[QUASI] == chosen).all(axis=1) & (frame.index != sizes.argmin())
     return table.filter(pa.array(~others))
 
 
@@ -322,7 +323,7 @@ def test_joining_again_gives_what_was_staged_though_the_fragments_are_gone(relea
 def test_a_joined_release_is_measured_as_a_whole(released: Released) -> None:
     staged = released.join()
     frame = pd.read_parquet(staged["uri"])
-    classes = EquivalenceClasses.of_columns(frame, ["age", "town"], ["illness"])
+    classes = EquivalenceClasses.of_columns(frame, QUASI, ["illness"])
     assert len(frame) == staged["rows"] == ROWS
     assert staged["figures"]["smallest_class"] == classes.sizes.min() >= 5
     assert staged["figures"]["classes"] == len(classes)
@@ -409,7 +410,7 @@ def test_the_guarantees_of_a_method_hold_on_the_joined_records(
     work, table = ingested
     staged = make_release(table, work, method=method, parameters=parameters, seed=3, label=method)
     frame = pd.read_parquet(staged["uri"])
-    classes = EquivalenceClasses.of_columns(frame, ["age", "town"], ["illness"])
+    classes = EquivalenceClasses.of_columns(frame, QUASI, ["illness"])
     assert KAnonymity(k=2).measure(classes) >= parameters["k"]
     assert DistinctLDiversity(l=2).measure(classes) >= parameters.get("l", 1)
     if "require" in parameters:
@@ -425,7 +426,7 @@ def test_a_release_in_fragments_loses_little_more_than_one_in_a_piece(
     parts = make_release(table, work, label="parts", **arguments)
     whole = make_release(table, work, label="whole", engine=read_engine("local"), **arguments)
     assert "engine" not in whole
-    names = ["age", "town", "illness", "paid"]
+    names = [*QUASI, "illness", "paid"]
     assert pq.read_schema(parts["uri"]).names == pq.read_schema(whole["uri"]).names == names
     assert parts["figures"]["gcp"] <= 1.1 * whole["figures"]["gcp"]
     missing = set(whole["figures"]) - set(parts["figures"])

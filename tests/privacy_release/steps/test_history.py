@@ -220,7 +220,7 @@ def test_no_person_leaves_the_private_files(runs: Runs, airflow_lake: Lake, priv
     for file in (path for path in airflow_lake.folder.rglob("*") if path.is_file()):
         data = file.read_bytes()
         assert not [text for text in (*hashes, *patients(SORTED)["patient"]) if text.encode() in data], file
-    assert read_release(airflow_lake, "people", "first").column_names == ["age", "disease"]
+    assert read_release(airflow_lake, "people", "first").column_names == ["age_from", "age_to", "disease"]
 
 
 def test_nothing_is_kept_of_a_release_that_was_not_published(runs: Runs, private: Path) -> None:

@@ -61,7 +61,7 @@ def test_every_published_class_has_k_trajectories_by_a_plain_query(staged: Stage
     smallest, classes, persons = duckdb.sql(
         f"""
         WITH ways AS (
-            SELECT patient, list_sort(list((age, district))) AS way
+            SELECT patient, list_sort(list((age_from, age_to, district))) AS way
             FROM read_parquet('{staged["uri"]}') GROUP BY patient
         ),
         classes AS (SELECT count(*) AS persons FROM ways GROUP BY way)
@@ -174,8 +174,8 @@ def linked(home: Path) -> Path:
 
 def recounted(table: pd.DataFrame) -> list[int]:
     ways: dict[str, Counter[Any]] = defaultdict(Counter)
-    for name, age, district in table[["name", "age", "zip"]].itertuples(index=False):
-        ways[name][(age, district)] += 1
+    for name, *cells in table[["name", "age_from", "age_to", "zip"]].itertuples(index=False):
+        ways[name][tuple(cells)] += 1
     return list(Counter(frozenset(way.items()) for way in ways.values()).values())
 
 
@@ -192,9 +192,9 @@ def test_a_release_of_linked_rows_reaches_the_lake_and_is_verified_there(
     copy, asked = tmp_path / "copy.parquet", home / "asked.yaml"
     asked.write_text(yaml.safe_dump({"require": policy["require"]}))
     arguments = ["verify", str(copy), "--policy", str(asked), "--schema", str(linked)]
-    published[["name", "age", "zip", "illness", "visits"]].to_parquet(copy, index=False)
+    published[["name", "age_from", "age_to", "zip", "illness", "visits"]].to_parquet(copy, index=False)
     assert main(arguments) == DONE
-    moved = published[["name", "age", "zip", "illness", "visits"]].iloc[1:]
+    moved = published[["name", "age_from", "age_to", "zip", "illness", "visits"]].iloc[1:]
     moved.to_parquet(copy, index=False)
     assert main(arguments) == REFUSED
     assert "FAILED    k_anonymity(k=5)" in capsys.readouterr().out

@@ -41,15 +41,20 @@ def table() -> pa.Table:
     )
 
 
-def covers(cell: str, value: object) -> bool:
-    ends = re.fullmatch(r"\[(\S+), (\S+)\]", cell)
-    low, high = (ends[1], ends[2]) if ends else (cell, cell)
-    return Decimal(low) <= Decimal(str(value)) <= Decimal(high)
+def covers(row: dict[str, Any], name: str, value: object) -> bool:
+    if name in row:
+        ends = re.fullmatch(r"\[(\S+), (\S+)\]", row[name])
+        low, high = (ends[1], ends[2]) if ends else (row[name], row[name])
+    else:
+        low, high = row[f"{name}_from"], row[f"{name}_to"]
+    return Decimal(str(low)) <= Decimal(str(value)) <= Decimal(str(high))
 
 
-@pytest.mark.parametrize("kind", ["local", "fragments"])
+@pytest.mark.parametrize(
+    ("kind", "intervals"), [("local", "text"), ("local", "bounds"), ("fragments", "bounds")]
+)
 def test_released_numbers_cover_the_source_to_the_last_digit(
-    kind: str, work: WorkArea, tmp_path: Any
+    kind: str, intervals: str, work: WorkArea, tmp_path: Any
 ) -> None:
     source = table()
     pq.write_table(source, tmp_path / "source.parquet")
@@ -58,14 +63,19 @@ def test_released_numbers_cover_the_source_to_the_last_digit(
     ingested = privacy_release.ingest(str(tmp_path / "source.parquet"), SCHEMA, work, engine=engine)
     assert pq.read_table(ingested["uri"]).equals(source)
     staged = privacy_release.make_release(
-        ingested, work, method="mondrian", parameters={"k": 5, "l": 3}, seed=1
+        ingested, work, method="mondrian", parameters={"k": 5, "l": 3, "intervals": intervals}, seed=1
     )
     released = pq.read_table(staged["uri"]).to_pylist()
     whole = source.to_pylist()
     assert all(
-        covers(row[name], whole[row["place"]][name]) for row in released for name in ("account", "paid")
+        covers(row, name, whole[row["place"]][name]) for row in released for name in ("account", "paid")
     )
     assert all(row["code"] == whole[row["place"]]["code"] for row in released)
-    assert max(Decimal(row["account"].strip("[]").split(", ")[-1]) for row in released) < FIRST + 1_000
+    if intervals == "bounds":
+        types = pq.read_schema(staged["uri"])
+        assert types.field("account_to").type == pa.int64()
+        assert types.field("paid_from").type == pa.decimal128(30, 20)
+        assert min(row["account_from"] for row in released) >= FIRST
+        assert max(row["account_to"] for row in released) < FIRST + 1_000
     policy = ReleasePolicy(require=(KAnonymity(k=5), DistinctLDiversity(l=3)))
     assert privacy_release.verify_staged(staged, policy)["passed"]

@@ -99,13 +99,13 @@ def test_every_published_class_has_k_persons_by_a_plain_query(
     smallest, fewest = duckdb.sql(
         f"""
         WITH joined AS (
-            SELECT age, district, illness, person
+            SELECT age_from, age_to, district, illness, person
             FROM read_parquet('{released}', file_row_number = true)
             JOIN read_parquet('{people}', file_row_number = true) USING (file_row_number)
         )
         SELECT min(persons), min(illnesses) FROM (
             SELECT count(DISTINCT person) AS persons, count(DISTINCT illness) AS illnesses
-            FROM joined GROUP BY age, district
+            FROM joined GROUP BY age_from, age_to, district
         )
         """
     ).fetchall()[0]

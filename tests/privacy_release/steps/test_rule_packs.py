@@ -86,8 +86,10 @@ def test_safe_harbor_on_synthea(include: Path, lake: Lake, tmp_path: Path, visit
     for name in names:
         assert not cells & set(visits[name].dropna().astype(str)), name
     for name in ("BIRTHDATE", "START"):
-        assert released[name].str.fullmatch(r"\d{4}|\[\d{4}, \d{4}\]").all()
-        assert released[name].str.findall(r"\d{4}").explode().astype(int).min() >= THIS_YEAR - 90
+        low, high = (pd.to_datetime(released[f"{name}_{end}"]).dropna() for end in ("from", "to"))
+        assert set(low.dt.strftime("%m-%d")) == {"01-01"}  # whole years
+        assert set(high.dt.strftime("%m-%d")) == {"12-31"}
+        assert low.dt.year.min() >= THIS_YEAR - 90
     died = pd.to_datetime(released["DEATHDATE"].dropna())
     assert len(died)
     assert set(zip(died.dt.month, died.dt.day, strict=True)) == {(1, 1)}
@@ -96,7 +98,10 @@ def test_safe_harbor_on_synthea(include: Path, lake: Lake, tmp_path: Path, visit
     assert codes <= own | {"000"}
     assert all(len(code) == 3 for code in codes)
     told = manifest_of(lake, EXAMPLE, "1")["columns"]
-    assert told["BIRTHDATE"]["codes"] == f"{THIS_YEAR - 90} stands for {THIS_YEAR - 90} and what is before it"
+    assert (
+        told["BIRTHDATE_from"]["codes"]
+        == f"{THIS_YEAR - 90} stands for {THIS_YEAR - 90} and what is before it"
+    )
     assert "stands for 17 rare prefixes (us_zip3_census_2000)" in told["ZIP"]["codes"]
     (report,) = (p for p in Path(lake.root).rglob("*.html") if "Release report" in p.read_text())
     assert "codes of ZIP" in report.read_text()
@@ -159,7 +164,7 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
         (
             told("BIRTHDATE", bottom_code=date(THIS_YEAR - 91, 1, 1)),
             VerificationError,
-            r"age_group_from\(90\) in BIRTHDATE .*years_before_release: 90",
+            r"age_group_from\(90\) in BIRTHDATE_from .*years_before_release: 90",
         ),
         (
             added("AGE", lambda n: [93] + [40] * (n - 1), kind="numeric", meaning="age"),
@@ -265,7 +270,8 @@ def test_the_command_line_verifies_a_table_under_the_pack(
 def test_fragments_are_held_against_the_pack(include: Path, lake: Lake, tmp_path: Path, engine: str) -> None:
     fields = {**example(), "engine": {"kind": engine, "rows": 1_000, "memory": "300MB", "processes": 1}}
     released = publish(include, lake, tmp_path, fields)
-    assert released["BIRTHDATE"].str.fullmatch(r"\d{4}|\[\d{4}, \d{4}\]").all()
+    assert (pd.to_datetime(released["BIRTHDATE_from"]).dt.strftime("%m-%d") == "01-01").all()
+    assert (pd.to_datetime(released["BIRTHDATE_to"]).dt.strftime("%m-%d") == "12-31").all()
     told = manifest_of(lake, EXAMPLE, "1")
     assert "codes" in told["columns"]["ZIP"]
     assert {f["rule"] for f in told["measured"] if f["passed"]} >= {"columns: date_precision(year)"}

@@ -74,8 +74,9 @@ def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, wo
     assert findings["distinct_l_diversity(l=2)"] == least >= 2
     assert outcome.report["classes"] == len(found)
     tables = read_tables(lake, "clinic", "r1")
-    assert tables["patients"].column_names == ["patient", "age", "district", "insurer"]
-    assert tables["visits"].column_names == ["patient", "month", "ward", "illness", "age"]
+    ages, months = ["age_from", "age_to", "age_null"], ["month_from", "month_to", "month_null"]
+    assert tables["patients"].column_names == ["patient", *ages, "district", "insurer"]
+    assert tables["visits"].column_names == ["patient", *months, "ward", "illness", *ages]
     manifest = manifest_of(lake, "clinic", "r1")
     assert {name: own.num_rows for name, own in tables.items()} == {
         name: told["rows"] for name, told in manifest["tables"].items()
@@ -87,12 +88,12 @@ def test_the_tables_reach_the_lake_as_one_release(tmp_path: Path, lake: Lake, wo
     told = dictionary_of(lake, "clinic", "r1")
     assert told is not None
     assert {name: set(own) for name, own in told["tables"].items()} == {
-        "patients": {"patient", "age", "district", "insurer"},
-        "visits": {"patient", "month", "ward", "illness", "age"},
+        "patients": {"patient", *ages, "district", "insurer"},
+        "visits": {"patient", *months, "ward", "illness", *ages},
     }
     columns = {column["name"]: column for column in told["columns"]}
     assert (columns["patient"]["form"], columns["patient"]["null"]) == ("pseudonym", "never null")
-    assert all("of another table" in columns[name]["null"] for name in ("month", "ward", "insurer"))
+    assert all("of another table" in columns[name]["null"] for name in ("month_from", "ward", "insurer"))
 
 
 def test_the_classes_of_the_released_bytes_can_be_counted_in_sql(table: TableRef, work: WorkArea) -> None:
@@ -101,7 +102,9 @@ def test_the_classes_of_the_released_bytes_can_be_counted_in_sql(table: TableRef
         f"""
         SELECT min(persons), count(*) FROM (
             SELECT count(*) AS persons FROM (
-                SELECT patient, list_sort(list((table_name, age, district, month, ward))) AS way
+                SELECT patient, list_sort(list((
+                    table_name, age_from, age_to, district, month_from, month_to, ward
+                ))) AS way
                 FROM read_parquet('{staged["uri"]}') GROUP BY patient
             ) GROUP BY way
         )

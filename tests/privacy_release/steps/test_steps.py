@@ -28,6 +28,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.references import StagedRef, TableRef
 from privacy_release.work.staged import public_source
 
+QUASI = ["age_from", "age_to", "zip"]  # as they are released
 K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
 
 
@@ -61,7 +62,7 @@ def tampered(staged: StagedRef, change: Callable[[pd.DataFrame], pd.DataFrame]) 
 
 def one_class_smaller(released: pd.DataFrame) -> pd.DataFrame:
     """Without one record of a smallest class, which has k records then no more."""
-    sizes = released.groupby(["age", "zip"])["visits"].transform("size")
+    sizes = released.groupby(QUASI)["visits"].transform("size")
     return released.drop(index=sizes.idxmin())
 
 
@@ -209,7 +210,7 @@ def test_class_of_k_minus_one_in_the_staged_file_is_found(staged: StagedRef) -> 
 
 def test_class_without_l_values_in_the_staged_file_is_found(staged: StagedRef) -> None:
     def same_illness(released: pd.DataFrame) -> pd.DataFrame:
-        first = (released[["age", "zip"]] == released.loc[0, ["age", "zip"]]).all(axis=1)
+        first = (released[QUASI] == released.loc[0, QUASI]).all(axis=1)
         return released.assign(illness=released["illness"].mask(first, "flu"))
 
     report = privacy_release.verify_staged(tampered(staged, same_illness), policy())
