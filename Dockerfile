@@ -1,35 +1,35 @@
-# The image of every Airflow service in docker-compose.yaml. `make image` builds it: it copies the wheels that
-# `make wheel` put into dist/, so what runs is what was tested, and no build tool enters the image.
+# The image of every Airflow service in docker-compose.yaml. `make image` builds it: it has the wheels that `make wheel`
+# put into dist/, so what runs is what was tested, and no build tool enters the image.
 ARG PYTHON=python:3.11.14-slim-bookworm
-FROM ${PYTHON} AS installed
+FROM ${PYTHON}
 
+# An empty volume takes owner and mode of the folder that it is mounted on. What only the service may read: 0700.
+RUN useradd --uid 50000 --user-group --no-create-home --home-dir /opt/airflow --shell /usr/sbin/nologin airflow \
+    && install -d -o airflow -g airflow -m 0755 /opt/airflow /opt/airflow/dags /opt/airflow/include /data \
+    && install -d -o airflow -g airflow -m 0750 /data/lake /opt/airflow/logs \
+    && install -d -o airflow -g airflow -m 0700 /data/work /data/curator /opt/airflow/data/samples
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-COPY locks/production.lock /build/
-# pip compiles what it installs: without bytecode each process would compile Airflow anew, for ten seconds.
-RUN python -m venv /opt/venv \
-    && /opt/venv/bin/pip install --no-deps --require-hashes --only-binary :all: -r /build/production.lock
-COPY dist/*.whl /build/
-RUN /opt/venv/bin/pip install --no-deps --no-index /build/privacy_release-*.whl /build/airflow_privacy_release-*.whl \
+# Byte code is made by all cores: without it each process would compile Airflow anew, for ten seconds.
+RUN --mount=type=bind,source=locks,target=/build \
+    python -m venv /opt/venv \
+    && /opt/venv/bin/pip install --no-compile --no-deps --require-hashes --only-binary :all: -r /build/production.lock \
+    && /opt/venv/bin/python -m compileall -q -j 0 /opt/venv
+RUN --mount=type=bind,source=dist,target=/build \
+    /opt/venv/bin/pip install --no-deps --no-index /build/privacy_release-*.whl /build/airflow_privacy_release-*.whl \
     && /opt/venv/bin/pip check \
     && /opt/venv/bin/pip uninstall --yes pip
-
-FROM ${PYTHON}
+COPY --chmod=0755 deploy/initialize.sh /usr/local/bin/initialize
 # Compiled functions are in the image. They are kept by the content of their sources, so an old one never runs.
 ENV PATH=/opt/venv/bin:$PATH \
     AIRFLOW_HOME=/opt/airflow \
     NUMBA_CACHE_DIR=/opt/airflow/numba \
     MPLCONFIGDIR=/opt/airflow/matplotlib \
     PYTHONUNBUFFERED=1
-COPY --from=installed /opt/venv /opt/venv
-COPY --chmod=0755 deploy/initialize.sh /usr/local/bin/initialize
-# An empty volume takes owner and mode of the folder that it is mounted on. What only the service may read: 0700.
-RUN useradd --uid 50000 --user-group --no-create-home --home-dir /opt/airflow --shell /usr/sbin/nologin airflow \
-    && install -d -o airflow -g airflow -m 0755 /opt/airflow /opt/airflow/dags /opt/airflow/include /data \
-    && install -d -o airflow -g airflow -m 0750 /data/lake /opt/airflow/logs \
-    && install -d -o airflow -g airflow -m 0700 /data/work /data/curator /opt/airflow/data/samples
 USER airflow
 # For this kind of processor: on another one, or with an option that is rare, a container compiles for itself.
-RUN privacy-release warm
+# METHODS names those that releases use, such as "mondrian privbayes"; all of them by default.
+ARG METHODS=
+RUN privacy-release warm ${METHODS}
 WORKDIR /opt/airflow
 ENTRYPOINT []
 CMD ["airflow", "version"]

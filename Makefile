@@ -109,8 +109,8 @@ image: wheel  ## Build the image of docker-compose.yaml from the wheels
 	docker build --tag privacy-release:0.2.0 .
 
 .PHONY: secrets
-secrets:  ## Write fresh random secrets for docker-compose.yaml into .env, never over an older one
-	@$(PYTHON) deploy/make_secrets.py .env
+secrets:  ## Write fresh random secrets for docker-compose.yaml into secrets/, never over older ones
+	@$(PYTHON) deploy/make_secrets.py secrets .env
 
 .PHONY: clean
 clean:  ## Remove .venv, the embedded Airflow, the local lake and all caches

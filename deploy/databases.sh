@@ -3,8 +3,8 @@
 # budget ledger, so that who may write DAG runs cannot touch what was spent, nor the other way round.
 set -eu
 psql --no-psqlrc --quiet --set ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname postgres <<'SQL'
-\getenv airflow_password AIRFLOW_DB_PASSWORD
-\getenv ledger_password LEDGER_DB_PASSWORD
+\set airflow_password `cat "$AIRFLOW_DB_PASSWORD_FILE"`
+\set ledger_password `cat "$LEDGER_DB_PASSWORD_FILE"`
 CREATE ROLE airflow LOGIN PASSWORD :'airflow_password';
 CREATE DATABASE airflow OWNER airflow;
 REVOKE ALL ON DATABASE airflow FROM PUBLIC;

@@ -4,5 +4,6 @@ set -eu
 airflow db migrate
 privacy-release budget migrate
 # Asked for twice; on the command line other users of the machine could read it. An existing login stays as it is.
-printf '%s\n%s\n' "$ADMIN_PASSWORD" "$ADMIN_PASSWORD" | airflow users create \
+password=$(cat "$ADMIN_PASSWORD_FILE")
+printf '%s\n%s\n' "$password" "$password" | airflow users create \
     --username admin --firstname Airflow --lastname Admin --email admin@localhost --role Admin

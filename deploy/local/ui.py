@@ -14,7 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -56,10 +56,15 @@ class Components:
             name: the words after `airflow`.
             settings: environment variables of this component alone.
         """
+        command = (self.python, "-m", "airflow", *name.split())
+        self.launch(name, command, dict(self.environment) | dict(settings or {}))
+
+    def launch(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start a command that is known by this name; its output goes to a file in the log folder."""
         with self.log_of(name).open("wb") as log:
             self.running[name] = subprocess.Popen(
-                [self.python, "-m", "airflow", *name.split()],
-                env=dict(self.environment) | dict(settings or {}),
+                command,
+                env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -19,7 +19,8 @@ _EPILOG = """\
 The ledger is a SQLite file, or a PostgreSQL database: postgresql://USER@HOST/NAME. Other users of the machine
 see the arguments of a command, so keep a password out of --ledger: put the address into $PRIVACY_LEDGER, or
 the password into $PGPASSWORD or a password file. $PRIVACY_LEDGER_KEY holds the signing key; without one,
-whoever can write the database can rewrite its history unnoticed, or cut off its end.
+whoever can write the database can rewrite its history unnoticed, or cut off its end. $PRIVACY_LEDGER_KEY_FILE
+and $PRIVACY_LEDGER_PASSWORD_FILE name files that hold the key and the password instead.
 """
 
 

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
-from privacy_release.work.settings import VARIABLES, setting
+from privacy_release.work.settings import VARIABLES, secret, setting
 
 if TYPE_CHECKING:
     from privacy_release.ledger.ledger import BudgetLedger
 
 PLACE = VARIABLES["ledger"]
 KEY = "PRIVACY_LEDGER_KEY"
+PASSWORD = "PRIVACY_LEDGER_PASSWORD"
 
 
 def default_place() -> str:
@@ -34,12 +35,24 @@ def default_ledger() -> "BudgetLedger":
 
 
 def ledger_at(place: str) -> "BudgetLedger":
-    """The ledger at a place, signed with `$PRIVACY_LEDGER_KEY` where that is set.
+    """The ledger at a place, signed with the secret PRIVACY_LEDGER_KEY where that is set.
+
+    A server's password is in its address, or the secret PRIVACY_LEDGER_PASSWORD, or where libpq looks.
 
     Raises:
         SpecError: if the place is neither a file nor a database URL, or the key is too short.
+        SecretError: as `secret`.
     """
-    return ledger_signed(place, os.environ.get(KEY) or None, KEY)
+    return ledger_signed(_with_password(place), secret(KEY), KEY)
+
+
+def _with_password(place: str) -> str:
+    from privacy_release.ledger.database import database_url
+
+    url = database_url(place)
+    if url.get_backend_name() == "sqlite" or url.password or not (password := secret(PASSWORD)):
+        return place
+    return url.set(password=password).render_as_string(hide_password=False)
 
 
 def ledger_signed(place: str, key: str | None, source: str) -> "BudgetLedger":

@@ -6,12 +6,12 @@ disguise, not a guarantee: what stands beside it still tells who a record is abo
 """
 
 import hmac
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SchemaError, SecretError, SpecError
+from privacy_release.work.settings import secret
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,14 +59,18 @@ class PseudonymKey:
 
 
 def key_of_environment(_: str) -> PseudonymKey:
-    """The key outside of Airflow, whatever connection is named: `$PRIVACY_PSEUDONYM_KEY`.
+    """The key outside of Airflow, whatever connection is named: `$PRIVACY_PSEUDONYM_KEY`, or its file.
 
     Raises:
         SecretError: if it is not set, or has fewer than 32 bytes.
     """
-    if not os.environ.get(VARIABLE):
-        raise SecretError(f"{_WHAT} must be in the environment variable {VARIABLE}; make one with {_NEW_KEY}")
-    return PseudonymKey(os.environ[VARIABLE].encode())
+    found = secret(VARIABLE)
+    if not found:
+        raise SecretError(
+            f"{_WHAT} must be in the environment variable {VARIABLE}, or in the file that {VARIABLE}_FILE "
+            f"names; make one with {_NEW_KEY}"
+        )
+    return PseudonymKey(found.encode())
 
 
 @dataclass(frozen=True, kw_only=True)

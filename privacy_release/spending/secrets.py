@@ -5,12 +5,12 @@ releases could average over them. Each publication records the fingerprint of it
 where it outlives even a retraction; the next one in the same table must have the same.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SecretError, SpecError
+from privacy_release.work.settings import secret
 
 if TYPE_CHECKING:
     from privacy_engine.randomizers.randomizer import Memoised, Randomizer
@@ -37,19 +37,20 @@ class Memory:
 
 
 def default_secret() -> "Secret":
-    """The secret outside of Airflow: `$PRIVACY_SECRET`.
+    """The secret outside of Airflow: `$PRIVACY_SECRET`, or the file that `$PRIVACY_SECRET_FILE` names.
 
     Raises:
         SecretError: if it is not set, or has fewer than 32 bytes.
     """
     from privacy_engine.randomizers.randomness import Secret
 
-    if not os.environ.get(PLACE):
+    found = secret(PLACE)
+    if not found:
         raise SecretError(
-            f"the secret of memoised answers must be in the environment variable {PLACE}, the same in every "
-            f"run; make one with {NEW_SECRET}"
+            f"the secret of memoised answers must be in the environment variable {PLACE}, or in the file "
+            f"that {PLACE}_FILE names, the same in every run; make one with {NEW_SECRET}"
         )
-    return Secret(os.environ[PLACE].encode())
+    return Secret(found.encode())
 
 
 def keyed(method: Any, memory: Memory | None, seed: int | None) -> Any:

@@ -23,7 +23,7 @@ from privacy_engine.errors import IntegrityError, SchemaError, SpecError, Verifi
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.references import PersonsRef, Published, ReportRef, StagedRef
-from privacy_release.work.settings import curator_folder
+from privacy_release.work.settings import curator_folder, secret
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,8 +134,9 @@ def identification_of_environment(column: str) -> Identification:
 
     Raises:
         SpecError: if it is not set or too short.
+        SecretError: as `secret`.
     """
-    return Identification(column=column, key=os.environ.get(VARIABLE) or "")
+    return Identification(column=column, key=secret(VARIABLE) or "")
 
 
 def write_persons(persons: "npt.NDArray[np.object_]", path: Path, key_id: str) -> PersonsRef:

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from privacy_engine.errors import SpecError
+from privacy_engine.errors import SecretError, SpecError
 from privacy_release.work.host import answer_of
 
 SECTION = "privacy_release"
@@ -67,6 +67,30 @@ def set_by(option: str) -> Setting:
     if chosen := os.environ.get(VARIABLES[option]):
         return Setting(chosen, f"${VARIABLES[option]}")
     return _of_airflow(option) or _of_project(option) or Setting()
+
+
+def secret(variable: str) -> str | None:
+    """A secret: a variable, else the text of the file that this variable with `_FILE` names; else None.
+
+    The end of the file's last line does not count.
+
+    Raises:
+        SecretError: if there is no such file, it cannot be read, or it is empty.
+    """
+    if given := os.environ.get(variable):
+        return given
+    file = os.environ.get(f"{variable}_FILE")
+    if not file:
+        return None
+    try:
+        found = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        told = type(error).__name__
+    else:
+        told = "an empty one"
+        if found:
+            return found
+    raise SecretError(f"${variable}_FILE must name a file that this user can read, got {told}; correct it")
 
 
 def airflow_home() -> Path | None:

@@ -1,7 +1,9 @@
-"""The compose file as data, with the variables of its secrets filled in."""
+"""The compose file as data, with its variables filled in."""
 
+import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -15,6 +17,11 @@ VARIABLE = re.compile(r"\$(?:(?P<escaped>\$)|\{(?P<name>\w+)(?P<kind>:[?-])?(?P<
 def services() -> dict[str, dict[str, Any]]:
     """Every service, with its variables as they are written."""
     return dict(yaml.safe_load(FILE.read_text())["services"])
+
+
+def volumes() -> set[str]:
+    """The names of all volumes."""
+    return set(yaml.safe_load(FILE.read_text())["volumes"])
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -36,11 +43,13 @@ def filled(text: str, values: Mapping[str, str]) -> str:
     return VARIABLE.sub(value, text)
 
 
-def environment(service: str, values: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of a service."""
-    return {name: filled(text, values) for name, text in services()[service].get("environment", {}).items()}
+def environment(service: str) -> dict[str, str]:
+    """The environment variables of a service, as they are without any in `.env`."""
+    return {name: filled(text, {}) for name, text in services()[service].get("environment", {}).items()}
 
 
-def secrets_of(text: str) -> dict[str, str]:
-    """The variables in the text of an `.env` file."""
-    return dict(line.split("=", 1) for line in text.splitlines())
+def secrets_in(folder: Path) -> dict[str, str]:
+    """Each secret that was made, by the name of its file, or of the connection in it."""
+    found = {path.name: path.read_text() for path in folder.iterdir()}
+    connections = json.loads(found.pop("worker_connections.json"))
+    return found | {name: connection["password"] for name, connection in connections.items()}

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from deploy.local.embedded import checkout
@@ -31,43 +32,73 @@ class Image:
 
     folder: Path
 
+    def command(self, *arguments: object) -> list[str]:
+        """The command line of buildah with what it keeps here."""
+        kept = ("--root", self.folder / "root", "--runroot", self.folder / "run")
+        return ["buildah", *map(str, (*kept, "--storage-driver", self.driver, *arguments))]
+
+    @cached_property
+    def driver(self) -> str:
+        """How it keeps layers: one upon the other where the kernel can, else each as a copy of all below."""
+        probe = ("--root", self.folder / "probe", "--runroot", self.folder / "probed", "info")
+        command = ["buildah", "--storage-driver", "overlay", *map(str, probe)]
+        done = subprocess.run(command, capture_output=True, check=False)
+        return "vfs" if done.returncode else "overlay"
+
     def buildah(self, *arguments: object) -> str:
         """Run buildah; what it wrote to standard output."""
-        kept = ("--root", self.folder / "root", "--runroot", self.folder / "run", "--storage-driver", "vfs")
-        done = subprocess.run(
-            ["buildah", *map(str, (*kept, *arguments))], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
-        return done.stdout.strip()
+        return finished(self.command(*arguments))
 
-    def build(self, wheels: Sequence[Path]) -> None:
-        """Build it of these wheels, on the base that the Dockerfile names where a registry has it."""
+    def build(self, wheels: Sequence[Path], methods: Sequence[str]) -> None:
+        """Build it of these wheels, on the base that the Dockerfile names where a registry has it.
+
+        Args:
+            wheels: of this checkout.
+            methods: that it has compiled.
+        """
         context = self.folder / "context"
         for name in ("locks", "deploy"):
             shutil.copytree(checkout() / name, context / name)
-        shutil.copy(checkout() / "Dockerfile", context)
+        for name in ("Dockerfile", ".dockerignore"):
+            shutil.copy(checkout() / name, context)
         (context / "dist").mkdir()
         for wheel in wheels:
             shutil.copy(wheel, context / "dist")
-        base = f"PYTHON={self._base()}"
-        self.buildah("bud", "--isolation", "chroot", "--build-arg", base, "--tag", TAG, context)
+        given = [f"--build-arg=PYTHON={self._base()}", f"--build-arg=METHODS={' '.join(methods)}"]
+        self.buildah("bud", "--isolation", "chroot", *given, "--tag", TAG, context)
         self.buildah("from", "--name", "container", TAG)
+
+    def remove(self) -> None:
+        """All of it, and what is mounted there."""
+        subprocess.run(self.command("rm", "--all"), capture_output=True, check=False)
+        mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for place in reversed(mounted):
+            if place.startswith(f"{self.folder}/"):
+                subprocess.run(["umount", "--lazy", place], check=False)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def run(
         self, *command: str, volumes: Mapping[Path, str], environment: Mapping[str, str] | None = None
     ) -> str:
-        """Run a command as the image's user, with a read-only root and without capabilities; its output.
+        """Run a command in it, confined; its output."""
+        return finished(self.confined(*command, volumes=volumes, environment=environment or {}))
+
+    def confined(
+        self, *command: str, volumes: Mapping[Path, str], environment: Mapping[str, str]
+    ) -> list[str]:
+        """What runs a command as the image's user, with a read-only root and without capabilities.
 
         Args:
-            volumes: folder of this machine -> where the container has it.
+            command: and its arguments.
+            volumes: folder or file of this machine -> where the container has it.
             environment: besides that of the image.
         """
-        given = [f"--env={name}={value}" for name, value in (environment or {}).items()]
+        given = [f"--env={name}={value}" for name, value in environment.items()]
         given += [f"--volume={folder}:{place}" for folder, place in volumes.items()]
         # The right to make the root read-only; `setpriv` takes it away with all others.
         given += ["--isolation=chroot", "--user=root", "--cap-add=CAP_SYS_ADMIN"]
         confined = CONFINED.format(user=USER)
-        return self.buildah("run", *given, "container", "--", "sh", "-c", confined, "sh", *command)
+        return self.command("run", *given, "container", "--", "sh", "-c", confined, "sh", *command)
 
     def _base(self) -> str:
         """The Dockerfile's base, else Debian with its own Python of the same minor version."""
@@ -82,8 +113,7 @@ class Image:
         packages = "ca-certificates,python-is-python3,python3,python3-venv"
         root = self.folder / "debian"
         command = ["debootstrap", "--variant=minbase", f"--include={packages}", "bookworm", str(root)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        finished(command)
         if CERTIFICATES.exists():  # a machine may trust more than Debian does
             shutil.copy(CERTIFICATES, root / CERTIFICATES.relative_to("/"))
         container = self.buildah("from", "scratch")
@@ -95,6 +125,13 @@ class Image:
         self.buildah("commit", "--quiet", "--rm", container, "localhost/debian")
         shutil.rmtree(root)
         return "localhost/debian"
+
+
+def finished(command: Sequence[str]) -> str:
+    """What a command that succeeds writes to standard output."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+    return done.stdout.strip()
 
 
 def missing() -> list[str]:

@@ -9,24 +9,23 @@ import pytest
 import yaml
 
 from deploy.local.embedded import checkout
-from tests.production.compose import FILE, VARIABLE, environment, filled, secrets_of, services
+from tests.production.compose import FILE, VARIABLE, filled, secrets_in, services
 
 MAKE_SECRETS = checkout() / "deploy" / "make_secrets.py"
 SECRET = re.compile(r"password|secret|key|token", re.IGNORECASE)
 ONE_SHOT = {"initialize", "privacy-release", "samples"}
-DATABASE = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__FERNET_KEY")
 
 
-def make_secrets(path: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, MAKE_SECRETS, path], capture_output=True, text=True, check=False, umask=0
-    )
+def make_secrets(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, MAKE_SECRETS, folder, folder.with_name(".env")]
+    return subprocess.run(command, capture_output=True, text=True, check=False, umask=0)
 
 
 @pytest.fixture
-def env_file(tmp_path: Path) -> Path:
-    assert make_secrets(tmp_path / ".env").returncode == 0
-    return tmp_path / ".env"
+def made(tmp_path: Path) -> Path:
+    """A folder of fresh secrets."""
+    assert make_secrets(tmp_path / "secrets").returncode == 0
+    return tmp_path / "secrets"
 
 
 def test_the_compose_file_fits_the_specification() -> None:
@@ -36,70 +35,94 @@ def test_the_compose_file_fits_the_specification() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_compose_accepts_the_file_with_the_secrets_and_refuses_it_without_any_one(env_file: Path) -> None:
+def test_compose_accepts_the_file_and_shows_no_secret(made: Path) -> None:
     program = shutil.which("docker-compose")
     if program is None:
         pytest.skip("docker-compose is not installed")
-    bare = {"PATH": os.environ["PATH"], "HOME": str(env_file.parent)}
-
-    def accepted(env: Path) -> bool:
-        command = [program, "--file", str(FILE), "--env-file", str(env), "config", "--quiet"]
-        return subprocess.run(command, env=bare, capture_output=True, check=False).returncode == 0
-
-    assert accepted(env_file)
-    lines = env_file.read_text().splitlines(keepends=True)
-    for name in ("POSTGRES_PASSWORD", "FERNET_KEY", "LEDGER_SIGNING_SECRET"):
-        env_file.write_text("".join(line for line in lines if not line.startswith(f"{name}=")))
-        assert not accepted(env_file), name
+    shutil.copy(FILE, made.parent)
+    bare = {"PATH": os.environ["PATH"], "HOME": str(made.parent)}
+    command = [program, "--file", str(made.parent / FILE.name), "config"]
+    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert str(made / "fernet_key") in done.stdout
+    assert not [name for name, value in secrets_in(made).items() if value in done.stdout]
 
 
-def test_each_secret_of_the_file_is_demanded_wherever_it_stands_and_none_has_a_default(
-    env_file: Path,
-) -> None:
-    made = secrets_of(env_file.read_text())
-    found = [match for match in VARIABLE.finditer(FILE.read_text()) if not match["escaped"]]
-    demanded = {match["name"] for match in found if match["kind"] == ":?"}
-    others = {match["name"] for match in found if match["kind"] != ":?"}
-    assert demanded == set(made)
-    assert not [name for name in others if SECRET.search(name)]
-    for name in made:
-        without = {key: value for key, value in made.items() if key != name}
-        with pytest.raises(KeyError, match=name):
-            filled(FILE.read_text(), without)
+def test_each_secret_is_a_file_that_is_made_and_used(made: Path) -> None:
+    named = yaml.safe_load(FILE.read_text())["secrets"]
+    assert named == {path.name: {"file": f"./secrets/{path.name}"} for path in made.iterdir()}
+    used = {name for service in services().values() for name in service.get("secrets", [])}
+    assert used == set(named)
 
 
-def test_no_secret_is_written_out_in_the_file() -> None:
+def test_a_service_has_the_files_that_its_settings_name_and_no_others() -> None:
+    for name, service in services().items():
+        text = yaml.safe_dump(service | {"secrets": None}, width=10_000)
+        if name == "initialize":
+            text += (checkout() / "deploy" / "initialize.sh").read_text()
+        assert set(re.findall(r"/run/secrets/([\w.]+)", text)) == set(service.get("secrets", [])), name
+
+
+def test_no_variable_holds_a_secret() -> None:
+    names = [match["name"] for match in VARIABLE.finditer(FILE.read_text()) if match["name"]]
+    assert not [name for name in names if SECRET.search(name)]
     for name, service in services().items():
         for variable, text in service.get("environment", {}).items():
             # A setting that only names its kind of secret, such as which fields hide theirs, holds none.
-            if SECRET.search(variable) and not variable.endswith("SENSITIVE_VAR_CONN_NAMES"):
-                assert "${" in text, f"{name}: {variable}"
+            if SECRET.search(variable) and not variable.endswith(("SENSITIVE_VAR_CONN_NAMES", "_BACKEND")):
+                assert "/run/secrets/" in text, f"{name}: {variable}"
 
 
-def test_made_secrets_are_fresh_long_and_readable_by_the_owner_alone(tmp_path: Path, env_file: Path) -> None:
-    assert env_file.stat().st_mode & 0o777 == 0o600
+def test_made_secrets_are_fresh_and_long_in_a_folder_of_the_owner_alone(tmp_path: Path, made: Path) -> None:
+    assert made.stat().st_mode & 0o777 == 0o700
+    # Containers read them as other users.
+    assert {path.stat().st_mode & 0o777 for path in made.iterdir()} == {0o444}
     make_secrets(tmp_path / "other")
-    first, second = (secrets_of(path.read_text()) for path in (env_file, tmp_path / "other"))
+    first, second = secrets_in(made), secrets_in(tmp_path / "other")
     assert first.keys() == second.keys()
     assert len({*first.values(), *second.values()}) == 2 * len(first)
     assert min(map(len, first.values())) >= 44
+    assert not list(tmp_path.glob(".*"))
 
 
-def test_made_secrets_are_never_overwritten_nor_shown(env_file: Path) -> None:
-    before = env_file.read_text()
-    again = make_secrets(env_file)
+def test_secrets_of_an_earlier_version_move_from_its_file_to_theirs(tmp_path: Path) -> None:
+    earlier = {name: f"kept {name}" for name in ("FERNET_KEY", "REDIS_PASSWORD", "MEMBERSHIP_KEY")}
+    env = tmp_path / ".env"
+    lines = [f"{name}={value}" for name, value in earlier.items()]
+    env.write_text("\n".join(["# ours", "WORKER_MEMORY=4g", *lines, ""]))
+    done = make_secrets(tmp_path / "secrets")
+    assert done.returncode == 0
+    found = secrets_in(tmp_path / "secrets")
+    moved = {name: found[name] for name in ("fernet_key", "redis_password", "membership_default")}
+    assert list(moved.values()) == list(earlier.values())
+    assert len(found["airflow_db_password"]) == 64
+    assert env.read_text() == "# ours\nWORKER_MEMORY=4g\n"
+    assert env.stat().st_mode & 0o777 == 0o600
+    assert "kept" not in done.stdout + done.stderr
+
+
+def test_an_earlier_versions_file_stays_where_the_folder_is_kept(made: Path) -> None:
+    env = made.with_name(".env")
+    env.write_text("REDIS_PASSWORD=earlier\n")
+    assert make_secrets(made).returncode == 1
+    assert env.read_text() == "REDIS_PASSWORD=earlier\n"
+
+
+def test_made_secrets_are_never_overwritten_nor_shown(made: Path) -> None:
+    before = secrets_in(made)
+    again = make_secrets(made)
     assert again.returncode == 1
     assert "kept" in again.stderr
-    assert env_file.read_text() == before
-    assert not [value for value in secrets_of(before).values() if value in again.stdout + again.stderr]
+    assert secrets_in(made) == before
+    assert not [value for value in before.values() if value in again.stdout + again.stderr]
 
 
 def test_git_and_the_image_leave_the_secrets_out() -> None:
-    assert "/.env" in (checkout() / ".gitignore").read_text().splitlines()
+    assert {"/.env", "/secrets/"} <= set((checkout() / ".gitignore").read_text().splitlines())
     ignored = (checkout() / ".dockerignore").read_text().splitlines()
     kept = [line for line in ignored if line.startswith("!")]
     assert "*" in ignored
-    assert not [line for line in kept if "env" in line]
+    assert not [line for line in kept if "env" in line or "secret" in line]
 
 
 def test_every_service_is_watched_or_ends_by_itself() -> None:
@@ -133,29 +156,34 @@ def test_every_image_is_pinned_to_one_version() -> None:
         assert re.search(r":\d+\.\d+(\.\d+)?[\w.-]*$", filled(image, {})), image
 
 
-def test_workers_and_the_command_line_never_see_airflows_database(env_file: Path) -> None:
-    made = secrets_of(env_file.read_text())
-    for name in ("worker", "privacy-release"):
-        settings = environment(name, made)
-        assert not set(DATABASE) & settings.keys()
-        assert not [value for value in settings.values() if made["AIRFLOW_DB_PASSWORD"] in value]
+def test_a_secret_is_only_where_it_is_needed() -> None:
+    """Workers run the code of DAGs: with the key of tokens that could log in as anybody."""
+    holders: dict[str, set[str]] = {}
+    for name, service in services().items():
+        for secret in service.get("secrets", []):
+            holders.setdefault(secret, set()).add(name)
+    airflow = {"api-server", "scheduler", "dag-processor", "triggerer", "initialize"}
+    releasing = {"worker", "api-server", "privacy-release", "initialize"}
+    assert holders == {
+        "postgres_password": {"postgres"},
+        "airflow_db_password": airflow | {"postgres"},
+        "fernet_key": airflow,
+        "redis_password": airflow | {"redis", "worker"},
+        "ledger_db_password": releasing | {"postgres"},
+        "ledger_signing_secret": releasing,
+        "jwt_secret": {"api-server", "scheduler"},
+        "api_secret_key": {"api-server"},
+        "admin_password": {"initialize"},
+        "worker_connections.json": {"worker"},
+    }
 
 
-def test_only_who_releases_or_shows_releases_knows_the_ledgers_secrets(env_file: Path) -> None:
-    made = secrets_of(env_file.read_text())
-    for name in services():
-        text = yaml.safe_dump(environment(name, made), width=10_000)
-        knows = made["LEDGER_SIGNING_SECRET"] in text
-        assert knows == (name in {"worker", "api-server", "initialize", "privacy-release"}), name
-        assert (made["MEMBERSHIP_KEY"] in text) == (name == "worker")
-
-
-def test_the_floor_policy_reaches_every_part_of_airflow_and_the_command_line(env_file: Path) -> None:
-    made = secrets_of(env_file.read_text())
-    floor = {"PRIVACY_FLOOR_POLICY": "/opt/airflow/include/policies/floor.yaml"}
-    told = {name for name in services() if environment(name, made | floor).items() >= floor.items()}
-    assert told >= {"worker", "api-server", "scheduler", "dag-processor", "triggerer", "privacy-release"}
-    assert environment("worker", made)["PRIVACY_FLOOR_POLICY"] == ""  # as if nobody had set it
+def test_the_floor_policy_reaches_every_part_of_airflow_and_the_command_line() -> None:
+    variable = "PRIVACY_FLOOR_POLICY"
+    told = {name: found.get("environment", {}).get(variable) for name, found in services().items()}
+    for name in ("worker", "api-server", "scheduler", "dag-processor", "triggerer", "privacy-release"):
+        assert filled(told[name], {variable: "floor.yaml"}) == "floor.yaml"
+        assert filled(told[name], {}) == ""  # as if nobody had set it
 
 
 def test_raw_and_staged_records_are_mounted_only_where_they_are_needed() -> None:

@@ -6,15 +6,13 @@ A worker that is started again in a new folder stands for another machine; in it
 import json
 import secrets
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
-from deploy.local.embedded import checkout, free_port
+from deploy.local.embedded import free_port
 from tests.object_stores.stores import Bucket, azure_server, azurite, s3_server
 from tests.production.conftest import Installed, visits
 from tests.production.topology import AIRFLOW, Topology, missing_programs, running
@@ -102,8 +100,6 @@ def topology(
     visits(600).replace({"diagnosis": {"gout": CANARY}}).to_parquet(root / "visits.parquet", index=False)
     dag = DAG.format(uri=str(root / "visits.parquet"), reached=str(root / "reached"))
     (root / "dags" / "shared_nothing.py").write_text(dag)
-    make = [sys.executable, checkout() / "deploy" / "make_secrets.py", root / ".env"]
-    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
     connection = {
         "conn_type": "generic",
         "password": secrets.token_hex(32),
@@ -117,7 +113,7 @@ def topology(
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "2",
     }
     services = tuple(name for name in AIRFLOW if name != "worker")
-    with running(root, installed, clean, root / ".env", changed=changed, started=services) as topology:
+    with running(root, installed, clean, changed=changed, started=services) as topology:
         yield topology
 
 

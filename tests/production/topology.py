@@ -1,13 +1,14 @@
 """The services of docker-compose.yaml without Docker: their commands and settings, on free ports.
 
-PostgreSQL and Redis are Debian's; Airflow is the one that was installed from the wheel. What Docker would
-provide is replaced: host names by addresses of this machine, volumes by folders.
+PostgreSQL and Redis are Debian's; Airflow is the one that was installed from the wheel, or that of the image.
+What Docker would provide is replaced: host names by addresses of this machine, volumes by folders.
 """
 
 import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -22,7 +23,7 @@ from sqlalchemy.engine import URL
 
 from deploy.local.embedded import HOST, checkout, free_port
 from deploy.local.ui import Components, wait_until_ready
-from tests.production.compose import environment, secrets_of, services
+from tests.production.compose import environment, secrets_in, services
 from tests.production.conftest import Installed
 from tests.servers.postgres import binaries, server
 
@@ -43,26 +44,21 @@ class Topology:
 
     Attributes:
         root: holds what Docker would keep in volumes.
-        values: the secrets, by the names of their variables.
+        parts: what starts the services.
+        values: the secrets, see `secrets_in`.
         replaced: texts of the compose file that name something of Docker, and what stands for it here.
         ports: settings that several Airflows on one machine need.
-        base: what every process is given.
         changed: settings that are not those of the compose file.
         started: the services of Airflow.
     """
 
     root: Path
-    installed: Installed
+    parts: "Services"
     values: Mapping[str, str]
     replaced: Mapping[str, str]
     ports: Mapping[str, str]
-    base: Mapping[str, str]
     changed: Mapping[str, str] = field(default_factory=dict)
     started: tuple[str, ...] = AIRFLOW
-    parts: Components = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.parts = Components(logs=self.root, environment=self.base, python=self.installed.python)
 
     @property
     def address(self) -> str:
@@ -71,25 +67,21 @@ class Topology:
 
     def environment(self, service: str) -> dict[str, str]:
         """What the compose file gives to a service, for this machine."""
-        found = environment(service, self.values)
+        found = environment(service)
         for old, new in self.replaced.items():
             found = {name: text.replace(old, new) for name, text in found.items()}
-        return dict(self.base) | found | self.ports | QUICK | dict(self.changed)
+        return found | self.ports | QUICK | dict(self.changed)
 
     def command_line(self, *command: str) -> str:
         """Run `privacy-release` as its service would."""
         return self.run("privacy-release", "privacy-release", *command)
 
     def run(self, service: str, *command: str) -> str:
-        """Run a command of the installed environment with the settings of a service."""
-        return self.installed.run(
-            *command, environment=self.environment(service) | {"AIRFLOW_HOME": str(self.root)}
-        )
+        """Run a command with the settings of a service; its output."""
+        return self.parts.run(service, *command, environment=self.environment(service))
 
     def start(self) -> None:
         """Run the one-shot service, start all others, and wait until Airflow can be used."""
-        script = self.installed.bin / "initialize"
-        shutil.copy(checkout() / "deploy" / "initialize.sh", script)
         self.run("initialize", "initialize")
         for service in self.started:
             _, *command = services()[service]["command"]
@@ -111,7 +103,7 @@ class Topology:
     @cached_property
     def login(self) -> dict[str, str]:
         """The header of a login, as the administrator that the one-shot service made."""
-        who = {"username": "admin", "password": self.values["ADMIN_PASSWORD"]}
+        who = {"username": "admin", "password": self.values["admin_password"]}
         token = json.loads(self._ask("POST", "/auth/token", who, {}))["access_token"]
         return {"Authorization": f"Bearer {token}"}
 
@@ -158,35 +150,83 @@ class Topology:
             return str(answer.read().decode())
 
 
+class Services(Components):
+    """Airflow's services, and what runs a command as one of them would."""
+
+    def run(self, service: str, *command: str, environment: Mapping[str, str]) -> str:
+        """Run a command with the settings of a service; its output."""
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True)
+class InEnvironment(Services):
+    """Services of an environment of this machine."""
+
+    installed: Installed
+
+    def run(self, service: str, *command: str, environment: Mapping[str, str]) -> str:
+        shutil.copy(checkout() / "deploy" / "initialize.sh", self.installed.bin / "initialize")
+        given = dict(self.environment) | dict(environment) | {"AIRFLOW_HOME": str(self.logs)}
+        return self.installed.run(*command, environment=given)
+
+
 @contextmanager
 def running(
     root: Path,
     installed: Installed,
     base: Mapping[str, str],
-    env_file: Path,
     *,
     changed: Mapping[str, str] | None = None,
     started: tuple[str, ...] = AIRFLOW,
 ) -> Iterator[Topology]:
     """Everything of the compose file, until the block is left; `root` has `dags` and `include`."""
-    values = secrets_of(env_file.read_text())
     for folder in ("data/lake", "data/work", "data/curator", "logs"):
         (root / folder).mkdir(parents=True)
-    with postgres(values) as postgres_port, redis(root, values) as redis_port:
+    # Without the last, `python -m` would import this checkout if that is the working directory.
+    base = dict(base) | {"MPLCONFIGDIR": str(root / "matplotlib"), "PYTHONSAFEPATH": "1"}
+    parts = InEnvironment(logs=root, environment=base, python=installed.python, installed=installed)
+    folders = {
+        "/opt/airflow": str(root),
+        "/tmp/home": str(root),
+        "/data/": f"{root}/data/",
+        "/run/secrets": f"{root}/secrets",
+    }
+    with started_with(parts, folders, changed=changed or {}, started=started) as topology:
+        yield topology
+
+
+@contextmanager
+def started_with(
+    parts: Services,
+    folders: Mapping[str, str],
+    *,
+    changed: Mapping[str, str],
+    started: tuple[str, ...] = AIRFLOW,
+) -> Iterator[Topology]:
+    """The services with fresh secrets, PostgreSQL and Redis, until the block is left.
+
+    Args:
+        parts: their folder of logs holds all that they have.
+        folders: texts of the compose file that name folders, and what stands for them here.
+        changed: settings that are not those of the compose file.
+        started: the services of Airflow.
+    """
+    root = parts.logs
+    secrets = root / "secrets"
+    make = [sys.executable, checkout() / "deploy" / "make_secrets.py", secrets, root / ".env"]
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+    with postgres(secrets) as postgres_port, redis(secrets) as redis_port:
         api = free_port()
         topology = Topology(
             root=root,
-            installed=installed,
-            values=values,
+            parts=parts,
+            values=secrets_in(secrets),
             replaced={
                 "postgres:5432": f"{HOST}:{postgres_port}",
-                '"host": "postgres", "port": 5432': f'"host": "{HOST}", "port": {postgres_port}',
                 "redis:6379": f"{HOST}:{redis_port}",
                 "api-server:8080": f"{HOST}:{api}",
                 "http://localhost:8080": f"http://{HOST}:{api}",
-                "/opt/airflow": str(root),
-                "/tmp/home": str(root),
-                "/data/": f"{root}/data/",
+                **folders,
             },
             ports={
                 "AIRFLOW__API__HOST": HOST,
@@ -195,20 +235,18 @@ def running(
                 "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(free_port()),
                 "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(free_port()),
             },
-            # Without the last, `python -m` would import this checkout if that is the working directory.
-            base=dict(base) | {"MPLCONFIGDIR": str(root / "matplotlib"), "PYTHONSAFEPATH": "1"},
-            changed=changed or {},
+            changed=changed,
             started=started,
         )
         try:
             topology.start()
             yield topology
         finally:
-            topology.parts.stop()
+            parts.stop()
 
 
 @contextmanager
-def postgres(values: Mapping[str, str]) -> Iterator[int]:
+def postgres(secrets: Path) -> Iterator[int]:
     """A server with the databases and users that the compose file's script makes; its port."""
     folder = binaries()
     assert folder is not None
@@ -216,7 +254,10 @@ def postgres(values: Mapping[str, str]) -> Iterator[int]:
         subprocess.run(
             ["sh", checkout() / "deploy" / "databases.sh"],
             env={
-                **values,
+                **{
+                    name: text.replace("/run/secrets", str(secrets))
+                    for name, text in environment("postgres").items()
+                },
                 "PATH": f"{folder}:{os.environ['PATH']}",
                 "POSTGRES_USER": str(url.username),
                 "PGPASSWORD": str(url.password),
@@ -229,16 +270,17 @@ def postgres(values: Mapping[str, str]) -> Iterator[int]:
 
 
 @contextmanager
-def redis(root: Path, values: Mapping[str, str]) -> Iterator[int]:
+def redis(secrets: Path) -> Iterator[int]:
     """A server that is started by the compose file's own command; its port."""
     port = free_port()
     shell, flag, script = services()["redis"]["command"]
     script = script.replace("$$", "$").replace("<<END", f"--port {port} --bind {HOST} <<END")
-    with (root / "redis.log").open("wb") as log:
+    script = script.replace("/run/secrets", str(secrets))
+    with (secrets.parent / "redis.log").open("wb") as log:
         process = subprocess.Popen(
             [shell, flag, script],
-            env={"PATH": os.environ["PATH"], "REDISCLI_AUTH": values["REDIS_PASSWORD"]},
-            cwd=root,
+            env={"PATH": os.environ["PATH"]},
+            cwd=secrets.parent,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -254,7 +296,7 @@ def ledger_address(topology: Topology) -> str:
     """Of the ledger's database, with its password."""
     host, _, port = topology.replaced["postgres:5432"].partition(":")
     return URL.create(
-        "postgresql+psycopg", "ledger", topology.values["LEDGER_DB_PASSWORD"], host, int(port), "privacy"
+        "postgresql+psycopg", "ledger", topology.values["ledger_db_password"], host, int(port), "privacy"
     ).render_as_string(hide_password=False)
 
 

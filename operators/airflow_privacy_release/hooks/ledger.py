@@ -30,7 +30,8 @@ class LedgerHook(BaseHook):
 
     Without a connection `ledger_default` it is `$PRIVACY_LEDGER`, else the option `ledger` in the section
     `privacy_release` of Airflow's configuration (a file or a database URL), else the file `ledger.db` in
-    `$AIRFLOW_HOME`; signed with `$PRIVACY_LEDGER_KEY` if set.
+    `$AIRFLOW_HOME`; signed with `$PRIVACY_LEDGER_KEY` if set. The files that `$PRIVACY_LEDGER_KEY_FILE` and
+    `$PRIVACY_LEDGER_PASSWORD_FILE` name may hold that key and the password of the URL.
     """
 
     conn_name_attr = "ledger_conn_id"

@@ -1,14 +1,12 @@
 """The work areas of runs, in the folder or below the address that the deployment set."""
 
-import os
-
 from airflow_privacy_release.hooks.connections import connection_of, source_options
 from privacy_engine.errors import SpecError
 from privacy_release.work.area import work_area_root
 from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
 from privacy_release.work.remote.store import Store
 from privacy_release.work.remote.sweep import sweep_store
-from privacy_release.work.settings import setting, work_area_address
+from privacy_release.work.settings import secret, setting, work_area_address
 from privacy_release.work.sweep import Looked, Rules, sweep
 
 DEFAULT_CONNECTION = "work_default"
@@ -32,7 +30,7 @@ def work_store() -> Store | None:
     found = connection_of(name)
     if found is None:
         place = f"{KEY_VARIABLE}, as there is no Airflow connection {name},"
-        return Store(root=address, wrapping=Wrapping(os.environ.get(KEY_VARIABLE, "").encode(), place))
+        return Store(root=address, wrapping=Wrapping((secret(KEY_VARIABLE) or "").encode(), place))
     try:
         options = source_options(found.extra_dejson)
     except SpecError as error:

@@ -125,7 +125,7 @@ def test_check_says_what_it_checked_and_what_it_cannot_tell(
 
 
 def test_a_signed_ledger_is_checked_with_its_key(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, file: Path
 ) -> None:
     monkeypatch.setenv("PRIVACY_LEDGER_KEY", PASSWORD + PASSWORD)
     grant(capsys)
@@ -136,6 +136,10 @@ def test_a_signed_ledger_is_checked_with_its_key(
     assert code == REFUSED
     assert "is not the one that its entries were signed with" in err
     assert "x" * 32 not in err
+    (file.parent / "key").write_text(f"{PASSWORD}{PASSWORD}\n")
+    monkeypatch.delenv("PRIVACY_LEDGER_KEY")
+    monkeypatch.setenv("PRIVACY_LEDGER_KEY_FILE", str(file.parent / "key"))
+    assert run(capsys, "check")[0] == DONE
 
 
 def test_an_edited_ledger_is_refused(capsys: pytest.CaptureFixture[str], file: Path) -> None:

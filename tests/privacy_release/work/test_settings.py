@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from privacy_release.work.settings import VARIABLES, default_lake_root, folder_of, setting
+from privacy_engine.errors import SecretError
+from privacy_release.work.settings import VARIABLES, default_lake_root, folder_of, secret, setting
 
 
 def configure(monkeypatch: pytest.MonkeyPatch, option: str, value: str) -> None:
@@ -55,3 +56,28 @@ def test_the_lake_may_be_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PRIVACY_LAKE", raising=False)
     configure(monkeypatch, "lake", "s3://bucket/releases")
     assert default_lake_root() == "s3://bucket/releases"
+
+
+def test_a_secret_is_a_variable_or_else_the_text_of_the_file_that_one_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert secret("OURS") is None
+    file = tmp_path / "secret"
+    file.write_text(" in the file \n")
+    monkeypatch.setenv("OURS_FILE", str(file))
+    assert secret("OURS") == " in the file "
+    monkeypatch.setenv("OURS", "in the environment")
+    assert secret("OURS") == "in the environment"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n", b"\xff hidden"])
+def test_a_file_that_holds_no_secret_is_refused_and_not_shown(
+    content: bytes | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setenv("OURS_FILE", str(file))
+    with pytest.raises(SecretError, match=r"\$OURS_FILE must name a file") as refused:
+        secret("OURS")
+    assert "hidden" not in str(refused.value)
