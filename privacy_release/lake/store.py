@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -129,8 +129,20 @@ def _put_object(lake: Lake, path: str, data: bytes) -> None:
 
     # The handler's own open_output_stream hands pyarrow buffers to a writer that takes bytes only.
     stream = DeltaStorageHandler(lake.root, lake.options)._handler.open_output_stream(path, None)
-    stream.write(data)
-    stream.close()  # type: ignore[attr-defined]  # its stub forgets it
+    try:
+        stream.write(data)
+        stream.close()  # type: ignore[attr-defined]  # its stub forgets it
+    except Exception:  # the Delta library raises this very class, too
+        # Two attempts of one run upload the same file: on Azure the first takes away the parts of the other.
+        if not _has(lake, path, data):
+            raise
+
+
+def _has(lake: Lake, path: str, data: bytes) -> bool:
+    """Whether another upload of the same bytes is there."""
+    with suppress(OSError), _filesystem(lake).open_input_file(path) as stream:
+        return bytes(stream.read()) == data
+    return False
 
 
 def get(lake: Lake, path: str) -> bytes:
