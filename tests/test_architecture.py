@@ -78,7 +78,8 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "steps": "work spec sources transforms lake ledger expectations reports spending",
             "proof": "work spec lake steps",
             "explore": "work spec ledger reports spending steps",
-            "cli": "work spec sources lake query ledger reports spending steps proof explore",
+            "hierarchies": "reports",
+            "cli": "work spec sources lake query ledger reports spending steps proof explore hierarchies",
         },
         AIRFLOW: {
             "root": "compat operators",

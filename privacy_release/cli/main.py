@@ -46,15 +46,15 @@ from privacy_release.cli.arguments import (
     work_root,
 )
 from privacy_release.cli.budget import add_budget_commands
-from privacy_release.cli.catalog import add_register_command
 from privacy_release.cli.check import add_check_command
 from privacy_release.cli.explore import add_explore_command
+from privacy_release.cli.hierarchy import add_hierarchy_commands
 from privacy_release.cli.key import add_key_commands
 from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
-from privacy_release.cli.registry import add_registry_command
 from privacy_release.cli.table import add_table_command
 from privacy_release.cli.text import bars, finding_lines, manifest_lines, outcome_lines, release_line
+from privacy_release.cli.told import add_register_command, add_registry_command
 from privacy_release.cli.warm import add_warm_command
 from privacy_release.cli.where import add_where_command, where
 from privacy_release.spec.presets import PRESETS
@@ -162,6 +162,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     key = _command(commands, "key", "make and show the keys that sign releases", None)
     add_key_commands(key.add_subparsers(title="commands", metavar="COMMAND", required=True))
+
+    hierarchy = _command(commands, "hierarchy", "draft, check and draw generalization hierarchies", None)
+    add_hierarchy_commands(hierarchy.add_subparsers(title="commands", metavar="COMMAND", required=True))
 
     inspect = _command(commands, "inspect", "list the releases of a table, or show one", _inspect)
     inspect.add_argument("target", metavar="LAKE/TABLE", help="table of a lake, or a manifest file")

@@ -196,7 +196,7 @@ from privacy_engine import DataSchema, KAnonymity, ReleasePolicy, load_method, v
 schema = DataSchema.from_dict({"age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}})
 table = pd.DataFrame({"age": np.arange(100)})
 release = load_method("mondrian", k=10).release(table, schema, np.random.default_rng(1))
-verify(release.table, schema, ReleasePolicy(require=(KAnonymity(k=10),))).raise_if_failed()
+verify(release.table, release.schema, ReleasePolicy(require=(KAnonymity(k=10),))).raise_if_failed()
 assert "airflow" not in sys.modules
 """
 

@@ -1,6 +1,7 @@
-"""`privacy-release registry`: a release as a record of the Differential Privacy Deployments Registry."""
+"""Commands that tell others of a release: `register` a Unity Catalog, `registry` the Deployments Registry."""
 
 import argparse
+import os
 import sys
 
 import yaml
@@ -8,16 +9,49 @@ import yaml
 from privacy_release.cli.arguments import table_of, usage
 from privacy_release.reports.registry import CURATORS, SCHEMA_VERSION, SECTORS, Deployment
 
-_EPILOG = f"""\
+TOKEN = "PRIVACY_UNITY_TOKEN"
+_OF_CATALOG = f"""\
+The catalog keeps the table's address, columns with their comments, and description; the records stay where
+they are. The token of the catalog is read from ${TOKEN}. A table that is registered already is left as it is.
+"""
+_OF_REGISTRY = f"""\
 Prints YAML by the registry's schema (opendp/deployments-registry-data, commit {SCHEMA_VERSION}), a draft of
 tier 2 for you to complete and submit. What it tells is public: parameters of the guarantee, and no count that
 the guarantee hides.
 """
 
 
+def add_register_command(parser: argparse.ArgumentParser) -> None:
+    """Give the parser of `register` its arguments."""
+    parser.epilog = _OF_CATALOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
+    parser.add_argument("--unity", required=True, metavar="URL", help="address of the catalog's server")
+    parser.add_argument("--catalog", required=True, metavar="NAME", help="catalog that the table belongs to")
+    parser.add_argument("--schema", required=True, metavar="NAME", help="schema that the table belongs to")
+    parser.add_argument("--name", metavar="NAME", help="of the table there; default: its own")
+    parser.set_defaults(command=_register)
+
+
+def _register(arguments: argparse.Namespace) -> int:
+    from privacy_release.lake.catalog import UnityCatalog, register
+
+    lake, name = table_of(arguments.target)
+    with usage("--unity"):
+        unity = UnityCatalog(
+            url=arguments.unity,
+            token=os.environ.get(TOKEN) or None,
+            catalog=arguments.catalog,
+            schema=arguments.schema,
+        )
+    new = register(lake, name, unity, table=arguments.name)
+    print(f"{name} {'is' if new else 'was'} registered in {unity.catalog}.{unity.schema}")
+    return 0
+
+
 def add_registry_command(parser: argparse.ArgumentParser) -> None:
     """Give the parser of `registry` its arguments."""
-    parser.epilog = _EPILOG
+    parser.epilog = _OF_REGISTRY
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
     parser.add_argument("release", metavar="RELEASE", help="id of the release")

@@ -1,0 +1,1 @@
+"""Hierarchies inferred from a column, held against it, and drawn: for the curator, being made of records."""
