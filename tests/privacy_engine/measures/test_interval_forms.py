@@ -167,7 +167,13 @@ def test_the_bytes_of_every_form_have_the_same_classes(
 ) -> None:
     """Suppressed records (label -1) and nulls among them; a class may be of nulls alone, or of both."""
     table = pd.DataFrame([row for row, _ in rows], columns=list(SMALL.names))
-    types = {"age": "Int64", "born": "date32[pyarrow]", "job": "str", "colour": "str", "disease": "str"}
+    types = {
+        "age": "Int64",
+        "born": "date32[pyarrow]",
+        "job": "string",
+        "colour": "string",
+        "disease": "string",
+    }
     table = table.astype(types)
     encoded = EncodedTable.encode(table, SMALL)
     labels = np.array([label for _, label in rows])[encoded.rows]
@@ -191,7 +197,7 @@ def test_midpoints_have_the_same_classes_or_fewer(
     """Two intervals may have one middle; then their records are one class, and never a smaller one."""
     schema = SMALL.select(["wage", "job", "colour", "disease"])
     table = pd.DataFrame([row for row, _ in rows], columns=list(SMALL.names))[list(schema.names)]
-    encoded = EncodedTable.encode(table.astype(dict.fromkeys(["job", "colour", "disease"], "str")), schema)
+    encoded = EncodedTable.encode(table.astype(dict.fromkeys(["job", "colour", "disease"], "string")), schema)
     labels = np.array([max(label, 0) for _, label in rows])[encoded.rows]
     recoding = Recoding.of_labels(encoded, labels)
     shown, released = recoding.render_by_row(Intervals.BOUNDS)

@@ -563,7 +563,7 @@ def test_a_run_signs_with_the_key_of_the_settings_and_a_retraction_too(
 
 
 def test_the_arguments_of_a_table_need_a_key(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", "lake/people", "--json"]) == WRONG
+    assert main(["check", "lake/people", "--since", "2"]) == WRONG
     assert "give --key, too" in capsys.readouterr().err
 
 
