@@ -83,9 +83,9 @@ def release_pipeline(spec: ReleaseSpec) -> TaskGroup:
 
 def _release_tasks(spec: ReleaseSpec) -> None:
     """The tasks of a release, in the DAG and group that is being built."""
-    params = release_params(spec)
+    chosen = _changeable(spec)
     parameters = {
-        name: f"{{{{ params.{name} }}}}" if name in params else value
+        name: f"{{{{ params.{name} }}}}" if name in chosen else value
         for name, value in spec.release.parameters.items()
     }
     spent = spec.budget
@@ -297,6 +297,14 @@ def release_params(spec: ReleaseSpec) -> dict[str, Param]:
             description_md=meaning(spec.release.method, name),
             **allowed.get(name, {}),
         )
+        for name, value in _changeable(spec).items()
+    }
+
+
+def _changeable(spec: ReleaseSpec) -> dict[str, Any]:
+    """The method parameters that can be changed for one run: plain values."""
+    return {
+        name: value
         for name, value in spec.release.parameters.items()
         if type(value) in _PARAMETER_TYPES and name.isidentifier() and name not in _FIXED
     }

@@ -130,16 +130,21 @@ def _infer(arguments: argparse.Namespace) -> int:
     with usage("hierarchy infer"):
         found = _drafted(arguments, table, holders)
     _write(arguments.output, found.to_csv())
-    groups = [len(set(found.at_level(level).tolist())) for level in range(found.height + 1)]
-    print(f"{arguments.output}: {' -> '.join(f'{n:,}' for n in groups)} nodes a level, the values first")
+    sizes = " -> ".join(f"{n:,}" for n in _nodes(found))
+    print(f"{arguments.output}: {sizes} nodes a level, the values first")
     if rare := holders.rare(arguments.rare):
         print(
-            f"{len(rare):,} of {len(holders.values):,} values are had by fewer than {arguments.rare} "
+            f"{len(rare):,} of {len(holders.by_value):,} values are had by fewer than {arguments.rare} "
             f"{_counted(arguments)}: look whether everybody may know that they occur, before the file goes "
             "anywhere"
         )
     _tell_missing(found, holders)
     return 0
+
+
+def _nodes(hierarchy: "Hierarchy") -> list[int]:
+    """How many nodes each level has, the values first."""
+    return [len(set(hierarchy.at_level(level).tolist())) for level in range(hierarchy.height + 1)]
 
 
 def _drafted(arguments: argparse.Namespace, table: "pd.DataFrame", holders: "Holders") -> "Hierarchy":
@@ -180,10 +185,8 @@ def _told(arguments: argparse.Namespace, table: "pd.DataFrame") -> "pd.DataFrame
     found = factorize(table[arguments.column])
     whose = range(len(table)) if arguments.person is None else factorize(table[arguments.person]).codes
     texts = pd.Series(found.texts, dtype=object).take(found.codes).to_numpy()
-    told = pd.DataFrame(
-        {"value": texts, arguments.target: table[arguments.target].to_numpy(), "whose": whose}
-    )
-    return told.drop_duplicates()[["value", arguments.target]]
+    told = pd.DataFrame({"value": texts, "target": table[arguments.target].to_numpy(), "whose": whose})
+    return told.drop_duplicates()[["value", "target"]]
 
 
 def _check(arguments: argparse.Namespace) -> int:
@@ -195,8 +198,8 @@ def _check(arguments: argparse.Namespace) -> int:
     untrue = found.untruthful_rows()
     if untrue:
         print(f"{untrue:,} values have a label that is untrue of them, such as an interval without them")
-    groups = [len(set(found.at_level(level).tolist())) for level in range(found.height + 1)]
-    idle = [level for level in range(1, found.height) if groups[level] == groups[level - 1]]
+    nodes = _nodes(found)
+    idle = [level for level in range(1, found.height) if nodes[level] == nodes[level - 1]]
     if idle:
         print(f"levels {idle} put nothing together that was apart below them: leave them out")
     if holders is None:
@@ -290,8 +293,8 @@ def _tell_missing(hierarchy: "Hierarchy", holders: "Holders") -> dict[str, int]:
     missing = {value: len(whose) for value, whose in holders.by_value.items() if value not in known}
     if missing:
         print(
-            f"{len(missing):,} of the {len(holders.values):,} values of the column are not in the hierarchy: "
-            "a release would stop at them"
+            f"{len(missing):,} of the {len(holders.by_value):,} values of the column are not in the "
+            "hierarchy: a release would stop at them"
         )
     return missing
 

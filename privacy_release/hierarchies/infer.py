@@ -115,8 +115,8 @@ def by_target(
 
     Args:
         holders: of the values.
-        told: (n, 2) values and targets, a row for each that a person has; numbers of more than 10 values are
-            cut into deciles.
+        told: (n, 2) columns `value` and `target`, a row for each pair that a person has; numbers of more
+            than 10 values are cut into deciles.
         groups: how many groups each level has, falling; empty: half of those of the level before, down to 2.
         rare: how many must have a value that is told apart.
 
@@ -162,12 +162,12 @@ def _shares(told: "pd.DataFrame", values: Sequence[str]) -> "npt.NDArray[np.floa
     import numpy as np
     import pandas as pd
 
-    value, target = (told[name] for name in told.columns)
+    value, target = told["value"], told["target"]
     if pd.api.types.is_numeric_dtype(target) and target.nunique() > 10:
         target = pd.qcut(target, 10, duplicates="drop")
     counts = pd.crosstab(value, target.astype(str)).reindex(pd.Index(values), fill_value=0).to_numpy(float)
     if counts.shape[1] < 2:
-        raise SchemaError(f"{target.name}: the target has one value only; name another column")
+        raise SchemaError("the target has one value only; name another column")
     overall = counts.sum(axis=0) / counts.sum()
     smoothed = counts + overall
     found: npt.NDArray[np.float64] = smoothed / smoothed.sum(axis=1, keepdims=True)

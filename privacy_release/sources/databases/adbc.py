@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PrivacyEngineError, SourceError, SpecError
 from privacy_release.sources.databases.errors import told_of
-from privacy_release.sources.databases.types import expected, mixed, numeric, unfit
+from privacy_release.sources.databases.types import attribute_of, expected, mixed, numeric, unfit
 from privacy_release.sources.extracts import Records
 
 if TYPE_CHECKING:
@@ -78,24 +78,18 @@ def arrow_records(
     batches = filter(len, rows)
     first = next(batches, None)
     kept = [n for n, name in enumerate(rows.schema.names) if columns is None or name in columns]
-    types = pa.schema(
-        [
-            (field.name, _type_of(field, None if first is None else first.column(n), schema, place))
-            for n, field in enumerate(rows.schema)
-            if n in kept
-        ]
-    )
-    return Records(types=types, batches=_cast(chain([first], batches), kept, types, place), told=told)
+    named = [(rows.schema.field(n), None if first is None else first.column(n)) for n in kept]
+    types = pa.schema([(field.name, _type_of(field, values, schema, place)) for field, values in named])
+    found = batches if first is None else chain([first], batches)
+    return Records(types=types, batches=_cast(found, kept, types, place), told=told)
 
 
 def _cast(
-    batches: "Iterable[pa.RecordBatch | None]", kept: Sequence[int], types: "pa.Schema", place: str
+    batches: "Iterable[pa.RecordBatch]", kept: Sequence[int], types: "pa.Schema", place: str
 ) -> "Iterator[pa.RecordBatch]":
     import pyarrow as pa
 
     for batch in batches:
-        if batch is None:
-            continue
         columns = []
         for n, field in zip(kept, types, strict=True):
             column = batch.column(n)
@@ -114,7 +108,7 @@ def _type_of(
     import pyarrow as pa
     import pyarrow.types as t
 
-    attribute = schema[field.name] if schema is not None and field.name in schema.names else None
+    attribute = attribute_of(schema, field.name)
     found = field.type
     if isinstance(found, pa.OpaqueType) and found.type_name == "numeric":
         return numeric(*_digits(field), attribute, field.name, place)

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.sources.databases.adbc import arrow_records, arrow_rows, is_adbc
 from privacy_release.sources.databases.errors import told_of
-from privacy_release.sources.databases.types import array_of, type_of
+from privacy_release.sources.databases.types import array_of, attribute_of, type_of
 from privacy_release.sources.extracts import Records
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from sqlalchemy.engine import URL, CursorResult
 
-    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_engine.tables.schema import DataSchema
 
 VARIABLE = "PRIVACY_SOURCE_"  # begins the environment variable of a connection
 _ROWS = 10_000  # rows that are fetched at a time
@@ -89,7 +89,7 @@ class Query:
             rows = ([tuple(row) for row in part] for part in result.partitions(_ROWS))
             first = next(rows, [])
             types = [
-                type_of(name, told.get(n), [row[n] for row in first], _attribute(schema, name), self.name)
+                type_of(name, told.get(n), [row[n] for row in first], attribute_of(schema, name), self.name)
                 for n, name in enumerate(names)
                 if columns is None or name in columns
             ]
@@ -190,7 +190,3 @@ def _declared(result: "CursorResult[Any]") -> dict[int, Any]:
     if result.context.dialect.name != _POSTGRES or result.cursor is None:
         return {}
     return dict(enumerate(result.cursor.description or ()))
-
-
-def _attribute(schema: "DataSchema | None", name: str) -> "Attribute | None":
-    return schema[name] if schema is not None and name in schema.names else None

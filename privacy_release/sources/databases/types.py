@@ -9,7 +9,7 @@ from privacy_engine.errors import SchemaError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from privacy_engine.tables.schema import Attribute
+    from privacy_engine.tables.schema import Attribute, DataSchema
 
 _MOST_DIGITS = 38  # libpq says 65,535 of a numeric without a precision
 # PostgreSQL's numbers of types (pg_type.dat) -> Arrow's names; the same on every server.
@@ -20,6 +20,11 @@ _TYPES: Mapping[int, str] = MappingProxyType(
         **{1082: "date32", 1114: "timestamp", 1184: "timestamptz", 1700: "numeric"},
     }
 )
+
+
+def attribute_of(schema: "DataSchema | None", name: str) -> "Attribute | None":
+    """What the schema says of a column; None where there is no schema, or the column is not in it."""
+    return schema[name] if schema is not None and name in schema.names else None
 
 
 def type_of(

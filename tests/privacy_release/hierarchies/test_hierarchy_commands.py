@@ -83,6 +83,13 @@ def test_a_value_of_few_persons_is_in_no_label_though_it_has_many_records(source
     assert not [row for value, row in rows.items() if value != CANARY and CANARY in "".join(row)]
 
 
+def test_a_target_may_have_any_name(source: Path) -> None:
+    expected = infer(source, "school", "target", "--target", "pay")
+    source.with_name("school.csv").unlink()
+    pd.read_parquet(source).rename(columns={"pay": "value"}).to_parquet(source, index=False)
+    assert infer(source, "school", "target", "--target", "value") == expected
+
+
 def test_values_are_read_as_a_release_reads_them(source: Path, capsys: Any) -> None:
     people = pd.read_parquet(source)
     people.assign(age=people["age"].astype(float).where(people.index > 3)).to_parquet(source, index=False)

@@ -5,7 +5,6 @@ Airflow takes it from its own form, and only to the question that the page has s
 the sha256 of the staged bytes and, where two people must approve, who was first.
 """
 
-import json
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -14,14 +13,13 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
 from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
-from airflow.models.log import Log
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request, Response, status
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel
 
 from airflow_privacy_release.plugin.answers import page
-from airflow_privacy_release.plugin.auth import Rights, holds, name_of, require, token_for
+from airflow_privacy_release.plugin.auth import Rights, holds, logged, require, token_for
 from airflow_privacy_release.plugin.views import approvals, run_reports
 from airflow_privacy_release.plugin.views.approvals import Approval, Bytes, Records
 from privacy_release.steps.approval import (
@@ -92,7 +90,8 @@ def answer(
             return _page(request, user, where, found, comment, complaint)
         if option == APPROVE:
             _require_same_bytes(where, asked)
-        session.add(_logged(user, where, asked, option))
+        told = {"answer": option, "sha256": asked["sha256"]}
+        session.add(logged(user, "approval", told, **where.model_dump()))
         update_hitl_detail(
             dag_id=where.dag_id,
             dag_run_id=where.run_id,
@@ -197,18 +196,4 @@ def _page(
         },
         status.HTTP_422_UNPROCESSABLE_CONTENT if complaint else status.HTTP_200_OK,
         user=user,
-    )
-
-
-def _logged(user: BaseUser, where: Place, asked: Question, option: str) -> Log:
-    """For Airflow's audit log, as its own interface would write it."""
-    return Log(
-        event="privacy_release.approval",
-        owner=str(user.get_id()),
-        owner_display_name=name_of(user),
-        dag_id=where.dag_id,
-        run_id=where.run_id,
-        task_id=where.task_id,
-        map_index=where.map_index,
-        extra=json.dumps({"answer": option, "sha256": asked["sha256"]}),
     )

@@ -1,18 +1,16 @@
 """Granting a privacy budget: a page that says what a limit means, and the deed itself."""
 
-import json
 from dataclasses import dataclass
 from typing import Annotated
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.core_api.security import GetUserDep
-from airflow.models.log import Log
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Form, HTTPException, Request, Response, status
 from fastapi.responses import RedirectResponse
 
 from airflow_privacy_release.plugin.answers import page
-from airflow_privacy_release.plugin.auth import Rights, holds, name_of, require, token_for
+from airflow_privacy_release.plugin.auth import Rights, holds, logged, name_of, require, token_for
 from airflow_privacy_release.plugin.connections import ledgers
 from airflow_privacy_release.plugin.views import budgets
 from privacy_engine.dp.limits import Limit, Period
@@ -169,11 +167,4 @@ def _record(user: BaseUser, ledger: str, asked: Asked, limit: Limit) -> None:
     """Write who grants what into Airflow's audit log, before it is done."""
     told = {"ledger": ledger, "dataset": asked.dataset, "reason": asked.reason, **limit.to_dict()}
     with create_session() as session:
-        session.add(
-            Log(
-                event="privacy_release.grant",
-                owner=str(user.get_id()),
-                owner_display_name=name_of(user),
-                extra=json.dumps(told),
-            )
-        )
+        session.add(logged(user, "grant", told))

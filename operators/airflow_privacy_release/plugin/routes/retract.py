@@ -1,19 +1,17 @@
 """Taking a release back: a page that says what it means, and the deed itself."""
 
-import json
 from typing import Annotated
 from urllib.parse import urlencode
 
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.core_api.security import GetUserDep
-from airflow.models.log import Log
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Form, HTTPException, Request, Response, status
 from fastapi.responses import RedirectResponse
 
 from airflow_privacy_release.hooks.signing import signer_of
 from airflow_privacy_release.plugin.answers import page
-from airflow_privacy_release.plugin.auth import Rights, holds, name_of, require, token_for
+from airflow_privacy_release.plugin.auth import Rights, holds, logged, require, token_for
 from airflow_privacy_release.plugin.routes.releases import find, may_retract
 from airflow_privacy_release.plugin.views.releases import Listed
 from privacy_release.lake.log import State, check_text
@@ -117,13 +115,4 @@ def _record(user: BaseUser, row: Listed, reason: str) -> None:
     """Write who retracts what into Airflow's audit log, before it is done: the table's log names no user."""
     told = {"lake": row.lake, "table": row.table, "release": row.entry.release_id, "reason": reason}
     with create_session() as session:
-        session.add(
-            Log(
-                event="privacy_release.retract",
-                owner=str(user.get_id()),
-                owner_display_name=name_of(user),
-                dag_id=row.dag_id,
-                run_id=row.run_id,
-                extra=json.dumps(told),
-            )
-        )
+        session.add(logged(user, "retract", told, dag_id=row.dag_id, run_id=row.run_id))
