@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     closeness,
+    cost,
     dp_peers,
     dp_persons,
     dp_speed,
@@ -52,6 +53,7 @@ FULL: Mapping[str, Part] = {
     "ppnb": ppnb.run,
     "scale": scale.run,
     "lake_history": lake_history.run,
+    "cost": cost.run,
 }
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
@@ -73,6 +75,7 @@ QUICK: Mapping[str, Part] = {
     "ppnb": lambda table: ppnb.run(table, p_0s=(0.1, 0.35, 0.49, 0.8), runs=1, peer_runs=0, rows=None),
     "scale": lambda table: scale.run(table, sizes=scale.QUICK),
     "lake_history": lambda table: lake_history.run(table, sizes=(100, 500)),
+    "cost": lambda table: cost.run(table, methods=("mondrian", "rfka")),
 }
 # Parts whose figures are means of random runs.
 REPEATED: Mapping[str, Callable[..., Section]] = {

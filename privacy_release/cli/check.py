@@ -5,7 +5,7 @@ import json
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +17,12 @@ from privacy_release.cli.text import finding_lines
 if TYPE_CHECKING:
     from privacy_engine.errors import Problem
     from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_release.explore.cost import Cost
     from privacy_release.proof.check import Checked, Verdict
     from privacy_release.spec.floor import Floor
     from privacy_release.spec.model import ReleaseSpec
+    from privacy_release.work.area import WorkArea
+    from privacy_release.work.references import TableRef
 
 WRONG = 2  # exit code: a wrong file
 
@@ -88,6 +91,11 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="--source, and write the values that categories and hierarchies miss to the curator's folder",
     )
+    source.add_argument(
+        "--cost",
+        action="store_true",
+        help="--source, and run the method on samples of it, to tell the seconds and the memory of a run",
+    )
     parser.set_defaults(command=_check)
 
 
@@ -96,7 +104,7 @@ def _check(arguments: argparse.Namespace) -> int:
         return _check_table(arguments)
     if arguments.policy or arguments.since:
         raise WrongArgumentError("--policy and --since are about a table; give --key, too")
-    if arguments.release and not (arguments.source or arguments.curator):
+    if arguments.release and not (arguments.source or arguments.curator or arguments.cost):
         raise WrongArgumentError("--release is about a table or a source; give --key or --source, too")
     return _check_specs(arguments)
 
@@ -110,22 +118,37 @@ def _check_specs(arguments: argparse.Namespace) -> int:
         floor=floor_policy(),
         elsewhere=_words(arguments.published),
         users=_users() if arguments.users is None else _words(arguments.users),
-        source=arguments.source or arguments.curator,
+        source=arguments.source or arguments.curator or arguments.cost,
         curator=arguments.curator,
+        cost=arguments.cost,
         release_id=arguments.release or "check",
     )
-    found = {path: _problems_of(path.absolute(), rules) for path in paths}
+    found = {path: _answer(path.absolute(), rules) for path in paths}
     if arguments.json:
-        print(json.dumps([_told(path, problems) for path, problems in found.items()], indent=2))
+        print(json.dumps([_told(path, answer) for path, answer in found.items()], indent=2))
     else:
-        for path, problems in found.items():
-            if not problems:
-                print(f"{path}: right")
-            for problem in problems:
+        for path, answer in found.items():
+            if not answer.problems:
+                print(f"{path}: right{_cost_line(answer.cost)}")
+            for problem in answer.problems:
                 line = "" if problem.line is None else f"{problem.line}:"
                 named = "" if problem.file == str(path.absolute()) else f" (named by {path})"
                 print(f"{problem.file}:{line} {problem.text}{named}", file=sys.stderr)
-    return WRONG if any(found.values()) else 0
+    return WRONG if any(answer.problems for answer in found.values()) else 0
+
+
+def _cost_line(cost: "Cost | str | None") -> str:
+    if cost is None or isinstance(cost, str):
+        return "" if cost is None else f"; {cost}"
+    seconds, memory = _range(*cost.seconds), _range(*(number / 2**20 for number in cost.memory))
+    how = "measured" if cost.measured == cost.rows else f"predicted from {cost.measured:,} of them"
+    return f"; {cost.rows:,} records take {seconds} s and {memory} MB, {how}"
+
+
+def _range(low: float, high: float) -> str:
+    """Two digits of each, once where they are equal."""
+    low, high = (float(f"{number:.2g}") for number in (low, high))
+    return f"{low:,g}" if low == high else f"{low:,g} to {high:,g}"
 
 
 def _words(text: str) -> frozenset[str]:
@@ -140,16 +163,27 @@ def _users() -> frozenset[str] | None:
     return None if told is None else told()
 
 
-def _told(path: Path, problems: "Sequence[Problem]") -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Answer:
+    """What is wrong with a specification; and what a run costs, or why that is not told, where asked for."""
+
+    problems: "Sequence[Problem]" = ()
+    cost: "Cost | str | None" = None
+
+
+def _told(path: Path, answer: _Answer) -> dict[str, Any]:
     """What `--json` says of a file."""
-    return {
+    told: dict[str, Any] = {
         "file": str(path),
-        "right": not problems,
+        "right": not answer.problems,
         "problems": [
             {"file": p.file, "line": p.line, "field": ".".join(map(str, p.path)), "problem": p.text}
-            for p in problems
+            for p in answer.problems
         ],
     }
+    if answer.cost is not None:
+        told["cost"] = answer.cost if isinstance(answer.cost, str) else asdict(answer.cost)
+    return told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +196,7 @@ class _Rules:
         users: who may be asked; None: it is not known.
         source: whether the sources are read.
         curator: whether values that their domains miss are written to the curator's folder.
+        cost: whether samples of the sources are released, to tell what all records take.
         release_id: what `{release}` stands for in the address of a source.
     """
 
@@ -170,23 +205,22 @@ class _Rules:
     users: frozenset[str] | None
     source: bool
     curator: bool
+    cost: bool
     release_id: str
 
 
-def _problems_of(path: Path, rules: _Rules) -> "list[Problem]":
+def _answer(path: Path, rules: _Rules) -> _Answer:
     """Everything that can be known of a release before its method, by file and line."""
     from privacy_engine.errors import PrivacyEngineError, Problem
     from privacy_release.spec.lines import located
 
     try:
         spec = _check_whole(path, rules)
-        if rules.source:
-            _check_source(spec, rules)
+        return _Answer(cost=_check_source(spec, rules)) if rules.source else _Answer()
     except PrivacyEngineError as error:
-        return list(dict.fromkeys(located(path, error).problems))
+        return _Answer(list(dict.fromkeys(located(path, error).problems)))
     except Exception as error:  # noqa: BLE001  the other files are checked; its message may quote records
-        return [Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))]
-    return []
+        return _Answer([Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))])
 
 
 def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
@@ -222,7 +256,7 @@ def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
     return spec
 
 
-def _check_source(spec: "ReleaseSpec", rules: _Rules) -> None:
+def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":
     """Read the source as a run does, up to its method; problems are counts, and values the curator's."""
     from privacy_engine.errors import MissingSourceError, Problem, ProblemsError, SchemaError
     from privacy_release.steps.curator import write_missing_values
@@ -237,7 +271,7 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> None:
     work = WorkArea(work_root(), f"cli/check/{spec.name}/{secrets.token_hex(4)}")
     with removed_after(work):
         try:
-            source_table(read, rules.release_id, read.data_schema(), work, lambda stage, text: None)
+            table = source_table(read, rules.release_id, read.data_schema(), work, lambda stage, text: None)
         except SchemaError as error:
             told = str(error)
             if rules.curator and not isinstance(error, MissingSourceError):
@@ -246,6 +280,21 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> None:
                 told += f"; the values that are missed: {file}" if file else ""
             path = ("source", "uri") if isinstance(error, MissingSourceError) else ("schema",)
             raise ProblemsError([Problem(text=told, path=path)]) from None
+        return _cost(spec, table, work, rules) if rules.cost else None
+
+
+def _cost(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rules: _Rules) -> "Cost | str":
+    """What a run takes, or why that cannot be told; that the method fails is a problem."""
+    from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
+    from privacy_release.explore.cost import cost_of
+    from privacy_release.spec.floor import under_floor
+
+    try:
+        return cost_of(spec, under_floor(spec.release_policy(), rules.floor), table, work)
+    except SpecError as error:
+        return str(error)
+    except PrivacyEngineError as error:
+        raise ProblemsError([Problem(text=f"release: {error}", path=("release",))]) from None
 
 
 def _check_suites(spec: "ReleaseSpec") -> None:

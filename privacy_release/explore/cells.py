@@ -257,7 +257,7 @@ def _missed(release: "Release", records: RecordsRef, figures: Mapping[str, float
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.judge.verification import verify
 
-    policy = _of_one_release(ReleasePolicy.from_dict(records["policy"]))
+    policy = of_one_release(ReleasePolicy.from_dict(records["policy"]))
     if policy is None:
         return []
     report = verify(
@@ -276,7 +276,7 @@ def _missed(release: "Release", records: RecordsRef, figures: Mapping[str, float
     ]
 
 
-def _of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy | None":
+def of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy | None":
     """The policy without what is about earlier releases, which are not looked at here."""
     own = (policy.require, policy.known_rows, policy.columns, policy.max_epsilon, policy.max_breach)
     if not any(rule is not None and rule != () for rule in own):

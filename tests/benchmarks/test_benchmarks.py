@@ -13,6 +13,7 @@ from benchmarks import (
     cases,
     closeness,
     closeness_cases,
+    cost,
     nearness,
     paper_ilp,
     peers,
@@ -26,6 +27,7 @@ from benchmarks import (
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import EncodedTable, load_method
 from privacy_engine.measures.utility import gcp
+from privacy_release.explore.cost import Point
 
 pytestmark = pytest.mark.slow
 
@@ -212,6 +214,15 @@ def test_suppression_is_judged_by_the_figures(table: tables.Table) -> None:
     assert "keeps all that it claims, compared with what is kept (6 of 6)" in text
     cases = {("Adult", "Mondrian", "k alone"): [(0.5, 0, 1.0), (0.6, 3, 1.0), (0.4, 9, 1.0)]}
     assert "**Does not hold**: a larger limit" in "\n".join(suppression.describe(cases, 3).blocks)
+
+
+def test_the_cost_of_a_run_is_judged_by_the_figures(table: tables.Table) -> None:
+    text = "\n".join(cost.run(table, methods=("mondrian",)).blocks)
+    assert "| mondrian |" in text
+    odd = [Point(rows=n, seconds=1.0 if n < 4_000 else 50.0, memory=10**8) for n in (500, 1_000, 4_000)]
+    judged = str(cost.describe({"odd": odd}).blocks[-1])
+    assert "**Does not hold**: 9 of 10 ranges hold the seconds" in judged
+    assert "**Holds**: 9 of 10 ranges hold the memory" in judged
 
 
 def test_every_case_of_closeness_is_released_by_its_models(table: tables.Table) -> None:
