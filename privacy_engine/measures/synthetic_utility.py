@@ -16,6 +16,7 @@ import pandas as pd
 from scipy.stats import wasserstein_distance
 
 from privacy_engine.compiled import kernel
+from privacy_engine.measures.association import cramers_v, pearson
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import WeightedRecords, contingency, count, pack
@@ -238,29 +239,8 @@ def _associations(table: pd.DataFrame, schema: DataSchema) -> FloatArray:
     for i, j in itertools.combinations(range(len(lines)), 2):
         one, other = lines[i], lines[j]
         if one is not None and other is not None:
-            value = _pearson(one, other)
+            value = pearson(one, other)
         else:
-            value = _cramers_v(contingency(records, (i, j)))
+            value = cramers_v(contingency(records, (i, j)))
         found[i, j] = found[j, i] = value
     return found
-
-
-def _pearson(x: FloatArray, y: FloatArray) -> float:
-    known = ~(np.isnan(x) | np.isnan(y))
-    x, y = x[known], y[known]
-    if len(x) < 2 or x.min() == x.max() or y.min() == y.max():
-        return 0.0
-    return float(np.corrcoef(x, y)[0, 1])
-
-
-def _cramers_v(counts: IntArray) -> float:
-    """Of a contingency table, by its rows and columns that are not empty."""
-    counts = counts[counts.any(axis=1)][:, counts.any(axis=0)]
-    n, (r, c) = counts.sum(), counts.shape
-    if min(r, c) < 2 or n < 2:
-        return 0.0
-    expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / n
-    phi2 = float(((counts - expected) ** 2 / expected).sum() / n)
-    corrected = max(0.0, phi2 - (r - 1) * (c - 1) / (n - 1))  # Bergsma (2013), section 3
-    rows, columns = r - (r - 1) ** 2 / (n - 1), c - (c - 1) ** 2 / (n - 1)
-    return float(np.sqrt(corrected / max(min(rows, columns) - 1, 1e-12)))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.reports.randomized import RandomizedPart, randomized_part
+from privacy_release.reports.released import SharesPart, association_of, shares_of_classes
 from privacy_release.reports.synthetic import MechanismLine, mechanisms_of, network_of, own_marginals
 from privacy_release.reports.text import (
     CONTRIBUTIONS,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where 
 
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.judge.models import PrivacyModel
+    from privacy_engine.measures.association import Association
     from privacy_engine.measures.distributions import Distribution, Withheld
     from privacy_engine.measures.recoding import Recoding
     from privacy_engine.release import Release
@@ -66,6 +68,7 @@ class ReportData:
         limits: what no guarantee promises: name and text.
         synthetic: whether the records were drawn from a model; `network` and `mechanisms` are of it.
         marginals: of the first `marginal_rows` records that were drawn.
+        shares, association: what the released cells tell by themselves, where they are at hand.
     """
 
     method: str
@@ -86,6 +89,8 @@ class ReportData:
     mechanisms: Sequence[MechanismLine] = ()
     marginals: Sequence[Mapping[str, Any]] = ()
     marginal_rows: int = 0
+    shares: Sequence[SharesPart] = ()
+    association: "Association | None" = None
 
 
 def data_of_release(release: "Release", smallest_count: int) -> ReportData:
@@ -118,6 +123,8 @@ def data_of_release(release: "Release", smallest_count: int) -> ReportData:
         mechanisms=mechanisms_of(release),
         marginals=own_marginals(release),
         marginal_rows=len(release.table),
+        shares=shares_of_classes(release),
+        association=association_of(release),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from privacy_release.reports.data import SMALLEST_COUNT, Measured, ReportData, claimed_k, data_of_release
+from privacy_release.reports.released import SharesPart, drawing
 from privacy_release.reports.synthetic import BudgetLine, budget_lines
 from privacy_release.reports.text import (
     FIGURES,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where 
 __all__ = ["SMALLEST_COUNT", "page_template", "render", "render_report"]
 
 SIZE_BARS = 16
+FOLDED = 8  # rules or columns; longer lists are folded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,6 +175,9 @@ def render(
         sizes=_class_sizes(data.class_sizes) if linkable else [],
         losses=[{"name": name, "lca": by_lca, "own": own} for name, by_lca, own in data.losses],
         distributions=[_bars(distribution) for distribution in data.distributions],
+        shares=[_share_bars(part) for part in data.shares],
+        heat=None if data.association is None else drawing(data.association),
+        folded=FOLDED,
         smallest_count=smallest_count,
     )
 
@@ -305,6 +310,27 @@ def _class_sizes(sizes: "npt.NDArray[np.int64]") -> list[Bar]:
         )
         for a, b, count, held in zip(firsts[:-1], firsts[1:], counts, records, strict=True)
     ]
+
+
+def _share_bars(part: SharesPart) -> dict[str, Any]:
+    """Classes by the share of their most frequent sensitive value."""
+    width, most = 100 // len(part.classes), max(part.classes)
+    bars = [
+        Bar(
+            label=f"{i * width} to {(i + 1) * width} %",
+            text=f"{classes:,} {'class' if classes == 1 else 'classes'}, {records:,} records",
+            share=classes / most,
+        )
+        for i, (classes, records) in enumerate(zip(part.classes, part.records, strict=True))
+    ]
+    first = next(i for i, classes in enumerate(part.classes) if classes)
+    last = max(i for i, classes in enumerate(part.classes) if classes)
+    return {
+        "name": part.name,
+        "overall": shown(part.overall, "share"),
+        "alike": f"{part.alike:,}",
+        "bars": bars[first : last + 1],
+    }
 
 
 def _bars(told: "Distribution | Withheld") -> dict[str, Any]:
