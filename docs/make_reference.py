@@ -30,7 +30,7 @@ from privacy_release.cli.main import build_parser
 from privacy_release.spec.model import AttributeSpec, ReleaseSpec
 
 FOLDER = Path(__file__).parent
-MODULES = (*OPERATOR_MODULES, "airflow_privacy_release.pipeline")
+MODULES = (*OPERATOR_MODULES, "airflow_privacy_release.pipeline", "airflow_privacy_release.explore")
 INTRODUCTION = """\
 # Operator reference
 

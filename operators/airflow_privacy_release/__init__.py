@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_privacy_release.explore import explore_dag
     from airflow_privacy_release.operators.anonymizers import (
         BottomUpOperator,
         DSAEDOperator,
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
         CompareOperator,
         CompareSynthesizersOperator,
         CuratorReportOperator,
+        DrawChoicesOperator,
+        ListChoicesOperator,
+        MeasureChoiceOperator,
+        SampleRecordsOperator,
     )
     from airflow_privacy_release.operators.ingest import (
         IngestParquetOperator,
@@ -73,6 +78,7 @@ __all__ = [
     "DPSMBayesOperator",
     "DSAEDOperator",
     "DetectOutliersOperator",
+    "DrawChoicesOperator",
     "ERRPHOperator",
     "GreedyHamdistOperator",
     "ILPLDiversityOperator",
@@ -82,7 +88,9 @@ __all__ = [
     "JoinFragmentsOperator",
     "KACLUKOperator",
     "LatentClassOperator",
+    "ListChoicesOperator",
     "LocalLaplaceOperator",
+    "MeasureChoiceOperator",
     "MondrianOperator",
     "OBPAOperator",
     "PrivBayesOperator",
@@ -92,6 +100,7 @@ __all__ = [
     "ReleaseFragmentOperator",
     "ReleaseOperator",
     "RetractOperator",
+    "SampleRecordsOperator",
     "SweepWorkAreasOperator",
     "TRROperator",
     "TrainNaiveBayesOperator",
@@ -99,6 +108,7 @@ __all__ = [
     "ValidateOperator",
     "VerifyOperator",
     "clean_up_after",
+    "explore_dag",
     "raise_if_broken",
     "release_dag",
     "release_dags",
@@ -108,6 +118,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "explore": ("explore_dag",),
     "operators.anonymizers": (
         "BottomUpOperator",
         "DSAEDOperator",
@@ -120,7 +131,15 @@ _HOME = {
     ),
     "operators.approve": ("ApproveReleaseOperator",),
     "operators.budget": ("BudgetGuardOperator",),
-    "operators.compare": ("CompareOperator", "CompareSynthesizersOperator", "CuratorReportOperator"),
+    "operators.compare": (
+        "CompareOperator",
+        "CompareSynthesizersOperator",
+        "CuratorReportOperator",
+        "DrawChoicesOperator",
+        "ListChoicesOperator",
+        "MeasureChoiceOperator",
+        "SampleRecordsOperator",
+    ),
     "operators.ingest": ("IngestParquetOperator", "IngestSqlOperator", "IngestTablesOperator"),
     "operators.learning": ("TrainNaiveBayesOperator",),
     "operators.outliers": ("DetectOutliersOperator",),

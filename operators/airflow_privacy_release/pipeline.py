@@ -6,7 +6,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from airflow.sdk import DAG, Asset, Param, TaskGroup
+from airflow.sdk import DAG, Asset, BaseOperator, Param, TaskGroup
 
 from airflow_privacy_release.compat import partitions_by, partitions_of
 from airflow_privacy_release.operators.approve import ApproveReleaseOperator
@@ -55,7 +55,7 @@ _RETRIES: Mapping[str, Any] = {
     "retry_exponential_backoff": True,
 }
 # A worker or a session of Spark may die, for want of memory or otherwise.
-_REPEATED: Mapping[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=30)}
+REPEATED: Mapping[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=30)}
 # A run by hand must not fall back to answers that do not repeat, or to another person's.
 _FIXED = frozenset({"randomness", "individual"})
 _PARAMETER_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -88,9 +88,7 @@ def _release_tasks(spec: ReleaseSpec) -> None:
         name: f"{{{{ params.{name} }}}}" if name in chosen else value
         for name, value in spec.release.parameters.items()
     }
-    spent = spec.budget
-    retries = _RETRIES if spent else {}
-    raw = _ingest(spec)
+    spent, guard = spec.budget, None
     if spent is not None:
         guard = BudgetGuardOperator(
             task_id="budget",
@@ -98,27 +96,9 @@ def _release_tasks(spec: ReleaseSpec) -> None:
             **_loss_asked(spec, parameters),
             ledger=spent.ledger,
             action=spent.when_short,
-            **retries,
+            **_RETRIES,
         )
-        guard >> raw
-    table, validated = _validated(spec, raw.output)
-    if spec.transform is not None:
-        table = TransformOperator(
-            task_id="transform",
-            table=table,
-            sql=spec.transform.sql,
-            schema=spec.transformed_fields,
-            memory=spec.engine.settings.get("memory", DEFAULT_MEMORY),
-        ).output
-    if spec.outliers is not None:
-        table = DetectOutliersOperator(
-            task_id="detect_outliers",
-            table=table,
-            method=spec.outliers.method,
-            parameters=spec.outliers.parameters,
-            action=spec.outliers.action.value,
-            max_share=spec.outliers.max_share,
-        ).output
+    table, validated = prepared(spec, guard)
     staged = (_in_fragments if spec.mapped else _in_one_task)(spec, table, parameters)
     for check in validated:
         check >> staged.operator
@@ -128,6 +108,7 @@ def _release_tasks(spec: ReleaseSpec) -> None:
         policy=spec.policy,
         name=spec.publish.table,
         lake=spec.publish.lake,
+        alerts=spec.alerts.model_dump(exclude_unset=True) if spec.alerts else None,
         **(_RETRIES if spent or spec.history else _repeated(spec)),
     )
     approved = None
@@ -163,6 +144,40 @@ def _release_tasks(spec: ReleaseSpec) -> None:
         compared = CuratorReportOperator(task_id="curator_report", source=table, table=staged, name=spec.name)
         last.append(compared)
     clean_up_after(last)
+
+
+def prepared(spec: ReleaseSpec, after: BaseOperator | None = None) -> tuple[Any, list[Any]]:
+    """The table that a release is made from: ingested, validated, transformed, searched for outliers.
+
+    Args:
+        spec: of the release.
+        after: the task before which nothing is read.
+
+    Returns:
+        The reference to the table; and the tasks that validate one of several tables each.
+    """
+    raw = _ingest(spec)
+    if after is not None:
+        after >> raw
+    table, validated = _validated(spec, raw.output)
+    if spec.transform is not None:
+        table = TransformOperator(
+            task_id="transform",
+            table=table,
+            sql=spec.transform.sql,
+            schema=spec.transformed_fields,
+            memory=spec.engine.settings.get("memory", DEFAULT_MEMORY),
+        ).output
+    if spec.outliers is not None:
+        table = DetectOutliersOperator(
+            task_id="detect_outliers",
+            table=table,
+            method=spec.outliers.method,
+            parameters=spec.outliers.parameters,
+            action=spec.outliers.action.value,
+            max_share=spec.outliers.max_share,
+        ).output
+    return table, validated
 
 
 def _fixed_mode(spec: ReleaseSpec) -> str | None:
@@ -221,12 +236,12 @@ def _filled(told: Mapping[str, Any]) -> dict[str, Any]:
 
 def _validated(spec: ReleaseSpec, table: Any) -> tuple[Any, list[Any]]:
     """The table once it is validated; and the tasks that validate one of several each, side by side."""
-    if spec.expectations is not None:
-        return ValidateOperator(task_id="validate", table=table, suite=spec.expectations).output, []
+    if spec.suite_given is not None:
+        return ValidateOperator(task_id="validate", table=table, suite=spec.suite_given).output, []
     checks = [
-        ValidateOperator(task_id=f"validate_{name}", table=table, suite=own.expectations, name=name)
+        ValidateOperator(task_id=f"validate_{name}", table=table, suite=own.suite_given, name=name)
         for name, own in (spec.tables or {}).items()
-        if own.expectations is not None
+        if own.suite_given is not None
     ]
     return table, checks
 
@@ -275,7 +290,7 @@ def _in_fragments(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) 
 
 def _repeated(spec: ReleaseSpec) -> Mapping[str, Any]:
     """Retries of a task that an engine does the work of."""
-    return _REPEATED if spec.scaled else {}
+    return REPEATED if spec.scaled else {}
 
 
 def release_params(spec: ReleaseSpec) -> dict[str, Param]:
@@ -385,9 +400,9 @@ def sweep_dag(
         tags=["maintenance"],
         default_args={"owner": "privacy-release"},
     ) as dag:
-        SweepWorkAreasOperator(task_id="sweep", idle=idle, **_REPEATED)
+        SweepWorkAreasOperator(task_id="sweep", idle=idle, **REPEATED)
         for lake in lakes:
-            ClearSupersededOperator(task_id=f"clear_{lake}", lake=lake, **_REPEATED)
+            ClearSupersededOperator(task_id=f"clear_{lake}", lake=lake, **REPEATED)
     return dag
 
 

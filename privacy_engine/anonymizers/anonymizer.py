@@ -30,6 +30,7 @@ from privacy_engine.judge.models import (
 from privacy_engine.measures.recoding import Recoding, require_truthful
 from privacy_engine.measures.utility import gcp
 from privacy_engine.parameters import require_types
+from privacy_engine.progress import portion, tracked
 from privacy_engine.quotas.suppression import of_outliers, of_rare_values
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.classes import SensitiveValues
@@ -141,13 +142,17 @@ class Anonymizer(ABC):
         require_distances(guarantees, {a.name: a for a in schema.sensitive})
         if schema.linked:
             return self._release_linked(table, schema, rng)
-        encoded = EncodedTable.encode(table, schema, whole)
+        with portion(0.05):
+            encoded = EncodedTable.encode(table, schema, whole)
         _require_persons(encoded.persons, self.least)
         self._require_feasible(encoded)
-        recoding = self._recoded(encoded, rng, guarantees)
+        with portion(0.45 if self.suppressible else 0.85):
+            recoding = self._recoded(encoded, rng, guarantees)
         if self.suppressible:
-            further = self._searched_without(encoded, recoding, rng, guarantees)
-            recoding = min(map(self._without_outliers, (recoding, *further)), key=gcp)
+            with portion(0.3):
+                further = [*self._searched_without(encoded, recoding, rng, guarantees)]
+            with portion(0.1):
+                recoding = min(map(self._without_outliers, tracked([recoding, *further])), key=gcp)
         classes = recoding.encoded.classes_of(recoding.labels)
         _require_kept(ReleasedClasses(whole=classes, tables={}), guarantees)
         released, released_schema = recoding.render_by_row(self.intervals)
@@ -180,8 +185,10 @@ class Anonymizer(ABC):
         people = people_of(encoded, self.sensitive_models, rng)
         self._require_feasible(people.table)
         plain = replace(self, suppression_limit=0.0)  # what it suppressed would be persons, not records
-        grouped = plain.anonymize(people.table, rng)
-        recodings = linked_recoding(encoded, people, grouped, guarantees, self.suppression_limit)
+        with portion(0.6):
+            grouped = plain.anonymize(people.table, rng)
+        with portion(0.2):
+            recodings = linked_recoding(encoded, people, grouped, guarantees, self.suppression_limit)
         rendered = [recoding.render_by_row(self.intervals) for recoding in recodings]
         places = [own.places[t.index.to_numpy()] for own, (t, _) in zip(tables, rendered, strict=True)]
         released, released_schema, rows = joined_release(
@@ -212,7 +219,8 @@ class Anonymizer(ABC):
         self, encoded: EncodedTable, rng: np.random.Generator, guarantees: tuple[PrivacyModel, ...]
     ) -> Recoding:
         """The recoding whose classes hold for persons: the algorithm may have counted rows."""
-        recoding = self.anonymize(encoded, rng)
+        with portion(1.0 if encoded.persons is None else 0.8):
+            recoding = self.anonymize(encoded, rng)
         if encoded.persons is None:
             return recoding
         encoded = recoding.encoded
@@ -237,10 +245,12 @@ class Anonymizer(ABC):
         room = allowed(self.suppressible, len(encoded))
         rare = of_rare_values(encoded.sensitive, constraints)
         outlying = of_outliers(whole.encoded.codes, whole.labels, whole.encoded.geometry())
-        for ladder, stream in zip((rare, outlying), rng.spawn(2), strict=True):
-            least, in_vain = gcp(whole), 0
+        for ladder, stream in tracked([*zip((rare, outlying), rng.spawn(2), strict=True)]):
+            least, in_vain, before = gcp(whole), 0, 0
             for gone in itertools.takewhile(lambda rows: len(rows) <= room, ladder):
-                found = self._without(encoded, whole, gone, stream.spawn(1)[0], guarantees)
+                with portion((len(gone) - before) / max(room, 1)):
+                    found = self._without(encoded, whole, gone, stream.spawn(1)[0], guarantees)
+                before = len(gone)
                 if found is not None and gcp(found) < least:
                     least, in_vain = gcp(found), 0
                     if found.suppressed <= room:

@@ -32,6 +32,7 @@ from privacy_engine.features.features import (
 )
 from privacy_engine.judge.models import PrivacyModel, holds
 from privacy_engine.measures.utility import gcp
+from privacy_engine.progress import advance, portion, tracked
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.vocabulary import Role
@@ -94,7 +95,7 @@ def forward_pass(
     start = privacy_test(encoded, labels, models, suppression_limit)
     released = labels if start is None else start
     levels = [-1] * len(features)
-    for number in order:
+    for number in tracked(order):
         step = forward_step(encoded, labels, features[number], models, suppression_limit)
         if step is not None:
             labels, released, levels[number] = step.labels, step.released, step.level
@@ -143,6 +144,7 @@ def gain_order(
     left, unknown = order.tolist(), label_entropy(labels, y)
     while True:
         best, finer, allowed = -1, labels, []
+        advance(1.0 - len(left) / max(len(order), 1))
         for number in left:
             step = forward_step(encoded, labels, features[number], models, suppression_limit)
             if step is None:
@@ -267,16 +269,19 @@ class FeatureSelection(Anonymizer):
         y = class_label(encoded, self.target)
         columns, feature_of = one_hot(encoded, features)
         rows = np.lexsort([y, *columns.T])  # records alike in all of this cannot be told apart by a method
-        worth = self.worth(columns[rows], feature_of, y[rows], rng)
+        with portion(0.9):
+            worth = self.worth(columns[rows], feature_of, y[rows], rng)
         order = np.argsort(-worth, kind="stable")
         models = self.guarantees(encoded.schema)
         found = []
-        for limit in (step for step in STEPS if step <= self.suppression_limit):
-            tried = order
-            if self.order is Order.GAIN:
-                tried = gain_order(encoded, features, order, models, y, limit)
-            selection = forward_pass(encoded, features, tried, models, limit)
-            found.append(_recoding(encoded, features, worth, selection))
+        with portion(0.1):
+            for limit in tracked([step for step in STEPS if step <= self.suppression_limit]):
+                tried = order
+                if self.order is Order.GAIN:
+                    with portion(0.7):
+                        tried = gain_order(encoded, features, order, models, y, limit)
+                selection = forward_pass(encoded, features, tried, models, limit)
+                found.append(_recoding(encoded, features, worth, selection))
         return min(found, key=gcp)
 
     @property

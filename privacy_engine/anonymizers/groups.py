@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from privacy_engine.anonymizers.sensitive_utility import FloatMatrix
 from privacy_engine.grouping.boxes import Ints
+from privacy_engine.progress import portion
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.persons import people_of_classes
 
@@ -75,7 +76,8 @@ def label_groups(groups: Sequence[Group], label: Callable[[Group], Ints]) -> Int
     """(n,) classes of all records, each group labelled by itself; no class spans two groups."""
     labels = np.full(sum(len(group.rows) for group in groups), -1, dtype=np.int64)
     for group in groups:
-        labels[group.rows] = label(group) + labels.max() + 1
+        with portion(len(group.rows) / len(labels)):
+            labels[group.rows] = label(group) + labels.max() + 1
     return labels
 
 

@@ -22,6 +22,7 @@ from privacy_engine.grouping.repair import merge_until_kept, repair
 from privacy_engine.judge.models import KAnonymity, PrivacyModel
 from privacy_engine.nearness.column_search import MOST_K, regroup_by_columns
 from privacy_engine.nearness.regrouping import regroup
+from privacy_engine.progress import apart, portion, tracked
 from privacy_engine.quotas.search import QuotaSearch
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
@@ -63,15 +64,19 @@ class LocalRecoding:
             rng: passed to ``merge``, and the order in which refinement tries records.
         """
         if self.block_size is None or len(encoded) <= self.block_size:
-            labels = merge(encoded, rng, propose)
-            labels = self._kept(encoded, labels)
+            with portion(self._of_merging):
+                labels = merge(encoded, rng, propose)
+            with portion(0.1):
+                labels = self._kept(encoded, labels)
             constraints = compile_constraints(self.models, encoded.released(labels))
-            return self._refined(encoded, labels, constraints, rng, look_up)
+            with portion(0.9 - self._of_merging):
+                return self._refined(encoded, labels, constraints, rng, look_up)
         constraints = compile_constraints(self.models, encoded)
         size = max(self.block_size, 2 * self.k)
-        block = blocks(
-            encoded.codes, self.geometry, size, self.k, encoded.sensitive, constraints, encoded.persons
-        )
+        with portion(0.05):
+            block = blocks(
+                encoded.codes, self.geometry, size, self.k, encoded.sensitive, constraints, encoded.persons
+            )
         priors: dict[str, Floats] = {}
         if self._counts_persons(encoded):
             whole = encoded.classes_of(np.zeros(len(encoded), np.int64))
@@ -79,17 +84,26 @@ class LocalRecoding:
 
         def inside(rows: Ints, stream: np.random.Generator) -> Ints:
             part = encoded.take(rows)
-            labels = merge(part, stream, propose_serially)
-            if self._counts_persons(part):
-                part = replace(part, whole_priors=priors)
-                labels = self._kept(part, labels)
-            else:
-                labels = merge_until_kept(part, labels, self.geometry, constraints, self.k)
-            return self._refined(part, labels, constraints, stream, look_up_serially)
+            with portion(self._of_merging):
+                labels = merge(part, stream, propose_serially)
+            with portion(0.1):
+                if self._counts_persons(part):
+                    part = replace(part, whole_priors=priors)
+                    labels = self._kept(part, labels)
+                else:
+                    labels = merge_until_kept(part, labels, self.geometry, constraints, self.k)
+            with portion(0.9 - self._of_merging):
+                return self._refined(part, labels, constraints, stream, look_up_serially)
 
-        labels = inside_blocks(block, rng, inside)
+        with portion(0.9):
+            labels = inside_blocks(block, rng, inside)
         # records that a method set aside change the distribution that t-closeness and its like compare with
         return self._kept(encoded, labels)
+
+    @property
+    def _of_merging(self) -> float:
+        """The share of the work that merging is."""
+        return 0.1 if self.regroup else 0.4 if self.refine else 0.9
 
     def _counts_persons(self, encoded: EncodedTable) -> bool:
         """Whether classes are made to hold for persons here: refinement starts from such classes.
@@ -116,19 +130,25 @@ class LocalRecoding:
             return labels
         by_quotas = bounds_distribution(constraints) and constraints.start[-1] <= MOST_VALUES
         if not by_quotas or (labels < 0).any():
-            moved = self._moved(encoded, labels, constraints, rng, search)
+            with portion(0.1 if self.regroup else 1.0):
+                moved = self._moved(encoded, labels, constraints, rng, search)
             return moved if by_quotas else self._regrouped(encoded, moved, constraints, rng, search)
         codes = np.ascontiguousarray(encoded.codes, np.int32)
         quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
         candidates: list[Ints] = []
-        for start in quotas.starts(rng):
+        with portion(0.2):
+            starts = quotas.starts(rng)
+        for start in tracked(starts, len(starts) + 1):
             if candidates and not quotas.is_hopeful(start, min(candidates, key=quotas.loss)):
                 continue
+            with portion(0.2):
+                if encoded.persons is None:
+                    found = merge_until_kept(encoded, start, self.geometry, constraints, self.k)
+                else:
+                    found = self._kept(encoded, start)
             if encoded.persons is None:
-                found = merge_until_kept(encoded, start, self.geometry, constraints, self.k)
                 candidates.append(quotas.improve(found, rng, search))
             else:
-                found = self._kept(encoded, start)
                 candidates.append(self._kept(encoded, self._moved(encoded, found, constraints, rng, search)))
         if quotas.loss(labels) <= HOPEFUL * min(map(quotas.loss, candidates)):
             if encoded.persons is None:
@@ -171,18 +191,20 @@ class LocalRecoding:
             return labels
         space = tabulate(self.geometry)
         if not len(constraints.kind) and self.k <= MOST_K:
-            labels = regroup_by_columns(space, self.geometry, encoded.codes, labels, self.k, rng, search)
-        return regroup(
-            space,
-            encoded.codes,
-            labels,
-            self.k,
-            self.regroup,
-            rng,
-            encoded.sensitive,
-            constraints,
-            search,
-        )
+            with portion(0.5):
+                labels = regroup_by_columns(space, self.geometry, encoded.codes, labels, self.k, rng, search)
+        with portion(0.4):
+            return regroup(
+                space,
+                encoded.codes,
+                labels,
+                self.k,
+                self.regroup,
+                rng,
+                encoded.sensitive,
+                constraints,
+                search,
+            )
 
 
 def require_sweeps(regroup: int) -> None:
@@ -222,7 +244,8 @@ def inside_blocks(
     rows = np.split(order, np.flatnonzero(np.diff(block_labels[order])) + 1) if len(order) else []
     labels = np.full(len(block_labels), -1, np.int64)
     with ThreadPoolExecutor(nb.get_num_threads()) as pool:
-        parts = list(pool.map(work, rows, rng.spawn(len(rows))))
+        told = [apart(work, len(own) / len(order)) for own in rows]
+        parts = list(pool.map(lambda do, *given: do(*given), told, rows, rng.spawn(len(rows))))
     used = 0
     for own, part in zip(rows, parts, strict=True):
         labels[own] = np.where(part >= 0, part + used, -1)

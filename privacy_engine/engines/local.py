@@ -53,6 +53,7 @@ from privacy_engine.engines.profiling import (
 from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
 from privacy_engine.errors import CapacityError, IntegrityError
 from privacy_engine.foreign import translated
+from privacy_engine.progress import advance
 from privacy_engine.tables.classes import CountedClasses, SensitiveValues
 
 _DUCKDB_SHARE = 0.6  # of the memory; DuckDB takes up to a quarter more than its limit, and Python the rest
@@ -148,13 +149,15 @@ class LocalEngine:
         source = self._source(files)
         parts = self._parts(files, source, columns, sensitive)
         if not sensitive:
-            for chosen in parts:
+            for number, chosen in enumerate(parts):
+                advance(number / len(parts))
                 for rows in self._stream(files, sizes_sql(source, columns, chosen)):
                     yield CountedClasses(rows.column("n").to_numpy(), {}, {})
             return
         tables = coded_values(source, sensitive, in_one_list=True)
         totals = {name: np.zeros(values.size, np.int64) for name, values in sensitive.items()}
-        for chosen in parts:
+        for number, chosen in enumerate(parts):
+            advance(number / len(parts))
             for rows in self._stream(files, counts_sql(source, columns, list(sensitive), chosen), tables):
                 classes = counted(rows, sensitive)
                 for name, total in totals.items():
@@ -182,7 +185,9 @@ class LocalEngine:
         """
         (source, columns), records = self._classed(files, columns, person, linked), 0
         tables = coded_values(source, sensitive, in_one_list=False)
-        for chosen in self._parts(files, source, columns, sensitive):
+        parts = self._parts(files, source, columns, sensitive)
+        for number, chosen in enumerate(parts):
+            advance(number / len(parts))
             asked = people_sql(source, columns, list(sensitive), person, chosen)
             for rows in self._stream(files, asked, tables):
                 classes = counted_people(rows, sensitive)

@@ -14,7 +14,9 @@ import numpy.typing as npt
 from sklearn.ensemble import RandomForestClassifier
 
 from privacy_engine.compiled import kernel
+from privacy_engine.progress import advance, portion
 
+AT_ONCE = 100  # trees that are grown between two looks at how many there are
 GOLDEN, MIX_1, MIX_2 = (np.uint64(c) for c in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
@@ -55,10 +57,12 @@ def forest_importance(
         rng: seeds the forest and the permutations.
     """
     seed_of_forest, seed = (int(s) for s in rng.integers(2**31, size=2))
-    forest = RandomForestClassifier(
-        n_estimators=trees, random_state=seed_of_forest, n_jobs=nb.get_num_threads()
-    )
-    forest.fit(columns.astype(np.float32), y)
+    forest = RandomForestClassifier(random_state=seed_of_forest, n_jobs=nb.get_num_threads(), warm_start=True)
+    table = columns.astype(np.float32)
+    with portion(0.8):
+        for grown in range(0, trees, AT_ONCE):  # the same trees as in one go
+            forest.set_params(n_estimators=min(grown + AT_ONCE, trees)).fit(table, y)
+            advance(forest.n_estimators / trees)
     lost = lost_votes(columns, feature_of, y, flattened(forest, len(y)), seed)
     return np.asarray(lost.sum(axis=0) / trees, dtype=np.float64)
 
@@ -86,7 +90,6 @@ def _starts(sizes: list[int]) -> npt.NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-@kernel(parallel=True)
 def lost_votes(
     columns: npt.NDArray[np.uint8],
     feature_of: npt.NDArray[np.int32],
@@ -99,11 +102,31 @@ def lost_votes(
     A feature that a tree never asks loses nothing there, and a record whose values do not change keeps its
     vote: only the others go down the tree again.
     """
+    count = len(trees.start) - 1
+    lost = np.zeros((count, int(feature_of.max()) + 1), dtype=np.int64)
+    for first in range(0, count, AT_ONCE):
+        last = min(first + AT_ONCE, count)
+        _count_lost_votes(columns, feature_of, y, trees, seed, first, last, lost)
+        advance(last / count)
+    return lost
+
+
+@kernel(parallel=True)
+def _count_lost_votes(
+    columns: npt.NDArray[np.uint8],
+    feature_of: npt.NDArray[np.int32],
+    y: npt.NDArray[np.int64],
+    trees: Trees,
+    seed: int,
+    first: int,
+    last: int,
+    lost: npt.NDArray[np.int64],
+) -> None:
+    """Fill in the rows of the trees from `first` to before `last`."""
     start, column, zero, one, vote = trees.start, trees.column, trees.zero, trees.one, trees.vote
     oob, oob_start = trees.oob, trees.oob_start
-    count, features = len(start) - 1, feature_of.max() + 1
-    lost = np.zeros((count, features), dtype=np.int64)
-    for t in nb.prange(count):
+    features = lost.shape[1]
+    for t in nb.prange(first, last):
         at, end = start[t], start[t + 1]
         rows = oob[oob_start[t] : oob_start[t + 1]]
         used = np.zeros(features, dtype=np.bool_)
@@ -123,7 +146,6 @@ def lost_votes(
                 if _differ(columns, feature_of, rows[i], donors[i], a):
                     voted = _vote(columns, feature_of, rows[i], donors[i], a, at, column, zero, one, vote)
                     lost[t, a] += int(right[i]) - int(voted == y[rows[i]])
-    return lost
 
 
 @kernel()

@@ -29,6 +29,7 @@ from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, tabulate
+from privacy_engine.progress import advance
 from privacy_engine.tables.geometry import Geometry
 from privacy_engine.tables.persons import people_of_classes
 
@@ -173,6 +174,7 @@ def _merge_to_k(
         small = np.flatnonzero((boxes.size > 0) & (people < k))
         if not len(small):
             return follow(into)
+        advance(1.0 - len(small) / m)
         grown = plant(space, boxes, np.flatnonzero(boxes.size > 0))
         partner, price = search(space, boxes, grown, small, int(criterion))
         merge_cheapest_first(space, boxes, into, small, partner, price)

@@ -20,10 +20,12 @@ import numpy.typing as npt
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.agglomeration import distinct_tuples
 from privacy_engine.grouping.boxes import Codes, Floats, Ints
+from privacy_engine.progress import advance, portion, tracked
 from privacy_engine.tables.encoding import Domain
 from privacy_engine.tables.hierarchy import Hierarchy
 
 CHUNKS = 8  # pieces of work a thread takes, so that none waits long for another
+AT_ONCE = 1_000  # points that are visited between two looks at how many are left
 
 
 class MixedDistance(NamedTuple):
@@ -125,8 +127,10 @@ def optics(points: Codes, counts: Ints, distance: MixedDistance, min_samples: in
         Ties go to the point with the smaller number, so the result depends on nothing else.
     """
     columns = np.ascontiguousarray(points.T, np.int32)
-    core = core_distances(columns, counts, distance, min(min_samples, int(counts.sum())))
-    order, reach = _visit(columns.copy(), core, distance)
+    with portion(0.6):
+        core = core_distances(columns, counts, distance, min(min_samples, int(counts.sum())))
+    with portion(0.3):
+        order, reach = _visited(columns.copy(), core, distance)
     return Reachability(order, reach, core)
 
 
@@ -149,16 +153,27 @@ def core_distances(columns: Codes, counts: Ints, distance: MixedDistance, min_sa
     threads = nb.get_num_threads()
     cuts = np.linspace(0, m, threads * CHUNKS + 1).astype(np.int64)
     with ThreadPoolExecutor(threads) as pool:
-        list(
-            pool.map(
-                lambda first, last: _core_distances(
-                    columns, counts, distance, min_samples, first, last, core
-                ),
-                cuts[:-1],
-                cuts[1:],
-            )
+        done = pool.map(
+            lambda first, last: _core_distances(columns, counts, distance, min_samples, first, last, core),
+            cuts[:-1],
+            cuts[1:],
         )
+        for _ in tracked(done, len(cuts) - 1):
+            pass
     return core
+
+
+def _visited(columns: Codes, core: Floats, distance: MixedDistance) -> tuple[Ints, Floats]:
+    """Figure 6, ExpandClusterOrder; `columns` (q, m) is used up."""
+    m = columns.shape[1]
+    left, pending = np.arange(m), np.full(m, np.inf)
+    order, reach = np.empty(m, np.int64), np.full(m, np.inf)
+    chosen = 0
+    for first in range(0, m, AT_ONCE):
+        last = min(first + AT_ONCE, m)
+        chosen = _visit(columns, core, distance, left, pending, order, reach, chosen, first, last)
+        advance(1.0 - (1.0 - last / m) ** 2)  # each point asks all that are left
+    return order, reach
 
 
 @kernel(nogil=True)
@@ -226,14 +241,25 @@ def _keep_nearest(near: Floats, weight: Ints, have: int, least: int) -> tuple[in
 
 
 @kernel(nogil=True)
-def _visit(columns: Codes, core: Floats, distance: MixedDistance) -> tuple[Ints, Floats]:
-    """Figure 6, ExpandClusterOrder; the points left are the first of `columns` (q, m), which is used up."""
+def _visit(
+    columns: Codes,
+    core: Floats,
+    distance: MixedDistance,
+    left: Ints,
+    pending: Floats,
+    order: Ints,
+    reach: Floats,
+    chosen: int,
+    begin: int,
+    end: int,
+) -> int:
+    """Visit the points of these places in the order; which of those left comes next.
+
+    The points left, and what they wait at, are the first of `left`, `pending` (m,) and `columns` (q, m).
+    """
     q, m = columns.shape
-    left, pending = np.arange(m), np.full(m, np.inf)
-    order, reach = np.empty(m, np.int64), np.full(m, np.inf)
     row, out = np.empty(distance.start[-1]), np.empty(m)
-    chosen = 0
-    for t in range(m):
+    for t in range(begin, end):
         p, last = left[chosen], m - t - 1
         order[t], reach[p] = p, pending[chosen]
         for j in range(q):  # the chosen point and the last one change places
@@ -245,4 +271,4 @@ def _visit(columns: Codes, core: Floats, distance: MixedDistance) -> tuple[Ints,
             pending[y] = min(pending[y], max(core[p], out[y]))
             if pending[y] < pending[chosen] or (pending[y] == pending[chosen] and left[y] < left[chosen]):
                 chosen = y
-    return order, reach
+    return chosen

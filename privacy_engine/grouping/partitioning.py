@@ -20,7 +20,10 @@ from privacy_engine.grouping.boxes import Codes, Ints, tabulate
 from privacy_engine.grouping.constraints import Constraints
 from privacy_engine.grouping.cuts import NOBODY, Task, cheapest_cut, cover, widest_cut
 from privacy_engine.grouping.model_rules import require_feasible
+from privacy_engine.progress import advance
 from privacy_engine.tables.geometry import Geometry
+
+AT_ONCE = 2_000_000  # records that are looked at between two looks at how many have a class
 
 
 class CutRule(StrEnum):
@@ -107,7 +110,13 @@ def _labels(task: Task, persons: Ints | None, *, enough: int, by_loss: bool) -> 
         return labels
     order = np.arange(len(task.codes))
     opens = np.zeros(len(task.codes), np.int64)
-    _cut_all(task, enough, by_loss, order, opens)
+    open_runs = np.empty((len(order) // task.least + 2, 2), np.int64)  # each has `least` records or more
+    open_runs[0] = 0, len(order)
+    waiting = 1
+    while waiting:
+        waiting = _cut_some(task, enough, by_loss, order, opens, open_runs, waiting)
+        left = int(np.diff(open_runs[:waiting]).sum())  # records that have no class yet
+        advance(1.0 - left / max(len(order), 1))
     labels = np.empty(len(order), np.int64)
     labels[order] = np.cumsum(opens) - 1
     return labels
@@ -123,18 +132,20 @@ def _taken(task: Task, persons: Ints, rows: Ints) -> Task:
 
 
 @kernel()
-def _cut_all(task: Task, enough: int, by_loss: bool, order: Ints, opens: Ints) -> None:
+def _cut_some(
+    task: Task, enough: int, by_loss: bool, order: Ints, opens: Ints, open_runs: Ints, waiting: int
+) -> int:
     """Rearrange `order` (n,) so that classes are runs; `opens` (n,) marks with 1 where a run begins.
 
-    Parts of more than `enough` records are cut while a cut is allowed.
+    Parts of more than `enough` records are cut while a cut is allowed. The first `waiting` of `open_runs` are
+    still to be cut; as many are when `AT_ONCE` records were looked at.
     """
     part, spare = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
-    open_runs = np.empty((len(order) // task.least + 2, 2), np.int64)  # each has `least` records or more
-    open_runs[0] = 0, len(order)
-    waiting = 1
-    while waiting > 0:
+    seen = 0
+    while waiting > 0 and seen < AT_ONCE:
         waiting -= 1
         first, last = open_runs[waiting]
+        seen += last - first
         parts = 0
         if last - first > max(enough, 2 * task.least - 1):
             parts = _cut(task, order[first:last], by_loss, part[first:last])
@@ -146,6 +157,7 @@ def _cut_all(task: Task, enough: int, by_loss: bool, order: Ints, opens: Ints) -
             open_runs[waiting] = begin, first + end
             begin = first + end
             waiting += 1
+    return waiting
 
 
 @kernel()

@@ -19,6 +19,7 @@ from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first, 
 from privacy_engine.grouping.box_tree import Criterion, plant
 from privacy_engine.grouping.boxes import Ints, boxes_of, tabulate
 from privacy_engine.judge.models import PrivacyModel
+from privacy_engine.progress import advance
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
@@ -91,7 +92,9 @@ def hold_by_person(
     space, into = tabulate(geometry), np.arange(len(boxes.size))
     count = _Counter(part, [scope.take(kept) for scope in scopes])
     failing = np.flatnonzero(count.failing(numbered, np.arange(len(into))))
+    first = len(failing)
     while len(failing) and np.count_nonzero(boxes.size > 0) > 1:
+        advance(1.0 - len(failing) / first)
         grown = plant(space, boxes, np.flatnonzero(boxes.size > 0))
         partner, price = propose_serially(space, boxes, grown, failing, int(Criterion.INCREASE))
         before = boxes.size.copy()

@@ -25,6 +25,7 @@ from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, tab
 from privacy_engine.grouping.class_state import open_state, records_of_persons, single_records, total_loss
 from privacy_engine.grouping.constraints import Constraints
 from privacy_engine.grouping.moving import dissolve_classes, found_classes, move_records
+from privacy_engine.progress import advance, tracked
 from privacy_engine.tables.geometry import Geometry
 
 CANDIDATES = 6  # classes that a tuple looks up in a round; more of them gain little
@@ -96,11 +97,14 @@ def refine_in(
     state = open_state(space, records, int(constraints.start[-1]), labels, room)
     loss = total_loss(state.boxes)
     near = np.full((len(tuples), CANDIDATES), -1)
-    for _ in range(rounds):
+    for _ in tracked(range(rounds)):
         grown = plant(space, state.boxes, np.flatnonzero(state.boxes.size > 0))
         look_up(space, state.boxes, grown, tuples, weights, near)
+        advance(0.4)
         move_records(space, state, near, tuple_of, rng.permutation(n), k, constraints)
+        advance(0.6)
         dissolve_classes(space, state, near, tuple_of, rng.permutation(room), constraints)
+        advance(0.8)
         found_classes(space, state, near, tuple_of, rng.permutation(n), k, constraints)
         before, loss = loss, total_loss(state.boxes)
         if loss >= before * (1.0 - ENOUGH):

@@ -30,6 +30,7 @@ from privacy_engine.grouping.constraints import (
 )
 from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.judge.models import KAnonymity, PrivacyModel, holds
+from privacy_engine.progress import advance, portion, tracked
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 
@@ -78,7 +79,8 @@ def merge_until_kept(
     space = tabulate(geometry)
     if bounds_distribution(constraints):
         mended = Boxes(boxes.lo.copy(), boxes.hi.copy(), boxes.size.copy(), boxes.cost.copy())
-        other = _merge_failing(space, mended, counts.copy(), constraints, k, mending=True)
+        with portion(0.5):
+            other = _merge_failing(space, mended, counts.copy(), constraints, k, mending=True)
         into = _merge_failing(space, boxes, counts, constraints, k, mending=False)
         if mended.size @ mended.cost < boxes.size @ boxes.cost:
             into = other
@@ -92,12 +94,14 @@ def _merge_failing(
     space: Space, boxes: Boxes, counts: Codes, constraints: Constraints, k: int, *, mending: bool
 ) -> Ints:
     """The rounds of agglomeration, with breaking a rule in the place of being small."""
-    into = np.arange(len(boxes.size))
+    into, first = np.arange(len(boxes.size)), 0
     while True:
         alive = np.flatnonzero(boxes.size > 0)
         failing = alive[_fails(boxes.size[alive], counts[alive], constraints, k)]
         if len(failing) == 0 or len(alive) == 1:
             return follow(into)
+        first = first or len(failing)
+        advance(1.0 - len(failing) / first)
         grown = plant(space, boxes, alive)
         if mending:
             partner, price = _propose_mending(space, boxes, grown, failing, counts, constraints)
@@ -190,7 +194,7 @@ def suppress_where_it_pays(
     if encoded.persons is None and not compares_with_table(constraints):
         return after(room)
     lengths = [len(listed), *_lengths(len(listed))]
-    for length in (length for length in lengths if length <= room):
+    for length in tracked([length for length in lengths if length <= room]):
         found = after(length)
         counted = encoded.classes_of(found)
         if all(holds(model, counted) for model in exact):

@@ -41,6 +41,7 @@ from privacy_engine.grouping.constraints import no_constraints
 from privacy_engine.grouping.moving import dissolve_classes, found_classes, move_records
 from privacy_engine.grouping.refinement import CANDIDATES, LookUp
 from privacy_engine.nearness.columns import descend
+from privacy_engine.progress import portion, tracked
 from privacy_engine.tables.geometry import Geometry
 
 NEAR = 64  # tuples that a column around a tuple is made of
@@ -128,12 +129,13 @@ class ColumnSearch:
 
     def run(self, rng: np.random.Generator) -> Ints:
         """(n,) classes of at least k: the best of all dives."""
-        for _ in range(PRICINGS):
+        for _ in tracked(range(PRICINGS), 3 * PRICINGS):
             self._columns = self._columns.joined(self._new_columns(self._spare, self._y))
             self._columns, self._y = self._solved(self._columns, self._spare, self._y, STEPS)
             self._columns = self._columns.hopeful(self._y, HOPELESS * self._scale)
-        best = self._dive(self._columns.take(np.zeros(0, np.int64)), rng)
-        for _ in range(DIVES):
+        with portion(0.2):
+            best = self._dive(self._columns.take(np.zeros(0, np.int64)), rng)
+        for _ in tracked(range(DIVES), 2 * DIVES):
             own = self._columns_of(best)
             self._columns = self._columns.joined(own)
             noise = rng.normal(scale=NOISE * self._scale, size=len(own.cost))

@@ -30,6 +30,7 @@ from privacy_engine.grouping.class_state import (
 from privacy_engine.grouping.constraints import Constraints
 from privacy_engine.grouping.moving import dissolve_classes, found_classes, move_records
 from privacy_engine.grouping.refinement import LookUp
+from privacy_engine.progress import advance, tracked
 
 CLASSES = 5  # that are regrouped together, at most; 3 gain less, 8 or 12 no more for their time
 CANDIDATES = 12  # classes that a tuple could enter, of which neighbours are drawn
@@ -78,7 +79,7 @@ def regroup(
     state = open_state(space, single_records(codes, places), int(constraints.start[-1]), labels, room)
     before = total_loss(state.boxes)
     near, single = np.full((len(tuples), CANDIDATES), -1), np.ones(len(tuples))
-    for sweep in range(sweeps):
+    for sweep in tracked(range(sweeps)):
         grown = plant(space, state.boxes, np.flatnonzero(state.boxes.size > 0))
         look_up(space, state.boxes, grown, tuples, single, near)
         mean = total_loss(state.boxes) / np.count_nonzero(state.boxes.size)
@@ -86,6 +87,7 @@ def regroup(
         _regroup_classes(
             space, state, near, tuple_of, rng.permutation(n), rng.random(DRAWS), k, heat, constraints
         )
+        advance(0.7)
         move_records(space, state, near, tuple_of, rng.permutation(n), k, constraints)
         dissolve_classes(space, state, near, tuple_of, rng.permutation(room), constraints)
         found_classes(space, state, near, tuple_of, rng.permutation(n), k, constraints)

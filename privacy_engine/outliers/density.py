@@ -12,6 +12,7 @@ import numpy as np
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.outliers.mixed_space import FloatArray, IntArray, MixedSpace
 from privacy_engine.outliers.neighbours import NeighbourTree
+from privacy_engine.progress import portion
 
 TINY = 1e-10  # scikit-learn's: distances so small that their squares vanish give no infinite density
 
@@ -55,8 +56,12 @@ def local_outlier_factors(
         return np.flatnonzero(seen)
 
     # A factor needs the densities of the neighbours, and these the k-distances of theirs.
-    around = np.union1d(wanted, search(wanted))
-    search(search(around))
+    with portion(0.4):
+        around = np.union1d(wanted, search(wanted))
+    with portion(0.4):
+        further = search(around)
+    with portion(0.2):
+        search(further)
     k_distance = np.sqrt(far.max(axis=1))  # 0 where it is not known and not asked for
     density = np.zeros(s)
     # Definitions 5 and 6: reach-dist_k(p, o) = max(k-distance(o), d(p, o)); lrd = 1 / its mean.

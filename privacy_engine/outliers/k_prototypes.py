@@ -21,6 +21,7 @@ from privacy_engine.errors import InfeasibleError
 from privacy_engine.outliers.detector import check_penalty, check_positive
 from privacy_engine.outliers.mixed_space import CodeArray, FloatArray, IntArray, MixedSpace
 from privacy_engine.outliers.neighbours import NeighbourTree
+from privacy_engine.progress import portion
 from privacy_engine.tables.schema import DataSchema
 
 
@@ -106,7 +107,8 @@ def cluster_points(space: MixedSpace, clusters: int, rounds: int) -> Clustering:
             numbers, categories = move(space, labels, numbers, categories)
             distances = dissimilarities(space, numbers[labels], categories[labels])
         tree = NeighbourTree.plant(numbers, categories, space.penalty)
-        nearest, distances = tree.nearest_one(space.numbers, space.categories, labels, distances)
+        with portion(1.0 / rounds):
+            nearest, distances = tree.nearest_one(space.numbers, space.categories, labels, distances)
         converged = done > 0 and bool((nearest == labels).all())
         labels, done = nearest, done + 1
     return Clustering(

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
+from privacy_engine.progress import tracked
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -20,6 +21,7 @@ CodeArray = npt.NDArray[np.int32]
 MaskArray = npt.NDArray[np.uint64]
 
 LEAF = 16  # points a leaf: fewer cost more nodes, more cost more distances
+AT_ONCE = 16_384  # queries that are searched for between two looks at how many are left
 BLOCK = 64  # queries that share a stack
 DEPTH = 512  # of that stack: a level halves a run, or takes from it a value that is most of it
 
@@ -90,10 +92,13 @@ class NeighbourTree:
     def _search(
         self, numbers: FloatArray, categories: CodeArray, itself: IntArray, found: IntArray, far: FloatArray
     ) -> None:
-        _search_all(
-            self.numbers, self.categories, self.ids, self.start, self.end, self.left, self.low, self.high,
-            self.masks, self.penalty, numbers, categories, itself, found, far,
-        )  # fmt: skip
+        for first in tracked(range(0, len(itself), AT_ONCE)):
+            some = slice(first, first + AT_ONCE)
+            _search_all(
+                self.numbers, self.categories, self.ids, self.start, self.end, self.left, self.low, self.high,
+                self.masks, self.penalty, numbers[some], categories[some], itself[some], found[some],
+                far[some],
+            )  # fmt: skip
 
 
 @kernel()

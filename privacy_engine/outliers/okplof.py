@@ -29,6 +29,7 @@ from privacy_engine.outliers.detector import (
 from privacy_engine.outliers.k_prototypes import Clustering, cluster_points
 from privacy_engine.outliers.mixed_space import MixedSpace
 from privacy_engine.parameters import require_types
+from privacy_engine.progress import portion
 from privacy_engine.tables.schema import DataSchema
 
 
@@ -92,14 +93,16 @@ class OKPLOF:
                 their number.
         """
         space = MixedSpace.of_table(table, schema, self.attributes, self.penalty)
-        clustering = cluster_points(space, self._clusters_of(space), self.rounds)
+        with portion(0.4):
+            clustering = cluster_points(space, self._clusters_of(space), self.rounds)
         pruned = inner_points(space, clustering, self.smallest_pruned or self.neighbours)
         if len(space) - pruned.sum() <= self.neighbours:
             pruned = np.zeros(len(space), dtype=np.bool_)
         survivors = np.flatnonzero(~pruned)
         reference = survivors if self.reference is Reference.SURVIVORS else np.arange(len(space))
         scores = np.ones(len(space))
-        scores[survivors] = local_outlier_factors(space, survivors, reference, self.neighbours)
+        with portion(0.6):
+            scores[survivors] = local_outlier_factors(space, survivors, reference, self.neighbours)
         return outliers_of(scores, pruned, space.point_of, self.top, self.threshold)
 
     def _clusters_of(self, space: MixedSpace) -> int:

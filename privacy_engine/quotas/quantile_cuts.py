@@ -20,6 +20,7 @@ from privacy_engine.grouping.constraints import Constraints, admits, class_count
 from privacy_engine.grouping.cuts import NOBODY, Task, bucket_by, cheapest_cut, cover, loss_of
 from privacy_engine.grouping.model_rules import require_feasible
 from privacy_engine.grouping.partitioning import arrange, mondrian
+from privacy_engine.progress import tracked
 from privacy_engine.quotas.compositions import count_kind, kinds_of, rules_of_kinds
 from privacy_engine.tables.geometry import Geometry
 
@@ -73,7 +74,7 @@ def cut_by_quotas(
     kinds = kinds_of(sensitive, constraints)
     quotas = Quotas(kinds.of, kinds.places, rules_of_kinds(constraints), k)
     found, losses = list[Ints](), list[float]()
-    for eager in (True, False):
+    for eager in tracked((True, False)):
         order, opens = np.arange(len(codes)), np.zeros(len(codes), np.int64)
         _cut_all(task, quotas, eager, order, opens)
         labels = np.empty(len(order), np.int64)

@@ -17,6 +17,7 @@ from privacy_engine.grouping.boxes import Boxes, Codes, Ints, Space, boxes_of, t
 from privacy_engine.grouping.class_state import open_state, single_records
 from privacy_engine.grouping.constraints import Constraints, class_counts
 from privacy_engine.grouping.refinement import ROUNDS, LookUp, refine_in
+from privacy_engine.progress import advance, tracked
 from privacy_engine.quotas.box_steps import LARGE, step_boxes
 from privacy_engine.quotas.compositions import kinds_of, rules_of_kinds
 from privacy_engine.quotas.growth import grow_classes, join_left_over
@@ -78,9 +79,10 @@ class QuotaSearch:
         """Labels of no larger loss, from those of classes that keep k and the rules."""
         space = tabulate(self.geometry)
         cycles = CYCLES if np.bincount(labels).max() >= LARGE else 1
-        for _ in range(cycles):
+        for _ in tracked(range(cycles)):
             before = self.loss(labels)
             labels = self._swapped(space, self._stepped(space, labels), rng)
+            advance(0.5)
             labels = self.refined(labels, rng, look_up, MANY)
             if self.loss(labels) >= before * (1.0 - ENOUGH):
                 break

@@ -16,6 +16,7 @@ from privacy_engine.dp.mechanisms import laplace_counts
 from privacy_engine.errors import SchemaError, SecretError
 from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.parameters import require_types
+from privacy_engine.progress import tracked
 from privacy_engine.randomizers.attributes import listed_domain
 from privacy_engine.randomizers.breach import breach_note
 from privacy_engine.randomizers.channel import Channel
@@ -149,7 +150,7 @@ class Randomizer(ABC):
             a.name: answers(a, mechanisms[a.name], table[a.name], source)
             if a.name in mechanisms
             else table[a.name].reset_index(drop=True)
-            for a in schema.without_identifiers().attributes
+            for a in tracked(schema.without_identifiers().attributes)
         }
         return self.release_of(sorted_rows(pd.DataFrame(columns)), schema, secret)
 

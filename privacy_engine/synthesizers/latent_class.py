@@ -43,6 +43,7 @@ import numpy.typing as npt
 
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale, noisy_max, noisy_max_scale, split
+from privacy_engine.progress import portion, tracked
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
 from privacy_engine.synthesizers.latent_classes import (
     LatentClasses,
@@ -113,9 +114,11 @@ class LatentClass(Synthesizer):
         run = Run(self, coded)
         run.measure_attributes()
         run.plan_views()
-        for _ in range(run.rounds):
-            run.measure_view(run.choose())
-        return run.network(), tuple(run.spends)
+        with portion(0.7):
+            for _ in tracked(range(run.rounds)):
+                run.measure_view(run.choose())
+        with portion(0.3):
+            return run.network(), tuple(run.spends)
 
 
 class Run:
@@ -209,7 +212,7 @@ class Run:
     def network(self) -> BayesianNetwork:
         """Step 9."""
         starts = [self._start() for _ in range(self.method.fits)]
-        model = mean_of([fit(self.views, start, **LAST_STEPS) for start in starts])
+        model = mean_of([fit(self.views, start, **LAST_STEPS) for start in tracked(starts)])
         return as_network(model, self.groups, self.coded)
 
     def _misfit(self, members: Members) -> int:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale, split
+from privacy_engine.progress import tracked
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
 from privacy_engine.synthesizers.postprocess import PostProcess, conditional, probabilities
 from privacy_engine.synthesizers.structure import (
@@ -115,7 +116,7 @@ def noisy_network(
     joints: dict[int, npt.NDArray[np.float64]] = {}
     spends, sensitivity = [], table_sensitivity(coded)
     parts = split_over_tables(epsilon, len(measured), sensitivity)
-    for position, part in zip(measured, parts, strict=True):
+    for position, part in tracked(list(zip(measured, parts, strict=True))):
         members = families[position].members
         noisy = laplace_counts(contingency(records, members), epsilon=part, sensitivity=sensitivity)
         joints[position] = probabilities(noisy, len(coded), rule)

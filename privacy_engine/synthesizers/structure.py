@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.errors import InfeasibleError
+from privacy_engine.progress import advance
 
 Ints = npt.NDArray[np.int64]
 
@@ -99,6 +100,7 @@ def grow(
     pool = _new_candidates(sizes, [], None, open_children, limit, 0)
     made = len(pool)
     while open_children:
+        advance((len(sizes) - 1 - len(open_children)) / len(sizes))
         placed, newest = [f.child for f in families[:-1]], families[-1].child
         fresh = _new_candidates(sizes, placed, newest, open_children, limit, made)
         made += len(fresh)

@@ -30,6 +30,7 @@ from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.parameters import require_types
+from privacy_engine.progress import portion
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.measuring import coded_files, coded_people
@@ -280,7 +281,9 @@ class Synthesizer(ABC):
         Raises:
             SchemaError, InfeasibleError: as ``measure``.
         """
-        return self.release_of(self.measure(table, schema), schema, rng)
+        with portion(0.9):
+            model = self.measure(table, schema)
+        return self.release_of(model, schema, rng)
 
 
 def check_number(name: str, value: object) -> None:

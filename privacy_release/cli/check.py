@@ -298,17 +298,22 @@ def _cost(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rules: _Rule
 
 
 def _check_suites(spec: "ReleaseSpec") -> None:
-    from privacy_engine.errors import SpecError
+    from privacy_engine.errors import Problem, ProblemsError, SpecError
     from privacy_release.spec.files import load_suite
     from privacy_release.spec.lines import located
     from privacy_release.steps.validate import check_suite
 
-    files = [spec.expectations, *(table.expectations for table in (spec.tables or {}).values())]
-    for file in (Path(file) for file in files if file is not None):
+    given: dict[tuple[str, ...], Any] = {("expectations",): spec.suite_given}
+    given |= {("tables", name, "expectations"): own.suite_given for name, own in (spec.tables or {}).items()}
+    for path, suite in given.items():
+        if suite is None:
+            continue
         try:
-            check_suite(load_suite(file))
+            check_suite(load_suite(suite))
         except SpecError as error:
-            raise located(file, error) from None
+            if isinstance(suite, str):
+                raise located(Path(suite), error) from None
+            raise ProblemsError([Problem(text=str(error), path=(*path, "checkpoint"))]) from None
 
 
 def _check_promises(spec: "ReleaseSpec", asked: "ReleasePolicy") -> None:

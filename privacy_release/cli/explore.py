@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from privacy_engine.progress import portion, telling
 from privacy_release.cli.areas import removed_after
 from privacy_release.cli.arguments import WrongArgumentError, usage, work_root
+from privacy_release.cli.text import lines
 
 if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
@@ -110,7 +112,8 @@ def explore(arguments: argparse.Namespace) -> int:
     cells = choices(spec, policy, grid)
     work = WorkArea(work_root(), f"cli/explore/{spec.name}/{secrets.token_hex(4)}")
     with removed_after(work):
-        records, budget = _records(arguments, spec, policy, grid, cells, work)
+        with portion(0.3):
+            records, budget = _records(arguments, spec, policy, grid, cells, work)
         with progress(len(cells)) as tell:
             found = explored(cells, records, tell, processes=arguments.jobs, work=work, budget=budget)
         with usage("PRIVACY_CURATOR"):
@@ -119,7 +122,10 @@ def explore(arguments: argparse.Namespace) -> int:
         print(json.dumps(_told(found, records, page), indent=2))
     else:
         print("\n".join([*_table(found), f"page      {page}"]))
-        if (first := best([c for c in found if c["failed"] is None])) is not None:
+        first = best([c for c in found if c["failed"] is None])
+        if first is None or first["missed"]:
+            print("no choice keeps the policy: explore others, or more records")
+        else:
             print(f"to take one: privacy-release explore {arguments.spec} --use {first['name']}")
     return 0
 
@@ -193,14 +199,17 @@ def progress(total: int) -> "Iterator[Callable[[Measured], None]]":
         nonlocal done
         done += 1
         text = cell["name"] + (f": {cell['failed']}" if cell["failed"] else "")
-        bar.update(task, completed=done, text=cell["name"])
+        bar.update(task, text=cell["name"])
         if cell["failed"] and console.is_terminal:
             bar.console.print(text, markup=False)
         elif not console.is_terminal:
             left = (time.monotonic() - began) / done * (total - done)
             _say(f"explore {100 * done // total:3d} %, about {left:.0f} s left: {text}")
 
-    with bar:
+    def hear(share: float) -> None:
+        bar.update(task, completed=share * total)
+
+    with bar, telling(hear if console.is_terminal else lines()):
         yield tell
 
 

@@ -28,6 +28,7 @@ from privacy_engine.errors import (
     VerificationError,
 )
 from privacy_engine.foreign import is_panic, translated
+from privacy_engine.progress import telling
 from privacy_release.cli.areas import (
     StoppedError,
     add_clean_command,
@@ -53,7 +54,7 @@ from privacy_release.cli.key import add_key_commands
 from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
 from privacy_release.cli.table import add_table_command
-from privacy_release.cli.text import bars, finding_lines, manifest_lines, outcome_lines, release_line
+from privacy_release.cli.text import bars, finding_lines, lines, manifest_lines, outcome_lines, release_line
 from privacy_release.cli.told import add_register_command, add_registry_command
 from privacy_release.cli.warm import add_warm_command
 from privacy_release.cli.where import add_where_command, where
@@ -75,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with stoppable():
             if arguments.command not in (clean, where):
                 sweep_before()
-            code: int = arguments.command(arguments)
+            with telling(lines()):
+                code: int = arguments.command(arguments)
     except SkippedError as error:
         print(f"{parser.prog}: nothing was published: {error}", file=sys.stderr)
         return DONE

@@ -1,10 +1,14 @@
 """What the command line shows: findings, figures and manifests as lines, and a bar a stage."""
 
 import json
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from privacy_engine.progress import telling
+from privacy_release.work.durations import Pace, how_far
 from privacy_release.work.settings import VARIABLES
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ def outcome_lines(outcome: "Outcome") -> list[str]:
         f"report    {published['report']}",
         f"signed    {published.get('statement') or _UNSIGNED}",
         *finding_lines(outcome.report["findings"]),
+        *(f"warning   {text}" for text in outcome.warnings),
         *figure_lines(outcome.staged["figures"]),
         *_nearness(outcome.staged["figures"]),
     ]
@@ -73,20 +78,30 @@ def release_line(entry: Mapping[str, Any]) -> str:
     return f"{entry['version']:>4}  {entry['state']:<10}  {facts}  {entry['release_id']}{problem}"
 
 
+def lines() -> Pace:
+    """Says on stderr how far work is that lasts."""
+    return Pace(lambda share, left: print(how_far(share, left), file=sys.stderr, flush=True))
+
+
 @contextmanager
 def bars() -> "Iterator[Watcher]":
-    """One bar a stage, on stderr; a stage is done when the next begins."""
+    """One bar a stage and one for all, with percent and remaining time, on stderr; for a log, lines.
+
+    A stage is done when the next begins.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+    console = Console(stderr=True)
     progress: Progress = Progress(
         TextColumn("{task.description:<8}"),
         BarColumn(bar_width=20),
         TimeElapsedColumn(),
         TextColumn("{task.fields[text]}"),
-        console=Console(stderr=True),
+        console=console,
     )
     bars: dict[Stage, Any] = {}
+    whole = progress.add_task("all", total=1.0, text="", visible=console.is_terminal)
 
     def watch(stage: "Stage", text: str) -> None:
         if stage not in bars:
@@ -95,7 +110,13 @@ def bars() -> "Iterator[Watcher]":
             bars[stage] = progress.add_task(stage.value, total=None, text=text)
         progress.update(bars[stage], text=text)
 
-    with progress:
+    began = time.monotonic()
+
+    def hear(share: float) -> None:
+        left = (time.monotonic() - began) * (1.0 - share) / share
+        progress.update(whole, completed=share, text=how_far(share, left))
+
+    with progress, telling(hear if console.is_terminal else lines()):
         yield watch
         for bar in bars.values():
             progress.update(bar, total=1, completed=1)

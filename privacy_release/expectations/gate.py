@@ -90,6 +90,19 @@ def run_suite(table: pd.DataFrame, suite: Mapping[str, Any]) -> SuiteResult:
         return summary(name, expectations, judged(table, name, expectations))
 
 
+def joined(name: str, results: Sequence[SuiteResult]) -> SuiteResult:
+    """What several suites found, as one."""
+    return SuiteResult(
+        suite=name,
+        expected=sum(result["expected"] for result in results),
+        evaluated=sum(result["evaluated"] for result in results),
+        passed=sum(result["passed"] for result in results),
+        expectations=[one for result in results for one in result["expectations"]],
+        failed=[one for result in results for one in result["failed"]],
+        success=all(result["success"] for result in results),
+    )
+
+
 def raise_if_failed(result: SuiteResult) -> None:
     """Stop where a suite failed.
 

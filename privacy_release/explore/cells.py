@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from privacy_engine.errors import PrivacyEngineError
+from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.explore.choices import Choice, without_persons
 from privacy_release.explore.records import FileRef, RecordsRef
 from privacy_release.spec.methods import build_method
@@ -72,17 +72,7 @@ def measured(
         work: where a release is staged whose budget pays for it.
         budget: pays, where the records are those of a data set with a budget.
     """
-    told = Measured(
-        name=choice.name,
-        method=choice.method,
-        parameters=dict(choice.parameters),
-        failed=None,
-        figures={},
-        missed=[],
-        columns=[],
-        rows=0,
-        seconds=0.0,
-    )
+    told = failed(choice, None)
     try:
         _measure(choice, records, told, work, budget)
     except PrivacyEngineError as error:
@@ -92,6 +82,21 @@ def measured(
     except Exception as error:  # noqa: BLE001  one choice stops no other; its message may quote records
         told["failed"] = f"unexpected {type(error).__name__}"
     return told
+
+
+def failed(choice: Choice, reason: str | None) -> Measured:
+    """A choice of which nothing is measured, and why; None: nothing yet."""
+    return Measured(
+        name=choice.name,
+        method=choice.method,
+        parameters=dict(choice.parameters),
+        failed=reason,
+        figures={},
+        missed=[],
+        columns=[],
+        rows=0,
+        seconds=0.0,
+    )
 
 
 def _measure(
@@ -105,11 +110,13 @@ def _measure(
 
     frame, schema = _frame(records["made_from"]), read_schema(records["schema"])
     rng = np.random.default_rng(records["seed"])
-    if budget is not None and work is not None:
+    if records["origin"] == "booked":
         release, seconds = _booked(choice, records, work, budget)
     else:
         parameters = choice.parameters if schema.by else without_persons(choice.parameters)
         method = build_method(choice.method, parameters)
+        if records["origin"] == "source" and method.privacy_loss(schema) is not None:
+            raise SpecError(f"{choice.method} spends privacy on the source, and nothing books it; book it")
         began = time.perf_counter()
         release = method.release(frame, schema, rng)
         seconds = time.perf_counter() - began
@@ -124,7 +131,7 @@ def _measure(
 
 
 def _booked(
-    choice: Choice, records: RecordsRef, work: "WorkArea", budget: "Budget"
+    choice: Choice, records: RecordsRef, work: "WorkArea | None", budget: "Budget | None"
 ) -> "tuple[Release, float]":
     """A release that the budget pays for; the same bytes and choice cost nothing again."""
     from privacy_engine.dp.loss import PrivacyLoss
@@ -132,6 +139,8 @@ def _booked(
     from privacy_release.steps.curator import model_of
     from privacy_release.steps.release import make_release
 
+    if budget is None or work is None:
+        raise SpecError("records of people are explored only where a budget pays; name the one that does")
     assert records["table"] is not None
     staged = make_release(
         records["table"],

@@ -5,7 +5,7 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from privacy_engine.errors import SpecError
 from privacy_engine.registry import METHODS, Family, is_anonymizer
@@ -35,6 +35,14 @@ class Choice:
     parameters: Mapping[str, Any]
 
 
+class ChoiceRef(TypedDict):
+    """A choice on its way to the task that measures it; see `Choice`."""
+
+    name: str
+    method: str
+    parameters: dict[str, Any]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Grid:
     """What the choices are made of; what is empty follows from the specification and its policy."""
@@ -44,6 +52,20 @@ class Grid:
     l: Sequence[int] = ()  # noqa: E741  the field's own symbol
     t: Sequence[float] = ()
     epsilon: Sequence[float] = field(default=())
+
+    @classmethod
+    def of(cls, given: Mapping[str, Sequence[Any]] | None) -> "Grid":
+        """A grid from lists by name.
+
+        Raises:
+            SpecError: if a name is none of the grid's.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        if unknown := set(given or {}) - set(known):
+            raise SpecError(
+                f"a grid is made of {', '.join(known)}, got {len(unknown)} other names; correct them"
+            )
+        return cls(**(given or {}))
 
 
 def family_of(spec: "ReleaseSpec", grid: Grid = Grid()) -> Family:

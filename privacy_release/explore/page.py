@@ -45,13 +45,22 @@ ORIGINS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tick:
+    """A named place on an axis, in percent; one that is close to others is left out of a narrow plot."""
+
+    at: float
+    text: str
+    close: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Axis:
     """An axis of the plot: figure, words, and where a number lies on it, in percent."""
 
     figure: str
     text: str
     place: Callable[[float], float]
-    ticks: Sequence[tuple[float, str]]
+    ticks: Sequence[Tick]
 
 
 def frontier(cells: Sequence[Measured], figures: tuple[str, str] | None = None) -> list[Measured]:
@@ -192,7 +201,7 @@ def _plot(
     if not placed:
         return None
     limits = _limits(records["policy"], risk, loss)
-    x = _log_axis(risk, [cell["figures"][risk] for _, cell in placed] + [limits[0] or 0.0])
+    x = _log_axis(risk, [cell["figures"][risk] for _, cell in placed], limits[0])
     y = _axis(loss, [cell["figures"][loss] for _, cell in placed])
     points: list[dict[str, Any]] = [
         {
@@ -230,20 +239,21 @@ def _limits(policy: Mapping[str, Any], risk: str, loss: str) -> tuple[float | No
     return most, policy.get("max_gcp") if loss == LOSS else None
 
 
-def _log_axis(figure: str, values: Sequence[float]) -> Axis:
-    """Risks differ by factors."""
-    known = [value for value in values if value > 0]
-    low, high = math.log(min(known) / 1.25), math.log(max(known) * 1.25)
+def _log_axis(figure: str, values: Sequence[float], limit: float | None) -> Axis:
+    """Risks differ by factors. What a policy allows is always named, then the ends, then what has room."""
+    known = sorted({float(f"{value:.3g}") for value in (*values, limit or 0.0) if value > 0})
+    low, high = math.log(known[0] / 1.25), math.log(known[-1] * 1.25)
 
     def place(value: float) -> float:
         return 100 * (math.log(max(value, 1e-9)) - low) / (high - low)
 
-    marks = sorted({float(f"{value:.3g}") for value in known})
-    ticks: list[tuple[float, str]] = []
-    for mark in marks:
-        if not ticks or place(mark) - ticks[-1][0] >= 9:
+    ticks: list[Tick] = []
+    for mark in (*([limit] if limit else []), known[0], known[-1], *known):
+        at = place(mark)
+        apart = min((abs(at - tick.at) for tick in ticks), default=100.0)
+        if apart >= 12:
             text = f"{mark:g}" if figure == EPSILON else f"1 in {1 / mark:,.0f}"
-            ticks.append((round(place(mark), 2), text))
+            ticks.append(Tick(at=round(at, 2), text=text, close=apart < 25))
     return Axis(figure=figure, text=FIGURES[figure][0], place=place, ticks=ticks)
 
 
@@ -256,6 +266,7 @@ def _axis(figure: str, values: Sequence[float]) -> Axis:
         return 100 * value / most
 
     ticks = [
-        (round(100 - place(i * step), 2), f"{100 * i * step:.3g} %") for i in range(int(most / step) + 1)
+        Tick(at=round(100 - place(i * step), 2), text=f"{100 * i * step:.3g} %")
+        for i in range(int(most / step) + 1)
     ]
     return Axis(figure=figure, text=FIGURES[figure][0], place=place, ticks=ticks)

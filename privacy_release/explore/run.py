@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import CapacityError
+from privacy_engine.progress import advance, portion
 from privacy_release.explore.cells import Measured, measured
 from privacy_release.explore.choices import Choice
 from privacy_release.explore.records import RecordsRef
@@ -52,11 +53,15 @@ def explored(
     count = min(processes or cores(), len(grid))
     found: dict[str, Measured] = {}
     alone = count < 2 or budget is not None
-    done = (
-        (measured(c, records, work, budget) for c in grid) if alone else _in_processes(grid, records, count)
-    )
+
+    def measured_here(choice: Choice) -> Measured:
+        with portion(1.0 / len(grid)):
+            return measured(choice, records, work, budget)
+
+    done = map(measured_here, grid) if alone else _in_processes(grid, records, count)
     for one in done:
         found[one["name"]] = one
+        advance(len(found) / len(grid))
         tell(one)
     return [found[choice.name] for choice in grid]
 

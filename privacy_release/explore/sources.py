@@ -1,6 +1,6 @@
 """Where the explored records come from; a private method never sees people unless the ledger books it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from privacy_release.spending.budget import Budget, require_budget
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.run import source_table
 from privacy_release.work.area import WorkArea
+from privacy_release.work.references import TableRef
 
 if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
@@ -62,21 +63,12 @@ def records_of(
         SpecError: if the release is not explored, or what is wanted does not fit it.
         PrivacyEngineError: as ingest, validation and the search for outliers.
     """
-    if spec.linked:
-        raise SpecError(
-            f"{spec.name} links the rows of persons or has several tables, and is not explored; explore a "
-            "copy of the file without `rows: linked`, or of one table"
-        )
-    private = family_of(spec, grid) is Family.SYNTHESIZER
-    if not private and (wanted.public or wanted.book):
-        raise SpecError("--public and --book are for differentially private methods; leave them out")
-    rows = wanted.rows or SAMPLE
-    if private and not (wanted.public or wanted.book):
+    origin = origin_of(spec, grid, public=wanted.public is not None, book=wanted.book)
+    table: TableRef | None = None
+    if origin == "simulated":
+        rows = wanted.rows or SAMPLE
         say(f"simulating {rows:,} records from the public domains of the schema; the source is not read")
-        return simulated_records(
-            spec.method_schema(), policy, work, rows=rows, target=wanted.target, seed=wanted.seed
-        )
-    if wanted.public:
+    elif wanted.public:
         say("reading the public table; the source is not read")
         source = spec.only_source
         table = ingest(
@@ -91,10 +83,66 @@ def records_of(
         table = source_table(
             spec, RELEASE_ID, spec.data_schema(), work, lambda stage, text: say(f"{stage.value}: {text}")
         )
-    origin: Origin = "public" if wanted.public else "booked" if private else "source"
-    return records_of_table(
-        table, policy, work, origin=origin, rows=rows, target=wanted.target, seed=wanted.seed
-    )
+    return sampled(spec, policy, origin, table, wanted, work)
+
+
+def origin_of(spec: "ReleaseSpec", grid: Grid, *, public: bool, book: bool) -> Origin:
+    """Whose records the choices of a grid are measured on.
+
+    Args:
+        spec: of the release.
+        grid: whose methods decide what may be read.
+        public: whether a table that everybody may know takes the place of the source.
+        book: whether private methods may see the source, and the ledger books it.
+
+    Raises:
+        SpecError: if the release is not explored, or not so.
+    """
+    if spec.linked:
+        raise SpecError(
+            f"{spec.name} links the rows of persons or has several tables, and is not explored; explore a "
+            "copy of the file without `rows: linked`, or of one table"
+        )
+    if public and book:
+        raise SpecError("a public table costs nothing, so there is nothing to book; leave public or book out")
+    if family_of(spec, grid) is not Family.SYNTHESIZER:
+        if public or book:
+            raise SpecError("public and book are for differentially private methods; leave them out")
+        return "source"
+    return "public" if public else "booked" if book else "simulated"
+
+
+def sampled(
+    spec: "ReleaseSpec",
+    policy: "ReleasePolicy",
+    origin: Origin,
+    table: TableRef | None,
+    wanted: Wanted,
+    work: WorkArea,
+) -> RecordsRef:
+    """The records of an ingested table that a grid is measured on, or simulated ones.
+
+    Args:
+        spec: of the release.
+        policy: with the deployment's floor.
+        origin: as of `origin_of`.
+        table: what `ingest` gave; None where records are simulated.
+        wanted: how many, by which seed, and the target.
+        work: where records are kept.
+
+    Raises:
+        SpecError: if a table is missing, or there is one where none may be looked at; and as
+            `records_of_table` and `simulated_records`.
+    """
+    rows, target, seed = wanted.rows or SAMPLE, wanted.target, wanted.seed
+    if (table is None) != (origin == "simulated"):
+        raise SpecError(
+            "differentially private methods are explored on simulated records, unless the table is declared "
+            "public or the ledger books them; all else needs a table: add or remove it, or say public or book"
+        )
+    if table is None:
+        return simulated_records(spec.method_schema(), policy, work, rows=rows, target=target, seed=seed)
+    return records_of_table(table, policy, work, origin=origin, rows=rows, target=target, seed=seed)
 
 
 def budget_of(spec: "ReleaseSpec", cells: Sequence[Choice], wanted: Wanted) -> Budget:
@@ -105,20 +153,39 @@ def budget_of(spec: "ReleaseSpec", cells: Sequence[Choice], wanted: Wanted) -> B
         BudgetExceededError: if it does not cover all choices; nothing was read or booked then.
     """
     from privacy_release.ledger.places import default_ledger
+
+    dataset, connection = budget_named(spec, wanted.rows)
+    run = f"{spec.name}/{RELEASE_ID}"
+    budget = Budget(dataset=dataset, run=run, ledger=default_ledger(), connection=connection)
+    require_all_left(spec, cells, budget)
+    return budget
+
+
+def budget_named(spec: "ReleaseSpec", rows: int | None) -> tuple[str, str]:
+    """Data set and ledger that pay for exploring the source.
+
+    Raises:
+        SpecError: if the specification has no budget, or a part of the source is asked for.
+    """
+    if spec.budget is None:
+        raise SpecError("to book needs a budget in the specification; add it, or leave book out")
+    if rows is not None:
+        raise SpecError(
+            "what is booked explores the whole source, as each release spends on all of it; drop the sample"
+        )
+    return spec.budget.dataset, spec.budget.ledger
+
+
+def require_all_left(spec: "ReleaseSpec", cells: Iterable[Choice], budget: Budget) -> None:
+    """Ask whether all choices can be paid for, before anything is read; nothing is booked.
+
+    Raises:
+        SpecError: if a method spends nothing.
+        BudgetExceededError: if the budget does not cover them together.
+    """
     from privacy_release.spending.budget import require_left
 
-    if spec.budget is None:
-        raise SpecError("--book needs a budget in the specification; add it, or leave --book out")
-    if wanted.rows is not None:
-        raise SpecError(
-            "--book explores the whole source, as each release spends on all of it; drop --sample"
-        )
-    run = f"{spec.name}/{RELEASE_ID}"
-    budget = Budget(
-        dataset=spec.budget.dataset, run=run, ledger=default_ledger(), connection=spec.budget.ledger
-    )
     schema = spec.method_schema()
     losses = [require_budget(build_method(c.method, c.parameters), schema, budget) for c in cells]
     known = [loss for loss in losses if loss is not None]
     require_left(budget, sum(known[1:], known[0]))
-    return budget

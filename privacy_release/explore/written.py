@@ -1,18 +1,65 @@
-"""The page of a grid as a file that the service user alone can read, outside of every lake."""
+"""What was measured as files: of each choice in the work area, and the page of all in the curator's folder.
 
-from collections.abc import Sequence
+The page is one that the service user alone can read, outside of every lake.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
-from privacy_release.explore.cells import Measured
-from privacy_release.explore.choices import Choice
+from privacy_release.explore.cells import Measured, failed
+from privacy_release.explore.choices import Choice, ChoiceRef
 from privacy_release.explore.page import render
 from privacy_release.explore.records import RecordsRef
 from privacy_release.explore.specification import fields_of, flow, with_choice
 from privacy_release.reports.curator import write_for_curator
+from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import require_unchanged, write_private
 
 if TYPE_CHECKING:
     from privacy_release.spec.model import ReleaseSpec
+
+
+class MeasuredRef(TypedDict):
+    """Where the figures of a choice are in the work area; it tells none of them.
+
+    Attributes:
+        name: of the choice.
+        made: whether a release could be made.
+    """
+
+    name: str
+    made: bool
+    uri: str
+    sha256: str
+
+
+def keep_measured(found: Measured, work: WorkArea, label: str) -> MeasuredRef:
+    """Keep what was measured in the work area.
+
+    Args:
+        found: figures, and before and after, of a choice.
+        work: of the run.
+        label: begins the name of the file.
+    """
+    path = work.path(f"{label}.measured.json")
+    sha256 = write_private(path, json.dumps(found).encode())
+    return MeasuredRef(name=found["name"], made=found["failed"] is None, uri=str(path), sha256=sha256)
+
+
+def joined(choices: Iterable[ChoiceRef], kept: Iterable[MeasuredRef]) -> list[Measured]:
+    """What was measured of all choices, in their order; of one without a measurement, that it has none.
+
+    Raises:
+        IntegrityError: if a file is missing or changed.
+    """
+    found: dict[str, Measured] = {}
+    for ref in kept:
+        require_unchanged(ref["uri"], ref["sha256"])
+        found[ref["name"]] = json.loads(Path(ref["uri"]).read_bytes())
+    ended = "its task ended without a measurement, see the log of the task"
+    return [found.get(ref["name"]) or failed(Choice(**ref), ended) for ref in choices]
 
 
 def write_page(

@@ -1,12 +1,14 @@
 """The rows of a staged release as the lake may hold them: exactly the verified bytes, in plain types."""
 
 from collections.abc import Iterator, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, SchemaError
 from privacy_engine.foreign import translated
+from privacy_engine.progress import advance
 from privacy_engine.vocabulary import released_as
 from privacy_release.work.parquet import opened_parquet, require_unchanged, unchanged_batches
 
@@ -51,19 +53,23 @@ class VerifiedRows:
         import pyarrow as pa
 
         with_partition = (schema or self.schema).append(pa.field(PARTITION, pa.string()))
-        return pa.RecordBatchReader.from_batches(with_partition, self._batches(partition, with_partition))
+        batches = self._batches(partition, with_partition, copy_context())
+        return pa.RecordBatchReader.from_batches(with_partition, batches)
 
-    def _batches(self, partition: str, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+    def _batches(self, partition: str, schema: "pa.Schema", here: Context) -> Iterator["pa.RecordBatch"]:
         import pyarrow as pa
 
         try:
             # The Delta writer deals batches out to its threads and writes them as they come back; a release
             # that comes in one batch keeps its order.
             size = self.num_rows if self.num_rows * len(self.schema) <= _AT_ONCE else _BATCH
+            written = 0
             for batch in unchanged_batches(self.staged, self.sha256, rows=size):
                 rows = _cast(pa.Table.from_batches([batch]), self.schema)
                 rows = rows.append_column(PARTITION, pa.repeat(pa.scalar(partition), len(rows)))
                 yield from rows.cast(schema).to_batches()
+                written += len(batch)
+                here.run(advance, written / self.num_rows)  # the writer asks in threads of its own
         except PrivacyEngineError as error:
             self.problems.append(error)
             raise

@@ -381,6 +381,15 @@ FIGURES: Mapping[str, tuple[str, str, str]] = {
     ),
 }
 
+# What stands in the commit of each release, beside the figures of its manifest.
+COUNTED: Mapping[str, tuple[str, str, str]] = {
+    "rows": ("Records released", "count", ""),
+    "k": ("k, measured", "number", "size of the smallest class"),
+    "l": ("l, measured", "number", "sensitive values in the poorest class"),
+    "t": ("t, measured", "number", "distance of the farthest class"),
+    "epsilon": ("Epsilon spent", "number", ""),
+}
+
 RISKS: Mapping[str, tuple[str, str, str]] = {
     "prosecutor_max": (
         "Prosecutor risk, highest",

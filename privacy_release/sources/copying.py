@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError
+from privacy_engine.progress import advance
 from privacy_release.sources.addresses import Source, reading, without_values
 from privacy_release.sources.footers import opened_source, records_of, source_schema
 from privacy_release.sources.identifiers import Disguise, Repeats
@@ -232,15 +233,18 @@ class _Reading:
     def _tables(self, wanted: Sequence[str], digest: "_Hash") -> Iterator[tuple[str, "pa.Table"]]:
         """The records of all files, some at a time, and where they stand; the files are hashed."""
         first = None
-        for file, name in zip(self.source.files, self.source.names, strict=True):
+        files = list(zip(self.source.files, self.source.names, strict=True))
+        for number, (file, name) in enumerate(files):
             with _copied(self.source, file, name, self.folder, digest) as stream:
                 types = self._types(stream, name, wanted)
                 first = types if first is None else first
                 check_equal(first, types, self.source.names[0], name)
                 begin = 1
+                rows = opened_source(stream, name, self.max_expansion)[0].metadata.num_rows
                 for table in tables_of(stream, name, wanted, self.max_expansion, self.partitions):
                     yield f"{without_values(name)}, {_span(begin, table)}", table
                     begin += len(table)
+                    advance((number + begin / max(rows, begin)) / len(files))
 
     def _types(self, stream: IO[bytes], name: str, wanted: Sequence[str]) -> "pa.Schema":
         """Names and types of what is read of a file; its footer may not be the one checked before."""

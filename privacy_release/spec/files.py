@@ -142,10 +142,17 @@ def load_policy(policy: str | Path | Mapping[str, Any]) -> "ReleasePolicy":
 def load_suite(suite: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     """A Great Expectations suite from a JSON file (absolute, or relative to the include folder) or a mapping.
 
+    A mapping of `context`, a folder with a `great_expectations.yml`, and `checkpoint` names a Checkpoint
+    instead; it comes back with the whole path of the folder.
+
     Raises:
-        SpecError: if it is no mapping with `name` and at least one expectation.
+        SpecError: if it is no mapping with `name` and at least one expectation, and names no checkpoint.
     """
     fields, place = _fields(suite, "suite")
+    if "checkpoint" in fields:
+        if fields.keys() != {"context", "checkpoint"} or not all(isinstance(v, str) for v in fields.values()):
+            raise wrong(place, "a checkpoint must have its context and its name, both text; correct it")
+        return fields | {"context": str(_include_path(fields["context"]))}
     expectations = fields.get("expectations")
     if not isinstance(fields.get("name"), str) or not isinstance(expectations, list) or not expectations:
         raise wrong(place, "a suite must have a name and a list of at least one of expectations; add them")

@@ -64,9 +64,11 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
 
 __all__ = [
+    "AlertsSpec",
     "ApprovalSpec",
     "AttributeSpec",
     "BudgetSpec",
+    "CheckpointSpec",
     "EngineSpec",
     "HistorySpec",
     "MethodSpec",
@@ -87,6 +89,7 @@ __all__ = [
 _LONGEST_WORD = 40  # characters of a word that an error quotes
 _BOUNDS = {"max_rows", "weight"}  # parameters that bound what a person contributes
 _KEPT = ("k", "m", "departures", "reserve", "counterfeits")  # over all releases of a person
+_PUBLIC = ("rows", "k", "l", "t", "epsilon")  # figures of the released records and parameters alone
 RELEASE = "{release}"  # stands for the release id in the address of a source
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
 
@@ -738,6 +741,40 @@ def _fields_of(attributes: Mapping[str, AttributeSpec], source: SourceSpec) -> d
     return fields
 
 
+def _context_folder(value: str, info: ValidationInfo) -> str:
+    return str(Path(_existing_file(f"{value}/great_expectations.yml", info)).parent)
+
+
+class CheckpointSpec(_Strict):
+    """A named Checkpoint of Great Expectations, whose suites are run with its actions.
+
+    What it stores, draws and sends says which expectation held, and nothing else of the records, whatever its
+    result format.
+
+    Attributes:
+        context: folder of a file context, with its `great_expectations.yml`.
+        checkpoint: its name there.
+    """
+
+    context: Annotated[str, Field(min_length=1), AfterValidator(_context_folder)]
+    checkpoint: str = Field(min_length=1)
+
+
+def _expectations_form(value: object) -> str:
+    return "named_checkpoint" if isinstance(value, Mapping | CheckpointSpec) else "suite_file"
+
+
+Expectations = Annotated[
+    Annotated[IncludeFile, Tag("suite_file")] | Annotated[CheckpointSpec, Tag("named_checkpoint")],
+    Discriminator(_expectations_form),
+]
+
+
+def _suite_of(given: str | CheckpointSpec | None) -> str | dict[str, Any] | None:
+    """A suite's file, or the name of a checkpoint, as plain values that `load_suite` reads."""
+    return given.model_dump() if isinstance(given, CheckpointSpec) else given
+
+
 class TableSpec(_Strict):
     """One of several tables that share a person.
 
@@ -746,14 +783,14 @@ class TableSpec(_Strict):
         person: the column that names the person, where it is called otherwise than in the release.
         carry: quasi-identifiers of another one of the tables, with one row a person, whose released values
             the rows of this one get, too.
-        expectations: file of its suite.
+        expectations: file of its suite, or a checkpoint.
     """
 
     source: SourceSpec
     attributes: dict[str, AttributeSpec] = Field(alias="schema", min_length=1)
     person: Annotated[str, Field(min_length=1)] | None = None
     carry: tuple[str, ...] = ()
-    expectations: IncludeFile | None = None
+    expectations: Expectations | None = None
 
     @model_validator(mode="after")
     def _columns_have_roles(self) -> Self:
@@ -769,9 +806,116 @@ class TableSpec(_Strict):
         person = {} if self.person is None else {"person": self.person}
         return {**source, **columns, "schema": schema, **person, "carry": list(self.carry)}
 
+    @property
+    def suite_given(self) -> str | dict[str, Any] | None:
+        """What `ValidateOperator` takes as its suite."""
+        return _suite_of(self.expectations)
+
     def suite(self) -> dict[str, Any] | None:
-        """The Great Expectations suite, or None if the table has none."""
-        return None if self.expectations is None else load_suite(self.expectations)
+        """The Great Expectations suite, or the name of a checkpoint; None if the table has neither."""
+        return None if self.suite_given is None else load_suite(self.suite_given)
+
+
+class AlertSpec(_Strict):
+    """When a figure is worth a warning; at least one of the fields.
+
+    Attributes:
+        above, below: the figure itself is.
+        rises_by, falls_by: it is further above or below the median of the last releases than this share of
+            it: 0.2 is a fifth.
+    """
+
+    above: Number | None = Field(default=None, ge=0)
+    below: Number | None = Field(default=None, gt=0)
+    rises_by: Number | None = Field(default=None, gt=0)
+    falls_by: Number | None = Field(default=None, gt=0, lt=1)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.model_dump(exclude_none=True):
+            raise ValueError("must have one of above, below, rises_by, falls_by; add it")
+        if self.above is not None and self.below is not None and self.below > self.above:
+            raise ValueError("below must not be larger than above: each value would be an alert; correct it")
+        return self
+
+
+class ShareAlertSpec(AlertSpec):
+    """The same for a figure from 0 to 1, whose own limits are, too."""
+
+    above: Number | None = Field(default=None, ge=0, lt=1)
+    below: Number | None = Field(default=None, gt=0, le=1)
+
+
+class BudgetAlertSpec(_Strict):
+    """When too little is left of the privacy budget that the release spends.
+
+    Attributes:
+        left_below: a smaller share of a limit is left.
+    """
+
+    left_below: Number = Field(gt=0, le=1)
+
+
+class AlertsSpec(_Strict):
+    """Figures of a release that are worth a warning where they leave their limits or their trend.
+
+    An alert stops nothing: what must hold stands in the policy. The figures have the names of the manifest;
+    they are public, so of a release that spends a budget none is of the source.
+
+    Attributes:
+        last: of how many earlier releases the median is taken, those that were not retracted.
+        rows: records released.
+        k, l, t: as measured, where the policy asks for them.
+        epsilon: that the release spends.
+        gcp_lca, gcp_own, non_uniform_entropy, query_error, average_class_size, discernibility: loss.
+        suppressed_records, suppressed_cells: what does not show its original value.
+        prosecutor_max, prosecutor_mean, journalist_max, journalist_mean, marketer, share_at_risk: risk of
+            linking.
+        hasr, values_left, persons_below_l: risk of learning a sensitive value.
+        budget: what is left of the privacy budget.
+    """
+
+    last: Whole = Field(default=5, ge=1, le=60)
+    rows: AlertSpec | None = None
+    k: AlertSpec | None = None
+    l: AlertSpec | None = None  # noqa: E741  the field's own symbol
+    t: ShareAlertSpec | None = None
+    epsilon: AlertSpec | None = None
+    gcp_lca: ShareAlertSpec | None = None
+    gcp_own: ShareAlertSpec | None = None
+    non_uniform_entropy: ShareAlertSpec | None = None
+    query_error: AlertSpec | None = None
+    average_class_size: AlertSpec | None = None
+    discernibility: AlertSpec | None = None
+    suppressed_records: AlertSpec | None = None
+    suppressed_cells: AlertSpec | None = None
+    prosecutor_max: ShareAlertSpec | None = None
+    prosecutor_mean: ShareAlertSpec | None = None
+    journalist_max: ShareAlertSpec | None = None
+    journalist_mean: ShareAlertSpec | None = None
+    marketer: ShareAlertSpec | None = None
+    share_at_risk: ShareAlertSpec | None = None
+    hasr: ShareAlertSpec | None = None
+    values_left: AlertSpec | None = None
+    persons_below_l: AlertSpec | None = None
+    budget: BudgetAlertSpec | None = None
+
+    @property
+    def figures(self) -> dict[str, AlertSpec]:
+        """The limits of each figure that has some."""
+        return {name: given for name, given in self if isinstance(given, AlertSpec)}
+
+
+def read_alerts(fields: Mapping[str, Any]) -> AlertsSpec:
+    """Limits that are given outside of a specification.
+
+    Raises:
+        SpecError: naming each wrong field and what to do.
+    """
+    try:
+        return AlertsSpec.model_validate(dict(fields))
+    except ValidationError as error:
+        raise wrong("alerts", "; ".join(problems_of(error, AlertsSpec))) from None
 
 
 def _schedule_form(value: object) -> str:
@@ -788,7 +932,7 @@ class ReleaseSpec(_Strict):
         schedule: a cron expression or a preset such as `@weekly`, or a mapping; None: runs are triggered.
         attributes: field `schema` of the file: each column's role and kind, by its name.
         tables: instead of source, schema and expectations: several tables that share the person.
-        expectations: file of a Great Expectations suite.
+        expectations: file of a Great Expectations suite, or a checkpoint of a context.
         policy: file of what must hold.
         person: whose record a row is; the guarantee is of persons then.
         engine: what works on the table; with another than `local` no step holds it in memory.
@@ -814,7 +958,7 @@ class ReleaseSpec(_Strict):
     attributes: dict[str, AttributeSpec] = Field(default={}, alias="schema", min_length=1)
     tables: dict[Name, TableSpec] | None = Field(default=None, min_length=2)
     person: Annotated[PersonSpec, BeforeValidator(_person_of_column)] | None = None
-    expectations: IncludeFile | None = None
+    expectations: Expectations | None = None
     transform: TransformSpec | None = None
     outliers: OutliersSpec | None = None
     release: MethodSpec
@@ -823,6 +967,7 @@ class ReleaseSpec(_Strict):
     history: HistorySpec | None = None
     approval: ApprovalSpec | None = None
     publish: PublishSpec
+    alerts: AlertsSpec | None = None
 
     @model_validator(mode="after")
     def _columns_have_roles(self) -> Self:
@@ -993,6 +1138,21 @@ class ReleaseSpec(_Strict):
         return self
 
     @model_validator(mode="after")
+    def _alerts_fit(self) -> Self:
+        if self.alerts is None:
+            return self
+        if self.alerts.budget is not None and self.budget is None:
+            raise ValueError("alerts.budget must stand beside a budget; remove it")
+        of_source = [name for name in self.alerts.figures if name not in _PUBLIC]
+        if of_source and not is_anonymizer(self.release.method):
+            raise ValueError(
+                f"alerts.{', '.join(of_source)} must not stand beside {self.release.method}: loss and risk "
+                "against the source would tell what it hides, and are in the curator's report alone; take "
+                f"{', '.join(_PUBLIC)} or budget"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _answers_repeat(self) -> Self:
         if not self.release.random_answers:
             return self
@@ -1144,9 +1304,14 @@ class ReleaseSpec(_Strict):
         """
         return load_policy(self.policy)
 
+    @property
+    def suite_given(self) -> str | dict[str, Any] | None:
+        """What `ValidateOperator` takes as its suite."""
+        return _suite_of(self.expectations)
+
     def expectation_suite(self) -> dict[str, Any] | None:
-        """The Great Expectations suite, or None if the release has none."""
-        return None if self.expectations is None else load_suite(self.expectations)
+        """The Great Expectations suite, or the name of a checkpoint; None if the release has neither."""
+        return None if self.suite_given is None else load_suite(self.suite_given)
 
 
 def load_spec(path: str | Path) -> ReleaseSpec:

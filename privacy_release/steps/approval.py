@@ -74,6 +74,7 @@ class Question(TypedDict):
         findings: of the verification.
         figures: label, value and meaning of each figure of utility and risk; none of a private release.
         limits: what is not protected: name and text.
+        alerts: warnings about figures that are out of their trend.
         approvers: how many people must approve.
         first: what the first of two has said.
         until: when the question ends, ISO 8601.
@@ -92,6 +93,7 @@ class Question(TypedDict):
     dataset: str | None
     figures: list[list[str]]
     limits: list[list[str]]
+    alerts: NotRequired[list[str]]
     difference: "Difference | None"
     approvers: int
     first: Answer | None
@@ -195,6 +197,7 @@ def question(
         dataset=booking["dataset"] if booking else None,
         figures=[*_figures(FIGURES, staged), *_figures(RISKS, staged)],
         limits=_limits(staged),
+        alerts=[alert["text"] for alert in report.get("alerts", ())],
         difference=_difference(staged, report, lake, name, release_id),
         approvers=approvers,
         first=None,
@@ -224,6 +227,7 @@ def body(
         *_loss(asked),
         *_measures("Utility", FIGURES, asked),
         *_measures("Risk", RISKS, asked),
+        *_alerts(asked),
         *_changes(asked["difference"]),
         _heading("What your answer does"),
         f"**{APPROVE}** publishes these very bytes (sha256 {asked['sha256']}) and no others. **{REJECT}**, "
@@ -327,6 +331,11 @@ def _difference(
 
 def _kept(findings: Sequence[Mapping[str, Any]]) -> int:
     return sum(bool(finding["passed"]) for finding in findings)
+
+
+def _alerts(asked: Question) -> list[str]:
+    lines = [f"- {escaped(text)}" for text in asked.get("alerts", ())]
+    return [_heading("Alerts"), "\n".join(lines)] if lines else []
 
 
 def _changes(difference: Difference | None) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
+from privacy_engine.progress import advance, portion
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.made import Job, Made
 from privacy_release.work.area import WorkArea, sha256_file
@@ -54,17 +55,20 @@ def released_in_fragments(table: TableRef, job: Job, *, method: str, parameters:
     """
     with open_engine(table["engine"], job.work.folder) as engine:
         job.tell("cutting the table")
-        cut = cut_table(table, engine, method=method, parameters=parameters, seed=job.seed)
+        with portion(0.05):
+            cut = cut_table(table, engine, method=method, parameters=parameters, seed=job.seed)
         plan = keep(cut, job.work, job.label)
         released: list[FragmentReleaseRef] = []
         if away := executors_files(table["engine"], Path(plan["uri"]).parent.name):
             work_on = partial(release_records, job.work.send(plan), files=away)
         else:
             work_on = partial(release_records, plan)
-        for told in engine.apply_by_fragment([table["uri"]], cut.plan.tree.assign, work_on):
-            ref = FragmentReleaseRef(**told)  # type: ignore[typeddict-item]  # as it was made
-            released.append(job.work.fetch(ref))
-            job.tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
+        with portion(0.8):
+            for told in engine.apply_by_fragment([table["uri"]], cut.plan.tree.assign, work_on):
+                ref = FragmentReleaseRef(**told)  # type: ignore[typeddict-item]  # as it was made
+                released.append(job.work.fetch(ref))
+                job.tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
+                advance(len(released) / cut.plan.tree.fragments)
         require_unchanged(table["uri"], table["sha256"])
         job.tell("joining")
         made = join(released, plan, job, engine)

@@ -136,6 +136,8 @@ def publish_staged(
             rows=done.rows,
             statement=done.statement_sha256,
         )
+        if "alerts" in report:
+            published["alerts"] = report["alerts"]
         if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
             record(staged, published)
     with as_readable_as_the_lake(lake):

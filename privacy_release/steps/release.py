@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
+from privacy_engine.progress import advance, portion
 from privacy_engine.registry import is_anonymizer, is_randomizer
 from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.reports.release import render_report
@@ -188,10 +189,11 @@ def _anonymized(
     frame = read_private(table["uri"], table["sha256"])
     job.tell(f"running {releaser.key}")
     began = time.perf_counter()
-    if past is None:
-        release, history = releaser.release(frame, schema, rng), None
-    else:
-        release, history = _kept_safe(releaser, frame, schema, rng, table["persons"], past)
+    with portion(0.8):
+        if past is None:
+            release, history = releaser.release(frame, schema, rng), None
+        else:
+            release, history = _kept_safe(releaser, frame, schema, rng, table["persons"], past)
     seconds = time.perf_counter() - began
     job.tell("measuring")
     loss, risk = measure(release, rng)
@@ -288,11 +290,13 @@ def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job,
     """Records of the model in the ledger: all derives from that, so nothing is a figure of the source."""
     import numpy as np
 
-    measured = measured_model(releaser, table, schema, budget, job.tell)
+    with portion(0.8):
+        measured = measured_model(releaser, table, schema, budget, job.tell)
     job.tell("sampling")
     began = time.perf_counter()
     rng = np.random.default_rng(measured.seed if job.seed is None else job.seed)
-    drawn = draw_parts(releaser, measured.model, schema, rng, job.records)
+    with portion(0.15):
+        drawn = draw_parts(releaser, measured.model, schema, rng, job.records)
     seconds = time.perf_counter() - began
     release, notes = drawn.release, finite(drawn.release.notes)
     return Made(
@@ -321,7 +325,8 @@ def _randomized(
 ) -> Made:
     """Random answers; no class of equal records means anything among them, so there is no risk of linking."""
     began = time.perf_counter()
-    answers = _answers(releaser, schema, table, job, budget, loss)
+    with portion(0.8):
+        answers = _answers(releaser, schema, table, job, budget, loss)
     release, seconds = answers.release, time.perf_counter() - began
     notes, told = finite(release.notes), release.manifest()
     if answers.booking is not None:
@@ -394,10 +399,12 @@ def draw_parts(
     from privacy_engine.engines.frames import to_arrow
     from privacy_engine.synthesizers.synthesizer import PART
 
+    all_rows = model.rows if method.rows is None else method.rows
     release, others = method.release_parts(model, schema, rng, size or PART)
     with private_parquet(path) as file:
         file.write(to_arrow(release.table))
         for part in others:
+            advance(file.rows / all_rows)
             file.write(to_arrow(part))
     return Drawn(release=release, rows=file.rows, sha256=file.sha256)
 

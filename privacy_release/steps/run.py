@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError, VerificationError
+from privacy_engine.progress import portion
+from privacy_release.alerts.trend import find_alerts
 from privacy_release.sources.databases.query import Query, url_of_environment
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.versions import version_of
@@ -73,11 +75,12 @@ Watcher = Callable[[Stage, str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run made."""
+    """What a run made; `warnings` are its alerts, and what kept them from being complete."""
 
     staged: StagedRef
     report: ReportRef
     published: Published
+    warnings: tuple[str, ...] = ()
 
 
 def run_release(
@@ -129,48 +132,78 @@ def run_release(
     _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, spec.method_schema(), ledger, watch)
-    table = source_table(spec, release_id, schema, work, watch)
-    staged = make_release(
-        table,
-        work,
-        method=spec.release.method,
-        parameters=spec.release.parameters,
-        seed=spec.release.seed,
-        title=spec.name,
-        progress=lambda text: watch(Stage.RELEASE, text),
-        budget=budget,
-        memory=memory,
-        past=_past(spec, asked, lake, release_id),
-    )
+    with portion(0.2):
+        table = source_table(spec, release_id, schema, work, watch)
+    with portion(0.5):
+        staged = make_release(
+            table,
+            work,
+            method=spec.release.method,
+            parameters=spec.release.parameters,
+            seed=spec.release.seed,
+            title=spec.name,
+            progress=lambda text: watch(Stage.RELEASE, text),
+            budget=budget,
+            memory=memory,
+            past=_past(spec, asked, lake, release_id),
+        )
     watch(Stage.RELEASE, f"{staged['rows']:,} records")
     watch(Stage.VERIFY, "measuring the staged bytes")
-    report = verify_staged(
-        staged,
-        policy,
-        budget.ledger if budget else None,
-        lake=lake,
-        name=spec.publish.table,
-        run=(release_id, release_id),  # as `publish` names it
-    )
+    with portion(0.15):
+        report = verify_staged(
+            staged,
+            policy,
+            budget.ledger if budget else None,
+            lake=lake,
+            name=spec.publish.table,
+            run=(release_id, release_id),  # as `publish` names it
+        )
     raise_if_failed(report)
     watch(Stage.VERIFY, f"{len(report['findings'])} rules kept by {report['classes']:,} classes")
+    warnings = _warned(spec, staged, report, lake, release_id, budget)
     watch(Stage.PUBLISH, "committing")
     approved = _approval(spec, report, approved_by)
-    published = publish_staged(
-        staged,
-        report,
-        lake,
-        spec.publish.table,
-        release_id,
-        approved=approved,
-        signer=signer,
-        rules=rules,
-    )
+    with portion(0.1):
+        published = publish_staged(
+            staged,
+            report,
+            lake,
+            spec.publish.table,
+            release_id,
+            approved=approved,
+            signer=signer,
+            rules=rules,
+        )
     watch(Stage.PUBLISH, f"version {published['version']} of {published['table']}")
     if spec.told_to_curator:
         path = report_to_curator(table, staged, spec.name, release_id)
         watch(Stage.CURATOR, f"a private report, not to be published: {path}")
-    return Outcome(staged=staged, report=report, published=published)
+    return Outcome(staged=staged, report=report, published=published, warnings=warnings)
+
+
+def _warned(
+    spec: "ReleaseSpec",
+    staged: StagedRef,
+    report: ReportRef,
+    lake: "Lake",
+    release_id: str,
+    budget: Budget | None,
+) -> tuple[str, ...]:
+    """Hold the figures against the limits of the specification; the warnings, which stop nothing."""
+    if spec.alerts is None:
+        return ()
+    problems: list[str] = []
+    report["alerts"] = find_alerts(
+        staged,
+        report,
+        spec.alerts,
+        lake=lambda: lake,
+        name=spec.publish.table,
+        run=(release_id, release_id),
+        ledger=budget.ledger if budget else None,
+        tell=problems.append,
+    )
+    return (*(a["text"] for a in report["alerts"]), *(f"alerts are incomplete: {p}" for p in problems))
 
 
 def _must_be_approved(spec: "ReleaseSpec", floor: Floor | None) -> bool:
@@ -274,7 +307,8 @@ def source_table(
         waits = (source.when_missing, source.waits.timeout, source.waits.every)
         table = awaited(read, opened.shown, ROW, *waits, lambda text: watch(Stage.INGEST, text))
     else:
-        table = read()
+        with portion(0.5):
+            table = read()
     watch(Stage.INGEST, f"{table['rows']:,} records, {table['source']['dropped']:,} dropped for nulls")
     if suite is not None:
         watch(Stage.VALIDATE, "running")
@@ -293,14 +327,15 @@ def source_table(
         watch(Stage.TRANSFORM, f"{table['rows']:,} records")
     if spec.outliers is not None:
         watch(Stage.OUTLIERS, f"running {spec.outliers.method}")
-        table = detect_outliers(
-            table,
-            work,
-            method=spec.outliers.method,
-            parameters=spec.outliers.parameters,
-            action=spec.outliers.action,
-            max_share=spec.outliers.max_share,
-        )
+        with portion(0.3):
+            table = detect_outliers(
+                table,
+                work,
+                method=spec.outliers.method,
+                parameters=spec.outliers.parameters,
+                action=spec.outliers.action,
+                max_share=spec.outliers.max_share,
+            )
         told = table["outliers"][-1]
         watch(Stage.OUTLIERS, f"{told['flagged']:,} outliers, {told['removed']:,} taken out")
     return table

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, VerificationError
+from privacy_engine.progress import portion
 from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.history import (
@@ -81,17 +82,18 @@ def verify_staged(
         open_engine(staged.get("engine"), Path(staged["uri"]).parent) as engine,
         counted_by_person(staged["uri"], staged["sha256"], staged.get("people"), schema) as persons,
     ):
-        report = verify_files(
-            engine,
-            [staged["uri"]],
-            schema,
-            policy,
-            loss=loss,
-            figures=staged["figures"],
-            across=together.across,
-            by_person=persons,
-            year=datetime.now(UTC).year,
-        )
+        with portion(0.7):
+            report = verify_files(
+                engine,
+                [staged["uri"]],
+                schema,
+                policy,
+                loss=loss,
+                figures=staged["figures"],
+                across=together.across,
+                by_person=persons,
+                year=datetime.now(UTC).year,
+            )
         text = text_findings([staged["uri"]], schema, policy)
     require_unchanged(staged["uri"], staged["sha256"])
     books: tuple[Finding, ...] = ()

@@ -1,11 +1,15 @@
-"""Spans of time as people write them."""
+"""Spans of time: as people write them, and how long work goes on."""
 
 import re
+import time
+from collections.abc import Callable
 from datetime import timedelta
 
 _SECONDS = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _UNITS = {short: name for name in _SECONDS for short in (name[0], name, f"{name}s")} | {"min": "minute"}
 _LONGEST = timedelta(days=366)
+PROGRESS = "progress"  # key of what a running task has told of how far it is
+OFTEN = 10.0  # seconds between two lines about work that goes on
 
 
 def parse_duration(text: str) -> timedelta:
@@ -30,3 +34,46 @@ def parse_duration(text: str) -> timedelta:
             "must be a whole number of minutes, hours, days or weeks, such as 2 days, up to a year"
         )
     return span
+
+
+class Pace:
+    """Listens to shares of work, and says how far it is every ten seconds; of shorter work it says nothing.
+
+    Args:
+        say: is given the share that is done, 0 .. 1, and the seconds that the rest takes if it goes on like
+            this; None: not known yet. The last share is 1, if any was said before.
+        clock: seconds.
+    """
+
+    def __init__(
+        self, say: Callable[[float, float | None], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say, self._clock, self._begun = say, clock, clock()
+        self._last = self._begun
+
+    def __call__(self, share: float) -> None:
+        """Hear of a share, and say it if it is time."""
+        now = self._clock()
+        if self._last > self._begun if share >= 1.0 else now - self._last >= OFTEN:
+            self._last = now
+            self._say(share, (now - self._begun) * (1.0 - share) / share if share > 0.0 else None)
+
+
+def percent(share: float) -> int:
+    """A share as a whole percent, rounded down: 100 is all of it.
+
+    >>> percent(0.999), percent(1.0)
+    (99, 100)
+    """
+    return int(100 * share)
+
+
+def how_far(share: float, left: float | None) -> str:
+    """What `Pace` tells, in words.
+
+    >>> how_far(0.42, 130.0), how_far(0.9, 12.0), how_far(1.0, 0.0)
+    ('42 %, about 3 min left', '90 %, about 12 s left', '100 %')
+    """
+    if left is None or share >= 1.0:
+        return f"{percent(share)} %"
+    return f"{percent(share)} %, about {f'{left:.0f} s' if left < 100 else f'{-(-left // 60):.0f} min'} left"

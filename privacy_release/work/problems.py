@@ -26,7 +26,7 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 _CLOSED = {"literal_error", "enum"}  # pydantic's errors where one of some words must stand
 
 # Names that pydantic puts into a location and no file has.
-_TAGS = {"cron", "event", "redaction", "leave"}
+_TAGS = {"cron", "event", "redaction", "leave", "suite_file", "named_checkpoint"}
 
 
 def wrong(path: Path | str, problem: str, between: str = ": ") -> SpecError:

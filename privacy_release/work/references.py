@@ -244,6 +244,25 @@ class StagedRef(TableRef):
     mechanisms: NotRequired[list[dict[str, Any]]]
 
 
+class AlertRef(TypedDict):
+    """A warning about a figure of a release that everybody may know, or about its privacy budget.
+
+    Attributes:
+        figure: its name, as in the manifest; or `budget`.
+        text: for people.
+        value: of the figure; of a budget, the epsilon that is left.
+        limit: that it left, in the figure's own unit.
+        median: of the earlier releases, where the limit goes by it, and `releases` how many there were.
+    """
+
+    figure: str
+    text: str
+    value: float
+    limit: float
+    median: NotRequired[float]
+    releases: NotRequired[int]
+
+
 class ReportRef(TypedDict):
     """What verification found; `sha256` is of the very bytes that were read.
 
@@ -252,6 +271,7 @@ class ReportRef(TypedDict):
         floor_policy: its sha256, where the deployment sets one.
         persons: that the records are of, where several may be of one.
         compared: versions of the release table that it was verified together with, where the policy asks so.
+        alerts: warnings about figures, where the specification asks for them; they change no verdict.
     """
 
     passed: bool
@@ -263,10 +283,14 @@ class ReportRef(TypedDict):
     floor_policy: NotRequired[dict[str, str]]
     persons: NotRequired[int]
     compared: NotRequired[list[int]]
+    alerts: NotRequired[list[AlertRef]]
 
 
 class Published(TypedDict):
-    """Where a release is; `statement` is the sha256 of what was signed about it, None where nothing was."""
+    """Where a release is, and the `alerts` about it.
+
+    `statement` is the sha256 of what was signed about it, None where nothing was.
+    """
 
     release: str
     table: str
@@ -277,6 +301,7 @@ class Published(TypedDict):
     report: str
     rows: int
     statement: NotRequired[str | None]
+    alerts: NotRequired[list[AlertRef]]
 
 
 def measured_symbols(report: ReportRef) -> dict[str, float]:

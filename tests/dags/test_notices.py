@@ -9,11 +9,11 @@ from airflow.sdk import BaseNotifier
 
 from airflow_privacy_release.task.notifications import (
     failure_notice,
-    low_budgets,
     tell_failure,
     tell_low_budget,
 )
 from privacy_engine.dp.limits import Limit, Period
+from privacy_release.alerts.budgets import low_budgets
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 

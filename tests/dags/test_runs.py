@@ -105,6 +105,25 @@ def test_the_comparison_publishes_a_page_on_all_anonymizers_and_no_release(
     assert not list(work_root.iterdir())
 
 
+def test_the_exploration_draws_every_choice_for_the_curator_and_publishes_nothing(
+    run: Callable[[str], Any],
+    airflow_lake: Lake,
+    work_root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    done = run("explore_adult_occupation")
+    assert done.state == "success", done.tasks
+    told = done.returned("draw")
+    assert (told["choices"], told["failed"]) == (12, 0)
+    page = Path(told["curator"])
+    assert page.is_relative_to(tmp_path / "curator")
+    assert page.read_text().count('class="choice"') == 12
+    assert not airflow_lake.folder.exists()
+    assert not list(work_root.iterdir())
+
+
 @pytest.mark.slow
 def test_the_comparison_of_synthesizers_books_every_table_and_publishes_a_page_alone(
     run: Callable[[str], Any], airflow_lake: Lake, work_root: Path
@@ -164,6 +183,7 @@ def test_there_is_a_dag_for_every_release_and_no_import_error(load: Callable[[],
         "compose_by_hand",
         "compare_anonymizers",
         "compare_synthesizers",
+        "explore_adult_occupation",
         "outliers_then_obpa",
         "own_steps",
         "sweep_work_areas",

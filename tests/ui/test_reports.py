@@ -12,7 +12,6 @@ from privacy_engine import DataSchema, load_method
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import verify
 from privacy_engine.synthesizers.privbayes import PrivBayes
-from privacy_release.cli.main import DONE, main
 from privacy_release.reports.comparison import render_comparison
 from privacy_release.reports.curator import render_curator_report
 from privacy_release.reports.release import render_report
@@ -107,72 +106,4 @@ def test_a_printed_report_is_light_and_unfolded(pages: Path, browser: Any, pictu
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
     assert page.locator("code", has_text=SECRETS[-1]).first.bounding_box()["height"] > 0
     picture(page, "page-anonymized-print")
-    window.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_of_choices_shows_each_and_says_what_to_write(
-    home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    browser: Any,
-    picture: Picture,
-    accessible: Callable[[Any], None],
-    scheme: str,
-) -> None:
-    curator = tmp_path / "curator"
-    monkeypatch.setenv("PRIVACY_CURATOR", str(curator))
-    monkeypatch.setenv("PRIVACY_WORK_AREA", str(tmp_path / "work"))
-    spec = str(home / "releases" / "people.yaml")
-    grid = ["--methods", "mondrian,kacluk", "--k", "5,10", "--jobs", "1"]
-    assert main(["explore", spec, *grid]) == DONE
-    (file,) = curator.rglob("*.html")
-    window = browser.new_context(color_scheme=scheme, bypass_csp=True)
-    page = window.new_page()
-    page.goto(f"file://{file}")
-    for width, height in SIZES:
-        page.set_viewport_size({"width": width, "height": height})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
-        accessible(page)
-        picture(page, f"page-explore-{width}-{scheme}")
-    for name in ("kacluk:k=10,l=2", "mondrian:k=10,l=2"):
-        page.get_by_role("radio", name=name).check()
-        shown = page.locator("section.choice:visible")
-        assert shown.count() == 1
-        assert shown.get_by_role("heading", level=2).inner_text().startswith(name)
-        assert f"--use {name}" in shown.inner_text()
-        assert shown.locator("dl.hist").count() == 2  # age and zip, before and after
-    page.keyboard.press("ArrowLeft")
-    assert not page.get_by_role("radio", name="mondrian:k=10,l=2").is_checked()
-    assert main(["explore", spec, "--use", "mondrian:k=10,l=2"]) == DONE
-    assert main(["check", spec]) == DONE
-    window.close()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_drawing_of_a_hierarchy_fits_every_screen(
-    home: Path,
-    tmp_path: Path,
-    browser: Any,
-    picture: Picture,
-    accessible: Callable[[Any], None],
-    scheme: str,
-) -> None:
-    file = tmp_path / "zip.html"
-    source = ["--source", str(home / "people.parquet"), "--column", "zip"]
-    assert (
-        main(["hierarchy", "show", str(home / "hierarchies" / "zip.csv"), "-o", str(file), *source]) == DONE
-    )
-    window = browser.new_context(color_scheme=scheme, bypass_csp=True)
-    page = window.new_page()
-    page.goto(f"file://{file}")
-    for width, height in SIZES:
-        page.set_viewport_size({"width": width, "height": height})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
-        accessible(page)
-        picture(page, f"page-hierarchy-{width}-{scheme}")
-    for fold in page.locator("details").all():
-        fold.evaluate("fold => { fold.open = true; }")
-    page.set_viewport_size({"width": SIZES[0][0], "height": SIZES[0][1]})
-    assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[0][0]
     window.close()

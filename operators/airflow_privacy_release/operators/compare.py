@@ -1,18 +1,42 @@
-"""Operators that compare releases of one table, and publish a report on them."""
+"""Operators that compare releases of one table, or, before there is one, choices of method and parameters.
 
+Choices are explored by a mapped task each, see `explore_dag`::
+
+    choices = ListChoicesOperator(task_id="choices", spec=file, grid={"k": [5, 10]})
+    records = SampleRecordsOperator(task_id="records", spec=file, choices=choices.output, table=raw.output)
+    figures = MeasureChoiceOperator.partial(task_id="measure", records=records.output).expand(
+        choice=choices.output
+    )
+    DrawChoicesOperator(
+        task_id="draw", spec=file, choices=choices.output, records=records.output, measured=figures.output
+    )
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
+from airflow_privacy_release.hooks.ledger import ledger_of
+from airflow_privacy_release.operators.release import most_mapped
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import read_field
-from airflow_privacy_release.task.run import release_id, run_work_area
+from airflow_privacy_release.task.run import file_label, release_id, run_key, run_work_area
+from privacy_engine.errors import SpecError
+from privacy_release.spending.budget import DEFAULT_LEDGER, Budget
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow.sdk import Context, XComArg
 
+    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_release.explore.choices import ChoiceRef
+    from privacy_release.explore.records import RecordsRef
+    from privacy_release.explore.written import MeasuredRef
+    from privacy_release.spec.model import ReleaseSpec
     from privacy_release.work.references import ReportRef, StagedRef, TableRef
 
 
@@ -174,3 +198,244 @@ class CuratorReportOperator(BaseOperator):
             path = report_to_curator(self.source, self.table, self.name, release_id(context))
         self.log.info("curator's report written", report=path)
         return {"report": path}
+
+
+class ListChoicesOperator(BaseOperator):
+    """List the choices of a grid: methods with their parameters, by a specification and its policy.
+
+    It reads no record. Where the source is to be booked, it asks the ledger whether all choices can be paid
+    for, before anything else happens.
+
+    Args:
+        spec: file of a specification, absolute or relative to the include folder.
+        grid: what the choices are made of: `methods`, `k`, `l`, `t` and `epsilon`, a list each; what is left
+            out follows from specification and policy, as for `privacy-release explore`.
+        book: whether the source is explored by differentially private methods, and its budget pays.
+    """
+
+    template_fields = ("spec", "grid", "book")
+    template_fields_renderers = {"grid": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#f2e5f7"
+
+    def __init__(
+        self,
+        *,
+        spec: str,
+        grid: Mapping[str, Sequence[str | float]] | None = None,
+        book: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.spec = spec
+        self.grid = grid
+        self.book = book
+
+    @guarded
+    def execute(self, context: "Context") -> "list[ChoiceRef]":
+        """List; name, method and parameters of each choice."""
+        from privacy_release.explore.choices import ChoiceRef, Grid, choices
+        from privacy_release.explore.sources import budget_named, require_all_left
+
+        _, spec, policy = _specified(self.spec)
+        cells = choices(spec, policy, Grid.of(self.grid))
+        if len(cells) > most_mapped():
+            raise SpecError(
+                f"Airflow maps a task over {most_mapped():,} items at most, got {len(cells):,} choices; take "
+                "a smaller grid, or raise the option max_map_length of Airflow"
+            )
+        if read_field("explore: book", self.book, bool):
+            dataset, connection = budget_named(spec, None)
+            ledger = ledger_of(connection)
+            require_all_left(
+                spec,
+                cells,
+                Budget(dataset=dataset, run=run_key(context), ledger=ledger, connection=connection),
+            )
+        self.log.info("choices", choices=len(cells))
+        return [ChoiceRef(name=c.name, method=c.method, parameters=dict(c.parameters)) for c in cells]
+
+
+class SampleRecordsOperator(BaseOperator):
+    """Draw the records that choices are measured on, and keep them in the run's work area.
+
+    Differentially private methods never see the records of people unless the ledger books it: without a table
+    their records are simulated from the public domains of the schema.
+
+    Args:
+        spec: file of a specification, absolute or relative to the include folder.
+        choices: what `ListChoicesOperator` gave.
+        table: reference to an ingested table; None: records are simulated.
+        sample: about so many records, drawn at random; None: 10,000.
+        target: column that a classifier predicts; None: a sensitive one.
+        seed: of the sample and of the methods.
+        public: whether everybody may know the table, so that differentially private methods may see it.
+        book: whether they may see it because the ledger books each choice.
+    """
+
+    template_fields = ("spec", "choices", "table", "sample", "target", "seed", "public", "book")
+    template_fields_renderers = {"choices": "json", "table": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#f2e5f7"
+
+    def __init__(
+        self,
+        *,
+        spec: str,
+        choices: "list[ChoiceRef] | XComArg",
+        table: "TableRef | XComArg | None" = None,
+        sample: int | str | None = None,
+        target: str | None = None,
+        seed: int | str = 0,
+        public: bool | str = False,
+        book: bool | str = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.spec = spec
+        self.choices: Any = choices  # references by the time of execute
+        self.table: Any = table
+        self.sample = sample
+        self.target = target
+        self.seed = seed
+        self.public = public
+        self.book = book
+
+    @guarded
+    def execute(self, context: "Context") -> "RecordsRef":
+        """Draw; a reference to the records."""
+        from privacy_release.explore.choices import Grid
+        from privacy_release.explore.sources import Wanted, budget_named, origin_of, sampled
+
+        _, spec, policy = _specified(self.spec)
+        public, book = (
+            read_field(f"explore: {name}", getattr(self, name), bool) for name in ("public", "book")
+        )
+        rows = read_field("explore: sample", self.sample, int | None)
+        if rows is not None and rows < 1:
+            raise SpecError(f"sample must be >= 1, got {rows}; correct it")
+        if book:
+            budget_named(spec, rows)
+        wanted = Wanted(rows=rows, target=self.target, seed=read_field("explore: seed", self.seed, int))
+        methods = sorted({choice["method"] for choice in self.choices})
+        origin = origin_of(spec, Grid(methods=methods), public=public, book=book)
+        with run_work_area(context) as work:
+            found = sampled(spec, policy, origin, self.table, wanted, work)
+        self.log.info("records", origin=origin, rows=found["made_from"]["rows"])
+        return found
+
+
+class MeasureChoiceOperator(BaseOperator):
+    """Measure one choice: its release is made, looked at and forgotten; its figures stay in the work area.
+
+    A choice that cannot be made says why on the page, and fails no task.
+
+    Args:
+        choice: one of those that `ListChoicesOperator` gave: `.expand(choice=choices.output)`.
+        records: what `SampleRecordsOperator` gave.
+        budget: data set whose privacy budget pays, where the records are the source of a differentially
+            private method.
+        ledger: Airflow connection id of the budget's ledger.
+    """
+
+    template_fields = ("choice", "records", "budget", "ledger")
+    template_fields_renderers = {"choice": "json", "records": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#f2e5f7"
+
+    def __init__(
+        self,
+        *,
+        choice: "ChoiceRef | XComArg",
+        records: "RecordsRef | XComArg",
+        budget: str | None = None,
+        ledger: str = DEFAULT_LEDGER,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.choice: Any = choice  # references by the time of execute
+        self.records: Any = records
+        self.budget = budget
+        self.ledger = ledger
+
+    @guarded
+    def execute(self, context: "Context") -> "MeasuredRef":
+        """Measure; where the figures are, and whether there are any."""
+        from privacy_release.explore.cells import measured
+        from privacy_release.explore.choices import Choice
+        from privacy_release.explore.written import keep_measured
+
+        paid = None
+        if self.budget is not None:
+            ledger = ledger_of(self.ledger)
+            paid = Budget(dataset=self.budget, run=run_key(context), ledger=ledger, connection=self.ledger)
+        with run_work_area(context) as work:
+            found = measured(Choice(**self.choice), self.records, work, paid)
+            kept = keep_measured(found, work, file_label(context))
+        self.log.info("measured", choice=found["name"], failed=found["failed"])
+        return kept
+
+
+class DrawChoicesOperator(BaseOperator):
+    """Write the page of all choices into the curator's folder: its figures are exact ones of the records.
+
+    Nothing but its path leaves the task, and a retry writes it again. A choice whose task died is on the page
+    as one without a measurement, if the task's trigger rule lets it come so far: `none_skipped`.
+
+    Args:
+        spec: file of the specification, absolute or relative to the include folder.
+        choices: what `ListChoicesOperator` gave.
+        records: what `SampleRecordsOperator` gave.
+        measured: what `MeasureChoiceOperator` gave of each.
+    """
+
+    template_fields = ("spec", "choices", "records", "measured")
+    template_fields_renderers = {"choices": "json", "records": "json", "measured": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#f2e5f7"
+
+    def __init__(
+        self,
+        *,
+        spec: str,
+        choices: "list[ChoiceRef] | XComArg",
+        records: "RecordsRef | XComArg",
+        measured: "list[MeasuredRef] | XComArg",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.spec = spec
+        self.choices: Any = choices  # references by the time of execute
+        self.records: Any = records
+        self.measured: Any = measured
+
+    @guarded
+    def execute(self, context: "Context") -> dict[str, Any]:
+        """Draw; where the page is, and of how many choices it tells."""
+        from privacy_release.explore.written import joined, write_page
+
+        if not self.choices or not self.records:
+            raise SpecError("there are no records or choices to draw: a task before failed, see its log")
+        file, spec, _ = _specified(self.spec)
+        kept: Iterable[MeasuredRef] = self.measured or ()
+        found = joined(self.choices, kept)
+        with run_work_area(context):
+            page = write_page(found, self.records, spec, file, run=release_id(context))
+        told = {
+            "curator": str(page),
+            "choices": len(found),
+            "failed": sum(cell["failed"] is not None for cell in found),
+        }
+        self.log.info("drawn", **told)
+        return told
+
+
+def _specified(file: str) -> "tuple[Path, ReleaseSpec, ReleasePolicy]":
+    """A specification's file, what it says, and its policy with the deployment's floor.
+
+    Raises:
+        SpecError: naming file and field.
+    """
+    from privacy_release.spec.files import include_folder
+    from privacy_release.spec.floor import floor_policy, under_floor
+    from privacy_release.spec.model import load_spec
+
+    path = include_folder() / file
+    spec = load_spec(path)
+    return path, spec, under_floor(spec.release_policy(), floor_policy())

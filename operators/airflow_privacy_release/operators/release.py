@@ -235,7 +235,7 @@ class CutFragmentsOperator(BaseOperator):
                 method=self.method,
                 parameters=method_parameters(self.method, self.parameters or {}),
                 seed=read_text(self.seed, int | None),
-                most=_most_mapped(),
+                most=most_mapped(),
             )
             plan = fragments.keep(cut, work, file_label(context))
             refs = fragments.partition(cut, plan, engine)
@@ -310,8 +310,8 @@ class JoinFragmentsOperator(BaseOperator):
         return staged
 
 
-def _most_mapped() -> int:
-    """Over how many fragments Airflow may map a task."""
+def most_mapped() -> int:
+    """Over how many items Airflow may map a task."""
     from airflow_privacy_release.compat import conf
 
     return int(conf.getint("core", "max_map_length", fallback=_MOST_MAPPED))

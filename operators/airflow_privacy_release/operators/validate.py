@@ -20,7 +20,9 @@ class ValidateOperator(BaseOperator):
 
     Args:
         table: reference to an ingested table.
-        suite: a JSON file (absolute, or relative to the include folder), or the suite itself.
+        suite: a JSON file (absolute, or relative to the include folder), or the suite itself; or a named
+            Checkpoint, `{"context": FOLDER, "checkpoint": NAME}`: its suites and actions are run, which get
+            no value of a record.
         name: which of the tables, where several were ingested together.
     """
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from airflow_privacy_release.compat import AirflowException, AirflowFailException
-from airflow_privacy_release.task.run import local_files
+from airflow_privacy_release.task.run import local_files, progressing
 from privacy_engine.errors import (
     CapacityError,
     EngineError,
@@ -52,8 +52,8 @@ def guarded(
 ) -> Callable[Concatenate[Operator, P], R]:
     """Make an operator's `execute` find its files, and raise only errors that may be logged.
 
-    Where workers share no folder, the files that it was told of are fetched before, and those that it tells
-    of are sent after, see `local_files`.
+    It tells how far it is, see `progressing`. Where workers share no folder, the files that it was told of
+    are fetched before, and those that it tells of are sent after, see `local_files`.
 
     - An error of the engine fails the task at once, with its own message: the same input would fail again.
     - A `PublishError`, `LedgerError`, `WorkAreaError`, `SourceError`, `EngineError` or `CapacityError` is
@@ -67,7 +67,7 @@ def guarded(
     def run(self: Operator, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             context: Any = args[0] if args else kwargs["context"]  # Airflow gives it by its name
-            with local_files(self, context) as work:
+            with local_files(self, context) as work, progressing(self, context):
                 return work.send(execute(self, *args, **kwargs))
         except BaseException as error:
             if not isinstance(error, Exception) and not is_panic(error):

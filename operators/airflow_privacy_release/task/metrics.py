@@ -8,17 +8,18 @@ logged, and a metric that cannot be sent fails no release.
 import functools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from airflow_privacy_release.compat import Stats
 from privacy_engine.errors import LedgerError, VerificationError
+from privacy_release.alerts.budgets import low_budgets
 from privacy_release.work.references import measured_symbols
 
 if TYPE_CHECKING:
     from privacy_release.spending.budget import Budget
-    from privacy_release.work.references import ReportRef
+    from privacy_release.work.references import AlertRef, ReportRef
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,6 +69,11 @@ def tell_findings(context: Any, report: "ReportRef") -> None:
         _of_task(context, "verify", "gauge", name, value)
 
 
+def tell_alerts(context: Any, alerts: Sequence["AlertRef"]) -> None:
+    """Send how many figures of a release are out of their limits."""
+    _of_task(context, "verify", "gauge", "alerts", len(alerts))
+
+
 def tell_budget(operator: Any, budget: "Budget | None") -> None:
     """Send what is spent and left of the privacy budget that a release has spent; log where little is left.
 
@@ -77,8 +83,6 @@ def tell_budget(operator: Any, budget: "Budget | None") -> None:
         operator: has `log`.
         budget: that paid; None sends nothing.
     """
-    from airflow_privacy_release.task.notifications import low_budgets
-
     if budget is None:
         return
     with suppress(LedgerError):

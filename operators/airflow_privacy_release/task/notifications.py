@@ -1,4 +1,4 @@
-"""What people are told when a release is refused or a privacy budget runs low: by any of Airflow's notifiers.
+"""What people are told of a refused release, a low budget or an alert: by any of Airflow's notifiers.
 
     VerifyOperator(..., on_failure_callback=tell_failure(SmtpNotifier(
         to="officer@example.org", subject="{{ notice.subject }}", html_content="{{ notice.text | e }}")))
@@ -7,7 +7,7 @@ A notifier's templates see the notice as `notice`. It holds names, rules and cou
 an error only what this project itself worded, which `airflow_privacy_release.task.errors` sees to.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,13 +16,11 @@ from airflow_privacy_release.compat import AirflowFailException
 from airflow_privacy_release.task.errors import UnexpectedError
 from airflow_privacy_release.task.links import ReportLink
 from privacy_engine.errors import LedgerError, PublishError
+from privacy_release.alerts.budgets import BELOW, low_budgets
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseNotifier
 
-    from privacy_engine.dp.ledger import Standing
-
-BELOW = 0.2
 _WORDED = (AirflowFailException, UnexpectedError, PublishError, LedgerError)
 
 
@@ -39,59 +37,6 @@ class Notice:
     subject: str
     text: str
     link: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class BudgetLowNotice:
-    """Too little of a limit is left.
-
-    Attributes:
-        dataset: in the ledger.
-        period: of the limit: `total`, or a number of days such as `365d`.
-        limit, spent, left: epsilon.
-    """
-
-    dataset: str
-    period: str
-    limit: float
-    spent: float
-    left: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.left:g} of epsilon {self.limit:g} is left of {self.dataset} ({self.period}); "
-            "plan the next releases, or grant more with `privacy-release budget grant`"
-        )
-
-
-def low_budgets(
-    dataset: str, standings: Iterable["Standing"], below: float = BELOW
-) -> tuple[BudgetLowNotice, ...]:
-    """The limits of a data set of which less than a share is left.
-
-    Args:
-        dataset: in the ledger.
-        standings: of the data set, `BudgetLedger.standing`; limits of a single release are never low.
-        below: share of a limit, 0 to 1.
-
-    Raises:
-        ValueError: if the share is out of range.
-    """
-    if not 0 <= below <= 1:
-        raise ValueError(f"the share must be from 0 to 1, got {below:g}")
-    return tuple(
-        BudgetLowNotice(
-            dataset=dataset,
-            period=standing.limit.period.name,
-            limit=standing.limit.epsilon,
-            spent=float(standing.spent),
-            left=float(standing.left),
-        )
-        for standing in standings
-        if standing.limit.period.name != "release"
-        and standing.limit.epsilon > 0
-        and float(standing.left) < below * standing.limit.epsilon
-    )
 
 
 def failure_notice(context: Mapping[str, Any]) -> Notice:
@@ -137,6 +82,41 @@ def budget_notice(context: Mapping[str, Any], below: float = BELOW) -> Notice | 
         text="\n".join(map(str, low)),
         link=_link(task),
     )
+
+
+def alert_notice(context: Mapping[str, Any]) -> Notice | None:
+    """What is to be told of the alerts of a release; None where there are none.
+
+    Args:
+        context: of an `on_success_callback` of `VerifyOperator` or `PublishOperator`.
+    """
+    task = context["ti"]
+    told = task.xcom_pull(task_ids=task.task_id, map_indexes=task.map_index)
+    alerts = told.get("alerts") if isinstance(told, Mapping) else None
+    if not alerts:
+        return None
+    return Notice(
+        subject=f"{task.dag_id}: {len(alerts)} alert{'' if len(alerts) == 1 else 's'} about a release",
+        text="\n".join(
+            [
+                f"DAG {task.dag_id}, run {task.run_id}, task {task.task_id}.",
+                *(alert["text"] for alert in alerts),
+                "An alert stops nothing: the release keeps its policy.",
+            ]
+        ),
+        link=_link(task),
+    )
+
+
+def tell_alerts(notifier: "BaseNotifier") -> Callable[[Any], None]:
+    """An `on_success_callback` of `VerifyOperator` or `PublishOperator` that sends a notice of alerts."""
+
+    def told(context: Any) -> None:
+        notice = alert_notice(context)
+        if notice is not None:
+            _send(notifier, context, notice)
+
+    return told
 
 
 def tell_failure(notifier: "BaseNotifier") -> Callable[[Any], None]:

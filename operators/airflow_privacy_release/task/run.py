@@ -1,4 +1,4 @@
-"""What an operator takes from its run: the private folder and the names."""
+"""What an operator takes from its run, the private folder and the names, and tells of it: how far it is."""
 
 import re
 import sys
@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_privacy_release.hooks.work import work_store
 from airflow_privacy_release.task.rendering import chosen_engine
 from privacy_engine.errors import WorkAreaError
+from privacy_engine.progress import telling
 from privacy_release.spec.placeholders import ReleaseName, moment_of
 from privacy_release.work.area import WorkArea, work_area_root
+from privacy_release.work.durations import PROGRESS, Pace, how_far, percent
 from privacy_release.work.engines import require_sealed
 from privacy_release.work.presence import Mark, Owner, Presence
 from privacy_release.work.remote.scratch import CURRENT, Scratch
@@ -82,6 +84,28 @@ def local_files(operator: "BaseOperator", context: Mapping[str, Any]) -> Iterato
         CURRENT.reset(token)
         presence.end()
         scratch.remove()
+
+
+@contextmanager
+def progressing(operator: "BaseOperator", context: Any) -> Iterator[None]:
+    """Tell how much of the work in the block is done, every ten seconds; of a shorter task nothing.
+
+    A percent and the seconds that are left are told, nothing of a record. What cannot be told fails no task.
+    """
+
+    # Work tells from its own threads, too. It tells from one at a time, and meanwhile the task's own thread
+    # waits: the channel to Airflow is never used twice at once, which some versions do not guard.
+    def say(share: float, left: float | None) -> None:
+        told = {"percent": percent(share), "text": how_far(share, left)}
+        try:
+            context["ti"].xcom_push(PROGRESS, told)
+        except Exception as error:  # noqa: BLE001  the release counts, not what is told of it
+            operator.log.warning("progress is not shown", error=type(error).__name__)
+        seconds = {} if left is None else {"seconds_left": round(left)}
+        operator.log.info("progress", percent=told["percent"], **seconds)
+
+    with telling(Pace(say)):
+        yield
 
 
 def remove_run_work_area(context: Mapping[str, Any]) -> str:

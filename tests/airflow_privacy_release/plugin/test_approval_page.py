@@ -13,6 +13,7 @@ import pytest
 
 from privacy_release.work.area import WorkArea, sha256_file
 from tests.airflow_privacy_release.plugin.conftest import FOREIGN_DAG, OWN_DAG, Visit
+from tests.servers.pages import Page
 
 RUN = "run_of_an_approval"
 PLACE = {"dag_id": OWN_DAG, "run_id": RUN, "task_id": "approve", "map_index": -1}
@@ -95,6 +96,14 @@ class Approvals:
                 )
             )
 
+    def forget(self) -> None:
+        from airflow.models.dagrun import DagRun
+        from airflow.utils.session import create_session
+        from sqlalchemy import delete
+
+        with create_session() as session:
+            session.execute(delete(DagRun).where(DagRun.dag_id == OWN_DAG))
+
     def told(self) -> tuple[Any, Any, Any]:
         """What Airflow holds of the answer: options, comment, user."""
         from airflow.models.hitl import HITLDetail
@@ -115,13 +124,8 @@ class Approvals:
 
 @pytest.fixture
 def approvals(dags: None) -> Iterator[Approvals]:
-    from airflow.models.dagrun import DagRun
-    from airflow.utils.session import create_session
-    from sqlalchemy import delete
-
-    yield Approvals()
-    with create_session() as session:
-        session.execute(delete(DagRun).where(DagRun.dag_id == OWN_DAG))
+    yield (made := Approvals())
+    made.forget()
 
 
 @pytest.fixture
@@ -175,6 +179,18 @@ def test_names_and_records_are_shown_as_text(officer: Visit, approvals: Approval
     text = officer.get("/approval", PLACE).text
     assert "&lt;b&gt;x&lt;/b&gt; row 0." in text
     assert MARKUP not in text
+
+
+def test_alerts_stand_above_the_decision(officer: Visit, approvals: Approvals, staged: Path) -> None:
+    approvals.waits(question(staged))  # as a task kept it that asked before there were alerts
+    assert "alert" not in Page(officer.get("/approval", PLACE).text).text
+    approvals.forget()
+    approvals.waits(question(staged, alerts=[f"Records released: 80, below 100 {MARKUP}"]))
+    page = officer.get("/approval", PLACE).text
+    text = Page(page).text
+    assert "1 alert. A figure left its limits; nothing is stopped by that." in text
+    assert text.index("Records released: 80, below 100 <b>x</b>") < text.index("Your decision")
+    assert MARKUP not in page
 
 
 @pytest.mark.parametrize("user", ["visitor", None], ids=["reader", "nobody"])

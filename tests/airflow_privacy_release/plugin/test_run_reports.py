@@ -11,7 +11,9 @@ import pytest
 from airflow_privacy_release.plugin.answers import REPORT_POLICY
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
+from privacy_release.reports.curator import write_for_curator
 from privacy_release.work.area import WorkArea
+from privacy_release.work.durations import PROGRESS
 from privacy_release.work.presence import Mark, Owner
 from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
 from privacy_release.work.remote.scratch import Scratch
@@ -54,6 +56,7 @@ class Runs:
         map_index: int = -1,
         run_id: str = RUN,
         key: str = "return_value",
+        state: str = "success",
     ) -> None:
         """What a task of the run returned, or told by another key."""
         from airflow.models.dagrun import DagRun
@@ -67,7 +70,7 @@ class Runs:
             number = session.scalar(
                 select(DagRun.id).where(DagRun.dag_id == OWN_DAG, DagRun.run_id == run_id)
             )
-            session.execute(insert(TaskInstance).values(pool="default_pool", **place))
+            session.execute(insert(TaskInstance).values(pool="default_pool", state=state, **place))
             session.add(XComModel(dag_run_id=number, key=key, value=dict(value), **place))
 
 
@@ -189,6 +192,22 @@ def test_an_address_that_is_no_report_of_the_run_is_not_shown(
     runs.add("running")
     runs.told("release", told | {"report": address.format(own=remote.run.address, other=other)})
     assert frames(visitor, QUERY) == []
+
+
+@pytest.mark.parametrize("key", ["curator", "report"])
+@pytest.mark.parametrize("user", ["visitor", "officer"])
+def test_a_page_of_the_curators_folder_is_shown_to_nobody(
+    key: str, user: str, visit: Callable[..., Visit], runs: Runs, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    page = write_for_curator("<p>Exact figures.</p>", OWN_DAG, RUN)
+    runs.add("success")
+    runs.told("draw", {key: str(page), "choices": 6, "failed": 0})
+    runs.told("release", STAGED | {"report": str(page)})
+    assert frames(visit(user), QUERY) == []
+    for address in ("/report", "/report/staged", "/report/comparison"):
+        answer = visit(user).get(address, QUERY | {"task_id": "release"})
+        assert "Exact figures" not in answer.text
 
 
 def test_the_placeholder_that_airflow_leaves_for_an_unmapped_task_is_understood(
@@ -411,3 +430,61 @@ def test_the_page_of_a_run_shows_each_expectation_and_whether_it_stops_a_run(
     assert "to_exist<b>2gatecouldnotbeevaluated:KeyError" in rows
     assert "<b>0" not in page
     assert "Expectations of" not in visitor.get("/report", QUERY | {"run_id": "none"}).text
+
+
+def test_the_page_of_a_run_shows_its_alerts_published_or_not(
+    visitor: Visit, runs: Runs, publish_people: Callable[..., int]
+) -> None:
+    runs.add("success")
+    alerts = [{"figure": "rows", "text": "Records released: 7, below 10 <i>"}, {"text": "k, measured: 5"}]
+    runs.told("verify", {"findings": [], "passed": True, "alerts": alerts})
+    runs.told("publish", {"alerts": alerts, "release": "r"})  # the same ones, told again
+    for _ in range(2):
+        page = visitor.get("/report", QUERY).text
+        assert "2 alerts. A figure left its limits" in Page(page).text
+        assert page.count("Records released: 7, below 10 &lt;i&gt;") == 1
+        publish_people()
+
+
+def test_tasks_that_run_are_shown_with_a_bar_and_others_are_not(runs: Runs, visitor: Visit) -> None:
+    runs.add("running")
+    runs.told("release", {"percent": 42, "text": "42 %, about 3 min left"}, 1, key=PROGRESS, state="running")
+    runs.told("ingest", {"percent": 100, "text": "100 %"}, key=PROGRESS)
+    answer = visitor.get("/report", QUERY)
+    assert "about 3 min left" in answer.text
+    bars = [a for tag, a in Page(answer.text).tags if tag == "progress"]
+    assert bars == [{"value": "42", "max": "100"}]
+    assert "release [1]" in answer.text
+    assert "ingest" not in answer.text
+    assert [a for tag, a in Page(answer.text).tags if "data-reloads" in a]
+
+
+def test_a_page_without_running_tasks_does_not_load_itself_again(runs: Runs, visitor: Visit) -> None:
+    runs.add("success")
+    runs.told("release", {"percent": 100, "text": "100 %"}, key=PROGRESS)
+    assert not [a for _, a in Page(visitor.get("/report", QUERY).text).tags if "data-reloads" in a]
+
+
+@pytest.mark.parametrize("percent", ["42", 101, -1, True, None, 4.2])
+def test_what_is_no_percent_is_not_shown(percent: Any, runs: Runs, visitor: Visit) -> None:
+    runs.add("running")
+    runs.told("release", {"percent": percent, "text": "x"}, key=PROGRESS, state="running")
+    answer = visitor.get("/report", QUERY)
+    assert answer.status_code == 200
+    assert "<progress" not in answer.text
+
+
+def test_what_a_task_told_is_shown_as_text_alone(runs: Runs, visitor: Visit) -> None:
+    runs.add("running")
+    runs.told("release", {"percent": 1, "text": "<script>alert(1)</script>"}, key=PROGRESS, state="running")
+    assert "<script>alert(1)" not in visitor.get("/report", QUERY).text
+
+
+def test_how_far_a_run_is_is_shown_to_nobody_who_may_not_see_the_dag(
+    runs: Runs, visit: Callable[..., Visit]
+) -> None:
+    runs.add("running")
+    runs.told("release", {"percent": 42, "text": "42 %"}, key=PROGRESS, state="running")
+    answer = visit(None).get("/report", QUERY)
+    assert answer.status_code != 200
+    assert "42 %" not in answer.text

@@ -1,11 +1,14 @@
 """The command line: what each command prints and returns, and that a refusal leaves nothing behind."""
 
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +89,87 @@ def test_run_publishes_and_says_where_and_what(
     assert left_behind(tmp_path) == []
 
 
+def percents(err: str) -> list[int]:
+    """Those of the lines that say how far it is."""
+    return [
+        int(found) for found in re.findall(r"^(\d+) %(?:, about \d+ (?:s|min) left)?$", err, re.MULTILINE)
+    ]
+
+
+def test_run_says_in_a_log_how_far_it_is_until_all_is_done(
+    spec: str, people: pd.DataFrame, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privacy_release.work.durations.OFTEN", 0.0)  # as if each step took ten seconds
+    assert main(["run", spec, "--release-id", "r1"]) == DONE
+    err = capsys.readouterr().err
+    told = percents(err)
+    assert told == sorted(told)
+    assert told.count(100) == 1
+    assert len({*told}) > 5
+    assert not [value for value in {*people["name"], *people["illness"]} if value in err]
+
+
+def test_a_short_run_says_in_a_log_nothing_of_how_far_it_is(
+    spec: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privacy_release.work.durations.OFTEN", 3600.0)
+    assert main(["run", spec, "--release-id", "r1"]) == DONE
+    assert percents(capsys.readouterr().err) == []
+
+
+def test_a_run_that_is_refused_never_says_that_all_is_done(
+    spec: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privacy_release.work.durations.OFTEN", 0.0)
+    edit(spec, release={"method": "mondrian", "k": 5, "l": 200})
+    assert main(["run", spec, "--release-id", "r1"]) != DONE
+    told = percents(capsys.readouterr().err)
+    assert told
+    assert 100 not in told
+
+
+def test_run_shows_a_bar_with_percent_in_a_terminal(spec: str, lake: Lake) -> None:
+    here, there = pty.openpty()
+    command = [sys.executable, "-m", "privacy_release.cli.main", "run", spec, "--release-id", "r1"]
+    with subprocess.Popen(command, stderr=there, stdout=subprocess.DEVNULL, stdin=there) as running:
+        os.close(there)
+        shown = b""
+        with suppress(OSError):  # at the end of what a terminal shows
+            while more := os.read(here, 4096):
+                shown += more
+    os.close(here)
+    assert running.returncode == DONE
+    told = [int(found) for found in re.findall(r"(\d+) %", shown.decode(errors="replace"))]
+    assert told == sorted(told)
+    assert told[-1] == 100
+    assert privacy_release.read_release(lake, "people", "r1").num_rows == 200
+
+
 def test_run_prints_no_value_of_a_person(
     spec: str, people: pd.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["run", spec])
     printed = "".join(capsys.readouterr())
     assert not [value for value in {*people["name"], *people["illness"]} if value in printed]
+
+
+def test_run_prints_alerts_and_publishes_all_the_same(
+    spec: str, lake: Lake, people: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(spec, alerts={"rows": {"falls_by": 0.2}, "prosecutor_max": {"above": 0.01}, "t": {"above": 0.5}})
+    assert main(["run", spec, "--release-id", "r1"]) == DONE
+    first = capsys.readouterr().out
+    people.head(150).to_parquet(Path(spec).parents[1] / "people.parquet")
+    assert main(["run", spec, "--release-id", "r2"]) == DONE
+    second = capsys.readouterr().out
+    warned = [line for line in second.splitlines() if line.startswith("warning ")]
+    assert warned[0] == ("warning   Records released: 150, more than 20 % below 200, the last release")
+    assert warned[1].startswith("warning   Prosecutor risk, highest: 0.")
+    assert warned[2].startswith("warning   alerts are incomplete: t of this release are not known")
+    assert "Records released" not in first
+    assert first.count("warning   ") == 2
+    assert privacy_release.read_release(lake, "people", "r2").num_rows == 150
+    assert not [value for value in {*people["name"], *people["illness"]} if value in second]
 
 
 def test_run_takes_another_lake_and_keeps_the_work_area_where_asked(

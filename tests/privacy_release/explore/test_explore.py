@@ -1,6 +1,7 @@
 """`privacy-release explore`: what is measured, what fails alone, what is hidden, and what `--use` writes."""
 
 import json
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,17 @@ def explored(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[dict[
     assert main(["explore", *arguments]) == DONE
     told = capsys.readouterr()
     return json.loads(told.out), told.err
+
+
+def test_a_long_choice_is_told_of_while_it_is_made(
+    spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privacy_release.work.durations.OFTEN", 0.0)
+    _, progress = explored(capsys, str(spec), *GRID)
+    before_the_first, _, _ = progress.partition("explore ")
+    told = [int(found) for found in re.findall(r"^(\d+) %", progress, re.MULTILINE)]
+    assert re.search(r"^\d+ %, about", before_the_first, re.MULTILINE)
+    assert told[-1] == 100
 
 
 def test_a_grid_is_measured_and_a_choice_that_cannot_be_made_stops_no_other(
@@ -106,6 +118,15 @@ def test_a_private_method_is_explored_on_simulated_records_unless_it_is_booked(
     assert [cell["figures"]["epsilon"] for cell in told["choices"]] == [1, 4]
     assert main(["explore", str(spec), "--book"]) == WRONG
     assert "needs a budget" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("k", "named"), [("2", False), ("2,5", True)])
+def test_no_choice_that_breaks_the_policy_is_recommended(
+    spec: Path, capsys: pytest.CaptureFixture[str], k: str, named: bool
+) -> None:
+    assert main(["explore", str(spec), "--methods", "mondrian", "--k", k, "--jobs", "1"]) == DONE
+    printed = capsys.readouterr().out
+    assert ("--use mondrian:k=5" in printed, "no choice keeps the policy" in printed) == (named, not named)
 
 
 def test_methods_of_two_kinds_are_not_mixed(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,7 @@ import pytest
 import privacy_release
 from privacy_engine.errors import InfeasibleError, IntegrityError, SpecError, VerificationError
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.progress import telling
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.steps import fragments
@@ -381,9 +382,11 @@ def test_the_process_pool_gives_the_bytes_of_mapped_tasks(
 ) -> None:
     work, table = ingested
     told: list[str] = []
-    pooled = make_release(
-        table, work, method="mondrian", parameters=MONDRIAN, seed=7, label="pooled", progress=told.append
-    )
+    shares: list[float] = []
+    with telling(shares.append):
+        pooled = make_release(
+            table, work, method="mondrian", parameters=MONDRIAN, seed=7, label="pooled", progress=told.append
+        )
     mapped = released.join()
     assert pooled["sha256"] == mapped["sha256"]
     assert pooled["figures"] == mapped["figures"]
@@ -391,6 +394,8 @@ def test_the_process_pool_gives_the_bytes_of_mapped_tasks(
     assert [step for step in told if step.startswith("fragment")] == [
         f"fragment {i} of {count}" for i in range(1, count + 1)
     ]
+    done = [share for share in shares if share < 0.851]  # then they are joined
+    assert done[-count:] == pytest.approx([0.05 + 0.8 * i / count for i in range(1, count + 1)])
     assert not list(work.folder.glob("pooled.fragments*"))
 
 

@@ -21,6 +21,7 @@ from privacy_engine.errors import (
     VerificationError,
 )
 from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.progress import telling
 from privacy_release.lake.store import Lake
 from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import ReleaseSpec, load_spec
@@ -190,6 +191,44 @@ def test_progress_names_each_part_of_the_work(table: TableRef, work: WorkArea) -
     told: list[str] = []
     privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, progress=told.append)
     assert told == ["reading", "running mondrian", "measuring", "staging"]
+
+
+def test_ingest_tells_how_many_of_the_records_are_read(
+    spec: ReleaseSpec, people: pd.DataFrame, work: WorkArea, tmp_path: Path
+) -> None:
+    (tmp_path / "parts").mkdir()
+    for number in range(4):
+        part = people.iloc[50 * number : 50 * (number + 1)]
+        part.to_parquet(tmp_path / "parts" / f"{number}.parquet", index=False)
+    told: list[float] = []
+    with telling(told.append):
+        privacy_release.ingest(str(tmp_path / "parts"), spec.data_schema(), work, columns=spec.source.columns)
+    assert told == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_publishing_tells_how_many_of_the_records_are_written(
+    staged: StagedRef, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privacy_release.lake.rows._AT_ONCE", 0)  # in batches, as a large release
+    monkeypatch.setattr("privacy_release.lake.rows._BATCH", 50)
+    told: list[float] = []
+    report = privacy_release.verify_staged(staged, policy())
+    with telling(told.append):
+        privacy_release.publish_staged(staged, report, lake, "people", "r1")
+    assert told == [0.25, 0.5, 0.75, 1.0]
+
+
+def test_a_release_is_the_same_bytes_whether_anybody_listens_or_not(table: TableRef, work: WorkArea) -> None:
+    told: list[float] = []
+    with telling(told.append):
+        heard = privacy_release.make_release(
+            table, work, method="bottom_up", parameters={"k": 5}, seed=3, label="heard"
+        )
+    unheard = privacy_release.make_release(table, work, method="bottom_up", parameters={"k": 5}, seed=3)
+    assert heard["sha256"] == unheard["sha256"]
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    assert len(told) > 5
 
 
 def test_policy_stricter_than_the_method_is_reported_and_refused(staged: StagedRef, lake: Lake) -> None:

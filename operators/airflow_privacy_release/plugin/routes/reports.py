@@ -117,6 +117,8 @@ def run_report(
             "problems": problems,
             "asks": approvals.open_in(dag_id, run_id),
             "suites": run_reports.expectations(dag_id, run_id),
+            "alerts": run_reports.alerts(dag_id, run_id),
+            "progress": run_reports.progress(dag_id, run_id),
         },
         user=user,
     )
@@ -136,7 +138,8 @@ def _standing(user: Any, lake: str, table: str, version: int, what: str) -> tupl
 
 def _alone(request: Request, user: Any, shown: Tab) -> Response:
     """A page about one release, outside of its run."""
-    empty: dict[str, Any] = {"nothing": "", "problems": [], "about": "", "asks": [], "suites": []}
+    empty: dict[str, Any] = {"nothing": "", "about": ""}
+    empty |= {name: [] for name in ("problems", "asks", "suites", "alerts", "progress")}
     context = {"tabs": [(shown, "")], "chosen": shown} | empty
     return page(request, "run_report.html.j2", context, user=user)
 

@@ -27,6 +27,9 @@
     frame.src = theme ? address + (address.includes("?") ? "&" : "?") + "theme=" + theme : address;
   }
 
+  const running = document.querySelector("[data-reloads]");
+  if (running) setTimeout(() => location.reload(), 1000 * Number(running.dataset.reloads));
+
   const form = document.querySelector("form[data-picks]");
   if (form) {
     const wanted = Number(form.dataset.picks);

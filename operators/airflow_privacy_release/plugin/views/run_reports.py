@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow.models.dagrun import DagRun
+from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import select
@@ -25,6 +26,7 @@ from privacy_engine.errors import PrivacyEngineError
 from privacy_release.lake.store import Lake, get
 from privacy_release.steps.validate import EXPECTATIONS
 from privacy_release.work.area import WorkArea, work_area_root
+from privacy_release.work.durations import PROGRESS
 from privacy_release.work.remote.store import RunFiles
 from privacy_release.work.settings import work_area_address
 
@@ -108,6 +110,36 @@ def expectations(dag_id: str, run_id: str) -> list[tuple[str, Mapping[str, Any]]
     return [(row.task_id, told) for row, told in _told(dag_id, run_id, None, -1, EXPECTATIONS)]
 
 
+def alerts(dag_id: str, run_id: str) -> list[str]:
+    """What the run's verifications warned of; see `VerifyOperator`."""
+    told = (told for _, told in _told(dag_id, run_id, None, -1) if "findings" in told)
+    return [str(alert["text"]) for report in told for alert in report.get("alerts", ())]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a running task has told that it is."""
+
+    label: str
+    percent: int
+    text: str
+
+
+def progress(dag_id: str, run_id: str) -> list[Progress]:
+    """How far the tasks of a run are that run now; one that has not lasted ten seconds has told nothing."""
+    running = select(TaskInstance.task_id, TaskInstance.map_index).where(
+        TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.state == "running"
+    )
+    with create_session() as session:
+        now = {tuple(row) for row in session.execute(running)}
+    return [
+        Progress(label=_place(row.task_id, row.map_index), percent=told["percent"], text=str(told["text"]))
+        for row, told in _told(dag_id, run_id, None, -1, PROGRESS)
+        if (row.task_id, row.map_index) in now and {"percent", "text"} <= set(told)
+        if type(told["percent"]) is int and 0 <= told["percent"] <= 100
+    ]
+
+
 def _page_of(lake: Lake, dag_id: str, uri: str) -> bytes | None:
     """A comparison in the folder that the lake keeps for this DAG."""
     folder = f"_comparisons/{quote(dag_id, safe='')}"
@@ -138,8 +170,11 @@ def _is_staged(told: Mapping[str, Any]) -> bool:
 
 
 def _label(task_id: str, map_index: int, told: Mapping[str, Any]) -> str:
-    place = task_id if map_index < 0 else f"{task_id} [{map_index}]"
-    return f"{place}: {told['method']}"
+    return f"{_place(task_id, map_index)}: {told['method']}"
+
+
+def _place(task_id: str, map_index: int) -> str:
+    return task_id if map_index < 0 else f"{task_id} [{map_index}]"
 
 
 def _is_there(dag_id: str, run_id: str, told: Mapping[str, Any]) -> bool:

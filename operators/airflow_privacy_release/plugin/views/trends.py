@@ -1,20 +1,14 @@
 """Utility and risk over the releases of one table, from the figures of their manifests."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
 from airflow_privacy_release.plugin.views.releases import Release
 from airflow_privacy_release.plugin.views.words import day, number
-from privacy_release.reports.text import FIGURES, RISKS, shown
+from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown
 
 LONGEST = 60  # releases in a trend
-_SYMBOLS: Mapping[str, str] = {
-    "k": "k, measured: size of the smallest class",
-    "l": "l, measured: sensitive values in the poorest class",
-    "t": "t, measured: distance of the farthest class",
-    "epsilon": "Epsilon spent",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +37,7 @@ class _Figure:
 def utility(releases: Sequence[Release]) -> list[Trend]:
     """Records and loss of information, as far as the manifests tell them."""
     rows = _Figure(
-        name="Records released",
+        name=COUNTED["rows"][0],
         meaning="",
         text=lambda v: f"{v:,.0f}",
         value=lambda r: float(r.row.entry.rows),
@@ -54,8 +48,9 @@ def utility(releases: Sequence[Release]) -> list[Trend]:
 def risk(releases: Sequence[Release]) -> list[Trend]:
     """What was measured for the guarantees, and the risk of linking."""
     symbols = [
-        _Figure(name=label, meaning="", text=number, value=_symbol(symbol))
-        for symbol, label in _SYMBOLS.items()
+        _Figure(name=f"{label}: {of}" if of else label, meaning="", text=number, value=_symbol(symbol))
+        for symbol, (label, _, of) in COUNTED.items()
+        if symbol != "rows"
     ]
     return _drawn([*symbols, *(_figure(name, *about) for name, about in RISKS.items())], releases)
 

@@ -1,0 +1,63 @@
+"""Limits of a privacy budget of which little is left."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from privacy_engine.dp.ledger import Standing
+
+BELOW = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetLowNotice:
+    """Too little of a limit is left.
+
+    Attributes:
+        dataset: in the ledger.
+        period: of the limit: `total`, or a number of days such as `365d`.
+        limit, spent, left: epsilon.
+    """
+
+    dataset: str
+    period: str
+    limit: float
+    spent: float
+    left: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.left:g} of epsilon {self.limit:g} is left of {self.dataset} ({self.period}); "
+            "plan the next releases, or grant more with `privacy-release budget grant`"
+        )
+
+
+def low_budgets(
+    dataset: str, standings: Iterable["Standing"], below: float = BELOW
+) -> tuple[BudgetLowNotice, ...]:
+    """The limits of a data set of which less than a share is left.
+
+    Args:
+        dataset: in the ledger.
+        standings: of the data set, `BudgetLedger.standing`; limits of a single release are never low.
+        below: share of a limit, 0 to 1.
+
+    Raises:
+        ValueError: if the share is out of range.
+    """
+    if not 0 <= below <= 1:
+        raise ValueError(f"the share must be from 0 to 1, got {below:g}")
+    return tuple(
+        BudgetLowNotice(
+            dataset=dataset,
+            period=standing.limit.period.name,
+            limit=standing.limit.epsilon,
+            spent=float(standing.spent),
+            left=float(standing.left),
+        )
+        for standing in standings
+        if standing.limit.period.name != "release"
+        and standing.limit.epsilon > 0
+        and float(standing.left) < below * standing.limit.epsilon
+    )

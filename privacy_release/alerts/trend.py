@@ -1,0 +1,164 @@
+"""Alerts: a release whose figures leave their limits, or the trend of the earlier releases of its table.
+
+An alert is a warning and no gate: the policy decides. Its figures are those of the manifest and of the
+commit, which whoever reads the table may read, too. So it is never about loss or risk of a differentially
+private release, nor about the bound of the loss, which is for those who decide on the release.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import PrivacyEngineError
+from privacy_release.alerts.budgets import low_budgets
+from privacy_release.lake.log import Publication, State, current_version, newest
+from privacy_release.lake.read import manifest_of
+from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown
+from privacy_release.spec.model import AlertSpec, AlertsSpec, read_alerts
+from privacy_release.work.references import AlertRef, ReportRef, StagedRef, measured_symbols, symbols_of
+
+if TYPE_CHECKING:
+    from privacy_release.lake.store import Lake
+    from privacy_release.ledger.ledger import BudgetLedger
+
+Tell = Callable[[str], None]
+_STANDING = (State.CURRENT, State.SUPERSEDED)
+
+
+def find_alerts(
+    staged: StagedRef,
+    report: ReportRef,
+    asked: AlertsSpec | Mapping[str, Any],
+    *,
+    lake: "Callable[[], Lake]",
+    name: str | None,
+    run: tuple[str, str],
+    ledger: "BudgetLedger | None" = None,
+    tell: Tell,
+) -> list[AlertRef]:
+    """Which figures of a verified release are out of their limits. It never raises.
+
+    Args:
+        staged: the release.
+        report: what verification found on it.
+        asked: the limits, as in a specification.
+        lake: opens the lake of the release table.
+        name: of the release table.
+        run: release id and run key of who asks: what this run has published itself is no earlier release.
+        ledger: that booked the loss of the release.
+        tell: told what could not be compared, and why.
+    """
+    found: list[AlertRef] = []
+    limits = AlertsSpec()
+    with _telling(tell):
+        limits = asked if isinstance(asked, AlertsSpec) else read_alerts(asked)
+    with _telling(tell):
+        now, before = _figures_of(staged, report), list[dict[str, float]]()
+        if unknown := [figure for figure in limits.figures if figure not in now]:
+            tell(f"{', '.join(unknown)} of this release are not known: nothing of it measures them")
+        if name is None:
+            tell("the name of the release table is missing, so there are no earlier releases; give it")
+        else:
+            with _telling(tell):
+                before = _earlier(lake(), name, run, limits, tell)
+        for figure, limit in limits.figures.items():
+            if figure in now:
+                had = [figures[figure] for figures in before if figure in figures]
+                found += _of_figure(figure, now[figure], had, limit)
+    booking = staged.get("booking")
+    if limits.budget is not None and booking is not None and ledger is not None:
+        with _telling(tell):
+            found += _of_budget(ledger, booking["dataset"], limits.budget.left_below)
+    return found
+
+
+@contextmanager
+def _telling(tell: Tell) -> Iterator[None]:
+    """Tell of an error instead of raising it; of one that this project did not word, only the type."""
+    try:
+        yield
+    except PrivacyEngineError as error:
+        tell(str(error))
+    except Exception as error:  # noqa: BLE001  no release fails because of its alerts
+        tell(f"an error of the type {type(error).__name__}, whose message may quote what it read")
+
+
+def _figures_of(staged: StagedRef, report: ReportRef) -> dict[str, float]:
+    """The public figures of a release by name."""
+    figures = {"rows": float(staged["rows"]), **measured_symbols(report)}
+    if staged["loss"] is not None:
+        return figures | {"epsilon": float(staged["loss"]["epsilon"])}
+    return figures | staged["figures"]
+
+
+def _earlier(
+    lake: "Lake", name: str, run: tuple[str, str], limits: AlertsSpec, tell: Tell
+) -> list[dict[str, float]]:
+    """The figures of the last releases that were not retracted, as far as they can be read."""
+    found: list[dict[str, float]] = []
+    with_manifest = bool(limits.figures.keys() - COUNTED.keys())
+    for entry in islice(_standing(lake, name, run, tell), limits.last):
+        with _telling(lambda problem: tell(f"an earlier release is left out: {problem}")):
+            found.append(_published_figures(lake, name, entry, with_manifest=with_manifest))
+    return found
+
+
+def _standing(lake: "Lake", name: str, run: tuple[str, str], tell: Tell) -> Iterator[Publication]:
+    """Each earlier release that was not retracted, as it was published last; the newest first."""
+    seen = set[str]()
+    version = current_version(lake, name)
+    for entry in () if version is None else newest(lake, name, version):
+        if entry.state is State.DAMAGED:
+            tell(f"an earlier release is left out: its note in version {entry.version} of {name} is damaged")
+        if entry.state not in _STANDING or (entry.release_id, entry.run_key) == run:
+            continue
+        if entry.release_id not in seen:
+            seen.add(entry.release_id)
+            yield entry
+
+
+def _published_figures(
+    lake: "Lake", name: str, entry: Publication, *, with_manifest: bool
+) -> dict[str, float]:
+    """What commit and manifest of a release say, by name."""
+    loss = entry.figures.get("loss")
+    figures = {"rows": float(entry.rows), **symbols_of(entry.figures.get("measured") or [])}
+    if loss:
+        return figures | {"epsilon": float(loss["epsilon"])}
+    if with_manifest:
+        told = manifest_of(lake, name, entry.release_id, entry.version).get("figures") or {}
+        figures |= {figure: float(value) for figure, value in told.items()}
+    return figures
+
+
+def _of_figure(figure: str, value: float, before: list[float], limit: AlertSpec) -> Iterator[AlertRef]:
+    """The limits that a figure left, of its own and of its median in earlier releases."""
+    label, unit, _ = {**COUNTED, **FIGURES, **RISKS}[figure]
+
+    def alert(bound: float, words: str) -> AlertRef:
+        text = f"{label}: {shown(value, unit)}, {words}"
+        return AlertRef(figure=figure, text=text, value=value, limit=bound)
+
+    if limit.above is not None and value > limit.above:
+        yield alert(limit.above, f"above {shown(limit.above, unit)}")
+    if limit.below is not None and value < limit.below:
+        yield alert(limit.below, f"below {shown(limit.below, unit)}")
+    if not before:
+        return
+    middle, releases = median(before), len(before)
+    last = "the last release" if releases == 1 else f"the median of the last {releases} releases"
+    for share, sign, words in ((limit.rises_by, 1, "above"), (limit.falls_by, -1, "below")):
+        if share is None:
+            continue
+        bound = middle * (1 + sign * share)
+        if sign * (value - bound) > 0:
+            told = f"more than {shown(share, 'share')} {words} {shown(middle, unit)}, {last}"
+            yield AlertRef(**alert(bound, told), median=middle, releases=releases)
+
+
+def _of_budget(ledger: "BudgetLedger", dataset: str, below: float) -> Iterator[AlertRef]:
+    """The limits of a data set of which too little is left."""
+    for low in low_budgets(dataset, ledger.standing(dataset), below):
+        yield AlertRef(figure="budget", text=str(low), value=low.left, limit=below * low.limit)

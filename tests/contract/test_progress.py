@@ -1,0 +1,97 @@
+"""What every method and detector must tell of its progress: rising shares, 1 at the end, and nothing else."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_engine import load_method, method_names
+from privacy_engine.judge.models import TCloseness
+from privacy_engine.progress import telling
+from privacy_engine.randomizers.randomizer import Randomizer
+from privacy_engine.registry import detector_names, load_detector
+from privacy_engine.release import Release
+from privacy_engine.synthesizers.synthesizer import Synthesizer
+from tests.contract.tables import PUBLIC_SCHEMA, QUICK, family, people
+
+# Further ways through the anonymizers: blocks in threads, regrouping, quotas, suppression, other orders.
+FURTHER: dict[str, tuple[str, dict[str, Any]]] = {
+    "blocks": ("bottom_up", {"k": 3, "block_size": 40}),
+    "regrouping": ("bottom_up", {"k": 3, "regroup": 2}),
+    "quotas": ("bottom_up", {"k": 3, "require": (TCloseness(t=0.3),)}),
+    "cuts by quotas": ("mondrian", {"k": 3, "require": (TCloseness(t=0.3),)}),
+    "suppression": ("mondrian", {"k": 3, "require": (TCloseness(t=0.3),), "suppression_limit": 0.3}),
+    "gain": ("greedy_hamdist", {"order": "gain", "suppression_limit": 0.1}),
+}
+CASES = (
+    FURTHER
+    | {name: (name, QUICK.get(name, {})) for name in method_names()}
+    | {name: (name, {"randomness": "seeded"}) for name in family(Randomizer)}
+)
+cases = pytest.mark.parametrize("case", CASES)
+
+
+def told_by(work: Callable[[], Any]) -> list[float]:
+    told: list[float] = []
+    with telling(told.append):
+        work()
+    return told
+
+
+def made(case: str, table: pd.DataFrame) -> Release:
+    name, parameters = CASES[case]
+    release: Release = load_method(name, **parameters).release(table, PUBLIC_SCHEMA, np.random.default_rng(5))
+    return release
+
+
+@cases
+def test_shares_rise_and_end_at_one_which_comes_once(case: str) -> None:
+    told = told_by(lambda: made(case, people()))
+    assert all(type(share) is float and 0 < share <= 1 for share in told)
+    assert all(one < other for one, other in itertools.pairwise(told))
+    assert told[-1] == 1.0
+    assert len(told) >= 3  # of more than that it began and ended
+
+
+@pytest.mark.parametrize("name", detector_names())
+def test_shares_of_detectors_rise_and_end_at_one(name: str) -> None:
+    told = told_by(lambda: load_detector(name).detect(people(), PUBLIC_SCHEMA))
+    assert all(one < other for one, other in itertools.pairwise(told))
+    assert told[-1] == 1.0
+    assert len(told) >= 3
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if not load_method(CASES[c][0]).privacy_loss(PUBLIC_SCHEMA)]
+)
+def test_a_release_is_the_same_whether_anybody_listens_or_not(case: str) -> None:
+    with telling(lambda share: None):
+        heard = made(case, people())
+    pd.testing.assert_frame_equal(heard.table, made(case, people()).table)
+
+
+@pytest.mark.parametrize("name", family(Synthesizer))
+def test_records_drawn_from_a_model_are_the_same_whether_anybody_listens_or_not(name: str) -> None:
+    method = load_method(name, **QUICK.get(name, {}))
+    model = method.measure(people(), PUBLIC_SCHEMA)  # its noise cannot be seeded
+    with telling(lambda share: None):
+        heard = method.release_of(model, PUBLIC_SCHEMA, np.random.default_rng(5))
+    unheard = method.release_of(model, PUBLIC_SCHEMA, np.random.default_rng(5))
+    pd.testing.assert_frame_equal(heard.table, unheard.table)
+
+
+@cases
+def test_a_listener_that_fails_loses_no_release_and_is_told_nothing_more(case: str) -> None:
+    told: list[float] = []
+
+    def fail(share: float) -> None:
+        told.append(share)
+        raise OSError("nobody is there")
+
+    with telling(fail):
+        release = made(case, people())
+    assert len(release.table)
+    assert len(told) == 1
