@@ -28,6 +28,8 @@ shutil.copytree(checkout() / "include", ROOT / "include")  # releases read what 
 os.environ |= embedded_environment(ROOT)
 for name in set(os.environ) - set(inherited_environment()) - set(embedded_environment(ROOT)):
     del os.environ[name]
+# What a test changes in a DAG must be in the database at its next parse, not only half a minute later.
+os.environ["AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL"] = "0"
 
 
 # Files of such tests take minutes each.

@@ -56,7 +56,13 @@ def load(airflow_home: Path) -> Callable[[], Any]:
     def parse() -> Any:
         from airflow.dag_processing.bundles.manager import DagBundlesManager
         from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
+        from airflow.models.asset import AssetActive
+        from airflow.utils.session import create_session
+        from sqlalchemy import delete
 
+        with create_session() as session:
+            # An asset of another test with the same name and another place would stand against this one's.
+            session.execute(delete(AssetActive))
         DagBundlesManager().sync_bundles_to_db()
         folder = airflow_home.parent / "dags"
         bag = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name=BUNDLE)
