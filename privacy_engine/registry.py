@@ -65,7 +65,9 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         "privbayes": _synthesizer("privbayes:PrivBayes"),
         "dpsm_bayes": _synthesizer("dpsm_bayes:DPSMBayes"),
         "privbayes_r": _synthesizer("privbayes:PrivBayesR"),
-        "latent_class": _synthesizer("latent_class:LatentClass"),
+        "latent_class": Entry(
+            home="privacy_engine.latent.latent_class:LatentClass", family=Family.SYNTHESIZER
+        ),
         "errph": _randomizer("errph:ERRPH"),
         "trr": _randomizer("trr:TRR"),
         "local_laplace": _randomizer("local_laplace:LocalLaplace"),

@@ -205,7 +205,7 @@ class Synthesizer(ABC):
     def sample(
         self, model: SynthesizerModel, schema: DataSchema, rows: int, rng: np.random.Generator
     ) -> pd.DataFrame:
-        """Independent records from a model: post-processing, costs nothing, repeatable from a seed.
+        """Records from a model: post-processing, costs nothing, repeatable from a seed.
 
         Their order says nothing of the source's: no record of it is read.
 

@@ -20,7 +20,7 @@ from privacy_engine.dp.contributions import (
     resized,
     with_public_number,
 )
-from privacy_engine.synthesizers.latent_class import misfit_score
+from privacy_engine.latent.latent_class import misfit_score
 from privacy_engine.synthesizers.scores import (
     dependence,
     dependence_sensitivity,

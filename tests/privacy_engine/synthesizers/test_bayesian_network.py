@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
+from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node, spread_points
 
 
 @st.composite
@@ -82,6 +82,7 @@ def test_a_network_survives_json_bit_for_bit(network: BayesianNetwork) -> None:
 def test_records_follow_the_joint_distribution(network: BayesianNetwork, seed: int) -> None:
     """L1 distance of N draws over K cells: P(>= t) <= 2^K exp(-N t^2 / 2) (Weissman et al., 2003).
 
+    The bound is of independent draws; these are spread more evenly.
     With t^2 = 2 (ln(1e12) + K ln 2) / N each example fails by chance once in 1e12.
     """
     n = 100_000
@@ -183,3 +184,32 @@ def test_a_network_that_does_not_fit_together_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         BayesianNetwork(names=names, sizes=sizes, nodes=nodes)
+
+
+@pytest.mark.parametrize("n", [1, 7, 4096, 100_000])
+def test_points_are_spread_in_the_unit_cube_and_differ_by_seed(n: int) -> None:
+    points = spread_points(3, n, np.random.default_rng(1))
+    assert points.shape == (3, n)
+    assert ((points >= 0) & (points < 1)).all()
+    assert (points != spread_points(3, n, np.random.default_rng(2))).any()
+
+
+def test_counts_of_a_sample_are_nearer_to_the_network_than_independent_draws() -> None:
+    """Of pairs in 5,000 records: independent draws are off by sqrt(p (1 - p) / n) a cell."""
+    network, n = chain(4), 5_000
+    expected = network.marginal(network.names[:2])
+    off = []
+    for seed in range(20):
+        codes = network.sample(n, np.random.default_rng(seed))
+        counts = np.zeros(expected.shape)
+        np.add.at(counts, (codes[0], codes[1]), 1 / n)
+        off.append(counts - expected)
+    of_independent_draws = np.sqrt(expected * (1 - expected) / n)
+    assert (np.std(off, axis=0) < of_independent_draws / 4).all()
+    assert (np.abs(np.mean(off, axis=0)) < of_independent_draws / 4).all()  # unbiased
+
+
+def test_records_next_to_each_other_have_nothing_to_do_with_each_other() -> None:
+    """The points of the sequence itself alternate; in random order they do not."""
+    first = chain(2).sample(20_000, np.random.default_rng(5))[0].astype(float)
+    assert abs(np.corrcoef(first[1:], first[:-1])[0, 1]) < 0.04  # six standard deviations

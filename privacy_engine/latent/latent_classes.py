@@ -7,11 +7,13 @@ Structure Analysis, 1968), the naive Bayes network with a hidden root. Here it i
 Two steps. Expectation maximisation (Dempster, Laird, Rubin, 1977) on the views, each cell a weighted record
 of its own attributes, finds a good basin from any start. Then L-BFGS on
 
-    sum over views and cells (q - t)^2 / (2 variance of t)  +  prior / 2 * sum over classes |z_k - mean z|^2,
+    sum over views and cells (sqrt(1 + ((q - t) / b)^2) - 1)
+        + sum over classes (prior / 2 |a_k|^2 + smooth / 2 sum over neighbours on a scale (a_ki+1 - a_ki)^2),
 
-q the model's and t the noisy cell, z the logits of all tables: least squares weighted by the known noise,
-which is not misled by negative cells, and a Gaussian prior that draws the classes together (to independence
-of all attributes) as far as the noise leaves them free.
+q the model's and t the noisy cell, b the scale of its noise, a_k = z_k - mean z, z the logits of all tables:
+the likelihood of Laplace noise, rounded off at its peak, which is not misled by negative cells and forgives
+what few classes cannot hold; and a Gaussian prior that draws the classes together (to independence of all
+attributes) as far as the noise leaves them free, and values on a scale towards their neighbours.
 """
 
 import math
@@ -24,11 +26,15 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Parts = tuple[Floats, tuple[Floats, ...]]
 _Factor = Callable[["View", Floats], Floats]
 
+LEAST = 1e-12  # a probability below is taken as this where it divides
 SMOOTHING = 1e-3  # added to each expected count of EM, and to probabilities before their logarithm
 PRIOR = 0.2  # precision of a class's logits around the mean of the classes: a deviation of about 2
+TYPICAL = 8  # values from which on a table's precision falls as they become more
+SMOOTH = 0.5  # precision of the difference of neighbours' logits on a scale, around the classes' mean
 MEMORY = 20  # pairs of gradients that L-BFGS keeps
 
 
@@ -39,14 +45,22 @@ class View:
     Attributes:
         members: numbers of its attributes.
         cells: noisy probabilities, one axis a member; may be negative.
-        deviation: standard deviation of the noise of a cell, > 0.
+        scale: of the Laplace noise of a cell, > 0.
         mended: the same cells as a distribution.
+        groups: one entry a member: the group of each of its values, where its axis counts groups; else None.
+            Empty: None for each.
     """
 
     members: tuple[int, ...]
     cells: Floats
-    deviation: float
+    scale: float
     mended: Floats
+    groups: tuple[Ints | None, ...] = ()
+
+    def tables_of(self, tables: Sequence[Floats]) -> list[Floats]:
+        """(k, size of the axis) for each member: the tables of the members, by group where it has groups."""
+        groups = self.groups or (None,) * len(self.members)
+        return [by_group(tables[m], g) for m, g in zip(self.members, groups, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,13 +75,14 @@ class LatentClasses:
     weights: Floats
     tables: tuple[Floats, ...]
 
-    def marginal(self, members: Sequence[int]) -> Floats:
-        """The joint distribution of some attributes, one axis each."""
+    def marginal(self, members: Sequence[int], groups: Sequence[Ints | None] = ()) -> Floats:
+        """The joint distribution of some attributes, or of groups of their values, one axis each."""
+        groups = groups or (None,) * len(members)
+        tables = [by_group(self.tables[m], g) for m, g in zip(members, groups, strict=True)]
         first = self.weights[:, None]
-        for member in members[:-1]:
-            first = _with_axis(first, self.tables[member])
-        cells = first.T @ self.tables[members[-1]]
-        return cells.reshape([self.tables[member].shape[1] for member in members])
+        for table in tables[:-1]:
+            first = _with_axis(first, table)
+        return (first.T @ tables[-1]).reshape([table.shape[1] for table in tables])
 
 
 def random_start(sizes: Sequence[int], classes: int, rng: np.random.Generator) -> LatentClasses:
@@ -83,19 +98,27 @@ def uniform(sizes: Sequence[int]) -> LatentClasses:
     return LatentClasses(weights=np.ones(1), tables=tuple(np.full((1, size), 1.0 / size) for size in sizes))
 
 
-def fit(views: Sequence[View], start: LatentClasses, *, em_steps: int, descent_steps: int) -> LatentClasses:
+def fit(
+    views: Sequence[View],
+    start: LatentClasses,
+    *,
+    on_scale: Sequence[int] = (),
+    em_steps: int,
+    descent_steps: int,
+) -> LatentClasses:
     """The model nearest to the views, from a start.
 
     Args:
         views: at least one.
         start: gives the number of classes and the sizes.
+        on_scale: (d,) how many values of each attribute, from the first on, lie on a scale; empty: none.
         em_steps: of expectation maximisation.
         descent_steps: most iterations of L-BFGS.
     """
     near = start
     for _ in range(em_steps):
         near = em_step(views, near)
-    return _descend(views, near, descent_steps)
+    return _descend(views, near, on_scale or (0,) * len(start.tables), descent_steps)
 
 
 def mean_of(models: Sequence[LatentClasses]) -> LatentClasses:
@@ -110,18 +133,20 @@ def em_step(views: Sequence[View], model: LatentClasses) -> LatentClasses:
     """One step of EM for the sum over views of the likelihood of their mended cells."""
 
     def responsibilities(view: View, cells: Floats) -> Floats:
-        return view.mended.ravel() / np.maximum(cells, 1e-12)
+        return view.mended.ravel() / np.maximum(cells, LEAST)
 
     weights, tables = _accumulate(views, (model.weights, model.tables), responsibilities)
     weights = weights + SMOOTHING
-    smooth = tuple(table + SMOOTHING for table in tables)
+    smooth = tuple(table + SMOOTHING / table.shape[1] for table in tables)
     return LatentClasses(
         weights=weights / weights.sum(),
         tables=tuple(table / table.sum(axis=1, keepdims=True) for table in smooth),
     )
 
 
-def _descend(views: Sequence[View], model: LatentClasses, steps: int) -> LatentClasses:
+def _descend(
+    views: Sequence[View], model: LatentClasses, on_scale: Sequence[int], steps: int
+) -> LatentClasses:
     """L-BFGS on the logits of weights and tables, from a model."""
     k = len(model.weights)
     sizes = [table.shape[1] for table in model.tables]
@@ -137,15 +162,15 @@ def _descend(views: Sequence[View], model: LatentClasses, steps: int) -> LatentC
         loss, slopes = misfit(views, (weights, tuple(tables)))
         probabilities = (weights, *tables)
         gradient = [s - p * s.sum(axis=-1, keepdims=True) for p, s in zip(probabilities, slopes, strict=True)]
-        for z, g in zip(logits, gradient, strict=True):
-            # Weights around equal ones; a table, up to a constant a row, around the mean of the classes.
-            apart = z - z.mean(axis=-1, keepdims=True)
-            apart = apart - apart.mean(axis=0) if z.ndim == 2 else apart
-            loss += PRIOR / 2 * float((apart**2).sum())
-            g += PRIOR * apart
+        for z, g, scaled in zip(logits, gradient, (0, *on_scale), strict=True):
+            cost, pull = _prior(z, scaled)
+            loss += cost
+            g += pull
         return loss, np.concatenate([g.ravel() for g in gradient])
 
-    start = np.concatenate([np.log(p + SMOOTHING / 10).ravel() for p in (model.weights, *model.tables)])
+    start = np.concatenate(
+        [np.log(p + SMOOTHING / 10 / p.shape[-1]).ravel() for p in (model.weights, *model.tables)]
+    )
     # L-BFGS-B solves systems of 2 MEMORY unknowns. The BLAS would share even these among all cores, whose
     # threads then wait for each other: on a busy machine ten times as long as one thread needs.
     with threadpool_limits(limits=1, user_api="blas"):
@@ -156,14 +181,31 @@ def _descend(views: Sequence[View], model: LatentClasses, steps: int) -> LatentC
     return LatentClasses(weights=weights, tables=tuple(tables))
 
 
+def _prior(z: Floats, on_scale: int) -> tuple[float, Floats]:
+    """The prior's part of the sum for the logits of the weights, or of one attribute; and its derivative."""
+    apart = z - z.mean(axis=-1, keepdims=True)
+    if z.ndim == 1:  # the weights, around equal ones
+        return PRIOR / 2 * float((apart**2).sum()), PRIOR * apart
+    apart -= apart.mean(axis=0)  # a table, up to a constant a row, around the mean of the classes
+    precision = PRIOR * min(1.0, TYPICAL / z.shape[-1])
+    loss, pull = precision / 2 * float((apart**2).sum()), precision * apart
+    if on_scale > 1:
+        steps = np.diff(apart[:, :on_scale], axis=1)
+        loss += SMOOTH / 2 * float((steps**2).sum())
+        pull[:, 1:on_scale] += SMOOTH * steps
+        pull[:, : on_scale - 1] -= SMOOTH * steps
+    return loss, pull
+
+
 def misfit(views: Sequence[View], parts: Parts) -> tuple[float, list[Floats]]:
     """Half the sum of squares in units of the noise; and for each part p, p times its derivative."""
     losses = []
 
     def residual(view: View, cells: Floats) -> Floats:
-        scaled = (cells - view.cells.ravel()) / view.deviation
-        losses.append(float(scaled @ scaled) / 2)
-        return np.asarray(scaled / view.deviation)
+        off = (cells - view.cells.ravel()) / view.scale
+        length = np.sqrt(1 + off**2)
+        losses.append(float((length - 1).sum()))
+        return np.asarray(off / length / view.scale)
 
     weights, tables = _accumulate(views, parts, residual)
     return math.fsum(losses), [weights, *tables]
@@ -179,15 +221,32 @@ def _accumulate(views: Sequence[View], parts: Parts, factor_of: _Factor) -> tupl
     by_value = [np.zeros_like(table) for table in tables]
     for view in views:
         joint = weights[:, None]
-        for member in view.members:
-            joint = _with_axis(joint, tables[member])
+        axes = view.tables_of(tables)
+        for axis in axes:
+            joint = _with_axis(joint, axis)
         joint = joint * factor_of(view, joint.sum(axis=0))
-        for member in view.members:  # the first axis is summed up and folded away, then the next
-            joint = joint.reshape(len(weights), tables[member].shape[1], -1)
-            by_value[member] += joint.sum(axis=2)
+        groups = view.groups or (None,) * len(axes)
+        for member, axis, group_of in zip(view.members, axes, groups, strict=True):
+            # The first axis is summed up and folded away, then the next.
+            joint = joint.reshape(len(weights), axis.shape[1], -1)
+            part = joint.sum(axis=2)
+            if group_of is None:
+                by_value[member] += part
+            else:  # a group's sum is its values', each by its part of the group
+                ratio = part / np.maximum(axis, LEAST)
+                by_value[member] += ratio[:, group_of] * tables[member]
             joint = joint.sum(axis=1)
         by_class += joint.ravel()
     return by_class, by_value
+
+
+def by_group(table: Floats, group_of: Ints | None) -> Floats:
+    """(k, s) columns added up to (k, g) groups; unchanged where there are none."""
+    if group_of is None:
+        return table
+    summed = np.zeros((int(group_of.max()) + 1, len(table)))
+    np.add.at(summed, group_of, table.T)
+    return summed.T
 
 
 def _with_axis(joint: Floats, table: Floats) -> Floats:

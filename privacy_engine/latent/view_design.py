@@ -3,7 +3,9 @@
 Only sizes are read here, and those are public or come from noisy counts.
 """
 
+import heapq
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -45,6 +47,34 @@ def candidate_views(
     return sorted(found)
 
 
+def partition(
+    sizes: Sequence[int], attributes: Sequence[int], *, cells: float, width: int, rng: np.random.Generator
+) -> list[Members]:
+    """Disjoint sets of attributes that hold each of them once, in random order, as many together as fit.
+
+    Args:
+        sizes: of all attributes.
+        attributes: those to place.
+        cells: most cells of a table of more than one attribute.
+        width: most attributes of a set.
+        rng: draws the order; what is drawn has no bearing on privacy.
+    """
+    found: list[list[int]] = []
+    room: list[float] = []
+    for attribute in rng.permutation(np.array(attributes, dtype=np.int64)).tolist():
+        fitting = (
+            i for i, members in enumerate(found) if len(members) < width and room[i] >= sizes[attribute]
+        )
+        i = next(fitting, None)
+        if i is None:
+            found.append([attribute])
+            room.append(cells / sizes[attribute])
+        else:
+            found[i].append(attribute)
+            room[i] /= sizes[attribute]
+    return [tuple(sorted(members)) for members in found]
+
+
 @dataclass(kw_only=True)
 class Coverage:
     """Which attributes and which pairs of them have been measured together.
@@ -52,10 +82,13 @@ class Coverage:
     Attributes:
         attributes: seen so far.
         pairs: seen so far, the smaller number first.
+        sizes: of the attributes: a pair counts as much as its narrower attribute can tell, log(size), at
+            least 1; empty: all pairs alike.
     """
 
     attributes: set[int] = field(default_factory=set)
     pairs: set[tuple[int, int]] = field(default_factory=set)
+    sizes: Sequence[int] = ()
 
     def add(self, members: Members) -> None:
         """Count a measured set in."""
@@ -79,5 +112,32 @@ class Coverage:
         gains = [self._new_pairs(members) for members in candidates]
         return [m for m, gain in zip(candidates, gains, strict=True) if 2 * gain >= max(gains)]
 
-    def _new_pairs(self, members: Members) -> int:
-        return len(set(itertools.combinations(members, 2)) - self.pairs)
+    def missing(self, candidates: Sequence[Members]) -> int:
+        """How many of the candidates, taken greedily, bring all pairs and attributes not yet seen.
+
+        The greedy number is within a factor of 1 + log(pairs of a candidate) of the least (Chvatal, 1979).
+        """
+        seen = Coverage(attributes=set(self.attributes), pairs=set(self.pairs), sizes=self.sizes)
+        gains = [seen._gain(members) for members in candidates]
+        taken = 0
+        # Gains only shrink: the first candidate whose gain is still what it was is the best (Minoux, 1978).
+        heap = [(-gain, i) for i, gain in enumerate(gains)]
+        heapq.heapify(heap)
+        while heap:
+            _, i = heapq.heappop(heap)
+            gain = seen._gain(candidates[i])
+            if gain and heap and gain < -heap[0][0]:
+                heapq.heappush(heap, (-gain, i))
+            elif gain:
+                seen.add(candidates[i])
+                taken += 1
+        return taken
+
+    def _gain(self, members: Members) -> float:
+        return self._new_pairs(members) + len(set(members) - self.attributes)
+
+    def _new_pairs(self, members: Members) -> float:
+        new = set(itertools.combinations(members, 2)) - self.pairs
+        if not self.sizes:
+            return len(new)
+        return math.fsum(max(math.log(min(self.sizes[a], self.sizes[b])), 1.0) for a, b in new)

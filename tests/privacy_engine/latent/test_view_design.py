@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privacy_engine.synthesizers.view_design import Coverage, Members, candidate_views
+from privacy_engine.latent.view_design import Coverage, Members, candidate_views, partition
 
 
 def cells_of(sizes: list[int], members: Members) -> int:
@@ -75,3 +75,42 @@ def test_enough_sets_of_two_cover_every_attribute(d: int) -> None:
     for left in range(rounds, 0, -1):
         seen.add(seen.freshest(candidates, left)[-1])
     assert seen.attributes == set(range(d))
+
+
+@given(sizes_lists, st.floats(1, 500), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_a_partition_holds_each_attribute_once(sizes: list[int], cells: float, width: int, seed: int) -> None:
+    placed = range(1, len(sizes))
+    found = partition(sizes, placed, cells=cells, width=width, rng=np.random.default_rng(seed))
+    assert sorted(itertools.chain.from_iterable(found)) == list(placed)
+    for members in found:
+        assert len(members) <= width
+        assert len(members) == 1 or cells_of(sizes, members) <= cells * (1 + 1e-9)
+
+
+def test_a_partition_places_together_what_fits() -> None:
+    found = partition([2] * 12, range(12), cells=64, width=6, rng=np.random.default_rng(1))
+    assert [len(members) for members in found] == [6, 6]
+
+
+def test_the_missing_sets_are_as_many_as_bring_all_pairs() -> None:
+    seen = Coverage()
+    assert seen.missing([(0, 1), (0, 2), (1, 2), (0, 1, 2)]) == 1
+    assert seen.missing([(0, 1), (0, 2), (1, 2)]) == 3
+    seen.add((0, 1, 2))
+    assert seen.missing([(0, 1), (0, 2), (0, 3)]) == 1
+    assert seen.pairs == {(0, 1), (0, 2), (1, 2)}  # counting is no measuring
+
+
+@given(st.integers(2, 9), st.integers(2, 5))
+def test_missing_sets_of_all_are_enough_and_no_more_than_pairs(d: int, width: int) -> None:
+    candidates = candidate_views([2] * d, cells=2**width, width=width, rng=np.random.default_rng(0))
+    pairs = d * (d - 1) // 2
+    most = min(width, d)
+    assert pairs / (most * (most - 1) // 2) <= Coverage().missing(candidates) <= pairs
+
+
+def test_pairs_count_by_what_their_narrower_attribute_can_tell() -> None:
+    """One pair of wide attributes is worth as much as several of narrow ones."""
+    seen = Coverage(sizes=[50, 50, 2, 2, 2])
+    assert (0, 1) in seen.freshest([(0, 1), (2, 3, 4)], left=9)
+    assert (0, 1) not in Coverage().freshest([(0, 1), (2, 3, 4)], left=9)

@@ -1,0 +1,519 @@
+"""LatentClass: a latent class model fitted to a few noisy joint tables.
+
+The recommended synthesizer. It answers the structure search of PrivBayes and DPSM-Bayes (Zhu, Xu, Ya) with
+the observation that at the epsilons of a publication (.05 to 2) parent sets can hardly be told apart, while
+one hidden variable carries most of what people's attributes have in common. The release is a Bayesian network
+with one hidden root.
+
+     1  parts of epsilon for dependencies, single attributes, choices, views
+     2  find attributes that others determine, and leave them to these     noisy max, discrete Laplace
+     3  measure each attribute of more than 8 values, smooth, join rare values        discrete Laplace
+     4  candidates = sets of attributes with at most n e_view / (theta sensitivity) cells; pairs with more
+        cells over groups of their values
+     5  first: disjoint sets that hold each attribute that was not measured in step 3
+     6  repeat, as often as the candidates bring new pairs and the budget allows:
+     7      fresh = the candidates with many new pairs
+     8      V = the one of them whose table the model gets most wrong                        noisy max
+     9      measure the table of V                                                    discrete Laplace
+    10      fit the model to all that was measured
+    11  one class if the classes foretell noisy tables no better than independent attributes do
+    12  release the mean of `fits` models, each fitted from a start of its own, as a network
+
+Where not even a single attribute stands clear of the noise, all of epsilon goes to single attributes.
+
+Neighbour relation: one record replaced by any other, the number of records n public; or all records of one
+person, see ``privacy_engine.dp.contributions``: everything that is noised is a table of counts, or changes by
+no more than a known multiple of what one does, so that a person's m records count m times. Steps 4, 5, 7, 10
+to 12, the smoothing and the joining read noisy tables and public sizes alone: post-processing. Steps 2, 3, 8,
+9 compose sequentially; what step 2 does not spend, since a dependency was not found, the later steps do:
+their parts depend on noisy results alone, and the sum never exceeds epsilon, which is all that pure epsilon
+asks of parts that are chosen on the way (Rogers, Roth, Ullman, Vadhan: Privacy Odometers and Filters, 2016).
+
+Taken from others: views of several attributes that cover the pairs (Qardaji, Yang, Li: PriView, 2014);
+choosing what the model gets most wrong (Hardt, Ligett, McSherry: MWEM, 2012; McKenna, Mullins, Sheldon,
+Miklau: AIM, 2022); joining rare values (McKenna, Miklau, Sheldon: MST, 2021); a mixture of product
+distributions fitted to noisy marginals by gradients (Aydore et al.: Relaxed Adaptive Projection, 2021; Liu,
+Vietri, Wu: Iterative Methods for Private Synthetic Data, 2021). Ours: few classes, started by EM and drawn
+together by a prior in the units of the known noise; a mean of several fits; views restricted to those that
+bring new pairs; pure epsilon under replacement, and every number that a claim rests on an integer.
+
+One set of defaults for all tables, chosen on a few splits of NLTCS and Adult (16 bins): so figures on these
+two are somewhat too good for a table that was never tried. ACS and NIST's table were not looked at for that.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.dp.accounting import Spend
+from privacy_engine.dp.loss import rounded_down
+from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale, noisy_max, noisy_max_scale, split
+from privacy_engine.latent import dependencies
+from privacy_engine.latent.dependencies import Dependency, candidates
+from privacy_engine.latent.latent_classes import (
+    LatentClasses,
+    View,
+    fit,
+    mean_of,
+    random_start,
+    uniform,
+)
+from privacy_engine.latent.rare_values import ValueGroups, coarse_groups, sums_by_group
+from privacy_engine.latent.view_design import Coverage, Members, candidate_views, partition
+from privacy_engine.progress import portion, tracked
+from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
+from privacy_engine.synthesizers.postprocess import likely_values, project_to_simplex
+from privacy_engine.synthesizers.synthesizer import Synthesizer, check_whole
+from privacy_engine.tables.domains import BinnedDomain, CodedTable, DatedDomain
+from privacy_engine.tables.marginals import WeightedRecords, contingency, table_sensitivity
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Groups = tuple[Ints | None, ...]
+
+# Of candidates and starting points: they look random, are the same each time, and hide nothing.
+SEED = 20261120
+NARROW = 8  # values up to which an attribute is not measured by itself: joint tables say enough of it
+ENOUGH = 20  # scales of noise in the mean count of an attribute: from there on joint tables need it more
+SMALL_VIEW = 16  # cells that a view should hold at least, such as those of four binary attributes
+MOST_CELLS = 2048  # of a view: bounds the time of the fits
+RARE = 1.5  # standard deviations of noise that a value's count must exceed to stand alone
+PAIRS_A_VIEW = 2  # typical pairs' cells that a view should have room for, where the budget is small
+REPEATS, COUPLING = 2, 0.3  # of the comparison with independent attributes, and how much noise it adds
+TELLING = 8.0  # scales of noise in the mean count of a value, below which no choice of views tells more
+LARGE_PAIR = 256  # cells that a pair is worth: from there on groups of values are counted
+COVERED = 0.85  # part of the sets that would bring all pairs together: the last bring few
+LEAST_COARSE = 3  # groups of an attribute in a table of groups
+SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE = 0.015, 0.01, 0.04  # parts of epsilon for one dependency
+ROUND_STEPS = {"em_steps": 15, "descent_steps": 40}
+LAST_STEPS = {"em_steps": 30, "descent_steps": 100}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatentClass(Synthesizer):
+    """Views chosen where the model errs, discrete Laplace noise, a latent class model fitted to them.
+
+    Attributes:
+        classes: hidden classes of one fitted model, >= 1; 1 makes the attributes independent.
+        fits: models of the released mean, >= 1.
+        rounds: views measured, >= 1, where the budget is enough for any; more where an attribute would be in
+            none. None = as many as are useful, at most three for every two attributes.
+        width: most attributes of a view, >= 1.
+        theta: least ratio of a view's mean cell to its noise, > 0: bounds its cells.
+        attribute_share: most of epsilon that goes to the attributes of many values, in (0, 1).
+        selection_share: part of the rest that chooses views, in (0, 1).
+        rules: most functional dependencies that are looked for, 0 .. 5.
+    """
+
+    classes: int = 32
+    fits: int = 4
+    rounds: int | None = None
+    width: int = 6
+    theta: float = 2.0
+    attribute_share: float = 0.4
+    selection_share: float = 0.1
+    rules: int = 3
+    key: ClassVar[str] = "latent_class"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("classes", "fits", "rounds", "width"):
+            value = getattr(self, name)
+            if not (type(value) is int and value >= 1) and not (name == "rounds" and value is None):
+                raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
+        check_whole("rules", self.rules, 0, 5)
+        if type(self.theta) not in (int, float) or not 0 < self.theta < math.inf:
+            raise ValueError(f"theta must be a finite number > 0, got {self.theta!r}")
+        for name in ("attribute_share", "selection_share"):
+            if not 0 < getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in (0, 1), got {getattr(self, name)}")
+
+    def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
+        """Measure, choose and fit, as in the box above."""
+        run = Run(self, coded)
+        run.find_dependencies()
+        run.measure_attributes()
+        run.plan_views()
+        with portion(0.7):
+            for _ in tracked(range(run.rounds)):
+                run.measure_view(run.choose())
+        with portion(0.3):
+            return run.network(), tuple(run.spends)
+
+
+class Run:
+    """One run of the algorithm: the books, the views so far and the model fitted to them.
+
+    Attributes that another one determines leave the run: from then on an attribute's number is its place
+    among those that are ``free``. Records are read by ``find_dependencies``, ``measure_attributes``,
+    ``choose`` and ``measure_view`` alone, and what they read passes through a mechanism.
+    """
+
+    def __init__(self, method: LatentClass, coded: CodedTable) -> None:
+        self.method = method
+        self.coded = coded
+        self.records = WeightedRecords.of(coded)
+        self.n = len(coded)
+        self.sensitivity = table_sensitivity(coded)
+        self.rng = np.random.default_rng(SEED)
+        self.free = list(range(len(coded.sizes)))
+        self.dependencies: list[Dependency] = []
+        self.views: list[View] = []
+        self.spends: list[Spend] = []
+        self.coverage = Coverage()
+        self._search, rest = self._search_epsilons()
+        self._share_out(self.method.epsilon if self._search is None else rest)
+        # The least part that any step can need: refused, if at all, before any noise is drawn.
+        choices = split(self.for_choices, [1] * self.most_rounds)[:1] if self.joint else ()
+        least = min([*self.for_attributes, *choices])
+        noisy_max_scale(epsilon=least, sensitivity=self.sensitivity)
+
+    def _search_epsilons(self) -> tuple[tuple[float, float, float] | None, float]:
+        """Epsilon of one choice, one test and one table of a dependency; and the least that will be left.
+
+        None where there is nothing to look for, or the budget could not tell a dependency from none.
+        """
+        parts = (SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE)
+        *each, rest = split(self.method.epsilon, (*parts, 1 - sum(parts) * self.method.rules))
+        choice, test, function = each
+        scale = laplace_scale(epsilon=test, sensitivity=self.coded.each)
+        possible = self.method.rules and candidates(self.coded.sizes, ())
+        if not possible or scale > dependencies.TOLERANCE * 2 * self.n:
+            return None, self.method.epsilon
+        return (choice, test, function), rest
+
+    def _share_out(self, epsilon: float) -> None:
+        """Split what is left among attributes of many values, choices of views, and views.
+
+        Where the budget is too small for joint tables, all of it goes to the attributes alone.
+        """
+        self.sizes = [self.coded.sizes[a] for a in self.free]
+        # The mean count of a value, in scales of noise, if attributes were all that is measured.
+        self.joint = (
+            self.n * epsilon / (self.sensitivity * sum(self.sizes)) >= TELLING and len(self.sizes) > 1
+        )
+        self.wide = [a for a, size in enumerate(self.sizes) if size > NARROW or not self.joint]
+        sizes = [self.sizes[a] for a in self.wide]
+        self.for_attributes: tuple[float, ...] = ()
+        self.for_choices = self.for_views = 0.0
+        self.most_rounds = 0
+        if sizes and self.joint:
+            share = ENOUGH * self.sensitivity * sum(sizes) / (self.n * epsilon)
+            share = min(self.method.attribute_share, share)
+            on_attributes, epsilon = split(epsilon, (share, 1 - share))
+        else:
+            on_attributes = epsilon
+        if sizes:  # square roots: the least sum of all cells' errors
+            self.for_attributes = split(on_attributes, [math.sqrt(size) for size in sizes])
+        if self.joint:
+            shares = (self.method.selection_share, 1 - self.method.selection_share)
+            self.for_choices, self.for_views = split(epsilon, shares)
+            self.most_rounds = self.method.rounds or math.ceil(1.5 * len(self.sizes))
+
+    def find_dependencies(self) -> None:
+        """Step 2."""
+        left = Fraction(self.method.epsilon)
+        if self._search is not None:
+            choice, test, function = self._search
+            for _ in range(self.method.rules):
+                left -= Fraction(choice) + Fraction(test)
+                pair = self._likeliest_dependency(choice)
+                if pair is None:
+                    left += Fraction(choice) + Fraction(test)
+                    break
+                if not self._holds(pair, test):
+                    break
+                left -= Fraction(function)
+                self._keep(pair, function)
+        self.free = [a for a in self.free if a not in {d.determined for d in self.dependencies}]
+        self._share_out(rounded_down(left))
+
+    def _likeliest_dependency(self, epsilon: float) -> tuple[int, int] | None:
+        pairs = candidates(self.coded.sizes, [d.determined for d in self.dependencies])
+        if not pairs:
+            return None
+        scores = [dependencies.score(contingency(self.records, pair), self.n) for pair in pairs]
+        sensitivity = dependencies.SCORE_SENSITIVITY * self.coded.each
+        chosen = noisy_max(np.array(scores, dtype=np.int64), epsilon=epsilon, sensitivity=sensitivity)
+        self._book("noisy_max", self._names(pairs[chosen]), epsilon, sensitivity)
+        return pairs[chosen]
+
+    def _holds(self, pair: tuple[int, int], epsilon: float) -> bool:
+        exceptions = np.array([self.n - dependencies.kept(contingency(self.records, pair))])
+        noisy = laplace_counts(exceptions, epsilon=epsilon, sensitivity=self.coded.each)
+        self._book("discrete_laplace", self._names(pair), epsilon, self.coded.each)
+        scale = laplace_scale(epsilon=epsilon, sensitivity=self.coded.each)
+        return bool(noisy[0] <= dependencies.TOLERANCE * self.n + dependencies.CLEAR * scale)
+
+    def _keep(self, pair: tuple[int, int], epsilon: float) -> None:
+        noisy = laplace_counts(contingency(self.records, pair), epsilon=epsilon, sensitivity=self.sensitivity)
+        self._book("discrete_laplace", self._names(pair), epsilon, self.sensitivity)
+        determining, determined = pair
+        function = noisy.argmax(axis=1).astype(np.int64)
+        self.dependencies.append(
+            Dependency(determining=determining, determined=determined, function=function)
+        )
+
+    def measure_attributes(self) -> None:
+        """Step 3."""
+        self.groups = [ValueGroups.single(size) for size in self.sizes]
+        self.likely: list[Floats | None] = [None] * len(self.sizes)
+        for attribute, epsilon in zip(self.wide, self.for_attributes, strict=True):
+            noisy = self._noisy(self._contingency((attribute,)), (attribute,), epsilon)
+            scale = laplace_scale(epsilon=epsilon, sensitivity=self.sensitivity)
+            on_scale = self._on_scale(attribute)
+            likely = likely_values(noisy, self.n, scale=scale, on_scale=on_scale)
+            least = RARE * math.sqrt(2) * scale
+            if on_scale:
+                groups = ValueGroups.joining_neighbours(likely, least / self.n, on_scale)
+            else:
+                groups = ValueGroups.joining_rare(noisy, likely, least)
+            self.groups[attribute] = groups
+            self.likely[attribute] = grouped = np.bincount(groups.group_of, likely).astype(np.float64)
+            self._add((attribute,), cells=grouped, mended=grouped, epsilon=epsilon)
+            self.coverage.add((attribute,))
+        self.sizes = [groups.size for groups in self.groups]
+        self.coverage.sizes = self.sizes
+        self.on_scale = [self._groups_on_scale(a) for a in range(len(self.sizes))]
+
+    def plan_views(self) -> None:
+        """Steps 4 and 5, the number of rounds and their parts of epsilon."""
+        self.rounds = self.measured = 0
+        if not self.joint:
+            return
+        useful = self.n * self.for_views / (self.sensitivity * self.method.theta)  # cells, in all rounds
+        mean = sum(self.sizes) / len(self.sizes)
+        typical = min(max(mean**2, SMALL_VIEW), LARGE_PAIR)  # a pair's cells
+        most = min(max(int(useful / (PAIRS_A_VIEW * typical)), 1), self.most_rounds)
+        self.rounds = self.method.rounds or 1
+        while True:
+            cells = self._cells(useful / self.rounds)
+            self.candidates, self.coarse = self._candidates(cells)
+            needed = math.ceil(COVERED * self.coverage.missing(self.candidates))
+            if self.method.rounds or self.rounds >= min(needed, most):
+                break
+            self.rounds = min(max(self.rounds + 1, (self.rounds + needed) // 2), most)
+        # First each attribute once that was not measured by itself: they need no choice.
+        unseen = [a for a in range(len(self.sizes)) if a not in self.wide]
+        self.first = partition(self.sizes, unseen, cells=cells, width=self.method.width, rng=self.rng)
+        self.rounds = max(self.rounds, len(self.first))
+        chosen = self.rounds - len(self.first)
+        self.for_choice = split(self.for_choices, [1] * chosen)[0] if chosen else 0.0
+        left = (
+            self.for_views if chosen else rounded_down(Fraction(self.for_views) + Fraction(self.for_choices))
+        )
+        self.for_view = split(left, [1] * self.rounds)[0]
+        self.view_scale = laplace_scale(epsilon=self.for_view, sensitivity=self.sensitivity)
+        self.tables: dict[Members, Ints] = {}
+        self.model = (
+            fit(self.views, self._start(), on_scale=self.on_scale, **ROUND_STEPS)
+            if self.views
+            else uniform(self.sizes)
+        )
+
+    def _cells(self, useful: float) -> float:
+        """Most cells of a view. Any two attributes that were not measured by themselves fit."""
+        narrow = sorted(size for a, size in enumerate(self.sizes) if a not in self.wide)
+        return min(max(useful, math.prod(narrow[-2:])), MOST_CELLS)
+
+    def _candidates(self, cells: float) -> tuple[list[Members], dict[Members, Groups]]:
+        """Sets of attributes to measure; and for pairs with too many cells the groups that are counted."""
+        fine = candidate_views(self.sizes, cells=cells, width=self.method.width, rng=self.rng)
+        met = Coverage()
+        for members in fine:
+            met.add(members)
+        coarse: dict[Members, Groups] = {
+            pair: self._coarse(pair, int(cells))
+            for pair in itertools.combinations(range(len(self.sizes)), 2)
+            if pair not in met.pairs and cells >= LEAST_COARSE**2 and self.method.width > 1
+        }
+        return [*fine, *coarse], coarse
+
+    def _coarse(self, pair: Members, cells: int) -> Groups:
+        """Groups of the values of two attributes whose table has at most so many cells."""
+        side = math.isqrt(cells)
+        first, second = (self.sizes[a] for a in pair)
+        most = (cells // second, second) if second <= side else (min(first, side), cells // min(first, side))
+        return tuple(
+            coarse_groups(self._likely(a), size, self._groups_on_scale(a)) if size < self.sizes[a] else None
+            for a, size in zip(pair, most, strict=True)
+        )
+
+    def choose(self) -> Members:
+        """Steps 7 and 8."""
+        if self.measured < len(self.first):
+            return self.first[self.measured]  # which needs no look at the records
+        fresh = self.coverage.freshest(self.candidates, self.rounds - self.measured)
+        scores = np.array([self._misfit(members) for members in fresh], dtype=np.int64)
+        chosen = fresh[noisy_max(scores, epsilon=self.for_choice, sensitivity=self.sensitivity)]
+        self._book("noisy_max", self._free_names(chosen), self.for_choice, self.sensitivity)
+        return chosen
+
+    def measure_view(self, members: Members) -> None:
+        """Steps 9 and 10."""
+        noisy = self._noisy(self._grouped(members), members, self.for_view)
+        mended = project_to_simplex(noisy, self.n)
+        groups = self.coarse.get(members, ())
+        self._add(members, cells=noisy / self.n, mended=mended, epsilon=self.for_view, groups=groups)
+        self.coverage.add(members)
+        self.measured += 1
+        self.model = fit(self.views, self._start(), on_scale=self.on_scale, **ROUND_STEPS)
+
+    def network(self) -> BayesianNetwork:
+        """Steps 11 and 12."""
+        classes, fits = (self.method.classes, self.method.fits) if self._classes_tell_more() else (1, 1)
+        starts = [random_start(self.sizes, classes, self.rng) for _ in range(fits)]
+        model = mean_of(
+            [fit(self.views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
+        )
+        return as_network(model, self.groups, self.free, self.dependencies, self.coded)
+
+    def _classes_tell_more(self) -> bool:
+        """Whether the classes foretell joint tables better than independent attributes do.
+
+        The coupled bootstrap (Oliveira, Lei, Tibshirani: Unbiased Risk Estimation in the Normal Means
+        Problem, 2021): noise w of the known scale is added to the noisy tables t, t + w sqrt(c) is fitted and
+        t - w / sqrt(c) foretold. The two are uncorrelated, as if the records had been measured twice.
+        """
+        joint = [len(view.members) > 1 for view in self.views]
+        if self.method.classes == 1 or not any(joint):
+            return False
+        lead = 0.0
+        for _ in range(REPEATS):
+            fitted, foretold = [], []
+            for view, is_joint in zip(self.views, joint, strict=True):
+                noise = self.rng.laplace(scale=view.scale, size=view.cells.shape) * is_joint
+                cells = view.cells + noise * COUPLING**0.5
+                mended = project_to_simplex(cells, 1) if is_joint else view.mended
+                fitted.append(replace(view, cells=cells, mended=mended))
+                foretold.append(view.cells - noise / COUPLING**0.5)
+            starts = [random_start(self.sizes, classes, self.rng) for classes in (1, self.method.classes)]
+            models = [fit(fitted, start, on_scale=self.on_scale, **ROUND_STEPS) for start in starts]
+            for view, cells, is_joint in zip(self.views, foretold, joint, strict=True):
+                if is_joint:
+                    off = [(m.marginal(view.members, view.groups) - cells) / view.scale for m in models]
+                    lead += float((off[0] ** 2).sum() - (off[1] ** 2).sum())
+        return lead > 0
+
+    def _misfit(self, members: Members) -> int:
+        expected = self.n * self.model.marginal(members, self.coarse.get(members, ()))
+        rounded = np.rint(expected).astype(np.int64)
+        return misfit_score(self._grouped(members), rounded, round(rounded.size * self.view_scale))
+
+    def _grouped(self, members: Members) -> Ints:
+        """Counts over the groups of values, kept for the next round."""
+        if members not in self.tables:
+            counts = self._contingency(members)
+            coarse = self.coarse.get(members, (None,) * len(members))
+            for axis, (member, group_of) in enumerate(zip(members, coarse, strict=True)):
+                counts = self.groups[member].sums(counts, axis)
+                if group_of is not None:
+                    counts = sums_by_group(counts, group_of, axis)
+            self.tables[members] = counts
+        return self.tables[members]
+
+    def _contingency(self, members: Members) -> Ints:
+        return contingency(self.records, [self.free[member] for member in members])
+
+    def _on_scale(self, attribute: int) -> int:
+        domain = self.coded.domains[self.free[attribute]]
+        return domain.bins if isinstance(domain, BinnedDomain | DatedDomain) else 0
+
+    def _groups_on_scale(self, attribute: int) -> int:
+        on_scale = self._on_scale(attribute)
+        return int(self.groups[attribute].group_of[on_scale - 1]) + 1 if on_scale else 0
+
+    def _likely(self, attribute: int) -> Floats:
+        likely = self.likely[attribute]
+        return np.ones(self.sizes[attribute]) if likely is None else likely
+
+    def _noisy(self, counts: Ints, members: Members, epsilon: float) -> Ints:
+        self._book("discrete_laplace", self._free_names(members), epsilon, self.sensitivity)
+        return laplace_counts(counts, epsilon=epsilon, sensitivity=self.sensitivity)
+
+    def _add(
+        self, members: Members, *, cells: Floats, mended: Floats, epsilon: float, groups: Groups = ()
+    ) -> None:
+        scale = laplace_scale(epsilon=epsilon, sensitivity=self.sensitivity) / self.n
+        self.views.append(View(members=members, cells=cells, scale=scale, mended=mended, groups=groups))
+
+    def _names(self, attributes: Sequence[int]) -> str:
+        return ", ".join(self.coded.names[a] for a in attributes)
+
+    def _free_names(self, members: Members) -> str:
+        return self._names([self.free[member] for member in members])
+
+    def _book(self, mechanism: str, target: str, epsilon: float, sensitivity: int) -> None:
+        scale_of = laplace_scale if mechanism == "discrete_laplace" else noisy_max_scale
+        scale = scale_of(epsilon=epsilon, sensitivity=sensitivity)
+        self.spends.append(
+            Spend(mechanism=mechanism, target=target, epsilon=epsilon, sensitivity=sensitivity, scale=scale)
+        )
+
+    def _start(self) -> LatentClasses:
+        return random_start(self.sizes, self.method.classes, self.rng)
+
+
+def misfit_score(counts: Ints, expected: Ints, noise: int) -> int:
+    """How far a table is from a model's, beyond the noise that measuring it would add.
+
+    It changes by no more than the table does, `table_sensitivity` (triangle inequality). Tight: all cells
+    that move may move away from their fixed numbers.
+
+    Args:
+        counts: of the records.
+        expected: whole numbers of the same shape, made from noisy tables alone.
+        noise: the expected sum of the noise over the cells, which the public sizes give.
+    """
+    return int(np.abs(counts - expected).sum()) - noise
+
+
+def as_network(
+    model: LatentClasses,
+    groups: Sequence[ValueGroups],
+    free: Sequence[int],
+    found: Sequence[Dependency],
+    coded: CodedTable,
+) -> BayesianNetwork:
+    """A model over groups of values as a network over values, with one hidden root.
+
+    Attributes that others determine follow, the last found first: what determines may be determined itself.
+    """
+    hidden = hidden_name(coded.names)
+    root = Node(attribute=hidden, table=model.weights / model.weights.sum())
+    spread = [g.spread(table) for g, table in zip(groups, model.tables, strict=True)]
+    children = [
+        Node(attribute=coded.names[a], parents=(hidden,), table=table / table.sum(axis=1, keepdims=True))
+        for a, table in zip(free, spread, strict=True)
+    ]
+    determined = [
+        Node(
+            attribute=coded.names[d.determined],
+            parents=(coded.names[d.determining],),
+            table=np.eye(coded.sizes[d.determined])[d.function],
+        )
+        for d in reversed(found)
+    ]
+    return BayesianNetwork(
+        names=(*coded.names, hidden),
+        sizes=(*coded.sizes, len(model.weights)),
+        nodes=(root, *children, *determined),
+    )
+
+
+def hidden_name(names: Sequence[str]) -> str:
+    """A name for the hidden root that no attribute has.
+
+    >>> hidden_name(["age", "latent class"])
+    'latent class_'
+    """
+    name = "latent class"
+    while name in names:
+        name += "_"
+    return name
