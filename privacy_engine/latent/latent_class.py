@@ -17,7 +17,8 @@ with one hidden root.
      9      measure the table of V                                                    discrete Laplace
     10      fit the model to all that was measured
     11  one class if the classes foretell noisy tables no better than independent attributes do
-    12  release the mean of `fits` models, each fitted from a start of its own, as a network
+    12  release the mean of `fits` models, each fitted from a start of its own, its single attributes moved to
+        what all tables say of them where noise does not explain the difference, as a network
 
 Where not even a single attribute stands clear of the noise, all of epsilon goes to single attributes.
 
@@ -63,6 +64,7 @@ from privacy_engine.latent.latent_classes import (
     mean_of,
     random_start,
     uniform,
+    with_single_values,
 )
 from privacy_engine.latent.rare_values import ValueGroups, coarse_groups, sums_by_group
 from privacy_engine.latent.view_design import Coverage, Members, candidate_views, partition
@@ -372,6 +374,7 @@ class Run:
         model = mean_of(
             [fit(self.views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
         )
+        model = with_single_values(model, self.views)
         return as_network(model, self.groups, self.free, self.dependencies, self.coded)
 
     def _classes_tell_more(self) -> bool:

@@ -35,6 +35,9 @@ SMOOTHING = 1e-3  # added to each expected count of EM, and to probabilities bef
 PRIOR = 0.2  # precision of a class's logits around the mean of the classes: a deviation of about 2
 TYPICAL = 8  # values from which on a table's precision falls as they become more
 SMOOTH = 0.5  # precision of the difference of neighbours' logits on a scale, around the classes' mean
+LEAST_LEFT = 0.1  # part of a value's probability that the step towards the views leaves at least
+CLEARLY = 3.0  # standard deviations of what noise explains that the step must exceed to be taken
+RAKES = 30  # of classes and values in turn
 MEMORY = 20  # pairs of gradients that L-BFGS keeps
 
 
@@ -127,6 +130,54 @@ def mean_of(models: Sequence[LatentClasses]) -> LatentClasses:
         weights=np.concatenate([model.weights for model in models]) / len(models),
         tables=tuple(np.concatenate(tables) for tables in zip(*(m.tables for m in models), strict=True)),
     )
+
+
+def with_single_values(model: LatentClasses, views: Sequence[View]) -> LatentClasses:
+    """The model with each attribute's own distribution moved to what all views say of it together.
+
+    Few classes cannot hold all cells of joint tables, and what they forgive there would be missing from
+    single attributes, which people look at first. The step from the model to the views' mean, weighted by
+    precision, is taken as far as noise does not explain its length over all attributes (James, Stein:
+    Estimation with Quadratic Loss, 1961). Dependencies stay: a table of classes by values keeps its odds
+    ratios, and the classes their weights.
+    """
+    expected = [model.weights @ table for table in model.tables]
+    told = [_single_values(views, attribute, len(e)) for attribute, e in enumerate(expected)]
+    length = sum(
+        known * float((cells - e) @ (cells - e)) for e, (cells, known) in zip(expected, told, strict=True)
+    )
+    noise = sum(len(e) for e, (_, known) in zip(expected, told, strict=True) if known)
+    explained = noise + CLEARLY * math.sqrt(5 * noise)  # 5: the variance of a squared Laplace of variance 1
+    part = max(0.0, 1 - explained / length) if length else 0.0
+    tables = []
+    for table, e, (cells, _) in zip(model.tables, expected, told, strict=True):
+        single = np.maximum(e + part * (cells - e), e * LEAST_LEFT)
+        tables.append(_raked(model.weights, table, single / single.sum()))
+    return LatentClasses(weights=model.weights, tables=tuple(tables))
+
+
+def _single_values(views: Sequence[View], attribute: int, size: int) -> tuple[Floats, float]:
+    """(size,) what the views say of one attribute, and the precision of a value; 0 where none counts them."""
+    total, precision = np.zeros(size), 0.0
+    for view in views:
+        for axis, member in enumerate(view.members):
+            if member == attribute and not (view.groups and view.groups[axis] is not None):
+                others = tuple(a for a in range(view.cells.ndim) if a != axis)
+                known = size / (view.cells.size * 2 * view.scale**2)
+                total += known * view.cells.sum(axis=others)
+                precision += known
+    return total / max(precision, LEAST), precision
+
+
+def _raked(weights: Floats, table: Floats, single: Floats) -> Floats:
+    """(k, s) a table of distributions given the class whose mean by weight is the given one.
+
+    Iterative proportional fitting (Deming, Stephan, 1940).
+    """
+    for _ in range(RAKES):
+        table = table * (single / np.maximum(weights @ table, LEAST))
+        table = table / table.sum(axis=1, keepdims=True)
+    return table
 
 
 def em_step(views: Sequence[View], model: LatentClasses) -> LatentClasses:

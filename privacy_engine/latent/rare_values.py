@@ -67,7 +67,7 @@ class ValueGroups:
         >>> ValueGroups.joining_neighbours(
         ...     np.array([0.1, 0.1, 0.4, 0.05, 0.25, 0.1]), 0.2, 6
         ... ).group_of.tolist()
-        [0, 0, 1, 2, 2, 2]
+        [0, 0, 1, 2, 3, 3]
         """
         group_of = np.zeros(len(likely), dtype=np.int64)
         group, mass = 0, 0.0

@@ -216,7 +216,7 @@ def spread_points(dimensions: int, n: int, rng: np.random.Generator) -> Floats:
     A Sobol sequence scrambled by Owen's method (Owen, 1998): each point alone is uniform, so that what is
     drawn with them is unbiased.
     """
-    sequence = qmc.Sobol(dimensions, rng=rng)
+    sequence = qmc.Sobol(dimensions, seed=rng)  # named so in all versions of SciPy; `rng` from 1.15 on
     points = np.empty((dimensions, n))
     with warnings.catch_warnings():
         warnings.simplefilter(

@@ -173,6 +173,7 @@ class LatentClassOperator(SynthesizerOperator):
         theta: least ratio of a view's mean cell to its noise, > 0: bounds its cells.
         attribute_share: most of epsilon that goes to the attributes of many values, in (0, 1).
         selection_share: part of the rest that chooses views, in (0, 1).
+        rules: most functional dependencies that are looked for, 0 .. 5.
     """
 
     method = "latent_class"
@@ -180,13 +181,14 @@ class LatentClassOperator(SynthesizerOperator):
     def __init__(
         self,
         *,
-        classes: int | str = 16,
+        classes: int | str = 32,
         fits: int | str = 4,
         rounds: int | str | None = None,
-        width: int | str = 5,
-        theta: float | str = 3.0,
+        width: int | str = 6,
+        theta: float | str = 2.0,
         attribute_share: float | str = 0.4,
         selection_share: float | str = 0.1,
+        rules: int | str = 3,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -197,3 +199,4 @@ class LatentClassOperator(SynthesizerOperator):
         self.theta = theta
         self.attribute_share = attribute_share
         self.selection_share = selection_share
+        self.rules = rules

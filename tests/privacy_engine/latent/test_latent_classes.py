@@ -19,6 +19,7 @@ from privacy_engine.latent.latent_classes import (
     misfit,
     random_start,
     uniform,
+    with_single_values,
 )
 
 SIZES = (2, 3, 2, 4)
@@ -224,3 +225,37 @@ def test_on_a_scale_a_spike_in_one_class_costs_more_than_a_slope() -> None:
 
 def test_a_uniform_model_is_uniform() -> None:
     assert np.allclose(by_enumeration(uniform((2, 3))), np.full((2, 3), 1 / 6))
+
+
+def test_single_values_are_what_the_views_say_of_them() -> None:
+    """One class cannot hold two attributes that agree; each by itself it can."""
+    single = np.array([0.7, 0.2, 0.06, 0.04])
+    cells = np.diag(single)
+    view = View(members=(0, 1), cells=cells, scale=1e-4, mended=cells)
+    crooked = LatentClasses(weights=np.ones(1), tables=(np.array([[0.97, 0.01, 0.01, 0.01]]),) * 2)
+    for table in with_single_values(crooked, [view]).tables:
+        assert table[0] == pytest.approx(single, abs=1e-3)
+
+
+def test_noise_moves_no_single_values() -> None:
+    rng = np.random.default_rng(5)
+    true = np.array([0.7, 0.2, 0.06, 0.04])
+    model = LatentClasses(weights=np.ones(1), tables=(true[None, :],))
+    moved = 0
+    for _ in range(100):
+        cells = true + rng.laplace(scale=0.01, size=4)
+        view = View(members=(0,), cells=cells, scale=0.01, mended=cells)
+        moved += not np.allclose(with_single_values(model, [view]).tables[0], true)
+    assert moved <= 5
+
+
+def test_dependencies_outlast_the_step_to_single_values() -> None:
+    model = LatentClasses(
+        weights=np.array([0.6, 0.4]), tables=(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.5, 0.5]] * 2))
+    )
+    cells = np.array([0.3, 0.7])
+    moved = with_single_values(model, [View(members=(0,), cells=cells, scale=1e-5, mended=cells)])
+    (a, b), (c, d) = moved.tables[0]
+    assert a * d / (b * c) == pytest.approx(36)  # .9 * .8 / (.1 * .2)
+    assert moved.weights == pytest.approx(model.weights)
+    assert moved.marginal([0]) == pytest.approx(cells, abs=1e-3)
