@@ -12,6 +12,7 @@ from benchmarks import (
     cost,
     dp_peers,
     dp_persons,
+    dp_regimes,
     dp_speed,
     dp_synthesis,
     imlap,
@@ -48,6 +49,7 @@ FULL: Mapping[str, Part] = {
     "dp_peers": dp_peers.run,
     "dp_speed": dp_speed.run,
     "dp_persons": dp_persons.run,
+    "dp_regimes": dp_regimes.run,
     "visits": visits.run,
     "over_time": over_time.run,
     "ppnb": ppnb.run,
@@ -71,6 +73,7 @@ QUICK: Mapping[str, Part] = {
     "dp_speed": lambda table: dp_speed.run(table, repeats=1, rows=100_000),
     "visits": lambda table: visits.run(table, persons=2_000, rows=40_000),
     "over_time": lambda table: over_time.run(table, persons=600, weeks=6, known=(2,), unknown=(1,)),
+    "dp_regimes": lambda table: dp_regimes.run(table, runs=1),
     "dp_persons": lambda table: dp_persons.run(table, epsilons=(1.0,), runs=3, copies=20),
     "ppnb": lambda table: ppnb.run(table, p_0s=(0.1, 0.35, 0.49, 0.8), runs=1, peer_runs=0, rows=None),
     "scale": lambda table: scale.run(table, sizes=scale.QUICK),
@@ -83,6 +86,7 @@ REPEATED: Mapping[str, Callable[..., Section]] = {
     "dp_synthesis": dp_synthesis.run,
     "dp_peers": dp_peers.run,
     "dp_persons": dp_persons.run,
+    "dp_regimes": dp_regimes.run,
     "ppnb": ppnb.run,
 }
 
