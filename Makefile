@@ -74,6 +74,10 @@ format: $(STAMP)  ## Format, and mend what lint can mend by itself
 bench: $(STAMP) $(KERNELS)  ## Compare methods with the papers' tables and with peers
 	@$(BIN)/python -m benchmarks
 
+.PHONY: audit
+audit: $(STAMP) $(KERNELS)  ## Attack every method with a privacy loss: what it shows of its claim, what faults show
+	@$(BIN)/python -m benchmarks --only audit
+
 .PHONY: docs
 docs: $(STAMP)  ## Write the pages of reference anew from signatures, docstrings and parsers
 	@$(BIN)/python docs/make_reference.py

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import (
+    audit,
     closeness,
     cost,
     dp_peers,
@@ -56,6 +57,7 @@ FULL: Mapping[str, Part] = {
     "scale": scale.run,
     "lake_history": lake_history.run,
     "cost": cost.run,
+    "audit": audit.run,
 }
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
@@ -79,6 +81,7 @@ QUICK: Mapping[str, Part] = {
     "scale": lambda table: scale.run(table, sizes=scale.QUICK),
     "lake_history": lambda table: lake_history.run(table, sizes=(100, 500)),
     "cost": lambda table: cost.run(table, methods=("mondrian", "rfka")),
+    "audit": lambda table: audit.run(table, effort=1),
 }
 # Parts whose figures are means of random runs.
 REPEATED: Mapping[str, Callable[..., Section]] = {

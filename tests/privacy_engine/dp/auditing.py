@@ -1,36 +1,10 @@
-"""Empirical audit: how much of its privacy loss a mechanism shows on two neighbouring inputs.
-
-If P(E) <= e^epsilon P'(E) for every event E, then an event that occurs far more often on one input than on
-its neighbour refutes the claim of epsilon. From the hits among independent runs on either input,
-Clopper-Pearson bounds give a loss that the mechanism has at least, except with probability FALSE_ALARM. The
-event must not be chosen on the runs that it is counted on.
-"""
-
-import math
+"""A trained attack on whole outputs, for the audits; the bounds are the engine's."""
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
-FALSE_ALARM = 1e-10
-
-
-def loss_shown(hits: npt.NDArray[np.bool_], hits_of_neighbour: npt.NDArray[np.bool_]) -> float:
-    """A lower bound of the privacy loss, wrong (above the true loss) with probability at most FALSE_ALARM.
-
-    Args:
-        hits: (r,) whether the event occurred in each run on one input.
-        hits_of_neighbour: (s,) the same on the neighbouring input.
-    """
-    likely = _lower(int(hits.sum()), len(hits))
-    rare = 1 - _lower(int((~hits_of_neighbour).sum()), len(hits_of_neighbour))
-    return math.log(likely / rare) if likely > 0 else 0.0
-
-
-def _lower(hits: int, runs: int) -> float:
-    """Clopper-Pearson: the probability of an event is below this with probability at most FALSE_ALARM / 2."""
-    return float(stats.beta.ppf(FALSE_ALARM / 2, hits, runs - hits + 1)) if hits else 0.0
+from privacy_engine.attacks.auditing import loss_shown
 
 
 def loss_shown_by_attack(outputs: npt.NDArray[np.float64], of_neighbour: npt.NDArray[np.float64]) -> float:

@@ -12,9 +12,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from privacy_engine.attacks.auditing import loss_shown
 from privacy_engine.dp.amplification import inner_epsilon, secure_sample
 from privacy_engine.dp.mechanisms import laplace_counts, noisy_max
-from tests.privacy_engine.dp.auditing import loss_shown
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,13 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from privacy_engine import DataSchema, load_method
+from privacy_engine.attacks.auditing import loss_shown
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_engine.tables.domains import CodedTable
 from tests.contract.tables import family
-from tests.privacy_engine.dp.auditing import loss_shown, loss_shown_by_attack
+from tests.privacy_engine.dp.auditing import loss_shown_by_attack
 
 pytestmark = pytest.mark.slow
 
