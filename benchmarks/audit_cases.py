@@ -181,12 +181,12 @@ SYNTHESIZERS: Mapping[str, tuple[int, int, Mapping[str, Any]]] = {
     "privbayes": (1000, 4, NETWORK),
     "privbayes_r": (1000, 4, NETWORK),
     "dpsm_bayes": (1000, 4, {**NETWORK, "post_process": "clip"}),
-    "latent_class": (4, 450, {"classes": 1, "fits": 1, "width": 1, "selection_share": 0.01}),
+    "latent_class": (4, 600, {"classes": 1, "fits": 1, "width": 1, "selection_share": 0.01}),
 }
 
 
-def _synthesizers(epsilon: float = 3.0) -> Iterator[Case]:
-    # At 3 about 1,000 guesses tell both half of epsilon and twice epsilon from it: see the tests.
+def _synthesizers(epsilon: float = 2.5) -> Iterator[Case]:
+    # At 2.5 about 1,000 guesses tell both half of epsilon and twice epsilon from it: see the tests.
     for name, (k, runs, given) in SYNTHESIZERS.items():
         of = {"rounds": 1} if name == "latent_class" else {}
         yield Case(
