@@ -203,7 +203,7 @@ def _synthesizers(epsilon: float = 2.5) -> Iterator[Case]:
             method=name,
             pair="one record has the other of two values, in both attributes",
             claim=epsilon,
-            show=partial(_synthesizer, name, 2, k, 2 * runs, epsilon, 1, {**given, **of}),
+            show=partial(_synthesizer, name, 2, k, 3 * runs, epsilon, 1, {**given, **of}),
             faults=(HALF_NOISE, HALF_SENSITIVITY, WHOLE_EPSILON),
         )
         # Of few persons the noisy number of rows leaves out so many at random that they would hide the noise.
