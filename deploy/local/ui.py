@@ -186,6 +186,23 @@ def wait_until_ready(components: Components, address: str) -> None:
         time.sleep(0.5)
 
 
+def require_login(address: str, login: str) -> None:
+    """Log in as a person would: a free port may have become another server's before ours could take it.
+
+    Raises:
+        ComponentError: when whoever answers there does not know the login.
+    """
+    body = json.dumps({"username": USER, "password": login}).encode()
+    asked = urllib.request.Request(f"{address}/auth/token", body, {"Content-Type": "application/json"})
+    try:
+        urllib.request.urlopen(asked, timeout=30).close()
+    except urllib.error.HTTPError as error:
+        raise ComponentError(
+            f"{address} does not know the login (status {error.code}): another server has taken the port; "
+            "start again, or name a free one with --port"
+        ) from None
+
+
 def serve(root: Path, port: int) -> None:
     """Run Airflow until a component ends or this process is told to end."""
     home, address = root / ".airflow", f"http://{HOST}:{port}"
@@ -206,6 +223,7 @@ def serve(root: Path, port: int) -> None:
             for name in COMPONENTS:
                 components.start(name)
             wait_until_ready(components, address)
+            require_login(address, login)
             _say(f"address   {address}\nlogin     {USER} / {login}\nlake      {root / '.lake'}")
             _say("ready     (Ctrl-C stops everything)")
             while True:

@@ -35,7 +35,7 @@ def loss_shown(hits: npt.NDArray[np.bool_], hits_of_neighbour: npt.NDArray[np.bo
 
     >>> often, seldom = np.arange(1000) < 900, np.arange(1000) < 100
     >>> round(loss_shown(often, seldom), 2), round(math.log(9), 2)
-    (1.59, 2.2)
+    (1.56, 2.2)
     """
     likely = _lower(int(hits.sum()), len(hits), FALSE_ALARM / 2)
     rare = 1 - _lower(int((~hits_of_neighbour).sum()), len(hits_of_neighbour), FALSE_ALARM / 2)
@@ -50,7 +50,7 @@ def loss_of_guesses(right: int, guesses: int) -> float:
         guesses: all, without abstentions.
 
     >>> round(loss_of_guesses(900, 1000), 2), round(math.log(9), 2)
-    (1.65, 2.2)
+    (1.57, 2.2)
     """
     share = _lower(right, guesses, FALSE_ALARM)
     return max(0.0, math.log(share / (1 - share))) if share > 0 else 0.0

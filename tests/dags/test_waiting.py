@@ -17,7 +17,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import NullPool
 
-from deploy.local.embedded import checkout
+from deploy.local.embedded import checkout, free_port
 from deploy.local.samples.files import ADULT, SAMPLES, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_release.lake.read import releases
@@ -116,7 +116,7 @@ def database(postgres_server: URL, invented: pd.DataFrame, monkeypatch: pytest.M
 
 @pytest.fixture
 def service(root: Path, database: Engine) -> Iterator[Service]:
-    command = [sys.executable, "-m", "deploy.local.ui", "--root", str(root)]
+    command = [sys.executable, "-m", "deploy.local.ui", "--port", str(free_port()), "--root", str(root)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         try:
             yield Service(process)

@@ -2,16 +2,20 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 
+from deploy.local.embedded import HOST, free_port
 from deploy.local.samples.files import ADULT, SAMPLES, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
+from deploy.local.ui import ComponentError, require_login
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +33,7 @@ def ui(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     write_table(tmp_path / SAMPLES / ADULT, synthetic_adult(100, rng=np.random.default_rng(1)), "generated")
     (tmp_path / "dags").mkdir()
     (tmp_path / "dags" / "only.py").write_text(DAG)
-    command = [sys.executable, "-m", "deploy.local.ui", "--root", str(tmp_path)]
+    command = [sys.executable, "-m", "deploy.local.ui", "--port", str(free_port()), "--root", str(tmp_path)]
     # A session of its own: what the test ends with must not be able to reach the test runner.
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         yield process
@@ -82,3 +86,18 @@ def test_the_printed_login_works_and_sigterm_leaves_no_process_behind(
     written = {entry.name for entry in tmp_path.iterdir()}
     assert written <= {".airflow", "dags", "data"}
     assert (tmp_path / ".airflow" / "passwords.json").stat().st_mode & 0o077 == 0
+
+
+def test_another_server_on_the_port_is_not_taken_for_ours() -> None:
+    class Stranger(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_error(401)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer((HOST, 0), Stranger) as server:
+        threading.Thread(target=server.handle_request).start()
+        with pytest.raises(ComponentError, match="another server has taken the port"):
+            require_login(f"http://{HOST}:{server.server_port}", "secret")
