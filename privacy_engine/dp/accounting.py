@@ -1,7 +1,7 @@
 """What a release spent: each mechanism with its noise, their sum, and the claim held against these books.
 
 A differentially private claim cannot be measured on released bytes. What can be checked is its bookkeeping:
-that each mechanism added the noise its epsilon needs, that the epsilons add up to the claim, that a ledger
+that each mechanism added the noise its epsilon or rho needs, that these add up to the claim, that a ledger
 booked it, and that no domain was read from the data. The test suite audits the mechanisms themselves.
 """
 
@@ -14,11 +14,14 @@ from typing import Any
 
 from privacy_engine.dp.amplification import amplified
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss, exact_sum, rounded_up
+from privacy_engine.dp.zcdp import check_rho, pure_rho
 from privacy_engine.judge.verification import Finding
 from privacy_engine.tables.schema import DataSchema
 
 # epsilon of one run = this times sensitivity / scale
 _FACTOR: Mapping[str, int] = {"discrete_laplace": 1, "noisy_max": 2}
+# rho of one run = sensitivity to this power / (2 scale^2): that of Gaussian noise is a square already
+_POWER: Mapping[str, int] = {"discrete_gaussian": 1, "noisy_max": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,33 +29,39 @@ class Spend:
     """One mechanism of a release and what it cost; public, like every figure in it.
 
     Attributes:
-        mechanism: ``discrete_laplace`` or ``noisy_max``, see ``privacy_engine.dp.mechanisms``.
+        mechanism: ``discrete_laplace``, ``discrete_gaussian`` or ``noisy_max``, see
+            ``privacy_engine.dp.mechanisms``: permute-and-flip where it spends epsilon, Gumbel noise for rho.
         target: what it measured: attribute names, never a value.
         epsilon, delta: what it spends in all, after composition of its runs and amplification.
-        sensitivity: of one run, in the units of ``scale``.
+        sensitivity: of one run, in the units of ``scale``; of ``discrete_gaussian`` the sum of squares.
         scale: of the noise of one run.
-        runs: how many runs ``epsilon`` covers, composed sequentially.
+        runs: how many runs ``epsilon`` or ``rho`` covers, composed sequentially.
         sample: (m, n) where all runs saw the same m of n records, drawn in secret without replacement.
         group: records that one person's replacement replaces, where the noise is for one of them: group
             privacy (Dwork and Roth 2014, Theorem 2.2) has epsilon count so many times.
+        rho: what it spends in all, where it is accounted as zCDP; it has no epsilon then.
     """
 
     mechanism: str
     target: str
-    epsilon: float
+    epsilon: float | None = None
     delta: float = 0.0
     sensitivity: float
     scale: float
     runs: int = 1
     sample: tuple[int, int] | None = None
     group: int = 1
+    rho: float | None = None
 
     def __post_init__(self) -> None:
-        if self.mechanism not in _FACTOR:
-            raise ValueError(f"mechanism must be one of {list(_FACTOR)}, got {self.mechanism!r}")
+        known = _FACTOR if self.rho is None else _POWER
+        if self.mechanism not in known:
+            raise ValueError(f"mechanism must be one of {list(known)}, got {self.mechanism!r}")
+        if (self.epsilon is None) == (self.rho is None):
+            raise ValueError("a mechanism must spend epsilon or rho, not both")
         for name in ("epsilon", "sensitivity", "scale"):
             value = getattr(self, name)
-            if not (value > 0 and math.isfinite(value)):
+            if value is not None and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"{name} must be > 0 and finite, got {value}")
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta must be in [0, 1), got {self.delta}")
@@ -65,10 +74,18 @@ class Spend:
             if not 1 <= m <= n:
                 raise ValueError(f"sample must be (m, n) with 1 <= m <= n, got ({m}, {n})")
             object.__setattr__(self, "sample", (m, n))  # a list, where it comes from JSON
+        if self.rho is not None:
+            check_rho(self.rho)
+            if self.sample is not None or self.group != 1 or self.delta:
+                raise ValueError(
+                    "a mechanism that spends rho must have no sample, group or delta: amplification and "
+                    "group privacy are proven here for epsilon alone; say what all rows of a person change "
+                    "in its sensitivity"
+                )
 
     @property
     def epsilon_of_noise(self) -> float:
-        """The epsilon that sensitivity and scale give, composed and amplified, rounded up.
+        """The epsilon that sensitivity and scale give, composed and amplified, rounded up; of no rho.
 
         >>> noise = {"mechanism": "noisy_max", "target": "age", "sensitivity": 1, "scale": 8.0}
         >>> Spend(epsilon=0.5, runs=2, **noise).epsilon_of_noise
@@ -81,11 +98,50 @@ class Spend:
         one = amplified(inner, Fraction(*self.sample)) if self.sample else inner
         return one if self.group == 1 else rounded_up(Fraction(one) * self.group)
 
+    @property
+    def rho_of_noise(self) -> Fraction:
+        """The rho that sensitivity and scale give, composed, exactly; of no epsilon.
+
+        >>> Spend(
+        ...     mechanism="discrete_gaussian", target="age", rho=0.25, sensitivity=2, scale=2.0
+        ... ).rho_of_noise
+        Fraction(1, 4)
+        """
+        squared = Fraction(self.sensitivity) ** _POWER[self.mechanism]
+        return self.runs * squared / (2 * Fraction(self.scale) ** 2)
+
+    @property
+    def is_too_quiet(self) -> bool:
+        """Whether there is less noise than what it spends needs."""
+        if self.rho is not None:
+            return self.rho_of_noise > Fraction(self.rho)
+        return self.epsilon_of_noise > self._epsilon
+
+    @property
+    def exact_rho(self) -> Fraction:
+        """The rho that it spends; of pure epsilon, epsilon^2 / 2.
+
+        Raises:
+            ValueError: if it spends a delta, of which no rho follows.
+        """
+        if self.rho is not None:
+            return Fraction(self.rho)
+        if self.delta:
+            raise ValueError(f"epsilon {self.epsilon} with delta {self.delta} does not add to rho's")
+        return pure_rho(self._epsilon)
+
+    @property
+    def _epsilon(self) -> float:
+        if self.epsilon is None:
+            raise ValueError("a mechanism that spends rho has no epsilon of its own: convert the sum")
+        return self.epsilon
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values that ``from_dict`` reads back."""
         told = dataclasses.asdict(self) | {"sample": list(self.sample) if self.sample else None}
         if self.group == 1:  # as it was written before there were groups
             del told["group"]
+        del told["rho" if self.rho is None else "epsilon"]
         return told
 
     @classmethod
@@ -96,7 +152,9 @@ class Spend:
             ValueError: for unknown or missing fields, or values out of range.
         """
         known = {f.name for f in dataclasses.fields(cls)}
-        required = known - {"delta", "runs", "sample", "group"}
+        required = known - {"delta", "runs", "sample", "group", "rho"}
+        if "rho" in fields:
+            required = required - {"epsilon"} | {"rho"}
         if not required <= set(fields) <= known:
             raise ValueError(
                 f"a spend must have the fields {sorted(required)}, got {sorted(map(str, fields))}"
@@ -104,15 +162,20 @@ class Spend:
         return cls(**fields)
 
 
-def total(spends: Iterable[Spend], neighbours: Neighbours) -> PrivacyLoss:
+def total(spends: Iterable[Spend], neighbours: Neighbours, delta: float = 0.0) -> PrivacyLoss:
     """Sequential composition of all spends, exact and then rounded up.
 
+    Where one spends rho, all are zCDP: rho's add, and the sum is converted once to epsilon at that delta.
+
     Raises:
-        ValueError: if there is none.
+        ValueError: if there is none; or one spends rho, and delta is 0 or another one spends a delta.
     """
     parts = tuple(spends)
+    if any(s.rho is not None for s in parts):
+        rho = sum((s.exact_rho for s in parts), Fraction(0))
+        return PrivacyLoss.of_zcdp(rounded_up(rho), delta, neighbours)
     return PrivacyLoss(
-        epsilon=exact_sum(s.epsilon for s in parts),
+        epsilon=exact_sum(s._epsilon for s in parts),
         delta=exact_sum(s.delta for s in parts),
         neighbours=neighbours,
     )
@@ -133,15 +196,17 @@ def check_bookkeeping(
 
     Returns:
         A finding for each rule: the noise of every mechanism suffices for its epsilon; the mechanisms add up
-        to no more than the claim; the ledger booked at least the claim, for the same neighbours; every domain
-        is public; where the schema names a person, the claim is about all rows of one.
+        to no more than the claim, their rho's converted at its delta; the ledger booked at least the claim,
+        for the same neighbours; every domain is public; where the schema names a person, the claim is about
+        all rows of one. A claim that carries rho is held against the mechanisms' and the booked rho, too.
     """
-    spent = total(spends, loss.neighbours) if spends else None
+    spent = _composed(spends, loss)
     covering = booked if booked and booked.neighbours is loss.neighbours else None
-    quiet = sum(s.epsilon_of_noise > s.epsilon for s in spends)
+    quiet = sum(s.is_too_quiet for s in spends)
     private = sum(not a.has_public_domain for a in schema.without_identifiers().attributes)
-    found = [_at_most("mechanisms with too little noise for their epsilon", 0, quiet if spends else None)]
-    for part in ("epsilon", "delta"):
+    unit = "rho" if any(s.rho is not None for s in spends) else "epsilon"
+    found = [_at_most(f"mechanisms with too little noise for their {unit}", 0, quiet if spends else None)]
+    for part in ("epsilon", "delta") if loss.rho is None else ("epsilon", "delta", "rho"):
         claimed = getattr(loss, part)
         found += [
             _at_most(f"{part} of all mechanisms, at most the claimed", claimed, getattr(spent, part, None)),
@@ -153,6 +218,18 @@ def check_bookkeeping(
         of_rows = int(loss.neighbours is not Neighbours.REPLACE_PERSON)
         found.append(_at_most("claims about one row where several may be of one person", 0, of_rows))
     return (*found, _at_most("attributes whose domain is not in the schema", 0, private))
+
+
+def _composed(spends: Sequence[Spend], loss: PrivacyLoss) -> PrivacyLoss | None:
+    """The loss of all mechanisms, accounted as the claim is; None where they do not compose to such a one."""
+    try:
+        spent = total(spends, loss.neighbours, loss.delta)
+        if loss.rho is None or spent.rho is not None:
+            return spent
+        rho = rounded_up(sum((s.exact_rho for s in spends), Fraction(0)))
+        return PrivacyLoss.of_zcdp(rho, loss.delta, loss.neighbours)
+    except ValueError:
+        return None
 
 
 def _at_most(rule: str, threshold: float, measured: float | None) -> Finding:

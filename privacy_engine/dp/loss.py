@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from privacy_engine.choice import choice
+from privacy_engine.dp.zcdp import check_rho, pure_rho, zcdp_epsilon, zcdp_rho
 
 
 class Neighbours(StrEnum):
@@ -24,13 +25,20 @@ class PrivacyLoss:
 
     Where there is no DP claim the loss is None, never zero.
 
+    Attributes:
+        epsilon, delta: what is claimed.
+        neighbours: for which two tables.
+        rho: where the release is rho-zCDP, and that is what implies its (epsilon, delta): composition then
+            adds rho's and converts their sum, which is tighter. None where it was not accounted so.
+
     >>> PrivacyLoss(epsilon=0.5, neighbours="add_remove") + PrivacyLoss(epsilon=0.25, neighbours="add_remove")
-    PrivacyLoss(epsilon=0.75, delta=0.0, neighbours=<Neighbours.ADD_REMOVE: 'add_remove'>)
+    PrivacyLoss(epsilon=0.75, delta=0.0, neighbours=<Neighbours.ADD_REMOVE: 'add_remove'>, rho=None)
     """
 
     epsilon: float
     delta: float = 0.0
     neighbours: Neighbours
+    rho: float | None = None
 
     def __post_init__(self) -> None:
         if not (self.epsilon > 0 and math.isfinite(self.epsilon)):
@@ -38,9 +46,63 @@ class PrivacyLoss:
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta must be in [0, 1), got {self.delta}")
         object.__setattr__(self, "neighbours", choice(Neighbours, self.neighbours, "neighbours"))
+        if self.rho is not None:
+            check_rho(self.rho)
+            implied = zcdp_epsilon(self.rho, self.delta)
+            if implied > self.epsilon:
+                raise ValueError(
+                    f"rho {self.rho} must imply epsilon {self.epsilon} at delta {self.delta}, and implies "
+                    f"{implied}; claim that"
+                )
+
+    @classmethod
+    def of_zcdp(cls, rho: float, delta: float, neighbours: Neighbours) -> "PrivacyLoss":
+        """The loss of a rho-zCDP release at a delta > 0.
+
+        >>> PrivacyLoss.of_zcdp(0.5, 1e-6, "replace_one").epsilon < 5.2216
+        True
+        """
+        return cls(epsilon=zcdp_epsilon(rho, delta), delta=delta, neighbours=neighbours, rho=rho)
+
+    @classmethod
+    def within(cls, epsilon: float, delta: float, neighbours: Neighbours) -> "PrivacyLoss":
+        """The loss (epsilon, delta) of a release that may spend the largest rho that implies it.
+
+        With delta 0 it is one of pure epsilon.
+        """
+        rho = zcdp_rho(epsilon, delta) if delta else None
+        return cls(epsilon=epsilon, delta=delta, neighbours=neighbours, rho=rho)
+
+    @property
+    def exact_rho(self) -> Fraction | None:
+        """The rho that the release is zCDP for: its own, or that of pure epsilon; None where none is known.
+
+        Of an (epsilon, delta) alone none follows: with probability delta anything may come out.
+        """
+        if self.rho is not None:
+            return Fraction(self.rho)
+        return None if self.delta else pure_rho(self.epsilon)
 
     def __add__(self, other: "PrivacyLoss") -> "PrivacyLoss":
+        """Sequential composition: of two losses without rho, epsilons and deltas add.
+
+        Where one carries a rho, rho's add, that of pure epsilon being epsilon^2 / 2, and the sum is converted
+        once, at their delta.
+
+        Raises:
+            ValueError: if the neighbour relations differ; or one carries a rho and the other has a delta that
+                is not the same, or a delta and no rho.
+        """
         neighbours = _common_neighbours((self, other))
+        if self.rho is not None or other.rho is not None:
+            first, second = self.exact_rho, other.exact_rho
+            deltas = {loss.delta for loss in (self, other) if loss.delta}
+            if first is None or second is None or len(deltas) != 1:
+                raise ValueError(
+                    "losses add as zCDP only at one delta, and where each carries its rho or is of pure "
+                    "epsilon; convert both rho's at one delta, or compose the claims without their rho"
+                )
+            return PrivacyLoss.of_zcdp(rounded_up(first + second), deltas.pop(), neighbours)
         return PrivacyLoss(
             epsilon=exact_sum((self.epsilon, other.epsilon)),
             delta=exact_sum((self.delta, other.delta)),
@@ -62,15 +124,18 @@ class PrivacyLoss:
             ValueError: if there is no loss, or the neighbour relations differ.
         """
         parts = tuple(losses)
+        rhos = [part.rho for part in parts if part.rho is not None]
         return cls(
             epsilon=max((part.epsilon for part in parts), default=0),
             delta=max((part.delta for part in parts), default=0),
             neighbours=_common_neighbours(parts),
+            rho=max(rhos) if rhos and len(rhos) == len(parts) else None,
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "neighbours": self.neighbours.value}
+        """Plain values; a rho only where there is one."""
+        told = {"epsilon": self.epsilon, "delta": self.delta, "neighbours": self.neighbours.value}
+        return told if self.rho is None else told | {"rho": self.rho}
 
 
 def exact_sum(numbers: Iterable[float]) -> float:

@@ -1,4 +1,7 @@
-"""Noise that carries a privacy claim: discrete Laplace on counts, and private selection, both by OpenDP.
+"""Noise that carries a privacy claim: on counts, and in private selection; all by OpenDP.
+
+For pure epsilon discrete Laplace noise and permute-and-flip, for zCDP (`privacy_engine.dp.zcdp`) discrete
+Gaussian noise and Gumbel noise.
 
 Why OpenDP and not numpy: the low bits of floating-point Laplace noise give the true value away (Mironov, On
 Significance of the Least Significant Bits for Differential Privacy, 2012). Here nothing is a float but the
@@ -7,7 +10,7 @@ for Differential Privacy, 2020, section 5; McKenna, Sheldon, Permute-and-Flip, 2
 operating system, so that a draw can neither be seeded nor repeated: store what was drawn.
 
 A mechanism here knows nothing of tables. Its ``sensitivity`` is the caller's: how much its input changes, at
-most, between two neighbouring tables. The epsilon holds for the neighbour relation that this was derived for.
+most, between two neighbouring tables. The epsilon, or rho, holds for the relation that this was derived for.
 """
 
 import math
@@ -19,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.dp.loss import rounded_down, rounded_up
+from privacy_engine.dp.zcdp import check_rho
 
 if TYPE_CHECKING:
     from opendp.mod import Measurement
@@ -77,6 +81,73 @@ def noisy_max(scores: npt.NDArray[np.int64], *, epsilon: float, sensitivity: int
     return int(measurement(_integers(scores, "scores")))
 
 
+def gaussian_counts(
+    counts: npt.NDArray[np.int64], *, rho: float, squared_sensitivity: int = 2
+) -> npt.NDArray[np.int64]:
+    """Counts plus discrete Gaussian noise, rho-zCDP.
+
+    P(noise = z) is proportional to exp(-z^2 / (2 scale^2)). Shifted by a whole number d, it has a divergence
+    D_alpha of at most alpha d^2 / (2 scale^2) (Canonne, Kamath, Steinke 2020); the cells' noises are
+    independent, so that their divergences add: rho = squared_sensitivity / (2 scale^2). Counts may come out
+    negative.
+
+    Args:
+        counts: any shape, int64.
+        rho: > 0, for all the counts together.
+        squared_sensitivity: most by which the counts change between neighbouring tables, in the sum of
+            squares, which is a whole number. One contingency table changes by 1 in two cells where one record
+            is replaced: 2. Where all m records of one person are, it loses a and gains b, each m records in
+            all and neither negative: |b - a|^2 <= |a|^2 + |b|^2 <= 2 m^2, as if all moved from one cell into
+            another.
+
+    Returns:
+        Noisy counts in the same shape, int64; beyond its range they stop at its ends.
+
+    Raises:
+        ValueError: if rho is not positive and finite, or absurdly small, or the counts are no integers.
+    """
+    _, measurement = _calibrated_zcdp(_gaussian, _root_above(squared_sensitivity), rho, squared_sensitivity)
+    noisy = measurement(_integers(counts, "counts").ravel())
+    return np.array(noisy, dtype=np.int64).reshape(counts.shape)
+
+
+def gumbel_max(scores: npt.NDArray[np.int64], *, rho: float, sensitivity: int) -> int:
+    """The number of a candidate with a high score, rho-zCDP.
+
+    The exponential mechanism, as the largest of the scores with Gumbel noise: i is taken with a probability
+    proportional to exp(scores[i] / scale). Between neighbours, the logarithm of i's probability changes by
+    (change of scores[i]) / scale and a number that is the same for all i; so these privacy losses lie in a
+    range of e = 2 sensitivity / scale, and such a mechanism is (e^2 / 8)-zCDP, by Hoeffding's lemma (Cesar,
+    Rogers: Bounding, Concentrating, and Truncating, 2021), a quarter of what e-DP gives in general:
+
+        rho = sensitivity^2 / (2 scale^2).
+
+    Arguments, result and errors as of ``noisy_max``, with rho > 0 for epsilon.
+    """
+    if scores.ndim != 1 or not len(scores):
+        raise ValueError(f"scores must be one row of at least one score, got shape {scores.shape}")
+    _, measurement = _calibrated_zcdp(_gumbel_max, sensitivity, rho, sensitivity**2)
+    return int(measurement(_integers(scores, "scores")))
+
+
+def gaussian_scale(*, rho: float, squared_sensitivity: int) -> float:
+    """The scale of ``gaussian_counts``, the least that OpenDP vouches for; about its standard deviation.
+
+    >>> round(gaussian_scale(rho=0.25, squared_sensitivity=2), 9)
+    2.0
+    """
+    return _calibrated_zcdp(_gaussian, _root_above(squared_sensitivity), rho, squared_sensitivity)[0]
+
+
+def gumbel_max_scale(*, rho: float, sensitivity: int) -> float:
+    """The scale of ``gumbel_max``, the least that OpenDP vouches for.
+
+    >>> gumbel_max_scale(rho=0.125, sensitivity=2)
+    4.0
+    """
+    return _calibrated_zcdp(_gumbel_max, sensitivity, rho, sensitivity**2)[0]
+
+
 def laplace_scale(*, epsilon: float, sensitivity: int) -> float:
     """The scale of ``laplace_counts``: the sensitivity over epsilon, the least that OpenDP vouches for.
 
@@ -98,7 +169,7 @@ def noisy_max_scale(*, epsilon: float, sensitivity: int) -> float:
 
 
 def split(epsilon: float, weights: Sequence[float]) -> tuple[float, ...]:
-    """Parts of epsilon in proportion to the weights, rounded down: their exact sum never exceeds epsilon.
+    """Parts of epsilon, or of rho, in proportion to the weights, rounded down: they never exceed it in sum.
 
     >>> split(1.0, [1, 3])
     (0.25, 0.75)
@@ -132,8 +203,25 @@ def _noisy_max(scale: float) -> "Measurement":
     return dp.m.make_noisy_max(domain, metric, dp.max_divergence(), scale)
 
 
+def _gaussian(scale: float) -> "Measurement":
+    import opendp.prelude as dp
+
+    _allow_opendp()
+    # The distance is a float, for it is the root of a whole number; counts and noise are 64-bit integers.
+    domain, metric = dp.vector_domain(dp.atom_domain(T=_INTEGER)), dp.l2_distance(T=float)
+    return dp.m.make_gaussian(domain, metric, scale)
+
+
+def _gumbel_max(scale: float) -> "Measurement":
+    import opendp.prelude as dp
+
+    _allow_opendp()
+    domain, metric = dp.vector_domain(dp.atom_domain(T=_INTEGER)), dp.linf_distance(T=_INTEGER)
+    return dp.m.make_noisy_max(domain, metric, dp.zero_concentrated_divergence(), scale)
+
+
 def _allow_opendp() -> None:
-    """Enable OpenDP's `contrib` features, which both mechanisms are: proven on paper, not by a machine.
+    """Enable OpenDP's `contrib` features, which all mechanisms here are: proven on paper, not by a machine.
 
     This is a state of the whole process in OpenDP, so it is set here alone and not when a module is imported.
     """
@@ -165,6 +253,37 @@ def _calibrated(
     while (measurement := make(scale)).map(int(sensitivity)) > epsilon:  # type: ignore[no-untyped-call]  # OpenDP's
         scale = math.nextafter(scale, math.inf)
     return scale, measurement
+
+
+def _calibrated_zcdp(
+    make: Callable[[float], "Measurement"], distance: float, rho: float, squared: int
+) -> tuple[float, "Measurement"]:
+    """The scale sqrt(squared / (2 rho)), on the safe side, and the measurement with it.
+
+    distance: the root of `squared`, not below it, as OpenDP's map is asked for it.
+    """
+    check_rho(rho)
+    if distance < 1 or squared != int(squared):
+        raise ValueError(f"sensitivity must be a whole number >= 1, got {distance}")
+    exact = Fraction(int(squared)) / (2 * Fraction(rho))
+    if exact > _LARGEST_SCALE**2:
+        raise ValueError(f"rho must be larger for a sensitivity of {distance}: its noise has over 60 bits")
+    scale, step = math.sqrt(exact), 0.0
+    # The rho of this scale is not above the one asked for; OpenDP's map, which rounds up, has the say.
+    while (
+        Fraction(scale) ** 2 < exact or (measurement := make(scale)).map(distance) > rho  # type: ignore[no-untyped-call]  # OpenDP's
+    ):
+        step = 2 * step or math.ulp(scale)
+        scale += step
+    return scale, measurement
+
+
+def _root_above(squared: int) -> float:
+    """The root of a whole number, or the least float that is above it."""
+    if squared < 1 or squared != int(squared):
+        raise ValueError(f"squared_sensitivity must be a whole number >= 1, got {squared}")
+    root = math.sqrt(squared)
+    return root if Fraction(root) ** 2 >= squared else math.nextafter(root, math.inf)
 
 
 def _check_epsilon(epsilon: float) -> None:

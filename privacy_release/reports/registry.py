@@ -149,12 +149,13 @@ def _implementation(manifest: Mapping[str, Any]) -> dict[str, str]:
     spends = manifest.get("model", {}).get("mechanisms", [])
     names = dict.fromkeys(MECHANISMS.get(s["mechanism"], (s["mechanism"],))[0] for s in spends)
     used = ", ".join(names) or "Randomized response with a public channel for each attribute"
+    zcdp = ", as zero-concentrated DP" if any("rho" in spend for spend in spends) else ""
     told = {
         "mechanisms": f"{used}. {manifest['method']} of {software['name']} {software['version']}; noise from "
         "the library OpenDP, which is safe for floating-point numbers."
         if spends
         else f"{used}. {manifest['method']} of {software['name']} {software['version']}.",
-        "composition": "Sequential. The loss was booked in a ledger with a limit before the data were read.",
+        "composition": f"Sequential{zcdp}. The loss was booked in a ledger with a limit before the data were read.",
     }
     if spends:
         told["post_processing"] = "Records are sampled from the measured model."

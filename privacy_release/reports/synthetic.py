@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismLine:
-    """All uses of one mechanism: how many, what of the budget they spent, and each by itself."""
+    """All uses of one mechanism: how many, what of the budget they spent, and each by itself.
+
+    ``unit`` is what they spent: epsilon, or rho.
+    """
 
     name: str
     meaning: str
-    epsilon: str
+    unit: str
+    spent: str
     uses: tuple[Mapping[str, str], ...]
 
 
@@ -45,18 +49,19 @@ def network_of(release: "Release") -> NetworkDrawing | None:
 
 def mechanisms_of(release: "Release") -> list[MechanismLine]:
     """What the model's measurement drew, by mechanism in the order of first use."""
-    uses: defaultdict[str, list[Spend]] = defaultdict(list)
+    uses: defaultdict[tuple[str, str], list[Spend]] = defaultdict(list)
     for spend in release.model.spends if release.model else ():
-        uses[spend.mechanism].append(spend)
-    return [_mechanism(mechanism, spends) for mechanism, spends in uses.items()]
+        uses[spend.mechanism, "epsilon" if spend.rho is None else "rho"].append(spend)
+    return [_mechanism(mechanism, unit, spends) for (mechanism, unit), spends in uses.items()]
 
 
-def _mechanism(mechanism: str, spends: "Sequence[Spend]") -> MechanismLine:
+def _mechanism(mechanism: str, unit: str, spends: "Sequence[Spend]") -> MechanismLine:
     name, meaning = MECHANISMS.get(mechanism, (mechanism, ""))
     return MechanismLine(
         name=name,
         meaning=meaning,
-        epsilon=f"{sum(spend.epsilon for spend in spends):.4g}",
+        unit=unit,
+        spent=f"{sum(getattr(spend, unit) for spend in spends):.4g}",
         uses=tuple(
             {
                 "target": spend.target,
@@ -64,7 +69,7 @@ def _mechanism(mechanism: str, spends: "Sequence[Spend]") -> MechanismLine:
                 "sample": "{:,} of {:,}".format(*spend.sample) if spend.sample else "all",
                 "sensitivity": f"{spend.sensitivity:.4g}",
                 "scale": f"{spend.scale:.4g}",
-                "epsilon": f"{spend.epsilon:.4g}",
+                "spent": f"{getattr(spend, unit):.4g}",
             }
             for spend in spends
         ),

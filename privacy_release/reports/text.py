@@ -323,6 +323,11 @@ MECHANISMS: Mapping[str, tuple[str, str]] = {
         "Discrete Laplace noise",
         "Whole-number noise on every cell of a table of counts, before anything is read from it.",
     ),
+    "discrete_gaussian": (
+        "Discrete Gaussian noise",
+        "Whole-number noise on every cell of a table of counts, before anything is read from it. Its cost is "
+        "counted as rho (zero-concentrated differential privacy).",
+    ),
     "noisy_max": (
         "Noisy maximum",
         "Of all candidates the one whose score is highest after noise is chosen; of the scores nothing is "
