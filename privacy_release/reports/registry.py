@@ -155,7 +155,8 @@ def _implementation(manifest: Mapping[str, Any]) -> dict[str, str]:
         "the library OpenDP, which is safe for floating-point numbers."
         if spends
         else f"{used}. {manifest['method']} of {software['name']} {software['version']}.",
-        "composition": f"Sequential{zcdp}. The loss was booked in a ledger with a limit before the data were read.",
+        "composition": f"Sequential{zcdp}. The loss was booked in a ledger with a limit before the data were "
+        "read.",
     }
     if spends:
         told["post_processing"] = "Records are sampled from the measured model."
