@@ -5,11 +5,12 @@ bookings and what is left derive from them (`privacy_engine.dp.totals`). An entr
 taken back is a further entry.
 
 All losses of a data set are for one neighbour relation and compose sequentially (Dwork and Roth 2014,
-Theorem 3.16): epsilons and deltas add, exactly (`privacy_engine.dp.limits`).
+Theorem 3.16): epsilons and deltas add, exactly (`privacy_engine.dp.limits`). Bookings under a promise count
+together, as what it promises (`privacy_engine.dp.promises`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from fractions import Fraction
@@ -17,6 +18,7 @@ from typing import Any
 
 from privacy_engine.dp.limits import Limit, Period, decimal_text, exact
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.promises import Promise
 from privacy_engine.errors import BudgetExceededError
 
 
@@ -48,7 +50,7 @@ class Entry:
         at: when, UTC; never before the entry above it.
         epsilon, delta: decimal text, so that they are hashed, stored and added exactly.
         detail: of a grant its period, reason and author; of a reservation what its caller told; of a commit
-            the sha256 of the stored model.
+            the sha256 of the stored model; of a booking under a promise, in each of its entries, the promise.
         salt: random text, so that the hash can be published: the key is a hash of the data, and without a
             salt whoever knows all records but one could try out the last.
         previous: hash of the entry above; empty for the first.
@@ -79,6 +81,7 @@ class Booking:
         entry_hash: of the entry that reserved it; the same for as long as the booking stands.
         booked_at: when it was reserved, UTC; from then on it counts; in a rolling limit, from its commit.
         detail: what the caller told when it reserved.
+        promise: that it is under; None: it counts by itself.
         model_sha256: of the stored model, once committed.
         model: the stored model itself, where the ledger was asked for it.
         token: what the ledger gave to whom it let take the booking; a commit needs it.
@@ -93,6 +96,7 @@ class Booking:
     attempt: int
     booked_at: datetime
     detail: Mapping[str, str]
+    promise: Promise | None = None
     model_sha256: str | None = None
     model: str | None = None
     token: str = field(default="", repr=False, compare=False)
@@ -101,12 +105,20 @@ class Booking:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What of a limit is spent at some time; `reserved` is the part of `spent` that is not committed yet."""
+    """What of a limit is spent at some time.
+
+    Attributes:
+        limit: which.
+        spent, spent_delta: by all bookings that count in it.
+        reserved: the part of `spent` that is not committed yet.
+        promises: that are part of `spent`: a further booking under one of them asks nothing more.
+    """
 
     limit: Limit
     spent: Fraction
     spent_delta: Fraction
     reserved: Fraction
+    promises: frozenset[Promise] = frozenset()
 
     @property
     def left(self) -> Fraction:
@@ -118,15 +130,19 @@ class Standing:
         """Delta that a further booking may spend."""
         return max(Fraction(0), exact(self.limit.delta) - self.spent_delta)
 
-    def covers(self, loss: PrivacyLoss) -> bool:
-        """Whether a further booking of that loss keeps the limit."""
-        return exact(loss.epsilon) <= self.left and exact(loss.delta) <= self.left_delta
+    def asked(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[Fraction, Fraction]:
+        """Epsilon and delta that a further booking of that loss, under a promise or none, takes of it."""
+        own = (exact(loss.epsilon), exact(loss.delta))
+        if promise is None or self.limit.period.name == "release":
+            return own
+        if promise in self.promises:
+            return Fraction(0), Fraction(0)
+        return promise.asks(self.limit.period) or own
 
-    def without(self, loss: PrivacyLoss) -> "Standing":
-        """The same without a booking of that loss that is counted in it."""
-        return replace(
-            self, spent=self.spent - exact(loss.epsilon), spent_delta=self.spent_delta - exact(loss.delta)
-        )
+    def covers(self, loss: PrivacyLoss, promise: Promise | None = None) -> bool:
+        """Whether a further booking of that loss, under a promise or none, keeps the limit."""
+        epsilon, delta = self.asked(loss, promise)
+        return epsilon <= self.left and delta <= self.left_delta
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for reports; decide with `covers`, which compares exactly."""
@@ -138,6 +154,11 @@ class Standing:
             "left": float(self.left),
             "left_delta": float(self.left_delta),
         }
+
+
+def promise_of(entry: Entry) -> Promise | None:
+    """The promise that a booking's entry is under; None: none."""
+    return Promise.of_detail(entry.detail, entry.neighbours)
 
 
 def booking_of(reserve: Entry, closed: Entry | None) -> Booking:
@@ -155,6 +176,7 @@ def booking_of(reserve: Entry, closed: Entry | None) -> Booking:
         attempt=reserve.attempt,
         booked_at=reserve.at,
         detail=reserve.detail,
+        promise=promise_of(reserve),
         model_sha256=committed.detail["model_sha256"] if committed else None,
     )
 
@@ -172,10 +194,10 @@ def counts(period: Period, booking: Booking, now: datetime) -> bool:
     return period.window is None or now < booking.booked_at + period.window
 
 
-def fits(loss: PrivacyLoss, standings: Sequence[Standing]) -> bool:
+def fits(loss: PrivacyLoss, standings: Sequence[Standing], promise: Promise | None = None) -> bool:
     """Whether a further booking keeps every limit; without a limit nothing does."""
     return bool(standings) and all(
-        s.limit.neighbours is loss.neighbours and s.covers(loss) for s in standings
+        s.limit.neighbours is loss.neighbours and s.covers(loss, promise) for s in standings
     )
 
 
@@ -184,6 +206,7 @@ def refuse_overspending(
     loss: PrivacyLoss,
     standings: Sequence[Standing],
     free_again: Callable[[Standing], datetime | None] = lambda standing: None,
+    promise: Promise | None = None,
 ) -> None:
     """Decide whether a further booking keeps every limit; without a limit nothing does.
 
@@ -192,6 +215,7 @@ def refuse_overspending(
         loss: of the further booking.
         standings: of each limit of the data set, without that booking.
         free_again: tells when a limit that is short covers the loss if nothing else is booked.
+        promise: that the booking is under; None: it counts by itself.
 
     Raises:
         BudgetExceededError: if it does not, naming data set, limit, what was asked and is left, and when.
@@ -208,10 +232,14 @@ def refuse_overspending(
             f"release asks for {loss.neighbours}, and these do not add; release by a method for "
             f"{others[0].neighbours}, or convert the loss"
         )
-    short = [standing for standing in standings if not standing.covers(loss)]
+    short = [standing for standing in standings if not standing.covers(loss, promise)]
     if short:
+        asked = f"{_amount(exact(loss.epsilon), exact(loss.delta))}"
+        if promise is not None:
+            most = _amount(exact(promise.loss.epsilon), exact(promise.loss.delta))
+            asked += f" under the promise {promise.name} of {most} ({_words(promise.period)})"
         raise BudgetExceededError(
-            f"data set {dataset} cannot pay {_amount(exact(loss.epsilon), exact(loss.delta))}: "
+            f"data set {dataset} cannot pay {asked}: "
             + "; ".join(_shortage(standing, free_again(standing)) for standing in short)
             + f"; ask for less, or {remedy(dataset, loss.neighbours)}"
         )

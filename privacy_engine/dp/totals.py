@@ -4,17 +4,21 @@ A rolling limit counts what was committed in its window, for that is when somebo
 reserved and not older than the window. What was committed never comes back, so its sum in a window is the
 difference of two running totals: those now, and those when the window began. A reservation may come back or
 be committed, so those that are open are looked at one by one, where there are any that are older.
+
+Bookings under a promise (`privacy_engine.dp.promises`) are summed apart, for each promise. Every booking has
+an epsilon above zero, so their sum in a window tells whether there are any, and then the promise counts.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Self
+from typing import Any, Self
 
-from privacy_engine.dp.ledger import Entry, Event, Standing
+from privacy_engine.dp.ledger import Booking, Entry, Event, Standing, promise_of
 from privacy_engine.dp.limits import Limit, Period, decimal_text, exact
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.promises import Promise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +44,36 @@ class Sums:
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What bookings spend: by those that are committed, and by those that are reserved and not yet."""
+    """What bookings spend: by those that are committed, and by those that are reserved and not yet.
+
+    Attributes:
+        committed, reserved: by bookings under no promise.
+        promised: by those under each promise, their own losses; without those that have none.
+    """
 
     committed: Sums = Sums()
     reserved: Sums = Sums()
+    promised: Mapping[Promise, "Spent"] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is reserved and not committed."""
+        return self.reserved != Sums() or any(under.is_open for under in self.promised.values())
+
+    def only_committed(self) -> "Spent":
+        """Without what is reserved."""
+        return Spent(
+            committed=self.committed,
+            promised={promise: under.only_committed() for promise, under in self.promised.items()},
+        )
+
+    def moved(self, promise: Promise | None, *, committed: Sums = Sums(), reserved: Sums = Sums()) -> "Spent":
+        """With so much more of both, under a promise or none."""
+        if promise is None:
+            return replace(self, committed=self.committed + committed, reserved=self.reserved + reserved)
+        under = self.promised.get(promise, Spent()).moved(None, committed=committed, reserved=reserved)
+        others = {known: spent for known, spent in self.promised.items() if known != promise}
+        return replace(self, promised=others if under == Spent() else {**others, promise: under})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,29 +98,34 @@ class Totals:
             held = {limit.period.name: limit for limit in self.limits}
             limit = _limit(entry.detail["period"], entry.epsilon, entry.delta, entry.neighbours)
             return replace(self, limits=tuple({**held, limit.period.name: limit}.values()))
-        committed, reserved, amount = self.spent.committed, self.spent.reserved, Sums.of(entry)
+        promise, amount = promise_of(entry), Sums.of(entry)
+        back = Sums() - amount
         match entry.event:
             case Event.RESERVE:
                 return replace(
                     self,
-                    spent=Spent(committed=committed, reserved=reserved + amount),
+                    spent=self.spent.moved(promise, reserved=amount),
                     bookings=self.bookings + 1,
                     neighbours=entry.neighbours,
                 )
             case Event.COMMIT:
-                return replace(self, spent=Spent(committed=committed + amount, reserved=reserved - amount))
+                return replace(self, spent=self.spent.moved(promise, committed=amount, reserved=back))
             case Event.CANCEL:
                 return replace(
                     self,
-                    spent=Spent(committed=committed, reserved=reserved - amount),
+                    spent=self.spent.moved(promise, reserved=back),
                     bookings=self.bookings - 1,
                     neighbours=self.neighbours if self.bookings > 1 else None,
                 )
 
+    def without(self, reservation: Booking) -> "Totals":
+        """The totals as if something that is reserved were given back."""
+        back = Sums() - Sums.of(reservation.loss)
+        return replace(self, spent=self.spent.moved(reservation.promise, reserved=back))
+
     def to_text(self) -> str:
         """One text for equal totals, which `from_text` reads back."""
-        sums = (self.spent.committed, self.spent.reserved)
-        fields = {
+        fields: dict[str, Any] = {
             "limits": [
                 [
                     limit.period.name,
@@ -100,10 +135,15 @@ class Totals:
                 ]
                 for limit in self.limits
             ],
-            "spent": [[decimal_text(s.epsilon), decimal_text(s.delta)] for s in sums],
+            "spent": _sums_text(self.spent),
             "bookings": self.bookings,
             "neighbours": self.neighbours.value if self.neighbours else None,
         }
+        if self.spent.promised:  # without one the text is that of ledgers which knew no promise
+            fields["promised"] = [
+                [promise.to_detail(), promise.loss.neighbours.value, _sums_text(under)]
+                for promise, under in self.spent.promised.items()
+            ]
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -114,12 +154,14 @@ class Totals:
             ValueError: if it is something else.
         """
         fields = json.loads(text)
-        committed, reserved = (
-            Sums(epsilon=Fraction(epsilon), delta=Fraction(delta)) for epsilon, delta in fields["spent"]
-        )
+        promised = {
+            promise: _spent_of(sums)
+            for detail, neighbours, sums in fields.get("promised", [])
+            if (promise := Promise.of_detail(detail, Neighbours(neighbours))) is not None
+        }
         return cls(
             limits=tuple(_limit(*limit) for limit in fields["limits"]),
-            spent=Spent(committed=committed, reserved=reserved),
+            spent=replace(_spent_of(fields["spent"]), promised=promised),
             bookings=fields["bookings"],
             neighbours=None if fields["neighbours"] is None else Neighbours(fields["neighbours"]),
         )
@@ -140,9 +182,39 @@ def _standing(limit: Limit, spent: Spent, outside: Mapping[str, Spent]) -> Stand
     if name == "release":
         return Standing(limit=limit, spent=Fraction(0), spent_delta=Fraction(0), reserved=Fraction(0))
     older = outside[name] if limit.period.window else Spent()
+    counted, reserved = _counted(spent, older)
+    held = set()
+    for promise, under in spent.promised.items():
+        own, own_reserved = _counted(under, older.promised.get(promise, Spent()))
+        asked = promise.asks(limit.period)
+        if asked is not None and own.epsilon:
+            held.add(promise)
+            all_reserved = own == own_reserved
+            own = Sums(epsilon=asked[0], delta=asked[1])
+            own_reserved = own if all_reserved else Sums()
+        counted, reserved = counted + own, reserved + own_reserved
+    return Standing(
+        limit=limit,
+        spent=counted.epsilon,
+        spent_delta=counted.delta,
+        reserved=reserved.epsilon,
+        promises=frozenset(held),
+    )
+
+
+def _counted(spent: Spent, older: Spent) -> tuple[Sums, Sums]:
+    """What is in the window, and what of it is reserved."""
     reserved = spent.reserved - older.reserved
-    counted = spent.committed - older.committed + reserved
-    return Standing(limit=limit, spent=counted.epsilon, spent_delta=counted.delta, reserved=reserved.epsilon)
+    return spent.committed - older.committed + reserved, reserved
+
+
+def _sums_text(spent: Spent) -> list[list[str]]:
+    return [[decimal_text(s.epsilon), decimal_text(s.delta)] for s in (spent.committed, spent.reserved)]
+
+
+def _spent_of(texts: Sequence[Sequence[str]]) -> Spent:
+    committed, reserved = (Sums(epsilon=Fraction(epsilon), delta=Fraction(delta)) for epsilon, delta in texts)
+    return Spent(committed=committed, reserved=reserved)
 
 
 def _limit(period: str, epsilon: str, delta: str, neighbours: str) -> Limit:

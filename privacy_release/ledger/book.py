@@ -30,10 +30,12 @@ from privacy_engine.dp.ledger import (
     booking_of,
     counts,
     fits,
+    promise_of,
     refuse_overspending,
 )
 from privacy_engine.dp.limits import Limit, decimal_text
 from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.dp.promises import Promise
 from privacy_engine.dp.totals import Spent, Sums, Totals, standings
 from privacy_engine.errors import BudgetExceededError, LedgerError
 from privacy_release.ledger.database import shown
@@ -148,8 +150,16 @@ class Book:
                 return Held(reserve=reserve, closed=closed)
         raise edited(self.dataset, "an entry that reserved a booking is missing")
 
-    def reserve(self, key: str, loss: PrivacyLoss, attempt: int, detail: Mapping[str, str]) -> Booking:
+    def reserve(
+        self,
+        key: str,
+        loss: PrivacyLoss,
+        attempt: int,
+        detail: Mapping[str, str],
+        promise: Promise | None = None,
+    ) -> Booking:
         """Write a reservation; whoever asked for it owns it."""
+        detail = detail if promise is None else {**detail, **promise.to_detail()}
         entry = self.append(Event.RESERVE, key, loss, attempt=attempt, detail=detail)
         return Held(reserve=entry, closed=None).taken(owned=True)
 
@@ -164,31 +174,38 @@ class Book:
                 held.reserve.attempt,
             ):
                 raise edited(self.dataset, f"entry {entry.number} was edited or moved")
-        loss = held.booking.loss
-        return self.append(event, held.reserve.key, loss, attempt=held.reserve.attempt, detail=detail)
+        booking = held.booking
+        promised = {} if booking.promise is None else booking.promise.to_detail()
+        return self.append(
+            event, held.reserve.key, booking.loss, attempt=booking.attempt, detail={**detail, **promised}
+        )
 
     def standings(self) -> tuple[Standing, ...]:
         """What of each limit is spent now."""
-        return self._standings(self.open_reservations)
+        return self._others(self.open_reservations)
 
-    def fits(self, loss: PrivacyLoss, taken: Booking | None = None) -> bool:
+    def fits(self, loss: PrivacyLoss, taken: Booking | None = None, promise: Promise | None = None) -> bool:
         """Whether a loss keeps every limit; of a reservation that is `taken`, which may count already."""
         # Most often it fits even if open reservations count that are older than the window.
-        return fits(loss, self._others([], taken, whatever_age=True)) or fits(
-            loss, self._others(self.open_reservations, taken)
+        return fits(loss, self._others([], taken), promise) or fits(
+            loss, self._others(self.open_reservations, taken), promise
         )
 
-    def require(self, loss: PrivacyLoss, taken: Booking | None = None) -> None:
+    def require(
+        self, loss: PrivacyLoss, taken: Booking | None = None, promise: Promise | None = None
+    ) -> None:
         """Refuse a loss that does not keep every limit.
 
         Raises:
             BudgetExceededError: naming each limit that is short, and the ledger that was asked.
         """
-        if self.fits(loss, taken):
+        if self.fits(loss, taken, promise):
             return
         others = self._others(self.open_reservations, taken)
         try:
-            refuse_overspending(self.dataset, loss, others, lambda s: self._free_again(s.limit, loss))
+            refuse_overspending(
+                self.dataset, loss, others, lambda s: self._free_again(s.limit, loss, promise), promise
+            )
         except BudgetExceededError as error:
             place = shown(self.rows.connection.engine.url)
             raise BudgetExceededError(f"{error} (by the ledger {place})") from None
@@ -211,35 +228,21 @@ class Book:
         for limit in totals.limits:
             if limit.period.window is not None:
                 number, before = self.totals_until(time - limit.period.window)
-                older = (Sums.of(entry) for entry in open_ if entry.number <= number)
-                found[limit.period.name] = Spent(
-                    committed=before.spent.committed, reserved=sum(older, start=Sums())
-                )
+                found[limit.period.name] = _with_open(before, number, open_)
         return found
 
     @cached_property
     def open_reservations(self) -> list[Entry]:
         """The open reservations, where there are any."""
-        return self.rows.open_reservations() if self.totals.spent.reserved != Sums() else []
+        return self.rows.open_reservations() if self.totals.spent.is_open else []
 
-    def _standings(self, open_: list[Entry]) -> tuple[Standing, ...]:
-        return standings(self.totals, self.outside(self.totals, self.now, open_))
+    def _others(self, open_: list[Entry], taken: Booking | None = None) -> tuple[Standing, ...]:
+        """The standings without a reservation."""
+        totals = self.totals if taken is None else self.totals.without(taken)
+        others = [entry for entry in open_ if taken is None or entry.hash != taken.entry_hash]
+        return standings(totals, self.outside(totals, self.now, others))
 
-    def _others(
-        self, open_: list[Entry], taken: Booking | None, *, whatever_age: bool = False
-    ) -> tuple[Standing, ...]:
-        """The standings without a reservation, where it counts."""
-        found = self._standings(open_)
-        if taken is None:
-            return found
-        return tuple(
-            s.without(taken.loss)
-            if s.limit.period.name != "release" and (whatever_age or counts(s.limit.period, taken, self.now))
-            else s
-            for s in found
-        )
-
-    def _free_again(self, limit: Limit, loss: PrivacyLoss) -> datetime | None:
+    def _free_again(self, limit: Limit, loss: PrivacyLoss, promise: Promise | None) -> datetime | None:
         """When a rolling limit covers a loss if nothing else is booked; None if waiting does not help.
 
         It gets free when an entry leaves the window: the first one with which enough has left is searched.
@@ -250,21 +253,16 @@ class Book:
         low, high = self.totals_until(self.now - window)[0] + 1, self.head.entries + 1
         while low < high:
             middle = (low + high) // 2
-            if self._covers_after(self.rows.entry(middle), limit, loss):
+            if self._covers_after(self.rows.entry(middle), limit, loss, promise):
                 high = middle
             else:
                 low = middle + 1
         return None if low > self.head.entries else self.rows.entry(low).at + window
 
-    def _covers_after(self, entry: Entry, limit: Limit, loss: PrivacyLoss) -> bool:
-        left = Spent(
-            committed=self.rows.totals(entry).spent.committed,
-            reserved=sum(
-                (Sums.of(e) for e in self.open_reservations if e.number <= entry.number), start=Sums()
-            ),
-        )
+    def _covers_after(self, entry: Entry, limit: Limit, loss: PrivacyLoss, promise: Promise | None) -> bool:
+        left = _with_open(self.rows.totals(entry), entry.number, self.open_reservations)
         (standing,) = standings(replace(self.totals, limits=(limit,)), {limit.period.name: left})
-        return standing.covers(loss)
+        return standing.covers(loss, promise)
 
     def store_model(self, commit: Entry, model: str) -> None:
         """Keep the text that a commit's hash is of."""
@@ -282,6 +280,15 @@ class Book:
         if held.closed is None or booking.state is not State.COMMITTED:
             return booking
         return replace(booking, model=model_of(self.rows, held.closed))
+
+
+def _with_open(totals: Totals, number: int, open_: list[Entry]) -> Spent:
+    """What was committed by totals, and what is still reserved of the entries up to a number."""
+    spent = totals.spent.only_committed()
+    for entry in open_:
+        if entry.number <= number:
+            spent = spent.moved(promise_of(entry), reserved=Sums.of(entry))
+    return spent
 
 
 def open_book(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.dp.promises import Promise
 
 __all__ = ["Booking", "BudgetLedger", "Entry", "Event", "Limit", "Moment", "Period", "Standing", "State"]
 
@@ -116,17 +117,23 @@ class BudgetLedger:
                 detail={"period": limit.period.name, "reason": reason, "by": by},
             )
 
-    def require(self, dataset: str, loss: "PrivacyLoss") -> None:
-        """Look whether a new booking would fit now; books nothing.
+    def require(self, dataset: str, loss: "PrivacyLoss", *, promise: "Promise | None" = None) -> None:
+        """Look whether a new booking, under a promise or none, would fit now; books nothing.
 
         Raises:
             BudgetExceededError: if it would not.
         """
         with self._reading(dataset, by_clock=True) as book:
-            book.require(loss)
+            book.require(loss, promise=promise)
 
     def reserve(
-        self, dataset: str, key: str, loss: "PrivacyLoss", *, detail: Mapping[str, str] | None = None
+        self,
+        dataset: str,
+        key: str,
+        loss: "PrivacyLoss",
+        *,
+        detail: Mapping[str, str] | None = None,
+        promise: "Promise | None" = None,
     ) -> Booking:
         """Book a loss, before the data are read; a key that is booked already gets that booking again.
 
@@ -138,6 +145,7 @@ class BudgetLedger:
             key: names what is asked: equal keys mean equal answers.
             loss: at most this is spent.
             detail: of whom it is, for the history: `run`, `task`, ... No cell values.
+            promise: that all bookings under it keep together; it counts once, instead of each of them.
 
         Returns:
             The booking; with its model if it is committed, else with the token that a commit needs. It is
@@ -146,29 +154,32 @@ class BudgetLedger:
         Raises:
             BudgetExceededError: if the budget is short, or there is none; nothing was booked. Also if the
                 key is reserved, and the limits of now do not cover it any more.
-            ValueError: if the key is booked with another loss, or a text is not well-formed.
+            ValueError: if the key is booked with another loss or promise, or a text is not well-formed.
         """
         check_label("booking key", key)
         with self._writing(dataset) as book:
             held = book.held(key)
             booking = None if held is None else held.booking
             if held is None or booking is None or booking.state is State.CANCELLED:
-                book.require(loss)
-                return book.reserve(key, loss, booking.attempt + 1 if booking else 1, detail or {})
-            if booking.loss != loss:
+                book.require(loss, promise=promise)
+                attempt = booking.attempt + 1 if booking else 1
+                return book.reserve(key, loss, attempt, detail or {}, promise)
+            if (booking.loss, booking.promise) != (loss, promise):
                 raise ValueError(
-                    f"a booking key must name one loss, got {loss} for a key booked with {booking.loss}; "
-                    "make the parameters of the method part of the key"
+                    f"a booking key must name one loss, got {loss} for a key booked with {booking.loss}, or "
+                    "another promise; make the parameters of the method and the promise part of the key"
                 )
             if booking.state is State.COMMITTED:
                 return book.with_model(held)
-            book.require(loss, taken=booking)
+            book.require(loss, taken=booking, promise=promise)
             if not book.is_stale(booking):
                 return held.taken(owned=False)
             book.close(Event.CANCEL, held, {})
-            return book.reserve(key, loss, booking.attempt + 1, detail or {})
+            return book.reserve(key, loss, booking.attempt + 1, detail or {}, promise)
 
-    def commit(self, dataset: str, key: str, model: str, *, token: str) -> Booking:
+    def commit(
+        self, dataset: str, key: str, model: str, *, token: str, detail: Mapping[str, str] | None = None
+    ) -> Booking:
         """Store what was measured with a booking; the first commit wins, later ones get its model back.
 
         A rolling limit counts the loss from now on, so it is decided once more whether it fits.
@@ -178,6 +189,7 @@ class BudgetLedger:
             key: of the booking.
             model: what was measured.
             token: of the booking, as `reserve` gave it.
+            detail: what else the entry records.
 
         Returns:
             The booking with the stored model, which is to be used instead of the one given.
@@ -202,8 +214,9 @@ class BudgetLedger:
                     f"a booking of data set {dataset} was cancelled by another task while this one measured, "
                     "or booked anew; what was measured is discarded, retry"
                 )
-            book.require(booking.loss, taken=booking)
-            entry = book.close(Event.COMMIT, held, {"model_sha256": model_hash(model)})
+            book.require(booking.loss, taken=booking, promise=booking.promise)
+            told = {**(detail or {}), "model_sha256": model_hash(model)}
+            entry = book.close(Event.COMMIT, held, told)
             book.store_model(entry, model)
             return book.with_model(Held(reserve=held.reserve, closed=entry))
 
@@ -332,7 +345,7 @@ class BudgetLedger:
 
 def _is_paid(book: Book, booking: Booking) -> bool:
     if booking.state is State.RESERVED:
-        return book.fits(booking.loss, taken=booking)
+        return book.fits(booking.loss, taken=booking, promise=booking.promise)
     return booking.state is State.COMMITTED
 
 

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AlertsSpec",
     "ApprovalSpec",
+    "ArrivalsSpec",
     "AttributeSpec",
     "BudgetSpec",
     "CheckpointSpec",
@@ -73,6 +74,7 @@ __all__ = [
     "HistorySpec",
     "MethodSpec",
     "OutliersSpec",
+    "ParticipationSpec",
     "PublishSpec",
     "ReleaseSpec",
     "ScheduleSpec",
@@ -558,11 +560,57 @@ class TransformSpec(_Strict):
         return self
 
 
+def _window(value: str) -> str:
+    if value != "total" and not re.fullmatch(r"[1-9]\d{0,4}d", value):
+        raise ValueError("must be a number of days such as 365d, or total; correct it")
+    return value
+
+
+Window = Annotated[str, AfterValidator(_window)]
+
+
+class ParticipationSpec(_Strict):
+    """A person takes part in so many releases of any period at most; later ones leave their rows out.
+
+    Attributes:
+        regime: `participation`.
+        releases: most releases that a person takes part in, in any period.
+        period: how long it is, such as `365d`, or `total`: the schedule's whole life.
+        key: Airflow connection id whose password is the key of the hashes that stand for persons; without
+            Airflow it is $PRIVACY_MEMBERSHIP_KEY.
+    """
+
+    regime: Literal["participation"]
+    releases: Whole = Field(ge=1, le=1000)
+    period: Window = "365d"
+    key: Connection = "membership_default"
+
+
+class ArrivalsSpec(_Strict):
+    """A person takes part in one release, the first that has rows of theirs: each release is of new people.
+
+    Attributes:
+        regime: `arrivals`.
+        seen: what happens to rows of a person who took part in an earlier release: `leave_out`, or `refuse`
+            the whole release.
+        key: as of participation.
+    """
+
+    regime: Literal["arrivals"]
+    seen: Literal["leave_out", "refuse"] = "leave_out"
+    key: Connection = "membership_default"
+
+
+OverTimeSpec = Annotated[ParticipationSpec | ArrivalsSpec, Field(discriminator="regime")]
+
+
 class BudgetSpec(_Strict):
     """The privacy budget that a differentially private release spends.
 
     Attributes:
         dataset: whose budget, by its name in the ledger. Releases about the same people share one.
+        over_time: what all releases of the schedule promise together, and how they keep it; None: each
+            release is paid by itself.
         ledger: Airflow connection id of the budget ledger.
         when_short: what a run does when too little is left: `skip` all of its tasks and end green, or `fail`.
         curator_report: whether to compare each release with its source, in a file that stays inside, see
@@ -570,6 +618,7 @@ class BudgetSpec(_Strict):
     """
 
     dataset: Name
+    over_time: OverTimeSpec | None = None
     ledger: Connection = "ledger_default"
     when_short: Literal["skip", "fail"] = "fail"
     curator_report: bool = True
