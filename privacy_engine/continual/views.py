@@ -1,0 +1,155 @@
+"""Which tables of a population are followed: chosen by LatentClass once, counted and fitted ever after.
+
+The choice reads the records of the first release, and its noise is paid for then (`LatentClass.learn`). From
+then on the tables, the groups of values that their axes count, and the functional dependencies are fixed:
+public, and the same in all releases. Within a group, values keep the shares that they had in the first.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.continual.tables import Known
+from privacy_engine.latent.dependencies import Dependency
+from privacy_engine.latent.latent_class import LAST_STEPS, LatentClass, Run, as_network
+from privacy_engine.latent.latent_classes import (
+    LatentClasses,
+    View,
+    fit,
+    mean_of,
+    random_start,
+    with_single_values,
+)
+from privacy_engine.latent.rare_values import ValueGroups, sums_by_group
+from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.postprocess import project_to_simplex
+from privacy_engine.tables.domains import CodedTable
+from privacy_engine.tables.marginals import WeightedRecords, contingency
+
+Ints = npt.NDArray[np.int64]
+
+SEED = 20261125  # of the starting points: they are the same each time, and hide nothing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FixedViews:
+    """The tables that one run of LatentClass measured, and what it needs to fit a model to them again.
+
+    Attributes:
+        method: that chose them.
+        free: numbers of the attributes that no other one determines.
+        groups: (free,) of each one's values.
+        found: the dependencies.
+        members: (k,) of each table, places in `free`.
+        coarse: (k,) coarser groups of each of its axes; empty where there are none.
+        on_scale: (free,) how many groups lie on a scale.
+    """
+
+    method: LatentClass
+    free: tuple[int, ...]
+    groups: tuple[ValueGroups, ...]
+    found: tuple[Dependency, ...]
+    members: tuple[tuple[int, ...], ...]
+    coarse: tuple[tuple[Ints | None, ...], ...]
+    on_scale: tuple[int, ...]
+
+    @classmethod
+    def of(cls, run: Run) -> "FixedViews":
+        """Those of a run that has measured."""
+        return cls(
+            method=run.method,
+            free=tuple(run.free),
+            groups=tuple(run.groups),
+            found=tuple(run.dependencies),
+            members=tuple(view.members for view in run.views),
+            coarse=tuple(view.groups for view in run.views),
+            on_scale=tuple(run.on_scale),
+        )
+
+    @property
+    def sizes(self) -> list[int]:
+        """(free,) groups of each attribute."""
+        return [groups.size for groups in self.groups]
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """(k,) of the tables."""
+        return [
+            tuple(
+                self.groups[member].size if group_of is None else int(group_of.max()) + 1
+                for member, group_of in zip(members, coarse or (None,) * len(members), strict=True)
+            )
+            for members, coarse in zip(self.members, self.coarse, strict=True)
+        ]
+
+    def counted(self, coded: CodedTable) -> list[Ints]:
+        """(k,) each table of some records, its cells in one row."""
+        records = WeightedRecords.of(coded)
+        return [
+            self._counts(records, members, coarse)
+            for members, coarse in zip(self.members, self.coarse, strict=True)
+        ]
+
+    def _counts(
+        self, records: WeightedRecords, members: tuple[int, ...], coarse: tuple[Ints | None, ...]
+    ) -> Ints:
+        counts = contingency(records, [self.free[member] for member in members])
+        for axis, member in enumerate(members):
+            counts = self.groups[member].sums(counts, axis)
+            if coarse and (group_of := coarse[axis]) is not None:
+                counts = sums_by_group(counts, group_of, axis)
+        return counts.ravel()
+
+    def names(self, coded: CodedTable) -> list[str]:
+        """(k,) the attributes of each table."""
+        return [", ".join(coded.names[self.free[m]] for m in members) for members in self.members]
+
+    def expected(self, model: LatentClasses, rows: int) -> list[Ints]:
+        """(k,) each table as a model foretells it of so many records, in whole numbers."""
+        return [
+            np.rint(rows * model.marginal(members, coarse).ravel()).astype(np.int64)
+            for members, coarse in zip(self.members, self.coarse, strict=True)
+        ]
+
+    def fitted(self, estimates: Sequence[Known], rows: int) -> LatentClasses:
+        """The model of some estimates of the tables: post-processing.
+
+        Args:
+            estimates: (k,) of the tables, as counts.
+            rows: public number of records.
+        """
+        views = [
+            View(
+                members=members,
+                cells=(cells := told.cells.reshape(shape)) / rows,
+                # The scale of the Laplace noise of that variance: the fit minds only how far the noise goes.
+                scale=math.sqrt(told.variance / 2) / rows,
+                mended=project_to_simplex(np.rint(cells).astype(np.int64), rows),
+                groups=coarse,
+            )
+            for members, coarse, shape, told in zip(
+                self.members, self.coarse, self.shapes, estimates, strict=True
+            )
+        ]
+        return with_single_values(self._fit(views), views)
+
+    def _fit(self, views: Sequence[View]) -> LatentClasses:
+        rng = np.random.default_rng(SEED)
+        joint = any(len(view.members) > 1 for view in views)
+        classes, fits = (self.method.classes, self.method.fits) if joint else (1, 1)
+        starts = [random_start(self.sizes, classes, rng) for _ in range(fits)]
+        return mean_of([fit(views, start, on_scale=self.on_scale, **LAST_STEPS) for start in starts])
+
+    def network(self, model: LatentClasses, coded: CodedTable) -> BayesianNetwork:
+        """The model as a network over values, from which records are drawn."""
+        return as_network(model, self.groups, self.free, self.found, coded)
+
+
+def known_of(run: Run) -> list[Known]:
+    """(k,) what a run measured of its tables: noisy counts of the first release, already paid for."""
+    return [
+        Known(cells=run.n * view.cells.ravel(), variance=2 * (run.n * view.scale) ** 2) for view in run.views
+    ]
