@@ -245,6 +245,21 @@ def refuse_overspending(
         )
 
 
+def no_part_left(dataset: str, loss: PrivacyLoss, promise: Promise) -> str:
+    """Why a promise of equal parts refuses a further booking."""
+    most = _amount(exact(promise.loss.epsilon), exact(promise.loss.delta))
+    releases = promise.parts.releases if promise.parts else 0
+    named = f"the promise {promise.name} of {most} ({_words(promise.period)})"
+    if not promise.is_part(loss):
+        asked = _amount(exact(loss.epsilon), exact(loss.delta))
+        return f"data set {dataset}: {named} is kept in equal parts, and {asked} is none; take its part"
+    wait = "wait until the first of them is older than that, or " if promise.period.window else ""
+    return (
+        f"data set {dataset}: {named} is for {releases} releases, and all of them were made; {wait}make a "
+        "new promise under another name, which the budget must cover beside it"
+    )
+
+
 def remedy(dataset: str, neighbours: Neighbours = Neighbours.REPLACE_ONE) -> str:
     """The command that gives a data set more budget, for a neighbour relation."""
     of = "" if neighbours is Neighbours.REPLACE_ONE else f" --neighbours {neighbours}"

@@ -12,6 +12,9 @@ books them under a promise, and the ledger counts the promise once, instead of e
 - In a limit on all that is ever spent, a promise for a rolling period bounds nothing: there each booking
   counts by itself, as without a promise.
 - A limit on each release is about its own loss.
+
+Where everybody is in every release, a promise can be kept in equal parts (`equal_part`): so many bookings of
+one loss in any period. Then the promise itself says how many, and the ledger refuses one more.
 """
 
 import math
@@ -21,9 +24,29 @@ from fractions import Fraction
 from typing import Self
 
 from privacy_engine.dp.limits import Period, decimal_text, exact
-from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss, rounded_down
+from privacy_engine.dp.zcdp import pure_rho, zcdp_rho
 
 _FIELDS = ("promise", "promise_period", "promise_epsilon", "promise_delta")
+_PARTS = ("promise_releases", "promise_part_epsilon", "promise_part_delta")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """How a promise is kept in equal parts.
+
+    Attributes:
+        releases: most bookings in any one period, >= 1.
+        epsilon, delta: of each.
+    """
+
+    releases: int
+    epsilon: float
+    delta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if type(self.releases) is not int or self.releases < 1:
+            raise ValueError(f"releases must be a whole number >= 1, got {self.releases!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +57,13 @@ class Promise:
         name: tells two promises of a data set apart.
         loss: of all bookings under it in any one period.
         period: `total`, or a rolling window.
+        parts: how many bookings it is kept in; None: whoever books under it proves it otherwise.
     """
 
     name: str
     loss: PrivacyLoss
     period: Period
+    parts: Parts | None = None
 
     def __post_init__(self) -> None:
         if self.period.name == "release":
@@ -61,10 +86,22 @@ class Promise:
         times = self.times(period)
         return None if times is None else (times * exact(self.loss.epsilon), times * exact(self.loss.delta))
 
+    def is_part(self, loss: PrivacyLoss) -> bool:
+        """Whether a booking of that loss is one of its equal parts, where it has such."""
+        each = self.parts
+        return each is None or (
+            (exact(loss.epsilon), exact(loss.delta)) == (exact(each.epsilon), exact(each.delta))
+            and loss.neighbours is self.loss.neighbours
+        )
+
     def to_detail(self) -> dict[str, str]:
         """What an entry of the ledger records of it."""
         epsilon, delta = decimal_text(self.loss.epsilon), decimal_text(self.loss.delta)
-        return dict(zip(_FIELDS, (self.name, self.period.name, epsilon, delta), strict=True))
+        told = dict(zip(_FIELDS, (self.name, self.period.name, epsilon, delta), strict=True))
+        if self.parts is not None:
+            each = decimal_text(self.parts.epsilon), decimal_text(self.parts.delta)
+            told |= dict(zip(_PARTS, (str(self.parts.releases), *each), strict=True))
+        return told
 
     @classmethod
     def of_detail(cls, detail: Mapping[str, str], neighbours: Neighbours) -> Self | None:
@@ -73,4 +110,47 @@ class Promise:
             return None
         name, period, epsilon, delta = (detail[field] for field in _FIELDS)
         loss = PrivacyLoss(epsilon=float(epsilon), delta=float(delta), neighbours=neighbours)
-        return cls(name=name, loss=loss, period=Period.parse(period))
+        parts = None
+        if _PARTS[0] in detail:
+            releases, *each = (detail[field] for field in _PARTS)
+            parts = Parts(releases=int(releases), epsilon=float(each[0]), delta=float(each[1]))
+        return cls(name=name, loss=loss, period=Period.parse(period), parts=parts)
+
+
+def equal_part(promised: PrivacyLoss, releases: int, *, gaussian: bool) -> PrivacyLoss:
+    """The loss of each of so many releases that all together lose what is promised, at most.
+
+    Neighbour relation: that of the promise, of a person who is in every release.
+
+    With a delta the promise is one of zCDP: rho = `zcdp_rho(epsilon, delta)` implies it, and rho's add, so
+    each release may be (rho / releases)-zCDP. One of pure epsilon e is (e^2 / 2)-zCDP, so that e = sqrt(2 rho
+    / releases) will do; so will e = epsilon / releases, for epsilons add, too: the larger one is taken. Without
+    a delta only the latter is left.
+
+    Args:
+        promised: of a period.
+        releases: in it, >= 1.
+        gaussian: whether a release may be zCDP with a delta, or must be of pure epsilon.
+
+    >>> year = PrivacyLoss(epsilon=1, delta=1e-9, neighbours="replace_one")
+    >>> round(equal_part(year, 52, gaussian=False).epsilon, 4)
+    0.0222
+    >>> round(equal_part(year, 52, gaussian=True).rho, 6)
+    0.000246
+
+    Raises:
+        ValueError: if a part is too small for any noise, or there is none to be made.
+    """
+    if type(releases) is not int or releases < 1:
+        raise ValueError(f"releases must be a whole number >= 1, got {releases!r}")
+    of = promised.neighbours
+    pure = rounded_down(Fraction(promised.epsilon) / releases)
+    if not promised.delta:
+        return PrivacyLoss(epsilon=pure, neighbours=of)
+    rho = Fraction(zcdp_rho(promised.epsilon, promised.delta)) / releases
+    if gaussian:
+        return PrivacyLoss.of_zcdp(rounded_down(rho), promised.delta, of)
+    root = math.sqrt(2 * rho)
+    while pure_rho(root) > rho:
+        root = math.nextafter(root, 0)
+    return PrivacyLoss(epsilon=max(pure, root), neighbours=of)

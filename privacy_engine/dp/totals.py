@@ -10,6 +10,7 @@ an epsilon above zero, so their sum in a window tells whether there are any, and
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -200,6 +201,20 @@ def _standing(limit: Limit, spent: Spent, outside: Mapping[str, Spent]) -> Stand
         reserved=reserved.epsilon,
         promises=frozenset(held),
     )
+
+
+def parts_used(promise: Promise, spent: Spent, older: Spent) -> int:
+    """How many bookings under a promise of equal parts are in its period: their sum over one of them.
+
+    Args:
+        promise: with parts.
+        spent: of the data set.
+        older: what of it is older than the period.
+    """
+    if promise.parts is None:
+        return 0
+    under, before = (sums.promised.get(promise, Spent()) for sums in (spent, older))
+    return math.ceil(_counted(under, before)[0].epsilon / exact(promise.parts.epsilon))
 
 
 def _counted(spent: Spent, older: Spent) -> tuple[Sums, Sums]:

@@ -30,13 +30,14 @@ from privacy_engine.dp.ledger import (
     booking_of,
     counts,
     fits,
+    no_part_left,
     promise_of,
     refuse_overspending,
 )
 from privacy_engine.dp.limits import Limit, decimal_text
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.dp.promises import Promise
-from privacy_engine.dp.totals import Spent, Sums, Totals, standings
+from privacy_engine.dp.totals import Spent, Sums, Totals, parts_used, standings
 from privacy_engine.errors import BudgetExceededError, LedgerError
 from privacy_release.ledger.database import shown
 from privacy_release.ledger.rows import Rows, row_of, stored_head
@@ -186,6 +187,8 @@ class Book:
 
     def fits(self, loss: PrivacyLoss, taken: Booking | None = None, promise: Promise | None = None) -> bool:
         """Whether a loss keeps every limit; of a reservation that is `taken`, which may count already."""
+        if promise is not None and not self._has_part(loss, taken, promise):
+            return False
         # Most often it fits even if open reservations count that are older than the window.
         return fits(loss, self._others([], taken), promise) or fits(
             loss, self._others(self.open_reservations, taken), promise
@@ -201,6 +204,8 @@ class Book:
         """
         if self.fits(loss, taken, promise):
             return
+        if promise is not None and not self._has_part(loss, taken, promise):
+            raise BudgetExceededError(no_part_left(self.dataset, loss, promise))
         others = self._others(self.open_reservations, taken)
         try:
             refuse_overspending(
@@ -209,6 +214,18 @@ class Book:
         except BudgetExceededError as error:
             place = shown(self.rows.connection.engine.url)
             raise BudgetExceededError(f"{error} (by the ledger {place})") from None
+
+    def _has_part(self, loss: PrivacyLoss, taken: Booking | None, promise: Promise) -> bool:
+        """Whether a promise of equal parts has one left for a loss; any other promise has no parts."""
+        if promise.parts is None:
+            return True
+        totals = self.totals if taken is None else self.totals.without(taken)
+        older = Spent()
+        if promise.period.window is not None:
+            number, before = self.totals_until(self.now - promise.period.window)
+            others = [e for e in self.open_reservations if taken is None or e.hash != taken.entry_hash]
+            older = _with_open(before, number, others)
+        return promise.is_part(loss) and parts_used(promise, totals.spent, older) < promise.parts.releases
 
     def is_stale(self, booking: Booking) -> bool:
         """Whether a reservation is older than the window of a rolling limit, which so counts it no more."""
