@@ -108,11 +108,12 @@ class Release:
         return told
 
     def _told_of_source(self, model: "SynthesizerModel") -> dict[str, Any]:
-        """How large the source is; where several rows may be of one person, in persons alone."""
+        """How large the source is; where several rows may be of one person, in persons alone, if public."""
         if model.persons is None:
             return {"source_rows": model.rows}
         drawn = {name: model.parameters[name] for name in ("max_rows", "weight") if name in model.parameters}
-        return {"source_persons": model.persons, "contribution": drawn}
+        known = {"source_persons": model.persons} if model.persons_public else {"participants": "noisy"}
+        return {**known, "contribution": drawn}
 
 
 class ReleaseMethod(Protocol):

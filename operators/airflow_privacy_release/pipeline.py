@@ -94,6 +94,7 @@ def _release_tasks(spec: ReleaseSpec) -> None:
             task_id="budget",
             dataset=spent.dataset,
             **_loss_asked(spec, parameters),
+            over_time=_over_time(spec),
             ledger=spent.ledger,
             action=spent.when_short,
             **_RETRIES,
@@ -259,6 +260,7 @@ def _in_one_task(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -
         title=spec.name,
         budget=spent.dataset if spent else None,
         ledger=spent.ledger if spent else DEFAULT_LEDGER,
+        over_time=_over_time(spec),
         secret=spec.release.secret,
         replaces=spec.release.replaces,
         series=spec.publish.table if spec.release.memoised or kept else None,
@@ -266,6 +268,13 @@ def _in_one_task(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -
         history=kept,
         **(_RETRIES if spent or kept else _repeated(spec)),
     ).output
+
+
+def _over_time(spec: ReleaseSpec) -> dict[str, Any] | None:
+    """What an operator takes as `over_time`; the releases of a specification count together by its name."""
+    if spec.budget is None or spec.budget.over_time is None:
+        return None
+    return {**spec.budget.over_time.model_dump(), "schedule": spec.name}
 
 
 def _in_fragments(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -> Any:

@@ -21,6 +21,9 @@ the hash.
 Then the contributions of two neighbouring tables differ in at most m, or W, of their records each way. With
 `with_public_number` their number is public, too, and they differ in at most so many records *replaced*, one
 after the other: whatever changes by S where one record is replaced changes by at most m S, or W S.
+
+Where only some persons of a data set take part in a release, their number is not public either: see
+`with_noisy_number`.
 """
 
 import hashlib
@@ -50,6 +53,8 @@ Ints = npt.NDArray[np.int64]
 UNITS = 840  # of a person by weight: up to 8 rows share them without a rest
 MOST_UNITS = 2**24  # of all persons together: bounds memory and every product of counts
 MOST_COUNT_SHARE = 0.2  # of epsilon, for the number of records
+NUMBER_SHARE = 0.1  # of epsilon, for a number of persons, or of their records, of which nothing is public
+LEAST_PERSONS = 2  # no sensitivity is derived for a table of one
 SEED = 20261122  # of the records that fill up: they are the same each time, and hide nothing
 _WAITING = 2**20  # combinations that wait to be joined with the others
 
@@ -241,6 +246,73 @@ def with_public_number(coded: CodedTable, epsilon: float) -> tuple[CodedTable, S
     counted = laplace_counts(np.array([len(coded)]), epsilon=epsilon, sensitivity=most - 1)[0]
     rows = min(max(int(counted) - math.ceil(spend.scale), persons), persons * most)
     return resized(coded, rows), spend
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsOfPersons:
+    """Coded rows, and whose each is.
+
+    Attributes:
+        coded: (d, n) rows as they are; n may be 0.
+        persons: (n,) numbers, see ``person_numbers``.
+    """
+
+    coded: CodedTable
+    persons: Ints
+
+
+def with_noisy_number(
+    rows: RowsOfPersons, contribution: Contribution, epsilon: float
+) -> tuple[CodedTable, Spend]:
+    """What the persons contribute, as many records as a noisy count says: nothing of their number is public.
+
+    Neighbours: at most one person's rows taken out, and at most one person's put in. Claim: the number of
+    records given back is epsilon-differentially private, and for each such number the records of two
+    neighbouring tables differ in at most u = `each` of them replaced, so that whatever changes by S where one
+    record is replaced changes by at most u S. Proof:
+
+    1. `max_rows` m: u = m. The records contributed are C and a <= m more in one table, C and b <= m more in
+       the other, where C is what all others contribute: it is a function of each of them alone. So their
+       number changes by |a - b| <= m. It is counted with noise for sensitivity m.
+    2. `weight` person: the number of persons changes by one at most, and is counted with noise for
+       sensitivity 1. From then on it stands for P: u = W = `units(P)` is the same for both tables, C and a
+       in {0, W} more in one, C and b in {0, W} in the other. The records are to be P W.
+    3. Give each record of C and of the others a random rank, C's the same in both tables, and let what fills
+       up come after them, in an order that knows no record. The N lowest of one table hold i <= a that are
+       not of C, and the first N - i of C and filling; of the other, j <= b and the first N - j of the same
+       list. They have N - max(i, j) >= N - u in common: at most u are replaced. `resized` draws so: any of
+       the records alike, and fills from the begin of one list.
+
+    Args:
+        rows: of those who take part; there may be none.
+        contribution: the most of each.
+        epsilon: of the count, > 0.
+
+    Returns:
+        The records, of `persons` that follow from the noisy number, at least 2; and what that spent.
+    """
+    by_weight = contribution.weight is not None
+    most = 1 if by_weight else contribution.units(1)
+    people = len(np.unique(rows.persons))
+    coded = None if by_weight else contributed_rows(rows.coded, rows.persons, contribution)
+    spend = Spend(
+        mechanism="discrete_laplace",
+        target="number of persons" if by_weight else "number of rows",
+        epsilon=epsilon,
+        sensitivity=most,
+        scale=laplace_scale(epsilon=epsilon, sensitivity=most),
+    )
+    counted = np.array([people if coded is None else len(coded)])
+    noisy = int(laplace_counts(counted, epsilon=epsilon, sensitivity=most)[0]) - math.ceil(spend.scale)
+    if coded is not None:
+        number = max(noisy, LEAST_PERSONS * most)
+        return replace(resized(coded, number), persons=number // most), spend
+    persons = max(noisy, LEAST_PERSONS)
+    units = contribution.units(persons)
+    ones = np.ones(len(rows.persons), dtype=np.int64)
+    parts = [(rows.coded.codes, rows.persons, ones)]
+    coded = contributed(rows.coded, parts, contribution, persons)
+    return resized(coded, persons * units), spend
 
 
 def resized(coded: CodedTable, rows: int) -> CodedTable:

@@ -25,6 +25,7 @@ class SynthesizerModel:
         loss: what they claim together.
         storages: the declared type of each column.
         persons: in the source, where several rows may be of one; None where each row counts as a person.
+        persons_public: whether `persons` is their public number; else it follows from a noisy one.
     """
 
     method: str
@@ -35,6 +36,7 @@ class SynthesizerModel:
     loss: PrivacyLoss
     storages: Mapping[str, Storage]
     persons: int | None = None
+    persons_public: bool = True
 
     def structure(self) -> dict[str, list[str]]:
         """The parents of each attribute, in the order of the network."""
@@ -53,6 +55,8 @@ class SynthesizerModel:
         }
         if self.persons is not None:
             fields["persons"] = self.persons
+        if not self.persons_public:
+            fields["persons_public"] = False
         return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     @classmethod
@@ -73,6 +77,7 @@ class SynthesizerModel:
                 loss=PrivacyLoss(**fields["loss"]),
                 storages={name: Storage(value) for name, value in fields["storages"].items()},
                 persons=fields.get("persons"),
+                persons_public=fields.get("persons_public", True),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"this text is no synthesizer's model: {type(error).__name__}") from None

@@ -2,7 +2,9 @@
 
 Neighbour relation: one record replaced, the number of records public. Where the schema names a person: all
 rows of one person replaced, the number of persons public, the number of rows not; what a person contributes
-is bounded before anything is measured, see ``privacy_engine.dp.contributions``. Pure epsilon.
+is bounded before anything is measured, see ``privacy_engine.dp.contributions``. Where only some persons take
+part in a release, ``measure_participants`` claims the same epsilon where the rows of at most one of them are
+taken out and of at most one put in, and takes no number of persons as public. Pure epsilon.
 """
 
 from abc import ABC, abstractmethod
@@ -11,17 +13,21 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.choice import choice
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.contributions import (
+    NUMBER_SHARE,
     Contribution,
+    RowsOfPersons,
     Weight,
     contributed_rows,
     count_share,
     person_numbers,
     require_bound,
+    with_noisy_number,
     with_public_number,
 )
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
@@ -190,6 +196,52 @@ class Synthesizer(ABC):
             on_count, rest = split(self.epsilon, (share, 1 - share))
             coded, spend = with_public_number(coded, on_count)
             method, counted = replace(self, epsilon=rest), (spend,)
+        return self._model(coded, method, counted)
+
+    def coded_participants(
+        self, table: pd.DataFrame, schema: DataSchema, takes_part: npt.NDArray[np.bool_]
+    ) -> RowsOfPersons:
+        """The rows of those who take part in a release, which may be none, for ``measure_participants``.
+
+        Args:
+            table: of all rows, which are all held against the schema.
+            schema: with a public domain for each attribute; it names the person.
+            takes_part: (n,) whether the person of each row does.
+
+        Raises:
+            SchemaError: as ``measure``, or if nothing bounds what a person contributes.
+        """
+        self._require_known_persons(schema)
+        if self.contribution is None:
+            raise SchemaError(
+                "who takes part in a release is told by person: name it in the schema, and what each "
+                "contributes at most as max_rows or weight"
+            )
+        coded = CodedTable.encode(table, schema, self.levels).take(np.flatnonzero(takes_part))
+        return RowsOfPersons(coded=coded, persons=person_numbers(table[schema.by])[takes_part])
+
+    def measure_participants(self, rows: RowsOfPersons) -> SynthesizerModel:
+        """Spend the budget on the rows of those who take part in a release. Their number is not public.
+
+        The number of records is measured first, and all else on so many records as it says. Epsilon holds
+        where the rows of at most one person are taken out, and of at most one put in: the count has its part
+        of it, and given the count the records differ in at most `each` replaced, which is what ``learn`` has
+        the rest for (``contributions.with_noisy_number``).
+
+        Raises:
+            InfeasibleError: if the noisy number is too small for the method. It is a noisy answer as any
+                other: keep it, and do not measure again.
+        """
+        if self.contribution is None:
+            raise ValueError("what is measured must be encoded by the method that measures it")
+        on_count, rest = split(self.epsilon, (NUMBER_SHARE, 1 - NUMBER_SHARE))
+        coded, spend = with_noisy_number(rows, self.contribution, on_count)
+        return replace(self._model(coded, replace(self, epsilon=rest), (spend,)), persons_public=False)
+
+    def _model(
+        self, coded: CodedTable, method: "Synthesizer", counted: tuple[Spend, ...]
+    ) -> SynthesizerModel:
+        """What `method` learns with what is left of epsilon."""
         network, spends = method.learn(coded)
         return SynthesizerModel(
             method=self.key,

@@ -67,6 +67,7 @@ class ReportData:
         distributions: before and after, protected.
         limits: what no guarantee promises: name and text.
         synthetic: whether the records were drawn from a model; `network` and `mechanisms` are of it.
+        participants: whether nothing tells how many persons took part in it.
         marginals: of the first `marginal_rows` records that were drawn.
         shares, association: what the released cells tell by themselves, where they are at hand.
     """
@@ -87,6 +88,7 @@ class ReportData:
     synthetic: bool = False
     network: "NetworkDrawing | None" = None
     mechanisms: Sequence[MechanismLine] = ()
+    participants: bool = False
     marginals: Sequence[Mapping[str, Any]] = ()
     marginal_rows: int = 0
     shares: Sequence[SharesPart] = ()
@@ -121,6 +123,7 @@ def data_of_release(release: "Release", smallest_count: int) -> ReportData:
         synthetic=release.model is not None,
         network=network_of(release),
         mechanisms=mechanisms_of(release),
+        participants=release.model is not None and not release.model.persons_public,
         marginals=own_marginals(release),
         marginal_rows=len(release.table),
         shares=shares_of_classes(release),

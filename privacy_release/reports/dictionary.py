@@ -9,7 +9,7 @@ from typing import Any
 
 from privacy_release.reports.columns import FORM_WORDS, Form
 from privacy_release.reports.release import page_template
-from privacy_release.reports.text import NEIGHBOURS, claim
+from privacy_release.reports.text import claim, neighbours_in_words, promise_in_words
 
 DICTIONARY = "dictionary"  # names the proof in the note of a commit, with the kind of file behind it
 VERSION = 1
@@ -94,12 +94,16 @@ def guarantee_sentences(manifest: Mapping[str, Any]) -> list[str]:
         promise = claim(model, of_persons="person" in manifest)
         told.append(f"{promise.name}. {promise.rule} {promise.protects} It leaves: {promise.leaves}")
     if loss := manifest.get("loss"):
-        neighbours = NEIGHBOURS.get(loss["neighbours"], loss["neighbours"])
+        neighbours = neighbours_in_words(
+            loss["neighbours"], participants="participants" in manifest.get("model", {})
+        )
         told.append(
             f"Differential privacy with epsilon {loss['epsilon']:g} and delta {loss['delta']:g}: what is "
             f"released is nearly as likely {neighbours}. It leaves: what holds for many people is learned, "
             "and releases of the same people add up their epsilons."
         )
+        if "over_time" in manifest:
+            told.append(promise_in_words(manifest["over_time"]))
     elif "randomization" in manifest:
         told.append("Values were randomized one by one; no bound holds for a whole record.")
     return told or ["The method claims nothing about this table."]

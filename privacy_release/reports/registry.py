@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from privacy_engine.errors import SpecError
-from privacy_release.reports.text import MECHANISMS, NEIGHBOURS
+from privacy_release.reports.text import MECHANISMS, neighbours_in_words
 
 SCHEMA_VERSION = "057e5d8"
 CURATORS = ("Government", "Industry", "Nonprofit")
@@ -78,7 +78,7 @@ def deployment_record(
                 "variant_name": "Approximate DP" if loss["delta"] else "Pure DP",
                 "data_domain": "The columns and their domains are those of the release's data dictionary; "
                 "they come from a public schema, not from the data.",
-                "unprotected_quantities": _unprotected(loss["neighbours"]),
+                "unprotected_quantities": _unprotected(manifest, loss["neighbours"]),
             },
             "privacy_loss": _privacy_loss(manifest, loss),
             "deployment_model": {
@@ -110,10 +110,12 @@ def _basic(manifest: Mapping[str, Any], said: Deployment, table: str, published:
 
 def _privacy_loss(manifest: Mapping[str, Any], loss: Mapping[str, Any]) -> dict[str, Any]:
     neighbours = loss["neighbours"]
+    participants = "participants" in manifest.get("model", {})
+    relation = neighbours_in_words(neighbours, participants=participants)
     parameters = {"epsilon": loss["epsilon"]} | ({"delta": loss["delta"]} if loss["delta"] else {})
     told: dict[str, Any] = {
         "privacy_unit": _UNITS[neighbours],
-        "privacy_unit_details": f"Adjacent data sets are equal but {NEIGHBOURS[neighbours]}.",
+        "privacy_unit_details": f"Adjacent data sets are equal but {relation}.",
         "privacy_parameters": parameters,
     }
     units = _units(manifest, neighbours)
@@ -129,8 +131,8 @@ def _units(manifest: Mapping[str, Any], neighbours: str) -> int | None:
     return known if known is not None or model else int(manifest["rows"])
 
 
-def _unprotected(neighbours: str) -> str:
-    if neighbours == "add_remove":
+def _unprotected(manifest: Mapping[str, Any], neighbours: str) -> str:
+    if neighbours == "add_remove" or "participants" in manifest.get("model", {}):
         return "None."
     return f"The number of {'persons' if neighbours == 'replace_person' else 'records'} in the source."
 

@@ -18,13 +18,14 @@ from privacy_release.reports.synthetic import BudgetLine, budget_lines
 from privacy_release.reports.text import (
     FIGURES,
     FRAGMENT_EFFECTS,
-    NEIGHBOURS,
     NOTES,
     NULLS,
     PSEUDONYM_LIMITS,
     RISKS,
     SHIFT_LIMIT,
     claim,
+    neighbours_in_words,
+    promise_in_words,
     shown,
 )
 from privacy_release.work.references import ShiftRef
@@ -160,7 +161,8 @@ def render(
         dataset=(budget or {}).get("dataset"),
         budget=budget_lines(budget),
         marginals=data.marginals,
-        neighbours=NEIGHBOURS.get(loss.neighbours.value, "") if loss else "",
+        neighbours=neighbours_in_words(loss.neighbours.value, participants=data.participants) if loss else "",
+        promise=promise_in_words(promise) if (promise := (budget or {}).get("promise")) else None,
         notes=[Line(label=n, text=f"{v:.4g}", meaning=NOTES.get(n, "")) for n, v in data.notes.items() if v],
         limits=[
             *data.limits,

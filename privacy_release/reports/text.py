@@ -455,7 +455,30 @@ NEIGHBOURS: Mapping[str, str] = {
     "replace_one": "with any one record exchanged for another; the number of records is public",
     "replace_person": "with all rows of any one person exchanged for another person's; the number of persons "
     "is public, the number of rows is not",
+    "participants": "with all rows of any one person exchanged for another's, left out or added; neither "
+    "the number of persons nor that of rows is public",
 }
+
+
+def neighbours_in_words(neighbours: str, *, participants: bool) -> str:
+    """For what other tables a release is nearly as likely; `participants`: whether only some take part."""
+    return NEIGHBOURS.get("participants" if participants else neighbours, neighbours)
+
+
+def promise_in_words(told: Mapping[str, Any]) -> str:
+    """What a schedule promises to each person, of what a manifest tells of it as `over_time`.
+
+    >>> loss = {"epsilon": 1.6, "delta": 0.0}
+    >>> promise_in_words({"releases_of_a_person": 4, "period": "total", "loss": loss})
+    "Each person's loss is at most epsilon 1.6 in all, however many releases: nobody takes part in over 4."
+    """
+    loss, period, most = told["loss"], told["period"], told["releases_of_a_person"]
+    delta = f" and delta {loss['delta']:g}" if loss["delta"] else ""
+    when = "in all" if period == "total" else f"in any {period.removesuffix('d')} days"
+    return (
+        f"Each person's loss is at most epsilon {loss['epsilon']:g}{delta} {when}, however many releases: "
+        f"nobody takes part in over {most}."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -623,6 +623,30 @@ class BudgetSpec(_Strict):
     when_short: Literal["skip", "fail"] = "fail"
     curator_report: bool = True
 
+    @property
+    def schedule(self) -> dict[str, Any] | None:
+        """What `privacy_release.spending.participation.Schedule` takes, but for its name and key."""
+        match self.over_time:
+            case ParticipationSpec(releases=releases, period=period):
+                return {"releases": releases, "period": period}
+            case ArrivalsSpec(seen=seen):
+                return {"releases": 1, "period": "total", "refuse_seen": seen == "refuse"}
+        return None
+
+
+def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
+    """What a schedule is made of, and `key`, the connection that holds its key, outside of a specification.
+
+    Raises:
+        SpecError: naming each wrong field and what to do.
+    """
+    try:
+        budget = BudgetSpec.model_validate({"dataset": "any", "over_time": over_time})
+    except ValidationError as error:
+        raise wrong("budget", "; ".join(problems_of(error, BudgetSpec))) from None
+    assert budget.over_time is not None
+    return {**(budget.schedule or {}), "key": budget.over_time.key}
+
 
 class ApprovalSpec(_Strict):
     """Whether somebody must approve the verified release before it is published.
@@ -1183,6 +1207,22 @@ class ReleaseSpec(_Strict):
             raise ValueError(
                 f"outliers.action {self.outliers.action.value} must not precede a differentially private "
                 "method: its loss does not cover the choice of the outliers; take report or fail"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _over_time_fits(self) -> Self:
+        if self.budget is None or self.budget.over_time is None:
+            return self
+        if self.person is None or self.person.column is None:
+            raise ValueError(
+                "budget.over_time must stand beside a person: it bounds in how many releases a person takes "
+                "part; name the identifier of the person of each row as `person`, or remove over_time"
+            )
+        if self.engine.kind != LOCAL:
+            raise ValueError(
+                f"budget.over_time must not stand beside engine {self.engine.kind}: who takes part is told "
+                "in memory; take engine local, or remove over_time"
             )
         return self
 

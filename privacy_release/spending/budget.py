@@ -12,17 +12,22 @@ The order is what counts: reserve, read, measure, commit, sample.
   post-processing (Dwork and Roth 2014, Proposition 2.1): the released bytes are a function of the model
   alone, so they cost nothing, and are the same in every retry. A seed from the key would not do: the key is a
   hash of the exact records, and whoever knows all of them but one could tell the last one by trying.
+
+Where a schedule bounds in how many releases a person takes part, its promise is booked once, and who takes
+part is counted before anything is measured, see `privacy_release.spending.participation`.
 """
 
 import hashlib
 import json
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import LedgerError, PrivacyEngineError, SpecError
+from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError, SpecError
+from privacy_engine.registry import is_randomizer
+from privacy_release.spending.participation import Persons, Schedule
 from privacy_release.work.engines import open_engine
 from privacy_release.work.parquet import read_private, require_unchanged
 from privacy_release.work.references import BookingRef, TableRef
@@ -30,6 +35,7 @@ from privacy_release.work.references import BookingRef, TableRef
 if TYPE_CHECKING:
     from privacy_engine.dp.ledger import Booking
     from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.dp.promises import Promise
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
     from privacy_release.ledger.ledger import BudgetLedger
 
 DEFAULT_LEDGER = "ledger_default"
+_REFUSED = "refused"  # of what is kept instead of a model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +56,18 @@ class Budget:
         run: names the run across its retries: DAG id and run id.
         ledger: where it is booked.
         connection: Airflow connection id of the ledger, for the later steps.
+        schedule: whose releases make one promise together; None: each is paid by itself.
     """
 
     dataset: str
     run: str
     ledger: "BudgetLedger"
     connection: str = DEFAULT_LEDGER
+    schedule: Schedule | None = None
+
+    def promise(self, each: "PrivacyLoss") -> "Promise | None":
+        """The promise that a release of that loss is booked under; errors as of `Schedule.promise`."""
+        return None if self.schedule is None else self.schedule.promise(each)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +103,13 @@ def require_budget(
             f"release: {method.key} makes no differential privacy claim, so it has no loss to book; remove "
             "the budget, or take a method that claims one, see `privacy-release list-methods`"
         )
+    if loss is not None and budget is not None and budget.schedule is not None:
+        if is_randomizer(method.key):
+            raise SpecError(
+                f"budget.over_time: {method.key} answers for each row and cannot hide who takes part; take "
+                "a synthesizer, or remove over_time"
+            )
+        budget.promise(loss)  # refuses a loss that is not about persons
     return loss
 
 
@@ -107,7 +127,7 @@ def require_left(budget: Budget, loss: "PrivacyLoss") -> bool:
     """
     if budget.ledger.booked_by(budget.dataset, budget.run):
         return True
-    budget.ledger.require(budget.dataset, loss)
+    budget.ledger.require(budget.dataset, loss, promise=budget.promise(loss))
     return False
 
 
@@ -155,21 +175,27 @@ def measured_model(
         BudgetExceededError: if the budget does not cover the loss; no record was read.
         LedgerError: if the ledger cannot be reached; nothing was released.
         SchemaError: if the table does not fit its schema, or a domain is not public.
-        InfeasibleError: if the table is too small for the method.
+        InfeasibleError: if the table is too small for the method; of a schedule, if a noisy number of records
+            is, and then again in every retry.
+        VerificationError: if those who took part in a schedule are known by another key.
         CapacityError: if its engine has too little memory or disk.
         IntegrityError: if the table changed since it was ingested, or the ledger was edited.
     """
     from privacy_engine.tables.domains import require_public_domains
 
     require_public_domains(schema)
-    key = booking_key(budget.dataset, table["sha256"], method.key, method.measurement_parameters(), schema)
+    parameters, loss = method.measurement_parameters(), method.privacy_loss(schema)
+    if budget.schedule is not None:
+        parameters |= {"over_time": budget.schedule.question}
+    key = booking_key(budget.dataset, table["sha256"], method.key, parameters, schema)
     detail = {"run": budget.run, "method": method.key}
     tell("booking the budget")
-    booking = budget.ledger.reserve(budget.dataset, key, method.privacy_loss(schema), detail=detail)
+    booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail, promise=budget.promise(loss))
     if booking.model is None:
-        measured = _measure(method, table, schema, budget, booking, tell)
-        booking = budget.ledger.commit(budget.dataset, key, measured.to_json(), token=booking.token)
-    return _of(booking, budget.connection)
+        measure = _measure if budget.schedule is None else _measure_participants
+        measured, told = measure(method, table, schema, budget, booking, tell)
+        booking = budget.ledger.commit(budget.dataset, key, measured, token=booking.token, detail=told)
+    return _of(booking, budget)
 
 
 def _measure(
@@ -179,17 +205,58 @@ def _measure(
     budget: Budget,
     booking: "Booking",
     tell: Callable[[str], None],
-) -> "SynthesizerModel":
-    """Draw the noise; the reservation is given back where it is this call's and no noise was drawn."""
-    try:
+) -> tuple[str, Mapping[str, str]]:
+    """Draw the noise. A method refuses before it does, see `Synthesizer.measure`."""
+    with _given_back(budget, booking):
         tell("reading")
         coded = _coded(method, table, schema)
         tell(f"running {method.key}")
-        return method.measure_coded(coded)
+        return method.measure_coded(coded).to_json(), {}
+
+
+def _measure_participants(
+    method: "Synthesizer",
+    table: TableRef,
+    schema: "DataSchema",
+    budget: Budget,
+    booking: "Booking",
+    tell: Callable[[str], None],
+) -> tuple[str, Mapping[str, str]]:
+    """Count who takes part, then draw the noise.
+
+    A method may refuse a noisy number of records, and its refusal tells of it: it is the answer that is kept
+    under this key, as a model would be. Drawn anew in each retry it would tell more than was paid for.
+    """
+    schedule = budget.schedule
+    assert schedule is not None
+    with _given_back(budget, booking):
+        if "engine" in table:
+            raise SpecError(
+                "budget.over_time needs the engine local: who takes part is told in memory; take it, or "
+                "remove over_time"
+            )
+        tell("reading")
+        frame = read_private(table["uri"], table["sha256"])
+        persons = Persons(column=schema.by, values=frame[schema.by])
+        tell("counting who takes part")
+        with schedule.counted(budget.ledger, booking, persons) as counted:
+            rows = method.coded_participants(frame, schema, counted.takes_part)
+    told = counted.detail(schedule)
+    tell(f"running {method.key}")
+    try:
+        return method.measure_participants(rows).to_json(), told
+    except InfeasibleError as error:
+        return json.dumps({_REFUSED: str(error)}), told
+
+
+@contextmanager
+def _given_back(budget: Budget, booking: "Booking") -> Iterator[None]:
+    """The reservation is given back where it is this call's and the block refuses; it draws no noise then."""
+    try:
+        yield
     except PrivacyEngineError:
-        # A method raises these before it draws noise, see `Synthesizer.measure`. After any other error the
-        # reservation stands, as it does when the process dies: a retry goes on with it.
-        # An earlier attempt, or another run, that reserved it may have drawn its noise: then it stands.
+        # After any other error the reservation stands, as it does when the process dies: a retry goes on with
+        # it. An earlier attempt, or another run, that reserved it may have drawn its noise: then it stands.
         if booking.owned:
             with suppress(LedgerError):
                 budget.ledger.cancel(budget.dataset, booking.key, token=booking.token)
@@ -212,13 +279,17 @@ def _coded(method: "Synthesizer", table: TableRef, schema: "DataSchema") -> "Cod
     return coded
 
 
-def _of(booking: "Booking", connection: str) -> Measured:
+def _of(booking: "Booking", budget: Budget) -> Measured:
     from privacy_engine.synthesizers.model import SynthesizerModel
 
     text = booking.model or ""
-    return Measured(
-        model=SynthesizerModel.from_json(text), text=text, booking=reference_to(booking, connection)
-    )
+    if text.startswith(f'{{"{_REFUSED}"'):
+        reason = json.loads(text)[_REFUSED]
+        raise InfeasibleError(f"{reason} (by a noisy number of records, and so in every retry)")
+    reference = reference_to(booking, budget.connection)
+    if budget.schedule is not None:
+        reference["over_time"] = budget.schedule.told(booking.loss)
+    return Measured(model=SynthesizerModel.from_json(text), text=text, booking=reference)
 
 
 def reference_to(booking: "Booking", connection: str) -> BookingRef:
@@ -237,11 +308,11 @@ def reference_to(booking: "Booking", connection: str) -> BookingRef:
 
 def public_booking(booking: BookingRef) -> dict[str, Any]:
     """What a manifest says of a booking; the key, which is a hash of the records, stays inside."""
-    return {name: value for name, value in booking.items() if name not in ("key", "ledger")}
+    return {name: value for name, value in booking.items() if name not in ("key", "ledger", "over_time")}
 
 
-def account_of(budget: Budget) -> dict[str, Any]:
-    """What a report says of a data set's budget; no record decided any of it.
+def account_of(budget: Budget, loss: "PrivacyLoss") -> dict[str, Any]:
+    """What a report says of a data set's budget, after a release of that loss; no record decided any of it.
 
     Limits of a single release are left out: nothing of them is ever used up.
     """
@@ -257,6 +328,7 @@ def account_of(budget: Budget) -> dict[str, Any]:
             for standing in budget.ledger.standing(budget.dataset)
             if standing.limit.period.name != "release"
         ],
+        "promise": None if budget.schedule is None else budget.schedule.told(loss),
     }
 
 

@@ -70,7 +70,21 @@ def bookkeeping_findings(
             "mechanisms that the manifest tells otherwise than the ledger's model", _differing(told, spends)
         ),
         *check_bookkeeping(claim, spends, schema, booking.loss if booking else None),
+        *_promise_findings(manifest, booking),
         *_values_in_domains(frames, schema),
+    )
+
+
+def _promise_findings(manifest: Mapping[str, Any], booking: "Booking | None") -> "tuple[Finding, ...]":
+    """Hold what a manifest says of its schedule's promise against what the ledger counts."""
+    promise = booking.promise if booking else None
+    told = manifest.get("over_time")
+    if told is None and promise is None:
+        return ()
+    kept = None if promise is None else (promise.period.name, promise.loss.to_dict())
+    same = told is not None and kept == (told["period"], told["loss"])
+    return (
+        _none("promise of the schedule that the manifest tells otherwise than the ledger", int(not same)),
     )
 
 

@@ -21,6 +21,7 @@ from privacy_release.reports.text import (
     RANDOMIZED_LIMITS,
     RISKS,
     SYNTHETIC_LIMITS,
+    promise_in_words,
     shown,
 )
 from privacy_release.work.references import ReportRef, StagedRef, symbols_of
@@ -72,6 +73,7 @@ class Question(TypedDict):
         file: name of these bytes in the work area of the run.
         columns: name, role and kind of each released column.
         findings: of the verification.
+        promise: what the releases of its schedule lose together, where they are bounded.
         figures: label, value and meaning of each figure of utility and risk; none of a private release.
         limits: what is not protected: name and text.
         alerts: warnings about figures that are out of their trend.
@@ -91,6 +93,7 @@ class Question(TypedDict):
     findings: list[dict[str, Any]]
     loss: dict[str, Any] | None
     dataset: str | None
+    promise: str | None
     figures: list[list[str]]
     limits: list[list[str]]
     alerts: NotRequired[list[str]]
@@ -195,6 +198,7 @@ def question(
         findings=[dict(finding) for finding in report["findings"]],
         loss=staged["loss"],
         dataset=booking["dataset"] if booking else None,
+        promise=promise_in_words(booking["over_time"]) if booking and "over_time" in booking else None,
         figures=[*_figures(FIGURES, staged), *_figures(RISKS, staged)],
         limits=_limits(staged),
         alerts=[alert["text"] for alert in report.get("alerts", ())],
@@ -274,7 +278,8 @@ def _loss(asked: Question) -> list[str]:
     )
     dataset = asked["dataset"]
     paid = f", paid from the privacy budget of **{escaped(dataset)}**" if dataset else ""
-    return [_heading("Privacy loss"), f"{text}{paid}."]
+    promise = [] if asked["promise"] is None else [escaped(asked["promise"])]
+    return [_heading("Privacy loss"), f"{text}{paid}.", *promise]
 
 
 def _figures(known: Mapping[str, tuple[str, str, str]], staged: StagedRef) -> list[list[str]]:

@@ -15,15 +15,16 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
+from privacy_release.work.people import Identification
 from privacy_release.work.references import PersonsRef, Published, ReportRef, StagedRef
-from privacy_release.work.settings import curator_folder, secret
+from privacy_release.work.settings import curator_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,47 +37,11 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import Lake
 
-DEFAULT_KEY = "membership_default"  # an Airflow connection
-VARIABLE = "PRIVACY_MEMBERSHIP_KEY"
-_SHORTEST = 32
 _LEAST = 2  # persons who cannot be told apart, where sensitive values alone are to be kept
 _RESERVE = 1.0
 _PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the release"
 _RECORDS = "records of the release"
 _SIGNATURE, _SET, _CELL = "signature of ", "set of ", "cell of "
-
-
-@dataclass(frozen=True, kw_only=True)
-class Identification:
-    """Which column identifies a person, and the key of the hash that stands for them.
-
-    Raises:
-        SpecError: if the key is too short to be a secret.
-    """
-
-    column: str
-    key: str = field(repr=False)
-
-    def __post_init__(self) -> None:
-        if len(self.key) < _SHORTEST:
-            raise SpecError(
-                f"the membership key must be a secret of at least {_SHORTEST} characters, got "
-                f"{len(self.key)}; set it as the password of the Airflow connection, or as {VARIABLE}, for "
-                "example from `openssl rand -hex 32`"
-            )
-
-    @property
-    def key_id(self) -> str:
-        """Tells two keys apart, and nothing about either."""
-        return self._hash("which key this is", size=8)
-
-    def person(self, text: str) -> str:
-        """What stands for the person of an identifier."""
-        return self._hash(f"person {text}", size=16)
-
-    def _hash(self, text: str, size: int) -> str:
-        key = hashlib.sha256(self.key.encode()).digest()
-        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=size).hexdigest()
 
 
 class Persons:
@@ -127,16 +92,6 @@ class Persons:
                 f"{repeated} repeat another's; mend the source, aggregate it by person, or choose another"
             )
         return hashes
-
-
-def identification_of_environment(column: str) -> Identification:
-    """The identification by a column with the key in `$PRIVACY_MEMBERSHIP_KEY`, for runs without Airflow.
-
-    Raises:
-        SpecError: if it is not set or too short.
-        SecretError: as `secret`.
-    """
-    return Identification(column=column, key=secret(VARIABLE) or "")
 
 
 def write_persons(persons: "npt.NDArray[np.object_]", path: Path, key_id: str) -> PersonsRef:

@@ -16,10 +16,11 @@ from privacy_release.sources.identifiers import Disguise
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.reading import Nulls, check_source
 from privacy_release.spec.floor import floor_policy
-from privacy_release.steps.history import Identification, Persons
+from privacy_release.steps.history import Persons
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import MAX_EXPANSION, private_parquet, unchanged_batches
+from privacy_release.work.people import Identification
 from privacy_release.work.references import EngineRef, SourceRef, TableRef
 from privacy_release.work.staged import write_schema
 

@@ -300,11 +300,15 @@ def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job,
     seconds = time.perf_counter() - began
     release, notes = drawn.release, finite(drawn.release.notes)
     return Made(
-        told=release.manifest() | {"rows": drawn.rows, "booking": public_booking(measured.booking)},
+        told=release.manifest()
+        | {"rows": drawn.rows, "booking": public_booking(measured.booking)}
+        | {name: told for name, told in measured.booking.items() if name == "over_time"},
         schema=release.schema,
         figures=notes,
         sha256=drawn.sha256,
-        report=_report(release, notes, {}, table, job, budget=account_of(budget), rows=drawn.rows),
+        report=_report(
+            release, notes, {}, table, job, budget=account_of(budget, measured.model.loss), rows=drawn.rows
+        ),
         seconds=seconds,
         seeded=job.seed is not None,
         private=True,
@@ -333,7 +337,7 @@ def _randomized(
         told["booking"] = public_booking(answers.booking)
     if memory is not None and memory.replaces is not None:
         told["replaces"] = memory.replaces
-    account = account_of(budget) if budget is not None else None
+    account = account_of(budget, loss) if budget is not None and loss is not None else None
     return Made(
         told=told,
         schema=release.schema,

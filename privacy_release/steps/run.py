@@ -25,12 +25,12 @@ from privacy_release.spec.floor import (
 from privacy_release.spec.methods import build_method
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.spending.budget import Budget, require_budget, require_left
+from privacy_release.spending.participation import Schedule
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
 from privacy_release.steps.approval import ApprovalRef
 from privacy_release.steps.curator import report_to_curator
 from privacy_release.steps.history import (
     Past,
-    identification_of_environment,
     published_releases,
     silence_about_people,
 )
@@ -44,6 +44,7 @@ from privacy_release.transforms.query import SqlStep
 from privacy_release.transforms.transform import transform
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import DEFAULT_MEMORY, read_engine, read_memory
+from privacy_release.work.people import identification_of_environment
 from privacy_release.work.references import Published, ReportRef, StagedRef, TableRef
 
 if TYPE_CHECKING:
@@ -269,12 +270,24 @@ def _budget(
             run=f"{spec.name}/{release_id}",
             ledger=ledger or default_ledger(),
             connection=spec.budget.ledger,
+            schedule=_schedule(spec),
         )
     loss = require_budget(method, schema, budget)
     if budget is not None and loss is not None:
-        watch(Stage.BUDGET, f"epsilon {loss.epsilon:g} of {budget.dataset}")
+        promise = budget.promise(loss)
+        under = f", under a promise of epsilon {promise.loss.epsilon:g}" if promise is not None else ""
+        watch(Stage.BUDGET, f"epsilon {loss.epsilon:g} of {budget.dataset}{under}")
         require_left(budget, loss)
     return budget
+
+
+def _schedule(spec: "ReleaseSpec") -> Schedule | None:
+    """The schedule whose promise a release is paid under; None: it is paid by itself."""
+    said = spec.budget.schedule if spec.budget is not None else None
+    if said is None or spec.person is None:
+        return None
+    key = identification_of_environment(spec.person.column or "").key
+    return Schedule(name=spec.name, key=key, **said)
 
 
 def source_table(

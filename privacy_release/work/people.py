@@ -1,26 +1,95 @@
-"""Whose records were released, in a private file beside them, and both read as one table to be counted.
+"""Who is who: keyed hashes of persons, and whose records were released, to be counted in one table with them.
 
 The persons never leave the work area. The file says which bytes it belongs to: persons of other records, or
 in another order, would make a class look as if it had more of them.
 """
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import IntegrityError
+from privacy_engine.errors import IntegrityError, SchemaError, SpecError
 from privacy_release.work.parquet import private_parquet, unchanged_batches
 from privacy_release.work.references import PeopleRef
+from privacy_release.work.settings import secret
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import pandas as pd
     import pyarrow as pa
 
     from privacy_engine.tables.schema import DataSchema
 
+DEFAULT_KEY = "membership_default"  # an Airflow connection
+VARIABLE = "PRIVACY_MEMBERSHIP_KEY"
+_SHORTEST = 32
 _PERSON = "person"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identification:
+    """Which column identifies a person, and the key of the hash that stands for them.
+
+    Raises:
+        SpecError: if the key is too short to be a secret.
+    """
+
+    column: str
+    key: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.key) < _SHORTEST:
+            raise SpecError(
+                f"the membership key must be a secret of at least {_SHORTEST} characters, got "
+                f"{len(self.key)}; set it as the password of the Airflow connection, or as {VARIABLE}, for "
+                "example from `openssl rand -hex 32`"
+            )
+
+    @property
+    def key_id(self) -> str:
+        """Tells two keys apart, and nothing about either."""
+        return self._hash("which key this is", size=8)
+
+    def person(self, text: str) -> str:
+        """What stands for the person of an identifier."""
+        return self._hash(f"person {text}", size=16)
+
+    def persons(self, column: "pd.Series[Any]") -> "npt.NDArray[np.object_]":
+        """(n,) what stands for the person of each row.
+
+        Raises:
+            SchemaError: if a row names nobody, with how many do.
+        """
+        import numpy as np
+
+        from privacy_engine.tables.columns import factorize
+
+        coded = factorize(column)
+        if coded.nulls:
+            raise SchemaError(
+                f"{self.column} must name the person of each row, {coded.nulls} rows have no value; mend the "
+                "source"
+            )
+        # About 1 s for 1,000,000 persons.
+        return np.array([self.person(text) for text in coded.texts], dtype=object)[coded.codes]
+
+    def _hash(self, text: str, size: int) -> str:
+        key = hashlib.sha256(self.key.encode()).digest()
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=size).hexdigest()
+
+
+def identification_of_environment(column: str) -> Identification:
+    """The identification by a column with the key in `$PRIVACY_MEMBERSHIP_KEY`, for runs without Airflow.
+
+    Raises:
+        SpecError: if it is not set or too short.
+        SecretError: as `secret`.
+    """
+    return Identification(column=column, key=secret(VARIABLE) or "")
 
 
 def write_people(persons: "npt.NDArray[np.integer[Any]]", path: Path, of: str) -> PeopleRef:

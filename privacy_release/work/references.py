@@ -201,6 +201,7 @@ class BookingRef(TypedDict):
             also a random salt that stays in the ledger.
         model_sha256: of the model's text in the ledger.
         epsilon, delta, neighbours: what was booked.
+        over_time: what its schedule promises, see `privacy_release.spending.participation.Schedule.told`.
     """
 
     dataset: str
@@ -211,6 +212,7 @@ class BookingRef(TypedDict):
     epsilon: float
     delta: float
     neighbours: str
+    over_time: NotRequired[dict[str, Any]]
 
 
 class StagedRef(TableRef):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from privacy_engine.randomizers.randomness import Secret
     from privacy_release.sources.pseudonyms import PseudonymKey
-    from privacy_release.steps.history import Identification
+    from privacy_release.spending.participation import Schedule
+    from privacy_release.work.people import Identification
 
 _FSSPEC = frozenset({"key", "secret", "client_kwargs", "config_kwargs", "connection_string"})
 _DELTA = re.compile(r"(?i)(aws|azure|google)_.+|allow_http|max_retries|retry_timeout")
@@ -117,6 +118,27 @@ def _password_of(connection_id: str, what: str) -> bytes:
     return (password or "").encode()
 
 
+def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | None":
+    """The schedule of an operator's `over_time`, with the key that is an Airflow connection's password.
+
+    Raises:
+        SpecError: if a field is wrong, `schedule` is missing, or the key as of `identification_of`.
+    """
+    from privacy_release.spec.model import schedule_of
+    from privacy_release.spending.participation import Schedule
+
+    if over_time is None:
+        return None
+    fields = dict(over_time)
+    name = fields.pop("schedule", None)
+    if not isinstance(name, str) or not name:
+        raise SpecError(
+            "over_time must have `schedule`, the name under which its releases count together; add it"
+        )
+    said = schedule_of(fields)
+    return Schedule(name=name, **{**said, "key": identification_of(said["key"], "person").key})
+
+
 def identification_of(connection_id: str, column: str) -> "Identification":
     """How persons are told apart by a column, with the key that is an Airflow connection's password.
 
@@ -126,7 +148,7 @@ def identification_of(connection_id: str, column: str) -> "Identification":
     from airflow.sdk import Connection
 
     from airflow_privacy_release.compat import AirflowNotFoundException
-    from privacy_release.steps.history import Identification
+    from privacy_release.work.people import Identification
 
     try:
         secret = Connection.get(connection_id).password

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.compat import AirflowSkipException
+from airflow_privacy_release.hooks.connections import schedule_from
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import method_parameters, read_field
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from privacy_engine.dp.ledger import Standing
     from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.dp.promises import Promise
 
 ACTIONS = ("skip", "fail")
 
@@ -38,15 +40,16 @@ class BudgetGuardOperator(BaseOperator):
         delta: that it will spend.
         method, parameters, schema: instead of epsilon: those of the release, whose loss is worked out; for
             methods that are not given an epsilon.
+        over_time: as of `ReleaseOperator`: then the budget is asked for what the schedule promises, once.
         ledger: Airflow connection id of the ledger.
         action: `skip` ends the run green with every task skipped but the clean-up, `fail` fails it for good.
     """
 
     template_fields = (
         *("dataset", "epsilon", "delta", "method", "parameters", "schema"),
-        *("ledger", "action"),
+        *("over_time", "ledger", "action"),
     )
-    template_fields_renderers = {"parameters": "json", "schema": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields_renderers = {"parameters": "json", "schema": "json", "over_time": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#fdf1d0"
 
     def __init__(
@@ -58,6 +61,7 @@ class BudgetGuardOperator(BaseOperator):
         method: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         schema: str | Mapping[str, Any] | None = None,
+        over_time: Mapping[str, Any] | None = None,
         ledger: str = DEFAULT_LEDGER,
         action: str = "fail",
         **kwargs: Any,
@@ -69,6 +73,7 @@ class BudgetGuardOperator(BaseOperator):
         self.method = method
         self.parameters = parameters
         self.schema = schema
+        self.over_time = over_time
         self.ledger = ledger
         self.action = action
 
@@ -79,11 +84,16 @@ class BudgetGuardOperator(BaseOperator):
             raise SpecError(f"budget: action must be one of {list(ACTIONS)}; correct it")
         loss = self._loss()
         ledger = ledger_of(self.ledger)
-        budget = Budget(dataset=self.dataset, run=run_key(context), ledger=ledger)
+        budget = Budget(
+            dataset=self.dataset,
+            run=run_key(context),
+            ledger=ledger,
+            schedule=schedule_from(self.over_time),
+        )
         try:
             booked = require_left(budget, loss)
         except BudgetExceededError as error:
-            if self.action == "fail" or not _spent(ledger.standing(self.dataset), loss):
+            if self.action == "fail" or not _spent(ledger.standing(self.dataset), loss, budget.promise(loss)):
                 raise
             self.log.info("budget too short, nothing is released", reason=str(error))
             raise AirflowSkipException(str(error)) from None
@@ -112,9 +122,10 @@ class BudgetGuardOperator(BaseOperator):
             raise SpecError(f"budget: {error}; correct it") from None
 
 
-def _spent(standings: "Sequence[Standing]", loss: "PrivacyLoss") -> bool:
+def _spent(standings: "Sequence[Standing]", loss: "PrivacyLoss", promise: "Promise | None") -> bool:
     """Whether the budget is short because it is used up, and not because it is none for such a release."""
     return bool(standings) and all(
-        s.limit.neighbours is loss.neighbours and (s.covers(loss) or s.limit.period.name != "release")
+        s.limit.neighbours is loss.neighbours
+        and (s.covers(loss, promise) or s.limit.period.name != "release")
         for s in standings
     )

@@ -21,10 +21,10 @@ from airflow_privacy_release.task.run import file_label, release_id, release_nam
 from airflow_privacy_release.triggers.source import SourceTrigger
 from privacy_engine.errors import MissingSourceError, SourceError
 from privacy_release.sources.addresses import without_secret
-from privacy_release.steps.history import DEFAULT_KEY
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.engines import LOCAL, read_engine
 from privacy_release.work.parquet import MAX_EXPANSION
+from privacy_release.work.people import DEFAULT_KEY
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg

@@ -47,6 +47,7 @@ class MethodOperator(BaseOperator):
     seed: int | str | None = None
     budget: str | None = None
     ledger: str = DEFAULT_LEDGER
+    over_time: Mapping[str, Any] | None = None
     secret: str | None = None
     replaces: str | None = None
     series: str | None = None
@@ -75,6 +76,7 @@ class MethodOperator(BaseOperator):
             parameters={name: getattr(self, name) for name in self.parameters},
             budget=self.budget,
             ledger=self.ledger,
+            over_time=self.over_time,
             memory=memory_of(self),
             past=past_of(self, context),
         )

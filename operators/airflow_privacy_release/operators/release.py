@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_privacy_release.hooks.connections import secret_of
+from airflow_privacy_release.hooks.connections import schedule_from, secret_of
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import guarded
@@ -46,6 +46,9 @@ class ReleaseOperator(BaseOperator):
         title: of the report.
         budget: data set whose privacy budget a differentially private method spends; it needs one.
         ledger: Airflow connection id of the budget's ledger.
+        over_time: what all releases of the schedule promise together, as the field `budget.over_time` of a
+            specification, and `schedule`, the name under which they count together. None: the release is paid
+            by itself.
         secret: Airflow connection id whose password is the secret of memoised answers.
         replaces: fingerprint of the earlier secret that is given up on purpose.
         series: release table that the release will go to, for what depends on its earlier releases: memoised
@@ -63,11 +66,12 @@ class ReleaseOperator(BaseOperator):
 
     template_fields = (
         *("table", "method", "parameters", "seed", "title"),
-        *("budget", "ledger", "secret", "replaces", "series", "lake", "history", "engine"),
+        *("budget", "ledger", "over_time", "secret", "replaces", "series", "lake", "history", "engine"),
     )
     template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
         "table": "json",
         "parameters": "json",
+        "over_time": "json",
         "history": "json",
         "engine": "json",
     }
@@ -84,6 +88,7 @@ class ReleaseOperator(BaseOperator):
         title: str | None = None,
         budget: str | None = None,
         ledger: str = DEFAULT_LEDGER,
+        over_time: Mapping[str, Any] | None = None,
         secret: str | None = None,
         replaces: str | None = None,
         series: str | None = None,
@@ -100,6 +105,7 @@ class ReleaseOperator(BaseOperator):
         self.title = title
         self.budget = budget
         self.ledger = ledger
+        self.over_time = over_time
         self.secret = secret
         self.replaces = replaces
         self.series = series
@@ -117,6 +123,7 @@ class ReleaseOperator(BaseOperator):
             parameters=self.parameters or {},
             budget=self.budget,
             ledger=self.ledger,
+            over_time=self.over_time,
             memory=memory_of(self),
             past=past_of(self, context),
             engine=self.engine,
@@ -132,6 +139,7 @@ def stage_release(
     parameters: Mapping[str, Any],
     budget: str | None = None,
     ledger: str = DEFAULT_LEDGER,
+    over_time: Mapping[str, Any] | None = None,
     memory: Memory | None = None,
     past: "Past | None" = None,
     engine: str | Mapping[str, Any] | None = None,
@@ -145,6 +153,7 @@ def stage_release(
         parameters: plain values or rendered text.
         budget: data set whose privacy budget is spent, if one is.
         ledger: Airflow connection id of its ledger.
+        over_time: as of `ReleaseOperator`.
         memory: of memoised answers.
         past: the earlier releases that it is made with.
         engine: that works on the table; None: its own.
@@ -153,7 +162,13 @@ def stage_release(
 
     paid, budget = None, read_text(budget, str | None)
     if budget is not None:
-        paid = Budget(dataset=budget, run=run_key(context), ledger=ledger_of(ledger), connection=ledger)
+        paid = Budget(
+            dataset=budget,
+            run=run_key(context),
+            ledger=ledger_of(ledger),
+            connection=ledger,
+            schedule=schedule_from(over_time),
+        )
 
     def say(step: str) -> None:
         operator.log.info("release step", step=step)

@@ -23,6 +23,7 @@ class SynthesizerOperator(MethodOperator):
     Args:
         budget: data set whose privacy budget is spent.
         ledger: Airflow connection id of the budget's ledger.
+        over_time: as of `ReleaseOperator`.
         epsilon: the whole privacy loss of a measurement, > 0; one record replaced, their number public; with
             `max_rows` or `weight`, all rows of one person.
         rows: how many records to draw; None = as many as the source has; with `max_rows` about as many as
@@ -35,7 +36,7 @@ class SynthesizerOperator(MethodOperator):
         seed: chooses which records are sampled, never the noise; None derives it from the measured model.
     """
 
-    template_fields_renderers = {"table": "json", "levels": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields_renderers = {"table": "json", "levels": "json", "over_time": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e3eefb"
 
     def __init__(
@@ -43,6 +44,7 @@ class SynthesizerOperator(MethodOperator):
         *,
         budget: str,
         ledger: str = DEFAULT_LEDGER,
+        over_time: Mapping[str, Any] | None = None,
         epsilon: float | str = 1.0,
         rows: int | str | None = None,
         levels: Mapping[str, int] | str | None = None,
@@ -54,6 +56,7 @@ class SynthesizerOperator(MethodOperator):
         super().__init__(**kwargs)
         self.budget = budget
         self.ledger = ledger
+        self.over_time = over_time
         self.epsilon = epsilon
         self.rows = rows
         self.levels = levels

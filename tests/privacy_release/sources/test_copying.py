@@ -19,7 +19,6 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.reading import check_source
-from privacy_release.steps.history import Identification
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.parquet import (
@@ -29,6 +28,7 @@ from privacy_release.work.parquet import (
     require_unchanged,
     unchanged_batches,
 )
+from privacy_release.work.people import Identification
 from tests.servers.memory import needs_proc, run_alone
 
 CANARY = "X9-canary"

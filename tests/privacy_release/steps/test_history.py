@@ -26,10 +26,11 @@ from privacy_release.cli.main import main
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.history import Identification, Persons, earlier_releases
+from privacy_release.steps.history import Persons, earlier_releases
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
+from privacy_release.work.people import Identification
 
 KEY = "a secret of the tests alone, long enough"
 SCHEMA = {

@@ -18,7 +18,7 @@ from privacy_release.cli.main import main
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.history import Identification, read_persons
+from privacy_release.steps.history import read_persons
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.outliers import Action, detect_outliers
 from privacy_release.steps.release import make_release
@@ -26,6 +26,7 @@ from privacy_release.transforms.function import FunctionStep
 from privacy_release.transforms.query import SqlStep
 from privacy_release.transforms.transform import transform
 from privacy_release.work.area import WorkArea
+from privacy_release.work.people import Identification
 from privacy_release.work.references import TableRef
 from privacy_release.work.staged import read_manifest, read_schema
 from tests.conftest import SPEC
