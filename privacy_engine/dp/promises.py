@@ -134,9 +134,9 @@ def equal_part(promised: PrivacyLoss, releases: int, *, gaussian: bool) -> Priva
 
     >>> year = PrivacyLoss(epsilon=1, delta=1e-9, neighbours="replace_one")
     >>> round(equal_part(year, 52, gaussian=False).epsilon, 4)
-    0.0222
+    0.024
     >>> round(equal_part(year, 52, gaussian=True).rho, 6)
-    0.000246
+    0.000288
 
     Raises:
         ValueError: if a part is too small for any noise, or there is none to be made.

@@ -162,6 +162,7 @@ def render(
         budget=budget_lines(budget),
         marginals=data.marginals,
         neighbours=neighbours_in_words(loss.neighbours.value, participants=data.participants) if loss else "",
+        participants=data.participants,
         promise=promise_in_words(promise) if (promise := (budget or {}).get("promise")) else None,
         notes=[Line(label=n, text=f"{v:.4g}", meaning=NOTES.get(n, "")) for n, v in data.notes.items() if v],
         limits=[

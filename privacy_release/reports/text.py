@@ -472,13 +472,16 @@ def promise_in_words(told: Mapping[str, Any]) -> str:
     >>> promise_in_words({"releases_of_a_person": 4, "period": "total", "loss": loss})
     "Each person's loss is at most epsilon 1.6 in all, however many releases: nobody takes part in over 4."
     """
-    loss, period, most = told["loss"], told["period"], told["releases_of_a_person"]
+    loss, period = told["loss"], told["period"]
     delta = f" and delta {loss['delta']:g}" if loss["delta"] else ""
     when = "in all" if period == "total" else f"in any {period.removesuffix('d')} days"
-    return (
-        f"Each person's loss is at most epsilon {loss['epsilon']:g}{delta} {when}, however many releases: "
-        f"nobody takes part in over {most}."
-    )
+    whole = f"Each person's loss is at most epsilon {loss['epsilon']:g}{delta} {when}"
+    if "part" in told:
+        return (
+            f"{whole}, whoever is in every release: each of {told['releases']} releases spends an equal "
+            f"part, epsilon {told['part']['epsilon']:.4g}, and the ledger refuses one more."
+        )
+    return f"{whole}, however many releases: nobody takes part in over {told['releases_of_a_person']}."
 
 
 @dataclass(frozen=True, kw_only=True)

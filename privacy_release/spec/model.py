@@ -52,6 +52,7 @@ from privacy_release.spec.files import (
 )
 from privacy_release.spec.lines import at_lines
 from privacy_release.spec.outliers import REMOVING, Action, check_action
+from privacy_release.spec.parameters import part_of_promise
 from privacy_release.spec.placeholders import check_placeholders, check_query
 from privacy_release.spec.reading import read_mapping
 from privacy_release.work.durations import parse_duration
@@ -80,6 +81,7 @@ __all__ = [
     "ScheduleSpec",
     "SourceSpec",
     "TransformSpec",
+    "YearlySpec",
     "include_folder",
     "json_schema",
     "load_policy",
@@ -601,7 +603,27 @@ class ArrivalsSpec(_Strict):
     key: Connection = "membership_default"
 
 
-OverTimeSpec = Annotated[ParticipationSpec | ArrivalsSpec, Field(discriminator="regime")]
+class YearlySpec(_Strict):
+    """A promise to everybody in the table, whoever is in every release, kept in equal parts.
+
+    What a release spends is worked out from it; `release.epsilon` is left out.
+
+    Attributes:
+        regime: `yearly`.
+        epsilon, delta: what all releases of a period lose together. With a delta the parts add as
+            zero-concentrated differential privacy, which leaves each of many releases more.
+        releases: most releases of any period; one more is refused.
+        period: how long it is, such as `365d`, or `total`: the schedule's whole life.
+    """
+
+    regime: Literal["yearly"]
+    epsilon: Number = Field(gt=0)
+    delta: Number = Field(default=0.0, ge=0, lt=1)
+    releases: Whole = Field(ge=1, le=10000)
+    period: Window = "365d"
+
+
+OverTimeSpec = Annotated[ParticipationSpec | ArrivalsSpec | YearlySpec, Field(discriminator="regime")]
 
 
 class BudgetSpec(_Strict):
@@ -625,8 +647,13 @@ class BudgetSpec(_Strict):
 
     @property
     def schedule(self) -> dict[str, Any] | None:
-        """What `privacy_release.spending.participation.Schedule` takes, but for its name and key."""
+        """What a schedule takes, but for its name, and for the key of those who take part.
+
+        See `privacy_release.spending.participation.Schedule` and `privacy_release.spending.yearly.Yearly`.
+        """
         match self.over_time:
+            case YearlySpec():
+                return self.over_time.model_dump(exclude={"regime"})
             case ParticipationSpec(releases=releases, period=period):
                 return {"releases": releases, "period": period}
             case ArrivalsSpec(seen=seen):
@@ -635,7 +662,9 @@ class BudgetSpec(_Strict):
 
 
 def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
-    """What a schedule is made of, and `key`, the connection that holds its key, outside of a specification.
+    """What a schedule is made of, outside of a specification.
+
+    Where it counts who takes part, `key` is the connection that holds its key.
 
     Raises:
         SpecError: naming each wrong field and what to do.
@@ -645,6 +674,8 @@ def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
     except ValidationError as error:
         raise wrong("budget", "; ".join(problems_of(error, BudgetSpec))) from None
     assert budget.over_time is not None
+    if isinstance(budget.over_time, YearlySpec):
+        return budget.schedule or {}
     return {**(budget.schedule or {}), "key": budget.over_time.key}
 
 
@@ -1187,6 +1218,36 @@ class ReleaseSpec(_Strict):
         return self
 
     @model_validator(mode="after")
+    def _spends_a_part(self) -> Self:
+        """What a release of a promise in equal parts spends, worked out."""
+        over_time = None if self.budget is None else self.budget.over_time
+        if not isinstance(over_time, YearlySpec):
+            return self
+        if self.release.random_answers:
+            raise ValueError(
+                f"budget.over_time yearly must not stand beside {self.release.method}: memoised answers "
+                "repeat, and are not paid for in parts; take a synthesizer, or remove over_time"
+            )
+        try:
+            part = part_of_promise(
+                self.release.method,
+                epsilon=over_time.epsilon,
+                delta=over_time.delta,
+                releases=over_time.releases,
+            )
+        except ValueError as error:
+            raise ValueError(f"budget.over_time: {error}; raise epsilon or lower releases") from None
+        given = {name: self.release.parameters[name] for name in part if name in self.release.parameters}
+        if any(value != part[name] for name, value in given.items()):
+            raise ValueError(
+                f"release.{', '.join(given)} must be left out beside budget.over_time yearly: each of "
+                f"{over_time.releases} releases spends {part}, an equal part of the promise; remove it"
+            )
+        # The specification is frozen for everybody else; from here on it says what is spent.
+        object.__setattr__(self, "release", self.release.model_copy(update=part))
+        return self
+
+    @model_validator(mode="after")
     def _budget_fits(self) -> Self:
         if self.budget is None:
             return self
@@ -1212,7 +1273,8 @@ class ReleaseSpec(_Strict):
 
     @model_validator(mode="after")
     def _over_time_fits(self) -> Self:
-        if self.budget is None or self.budget.over_time is None:
+        over_time = None if self.budget is None else self.budget.over_time
+        if over_time is None or isinstance(over_time, YearlySpec):
             return self
         if self.person is None or self.person.column is None:
             raise ValueError(

@@ -32,6 +32,24 @@ def meaning(method: str, parameter: str) -> str:
     return _meanings().get(method, {}).get(parameter, f"parameter of `{method}`")
 
 
+def part_of_promise(method: str, *, epsilon: float, delta: float, releases: int) -> dict[str, float]:
+    """The parameters of a method that make each of so many releases an equal part of a promise.
+
+    >>> part_of_promise("latent_class", epsilon=1.0, delta=0.0, releases=50)
+    {'epsilon': 0.02}
+
+    Raises:
+        ValueError: if the parts are too small for any noise.
+    """
+    from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+    from privacy_engine.dp.promises import equal_part
+
+    loss = PrivacyLoss(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE_PERSON)
+    gaussian = bool(delta) and "delta" in _meanings().get(method, {})
+    part = equal_part(loss, releases, gaussian=gaussian)
+    return {"epsilon": part.epsilon} | ({"delta": part.delta} if gaussian else {})
+
+
 def limits(policy: "ReleasePolicy") -> dict[str, dict[str, Any]]:
     """The least and the largest values of parameters with which a release can keep a policy, as JSON Schema.
 

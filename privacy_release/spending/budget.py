@@ -14,7 +14,8 @@ The order is what counts: reserve, read, measure, commit, sample.
   hash of the exact records, and whoever knows all of them but one could tell the last one by trying.
 
 Where a schedule bounds in how many releases a person takes part, its promise is booked once, and who takes
-part is counted before anything is measured, see `privacy_release.spending.participation`.
+part is counted before anything is measured, see `privacy_release.spending.participation`. Where everybody
+may be in all of them, the promise is kept in equal parts, see `privacy_release.spending.yearly`.
 """
 
 import hashlib
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError, SpecError
 from privacy_engine.registry import is_randomizer
 from privacy_release.spending.participation import Persons, Schedule
+from privacy_release.spending.yearly import Yearly
 from privacy_release.work.engines import open_engine
 from privacy_release.work.parquet import read_private, require_unchanged
 from privacy_release.work.references import BookingRef, TableRef
@@ -63,7 +65,7 @@ class Budget:
     run: str
     ledger: "BudgetLedger"
     connection: str = DEFAULT_LEDGER
-    schedule: Schedule | None = None
+    schedule: Schedule | Yearly | None = None
 
     def promise(self, each: "PrivacyLoss") -> "Promise | None":
         """The promise that a release of that loss is booked under; errors as of `Schedule.promise`."""
@@ -109,7 +111,7 @@ def require_budget(
                 f"budget.over_time: {method.key} answers for each row and cannot hide who takes part; take "
                 "a synthesizer, or remove over_time"
             )
-        budget.promise(loss)  # refuses a loss that is not about persons
+        budget.promise(loss)  # refuses a loss that is not about persons, or no part of it
     return loss
 
 
@@ -192,7 +194,7 @@ def measured_model(
     tell("booking the budget")
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail, promise=budget.promise(loss))
     if booking.model is None:
-        measure = _measure if budget.schedule is None else _measure_participants
+        measure = _measure_participants if isinstance(budget.schedule, Schedule) else _measure
         measured, told = measure(method, table, schema, budget, booking, tell)
         booking = budget.ledger.commit(budget.dataset, key, measured, token=booking.token, detail=told)
     return _of(booking, budget)
@@ -228,7 +230,7 @@ def _measure_participants(
     under this key, as a model would be. Drawn anew in each retry it would tell more than was paid for.
     """
     schedule = budget.schedule
-    assert schedule is not None
+    assert isinstance(schedule, Schedule)
     with _given_back(budget, booking):
         if "engine" in table:
             raise SpecError(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from privacy_engine.dp.accounting import Spend
     from privacy_engine.dp.ledger import Booking
     from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.dp.promises import Promise
     from privacy_engine.judge.verification import Finding
     from privacy_engine.tables.schema import Attribute, DataSchema
     from privacy_release.ledger.ledger import BudgetLedger
@@ -81,11 +82,20 @@ def _promise_findings(manifest: Mapping[str, Any], booking: "Booking | None") ->
     told = manifest.get("over_time")
     if told is None and promise is None:
         return ()
-    kept = None if promise is None else (promise.period.name, promise.loss.to_dict())
-    same = told is not None and kept == (told["period"], told["loss"])
+    kept = None if promise is None else (promise.period.name, promise.loss.to_dict(), _parts(promise))
+    parts = None if told is None or "part" not in told else {"releases": told["releases"], **told["part"]}
+    same = told is not None and kept == (told["period"], told["loss"], parts)
     return (
         _none("promise of the schedule that the manifest tells otherwise than the ledger", int(not same)),
     )
+
+
+def _parts(promise: "Promise") -> dict[str, Any] | None:
+    """The equal parts of a promise, if it is kept in such."""
+    each = promise.parts
+    if each is None:
+        return None
+    return {"releases": each.releases, "epsilon": each.epsilon, "delta": each.delta}
 
 
 def _committed(reference: BookingRef | None, ledger: "BudgetLedger") -> "Booking | None":

@@ -27,6 +27,7 @@ from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.spending.budget import Budget, require_budget, require_left
 from privacy_release.spending.participation import Schedule
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
+from privacy_release.spending.yearly import Yearly
 from privacy_release.steps.approval import ApprovalRef
 from privacy_release.steps.curator import report_to_curator
 from privacy_release.steps.history import (
@@ -281,10 +282,16 @@ def _budget(
     return budget
 
 
-def _schedule(spec: "ReleaseSpec") -> Schedule | None:
+def _schedule(spec: "ReleaseSpec") -> Schedule | Yearly | None:
     """The schedule whose promise a release is paid under; None: it is paid by itself."""
+    from privacy_release.spec.model import YearlySpec
+
     said = spec.budget.schedule if spec.budget is not None else None
-    if said is None or spec.person is None:
+    if said is None or spec.budget is None:
+        return None
+    if isinstance(spec.budget.over_time, YearlySpec):
+        return Yearly(name=spec.name, **said)
+    if spec.person is None:
         return None
     key = identification_of_environment(spec.person.column or "").key
     return Schedule(name=spec.name, key=key, **said)

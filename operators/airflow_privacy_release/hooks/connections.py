@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from privacy_engine.randomizers.randomness import Secret
     from privacy_release.sources.pseudonyms import PseudonymKey
     from privacy_release.spending.participation import Schedule
+    from privacy_release.spending.yearly import Yearly
     from privacy_release.work.people import Identification
 
 _FSSPEC = frozenset({"key", "secret", "client_kwargs", "config_kwargs", "connection_string"})
@@ -118,7 +119,7 @@ def _password_of(connection_id: str, what: str) -> bytes:
     return (password or "").encode()
 
 
-def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | None":
+def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly | None":
     """The schedule of an operator's `over_time`, with the key that is an Airflow connection's password.
 
     Raises:
@@ -126,6 +127,7 @@ def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | None":
     """
     from privacy_release.spec.model import schedule_of
     from privacy_release.spending.participation import Schedule
+    from privacy_release.spending.yearly import Yearly
 
     if over_time is None:
         return None
@@ -136,6 +138,8 @@ def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | None":
             "over_time must have `schedule`, the name under which its releases count together; add it"
         )
     said = schedule_of(fields)
+    if "key" not in said:
+        return Yearly(name=name, **said)
     return Schedule(name=name, **{**said, "key": identification_of(said["key"], "person").key})
 
 
