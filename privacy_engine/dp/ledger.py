@@ -4,9 +4,12 @@ Pure: no clock and no storage. The entries of a data set's ledger, oldest first,
 bookings and what is left derive from them (`privacy_engine.dp.totals`). An entry is never changed: what is
 taken back is a further entry.
 
-All losses of a data set are for one neighbour relation and compose sequentially (Dwork and Roth 2014,
-Theorem 3.16): epsilons and deltas add, exactly (`privacy_engine.dp.limits`). Bookings under a promise count
-together, as what it promises (`privacy_engine.dp.promises`).
+All losses of a data set are for one neighbour relation and compose sequentially: epsilons and deltas add
+(Dwork and Roth 2014, Theorem 3.16), or the rho's of zCDP do, by the accounting of the limit; exactly
+(`privacy_engine.dp.limits`). What is booked next may depend on all that was released before. A limit stops
+the first booking that would break it, which is a privacy filter: of pure epsilons (Rogers, Roth, Ullman,
+Vadhan 2016), of rho's (Feldman, Zrnic 2021; Whitehouse, Ramdas, Rogers, Wu 2023). Bookings under
+a promise count together, as what it promises (`privacy_engine.dp.promises`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +19,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any
 
-from privacy_engine.dp.limits import Limit, Period, decimal_text, exact
+from privacy_engine.dp.limits import Limit, Period, decimal_text, exact, rho_of
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import Promise
 from privacy_engine.errors import BudgetExceededError
@@ -49,8 +52,10 @@ class Entry:
         attempt: counts the reservations of one key, from 1: a cancelled one can be made again.
         at: when, UTC; never before the entry above it.
         epsilon, delta: decimal text, so that they are hashed, stored and added exactly.
-        detail: of a grant its period, reason and author; of a reservation what its caller told; of a commit
-            the sha256 of the stored model; of a booking under a promise, in each of its entries, the promise.
+        detail: of a grant its period, reason and author, and its accounting where it is not by sum; of a
+            reservation what its caller told; of a commit the sha256 of the stored model; of a loss that
+            carries a rho, `rho`, decimal text; of a booking under a promise, in each of its entries, the
+            promise.
         salt: random text, so that the hash can be published: the key is a hash of the data, and without a
             salt whoever knows all records but one could try out the last.
         previous: hash of the entry above; empty for the first.
@@ -108,10 +113,14 @@ class Standing:
     """What of a limit is spent at some time.
 
     Attributes:
-        limit: which.
-        spent, spent_delta: by all bookings that count in it.
+        limit: that bounds it.
+        spent: epsilon; of a limit accounted as zcdp what its rho is at the limit's delta.
+        spent_delta: the sum of deltas; 0 of a limit accounted as zcdp, whose delta is never used up.
         reserved: the part of `spent` that is not committed yet.
-        promises: that are part of `spent`: a further booking under one of them asks nothing more.
+        rho: the sum of rho's, of a limit accounted as zcdp.
+        unlike: bookings of which no rho follows, of a limit accounted as zcdp: it covers nothing more then.
+        promises: that are part of `spent`: a further booking under one of them asks nothing more; none of a
+            limit accounted as zcdp, in which each booking counts by itself.
     """
 
     limit: Limit
@@ -119,6 +128,8 @@ class Standing:
     spent_delta: Fraction
     reserved: Fraction
     promises: frozenset[Promise] = frozenset()
+    rho: Fraction = Fraction(0)
+    unlike: int = 0
 
     @property
     def left(self) -> Fraction:
@@ -129,6 +140,11 @@ class Standing:
     def left_delta(self) -> Fraction:
         """Delta that a further booking may spend."""
         return max(Fraction(0), exact(self.limit.delta) - self.spent_delta)
+
+    @property
+    def left_rho(self) -> Fraction:
+        """Rho that a further booking may spend, of a limit accounted as zcdp."""
+        return max(Fraction(0), self.limit.rho - self.rho)
 
     def asked(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[Fraction, Fraction]:
         """Epsilon and delta that a further booking of that loss, under a promise or none, takes of it."""
@@ -141,12 +157,15 @@ class Standing:
 
     def covers(self, loss: PrivacyLoss, promise: Promise | None = None) -> bool:
         """Whether a further booking of that loss, under a promise or none, keeps the limit."""
+        if self.limit.is_zcdp:
+            rho = rho_of(loss)
+            return rho is not None and not self.unlike and rho <= self.left_rho
         epsilon, delta = self.asked(loss, promise)
         return epsilon <= self.left and delta <= self.left_delta
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for reports; decide with `covers`, which compares exactly."""
-        return {
+        told = {
             **self.limit.to_dict(),
             "spent": float(self.spent),
             "spent_delta": float(self.spent_delta),
@@ -154,6 +173,9 @@ class Standing:
             "left": float(self.left),
             "left_delta": float(self.left_delta),
         }
+        if self.limit.is_zcdp:
+            told |= {"spent_rho": float(self.rho), "left_rho": float(self.left_rho)}
+        return told
 
 
 def promise_of(entry: Entry) -> Promise | None:
@@ -169,7 +191,10 @@ def booking_of(reserve: Entry, closed: Entry | None) -> Booking:
         dataset=reserve.dataset,
         key=reserve.key,
         loss=PrivacyLoss(
-            epsilon=float(reserve.epsilon), delta=float(reserve.delta), neighbours=reserve.neighbours
+            epsilon=float(reserve.epsilon),
+            delta=float(reserve.delta),
+            neighbours=reserve.neighbours,
+            rho=float(reserve.detail["rho"]) if "rho" in reserve.detail else None,
         ),
         state=state,
         entry_hash=reserve.hash,
@@ -234,7 +259,13 @@ def refuse_overspending(
         )
     short = [standing for standing in standings if not standing.covers(loss, promise)]
     if short:
-        asked = f"{_amount(exact(loss.epsilon), exact(loss.delta))}"
+        asked = _amount(exact(loss.epsilon), exact(loss.delta), loss.rho)
+        if rho_of(loss) is None and any(standing.limit.is_zcdp for standing in short):
+            raise BudgetExceededError(
+                f"data set {dataset} has a privacy budget accounted as zcdp, and no rho follows from "
+                f"{asked}; release by a method of pure epsilon, or by one that tells the rho of its noise, or "
+                "grant a limit accounted by sum"
+            )
         if promise is not None:
             most = _amount(exact(promise.loss.epsilon), exact(promise.loss.delta))
             asked += f" under the promise {promise.name} of {most} ({_words(promise.period)})"
@@ -276,6 +307,8 @@ def _shortage(standing: Standing, again: datetime | None) -> str:
     limit = standing.limit
     left = _amount(standing.left, standing.left_delta)
     told = f"{left} is left of {_amount(exact(limit.epsilon), exact(limit.delta))} ({_words(limit.period)})"
+    if limit.is_zcdp:
+        told += f", which is rho {float(standing.left_rho):.6g} of {float(limit.rho):.6g}, as zcdp"
     return told if again is None else f"{told}, enough is free again at {again:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -284,6 +317,7 @@ def _words(period: Period) -> str:
     return names.get(period.name, f"in {period.name[:-1]} days")
 
 
-def _amount(epsilon: Fraction, delta: Fraction) -> str:
+def _amount(epsilon: Fraction, delta: Fraction, rho: float | None = None) -> str:
     told = f"epsilon {decimal_text(epsilon)}"
-    return f"{told} and delta {decimal_text(delta)}" if delta else told
+    told = f"{told} and delta {decimal_text(delta)}" if delta else told
+    return told if rho is None else f"{told} (rho {rho:.6g})"

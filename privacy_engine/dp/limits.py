@@ -3,19 +3,34 @@
 Epsilons and deltas add and compare exactly, as the decimal numbers that people write: a float stands for the
 shortest decimal that reads back as it, so that ten spends of 0.1 fill a budget of 1.0 and an eleventh does
 not fit. A float differs from that decimal by at most 2**-53 of it; so much of each spend is not counted.
+
+A limit is accounted by `sum`, where epsilons and deltas add, or as `zcdp`: each booking counts by its rho,
+which a pure epsilon has too (epsilon^2 / 2), and all of them together are held against the largest rho that
+implies the limit's epsilon at the limit's delta (`privacy_engine.dp.zcdp`). Many small releases then cost
+about the square root of their number instead of their number.
 """
 
 import math
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal, localcontext
+from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Self
 
 from privacy_engine.choice import choice
-from privacy_engine.dp.loss import Neighbours
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.zcdp import pure_rho, zcdp_epsilon, zcdp_rho
 
 _LONGEST_WINDOW = 36500  # days
+
+
+class Accounting(StrEnum):
+    """How the bookings that a limit bounds are added up."""
+
+    SUM = "sum"  # epsilons and deltas add
+    ZCDP = "zcdp"  # rho's add, and their sum is converted at the limit's delta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +76,8 @@ class Period:
 class Limit:
     """The most that a period may spend; epsilon 0 allows nothing, and so closes the data set.
 
+    Accounted as `zcdp` it needs a delta > 0, at which all bookings together are converted.
+
     >>> Limit(epsilon=1.0, period=Period.parse("365d")).to_dict()
     {'period': '365d', 'epsilon': 1.0, 'delta': 0.0, 'neighbours': 'replace_one'}
     """
@@ -69,6 +86,7 @@ class Limit:
     delta: float = 0.0
     neighbours: Neighbours = Neighbours.REPLACE_ONE
     period: Period = Period()
+    accounting: Accounting = Accounting.SUM
 
     def __post_init__(self) -> None:
         if not (self.epsilon >= 0 and math.isfinite(self.epsilon)):
@@ -76,15 +94,49 @@ class Limit:
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta of a limit must be in [0, 1), got {self.delta}")
         object.__setattr__(self, "neighbours", choice(Neighbours, self.neighbours, "neighbours"))
+        object.__setattr__(self, "accounting", choice(Accounting, self.accounting, "accounting"))
+        if self.is_zcdp:
+            if not self.delta:
+                raise ValueError(
+                    "delta of a limit accounted as zcdp must be > 0, got 0: rho's are converted at it; give "
+                    "one far below 1 / (number of persons), such as 1e-9"
+                )
+            _ = self.rho  # refuses an epsilon that no rho is for
+
+    @property
+    def is_zcdp(self) -> bool:
+        """Whether rho's add."""
+        return self.accounting is Accounting.ZCDP
+
+    @cached_property
+    def rho(self) -> Fraction:
+        """The largest rho that implies the limit, of a limit accounted as zcdp."""
+        return exact(zcdp_rho(self.epsilon, self.delta)) if self.epsilon else Fraction(0)
+
+    def in_epsilon(self, rho: Fraction) -> Fraction:
+        """What a sum of rho's is at the limit's delta, of a limit accounted as zcdp."""
+        return exact(zcdp_epsilon(float(rho), self.delta)) if rho else Fraction(0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
+        """Plain values; the accounting only where it is not by sum."""
+        told = {
             "period": self.period.name,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "neighbours": self.neighbours.value,
         }
+        return told | {"accounting": self.accounting.value} if self.is_zcdp else told
+
+
+def rho_of(loss: PrivacyLoss) -> Fraction | None:
+    """What a loss counts in a limit accounted as zcdp; None of a delta without rho, from which none follows.
+
+    >>> rho_of(PrivacyLoss(epsilon=0.1, neighbours="replace_one"))
+    Fraction(1, 200)
+    """
+    if loss.rho is not None:
+        return exact(loss.rho)
+    return None if loss.delta else pure_rho(exact(loss.epsilon))
 
 
 def exact(value: float) -> Fraction:
@@ -103,5 +155,5 @@ def decimal_text(value: Fraction | float) -> str:
     ('0.3', '0.000000001', '2')
     """
     value = value if isinstance(value, Fraction) else exact(value)
-    with localcontext(prec=1100):  # more digits than any sum of floats has
+    with localcontext(prec=2200):  # more digits than any sum of floats, or of halves of their squares, has
         return f"{(Decimal(value.numerator) / value.denominator).normalize():f}"

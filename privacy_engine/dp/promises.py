@@ -11,7 +11,8 @@ books them under a promise, and the ledger counts the promise once, instead of e
   counts so often (sequential composition, Dwork and Roth 2014, Theorem 3.16).
 - In a limit on all that is ever spent, a promise for a rolling period bounds nothing: there each booking
   counts by itself, as without a promise.
-- A limit on each release is about its own loss.
+- A limit on each release is about its own loss; and in one that is accounted as zcdp each booking counts by
+  its own rho.
 
 Where everybody is in every release, a promise can be kept in equal parts (`equal_part`): so many bookings of
 one loss in any period. Then the promise itself says how many, and the ledger refuses one more.
@@ -25,7 +26,7 @@ from typing import Self
 
 from privacy_engine.dp.limits import Period, decimal_text, exact
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss, rounded_down
-from privacy_engine.dp.zcdp import pure_rho, zcdp_rho
+from privacy_engine.dp.zcdp import pure_rho, zcdp_epsilon, zcdp_rho
 
 _FIELDS = ("promise", "promise_period", "promise_epsilon", "promise_delta")
 _PARTS = ("promise_releases", "promise_part_epsilon", "promise_part_delta")
@@ -87,12 +88,17 @@ class Promise:
         return None if times is None else (times * exact(self.loss.epsilon), times * exact(self.loss.delta))
 
     def is_part(self, loss: PrivacyLoss) -> bool:
-        """Whether a booking of that loss is one of its equal parts, where it has such."""
+        """Whether a booking of that loss is one of its equal parts, where it has such.
+
+        With a delta it must carry a rho that is no larger than the part's: what adds is rho.
+        """
         each = self.parts
-        return each is None or (
-            (exact(loss.epsilon), exact(loss.delta)) == (exact(each.epsilon), exact(each.delta))
-            and loss.neighbours is self.loss.neighbours
-        )
+        if each is None:
+            return True
+        if each.delta and (loss.rho is None or loss.rho > zcdp_rho(each.epsilon, each.delta)):
+            return False
+        same = (exact(loss.epsilon), exact(loss.delta)) == (exact(each.epsilon), exact(each.delta))
+        return same and loss.neighbours is self.loss.neighbours
 
     def to_detail(self) -> dict[str, str]:
         """What an entry of the ledger records of it."""
@@ -124,8 +130,8 @@ def equal_part(promised: PrivacyLoss, releases: int, *, gaussian: bool) -> Priva
 
     With a delta the promise is one of zCDP: rho = `zcdp_rho(epsilon, delta)` implies it, and rho's add, so
     each release may be (rho / releases)-zCDP. One of pure epsilon e is (e^2 / 2)-zCDP, so that e = sqrt(2 rho
-    / releases) will do; so will e = epsilon / releases, for epsilons add, too: the larger one is taken. Without
-    a delta only the latter is left.
+    / releases) will do; so will e = epsilon / releases, for epsilons add, too: the larger one is taken.
+    Without a delta only the latter is left.
 
     Args:
         promised: of a period.
@@ -149,7 +155,10 @@ def equal_part(promised: PrivacyLoss, releases: int, *, gaussian: bool) -> Priva
         return PrivacyLoss(epsilon=pure, neighbours=of)
     rho = Fraction(zcdp_rho(promised.epsilon, promised.delta)) / releases
     if gaussian:
-        return PrivacyLoss.of_zcdp(rounded_down(rho), promised.delta, of)
+        epsilon = zcdp_epsilon(rounded_down(rho), promised.delta)
+        while zcdp_rho(epsilon, promised.delta) > rho:  # a release may spend the largest rho of its epsilon
+            epsilon = math.nextafter(epsilon, 0)
+        return PrivacyLoss.within(epsilon, promised.delta, of)
     root = math.sqrt(2 * rho)
     while pure_rho(root) > rho:
         root = math.nextafter(root, 0)

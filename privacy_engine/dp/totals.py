@@ -7,6 +7,9 @@ be committed, so those that are open are looked at one by one, where there are a
 
 Bookings under a promise (`privacy_engine.dp.promises`) are summed apart, for each promise. Every booking has
 an epsilon above zero, so their sum in a window tells whether there are any, and then the promise counts.
+
+Rho's are summed too, and bookings of which none follows are counted, in the totals of a data set that ever
+had a limit accounted as zcdp; all of its totals are made so then. Those of others are as they always were.
 """
 
 import json
@@ -17,30 +20,56 @@ from fractions import Fraction
 from typing import Any, Self
 
 from privacy_engine.dp.ledger import Booking, Entry, Event, Standing, promise_of
-from privacy_engine.dp.limits import Limit, Period, decimal_text, exact
+from privacy_engine.dp.limits import Accounting, Limit, Period, decimal_text, exact
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import Promise
+from privacy_engine.dp.zcdp import pure_rho
+
+_NO_RHOS = (("0", 0), ("0", 0))  # of sums in which no rho counts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
-    """Exact sums of epsilons and deltas."""
+    """Exact sums of epsilons and deltas, and of rho's where these count.
+
+    `unlike` is the number of losses of which no rho follows.
+    """
 
     epsilon: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+    unlike: int = 0
 
     @classmethod
-    def of(cls, amount: Entry | PrivacyLoss) -> Self:
-        """That of one entry or loss."""
+    def of(cls, amount: Entry | PrivacyLoss, *, zcdp: bool = False) -> Self:
+        """That of one entry or loss; its rho only where rho's count."""
         if isinstance(amount, Entry):
-            return cls(epsilon=Fraction(amount.epsilon), delta=Fraction(amount.delta))
-        return cls(epsilon=exact(amount.epsilon), delta=exact(amount.delta))
+            sums = cls(epsilon=Fraction(amount.epsilon), delta=Fraction(amount.delta))
+            rho = Fraction(amount.detail["rho"]) if "rho" in amount.detail else None
+        else:
+            sums = cls(epsilon=exact(amount.epsilon), delta=exact(amount.delta))
+            rho = None if amount.rho is None else exact(amount.rho)
+        if not zcdp:
+            return sums
+        if rho is None and sums.delta:
+            return replace(sums, unlike=1)
+        return replace(sums, rho=pure_rho(sums.epsilon) if rho is None else rho)
 
     def __add__(self, other: "Sums") -> "Sums":
-        return Sums(epsilon=self.epsilon + other.epsilon, delta=self.delta + other.delta)
+        return Sums(
+            epsilon=self.epsilon + other.epsilon,
+            delta=self.delta + other.delta,
+            rho=self.rho + other.rho,
+            unlike=self.unlike + other.unlike,
+        )
 
     def __sub__(self, other: "Sums") -> "Sums":
-        return Sums(epsilon=self.epsilon - other.epsilon, delta=self.delta - other.delta)
+        return Sums(
+            epsilon=self.epsilon - other.epsilon,
+            delta=self.delta - other.delta,
+            rho=self.rho - other.rho,
+            unlike=self.unlike - other.unlike,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,20 +115,24 @@ class Totals:
         spent: by all bookings that were not given back.
         bookings: how many these are.
         neighbours: what their losses are for; None where there are none.
+        zcdp: whether rho's are summed, because a limit was accounted so at any time.
     """
 
     limits: tuple[Limit, ...] = ()
     spent: Spent = Spent()
     bookings: int = 0
     neighbours: Neighbours | None = None
+    zcdp: bool = False
 
     def after(self, entry: Entry) -> "Totals":
         """The totals when one more entry is written."""
         if entry.event is Event.GRANT:
             held = {limit.period.name: limit for limit in self.limits}
-            limit = _limit(entry.detail["period"], entry.epsilon, entry.delta, entry.neighbours)
-            return replace(self, limits=tuple({**held, limit.period.name: limit}.values()))
-        promise, amount = promise_of(entry), Sums.of(entry)
+            accounting = entry.detail.get("accounting", Accounting.SUM)
+            limit = _limit(entry.detail["period"], entry.epsilon, entry.delta, entry.neighbours, accounting)
+            limits = tuple({**held, limit.period.name: limit}.values())
+            return replace(self, limits=limits, zcdp=self.zcdp or limit.is_zcdp)
+        promise, amount = promise_of(entry), Sums.of(entry, zcdp=self.zcdp)
         back = Sums() - amount
         match entry.event:
             case Event.RESERVE:
@@ -121,7 +154,7 @@ class Totals:
 
     def without(self, reservation: Booking) -> "Totals":
         """The totals as if something that is reserved were given back."""
-        back = Sums() - Sums.of(reservation.loss)
+        back = Sums() - Sums.of(reservation.loss, zcdp=self.zcdp)
         return replace(self, spent=self.spent.moved(reservation.promise, reserved=back))
 
     def to_text(self) -> str:
@@ -133,6 +166,7 @@ class Totals:
                     decimal_text(limit.epsilon),
                     decimal_text(limit.delta),
                     limit.neighbours.value,
+                    *([limit.accounting.value] if limit.is_zcdp else []),
                 ]
                 for limit in self.limits
             ],
@@ -140,9 +174,16 @@ class Totals:
             "bookings": self.bookings,
             "neighbours": self.neighbours.value if self.neighbours else None,
         }
+        if self.zcdp:
+            fields["rho"] = _rhos_text(self.spent)
         if self.spent.promised:  # without one the text is that of ledgers which knew no promise
             fields["promised"] = [
-                [promise.to_detail(), promise.loss.neighbours.value, _sums_text(under)]
+                [
+                    promise.to_detail(),
+                    promise.loss.neighbours.value,
+                    _sums_text(under),
+                    *([_rhos_text(under)] if self.zcdp else []),
+                ]
                 for promise, under in self.spent.promised.items()
             ]
         return json.dumps(fields, separators=(",", ":"))
@@ -156,15 +197,17 @@ class Totals:
         """
         fields = json.loads(text)
         promised = {
-            promise: _spent_of(sums)
-            for detail, neighbours, sums in fields.get("promised", [])
+            promise: _spent_of(*sums)
+            for detail, neighbours, *sums in fields.get("promised", [])
             if (promise := Promise.of_detail(detail, Neighbours(neighbours))) is not None
         }
+        rhos = fields.get("rho", _NO_RHOS)
         return cls(
             limits=tuple(_limit(*limit) for limit in fields["limits"]),
-            spent=replace(_spent_of(fields["spent"]), promised=promised),
+            spent=replace(_spent_of(fields["spent"], rhos), promised=promised),
             bookings=fields["bookings"],
             neighbours=None if fields["neighbours"] is None else Neighbours(fields["neighbours"]),
+            zcdp="rho" in fields,
         )
 
 
@@ -187,13 +230,23 @@ def _standing(limit: Limit, spent: Spent, outside: Mapping[str, Spent]) -> Stand
     held = set()
     for promise, under in spent.promised.items():
         own, own_reserved = _counted(under, older.promised.get(promise, Spent()))
-        asked = promise.asks(limit.period)
+        asked = None if limit.is_zcdp else promise.asks(limit.period)
         if asked is not None and own.epsilon:
             held.add(promise)
             all_reserved = own == own_reserved
             own = Sums(epsilon=asked[0], delta=asked[1])
             own_reserved = own if all_reserved else Sums()
         counted, reserved = counted + own, reserved + own_reserved
+    if limit.is_zcdp:
+        in_all = limit.in_epsilon(counted.rho)
+        return Standing(
+            limit=limit,
+            spent=in_all,
+            spent_delta=Fraction(0),
+            reserved=in_all - limit.in_epsilon(counted.rho - reserved.rho),
+            rho=counted.rho,
+            unlike=counted.unlike,
+        )
     return Standing(
         limit=limit,
         spent=counted.epsilon,
@@ -227,15 +280,23 @@ def _sums_text(spent: Spent) -> list[list[str]]:
     return [[decimal_text(s.epsilon), decimal_text(s.delta)] for s in (spent.committed, spent.reserved)]
 
 
-def _spent_of(texts: Sequence[Sequence[str]]) -> Spent:
-    committed, reserved = (Sums(epsilon=Fraction(epsilon), delta=Fraction(delta)) for epsilon, delta in texts)
+def _rhos_text(spent: Spent) -> list[list[str | int]]:
+    return [[decimal_text(s.rho), s.unlike] for s in (spent.committed, spent.reserved)]
+
+
+def _spent_of(texts: Sequence[Sequence[str]], rhos: Sequence[tuple[str, int]] = _NO_RHOS) -> Spent:
+    committed, reserved = (
+        Sums(epsilon=Fraction(epsilon), delta=Fraction(delta), rho=Fraction(rho), unlike=unlike)
+        for (epsilon, delta), (rho, unlike) in zip(texts, rhos, strict=True)
+    )
     return Spent(committed=committed, reserved=reserved)
 
 
-def _limit(period: str, epsilon: str, delta: str, neighbours: str) -> Limit:
+def _limit(period: str, epsilon: str, delta: str, neighbours: str, accounting: str = Accounting.SUM) -> Limit:
     return Limit(
         epsilon=float(epsilon),
         delta=float(delta),
         neighbours=Neighbours(neighbours),
         period=Period.parse(period),
+        accounting=Accounting(accounting),
     )

@@ -38,6 +38,13 @@ def add_budget_commands(kinds: Any) -> None:
     )
     grant.add_argument("--delta", type=float, default=0.0, metavar="D", help="default 0")
     grant.add_argument(
+        "--accounting",
+        default="sum",
+        metavar="RULE",
+        help="sum (default): epsilons add; or zcdp: rho's add, and their sum is converted at --delta, so that "
+        "many small releases cost less",
+    )
+    grant.add_argument(
         "--period",
         default="total",
         metavar="PERIOD",
@@ -96,9 +103,10 @@ def _show(arguments: argparse.Namespace) -> int:
         print(_NOTHING)
         return 0
     rows = [_standing_row(name, standing) for name in names for standing in ledger.standing(name)]
-    print(
-        "\n".join(_table(("data set", "period", "budget", "spent", "reserved", "left", "neighbours"), rows))
-    )
+    heads = ("data set", "period", "budget", "spent", "reserved", "left", "neighbours", "accounting")
+    if all(row[-1] == "sum" for row in rows):
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
+    print("\n".join(_table(heads, rows)))
     return 0
 
 
@@ -112,6 +120,7 @@ def _grant(arguments: argparse.Namespace) -> int:
             delta=arguments.delta,
             neighbours=arguments.neighbours,
             period=Period.parse(arguments.period),
+            accounting=arguments.accounting,
         )
         entry = ledger.grant(arguments.dataset, limit, reason=arguments.reason)
     print(f"granted as entry {entry.number} of {arguments.dataset}, {entry.hash[:_SHORT]}")
@@ -191,6 +200,7 @@ def _named(ledger: "BudgetLedger", name: str | None) -> Sequence[str]:
 
 
 def _standing_row(name: str, standing: "Standing") -> tuple[str, ...]:
+    """A limit accounted as zcdp shows epsilon at its delta, of which nothing is used up."""
     from privacy_engine.dp.limits import exact
 
     limit = standing.limit
@@ -203,7 +213,16 @@ def _standing_row(name: str, standing: "Standing") -> tuple[str, ...]:
         "-" if each else _loss(standing.reserved, 0),
         _loss(standing.left, standing.left_delta),
         limit.neighbours.value,
+        _accounting(standing),
     )
+
+
+def _accounting(standing: "Standing") -> str:
+    """How the limit adds; as zcdp with its rho."""
+    if not standing.limit.is_zcdp:
+        return "sum"
+    spent, left = float(standing.rho), float(standing.left_rho)
+    return f"zcdp: rho {spent:.6g} spent, {left:.6g} left of {float(standing.limit.rho):.6g}"
 
 
 def _loss(epsilon: Any, delta: Any) -> str:

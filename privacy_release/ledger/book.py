@@ -111,6 +111,7 @@ class Book:
     ) -> Entry:
         """Write one more entry, for a limit or a loss, and move the head to it."""
         key_of_chain = self.rows.signing_key
+        rho = amount.rho if isinstance(amount, PrivacyLoss) else None
         entry = chained(
             Entry(
                 dataset=self.dataset,
@@ -122,7 +123,7 @@ class Book:
                 epsilon=decimal_text(amount.epsilon),
                 delta=decimal_text(amount.delta),
                 neighbours=amount.neighbours,
-                detail=dict(detail),
+                detail={**detail, **({} if rho is None else {"rho": decimal_text(rho)})},
                 salt=secrets.token_hex(32),
                 previous="",
             ),
@@ -139,6 +140,33 @@ class Book:
         self.rows.write_derived([(entry, self.totals)])
         self.__dict__.pop("open_reservations", None)
         return entry
+
+    def grant(self, limit: Limit, *, reason: str, by: str) -> Entry:
+        """Write that a limit holds from now on.
+
+        Raises:
+            ValueError: if it is accounted as zcdp, and of bookings that it would bound no rho follows.
+        """
+        detail = {"period": limit.period.name, "reason": reason, "by": by}
+        if limit.is_zcdp:
+            detail["accounting"] = limit.accounting.value
+            self._sum_rhos()
+            as_granted = replace(self.totals, limits=(limit,))
+            (standing,) = standings(as_granted, self.outside(as_granted, self.now, self.open_reservations))
+            if standing.unlike:
+                raise ValueError(
+                    f"a limit accounted as zcdp must bound losses with a rho or of pure epsilon, and "
+                    f"{standing.unlike} bookings of {self.dataset} have a delta and no rho; grant a limit "
+                    "accounted by sum, or one of a shorter period"
+                )
+        return self.append(Event.GRANT, str(self.head.entries + 1), limit, detail=detail)
+
+    def _sum_rhos(self) -> None:
+        """Make all running totals anew with sums of rho's, before the first limit that is accounted so."""
+        if not self.totals.zcdp and self.head.entries:
+            carry_over(self.rows, self.head, zcdp=True)
+            self.totals = self.rows.totals(self.rows.entry(self.head.entries))
+            self._until.clear()
 
     def held(self, key: str) -> Held | None:
         """The last attempt of the booking of that key; None if it was never reserved."""
@@ -224,7 +252,7 @@ class Book:
         if promise.period.window is not None:
             number, before = self.totals_until(self.now - promise.period.window)
             others = [e for e in self.open_reservations if taken is None or e.hash != taken.entry_hash]
-            older = _with_open(before, number, others)
+            older = _with_open(before, number, others, zcdp=totals.zcdp)
         return promise.is_part(loss) and parts_used(promise, totals.spent, older) < promise.parts.releases
 
     def is_stale(self, booking: Booking) -> bool:
@@ -245,7 +273,7 @@ class Book:
         for limit in totals.limits:
             if limit.period.window is not None:
                 number, before = self.totals_until(time - limit.period.window)
-                found[limit.period.name] = _with_open(before, number, open_)
+                found[limit.period.name] = _with_open(before, number, open_, zcdp=totals.zcdp)
         return found
 
     @cached_property
@@ -277,7 +305,8 @@ class Book:
         return None if low > self.head.entries else self.rows.entry(low).at + window
 
     def _covers_after(self, entry: Entry, limit: Limit, loss: PrivacyLoss, promise: Promise | None) -> bool:
-        left = _with_open(self.rows.totals(entry), entry.number, self.open_reservations)
+        totals, open_ = self.rows.totals(entry), self.open_reservations
+        left = _with_open(totals, entry.number, open_, zcdp=self.totals.zcdp)
         (standing,) = standings(replace(self.totals, limits=(limit,)), {limit.period.name: left})
         return standing.covers(loss, promise)
 
@@ -299,12 +328,12 @@ class Book:
         return replace(booking, model=model_of(self.rows, held.closed))
 
 
-def _with_open(totals: Totals, number: int, open_: list[Entry]) -> Spent:
+def _with_open(totals: Totals, number: int, open_: list[Entry], *, zcdp: bool) -> Spent:
     """What was committed by totals, and what is still reserved of the entries up to a number."""
     spent = totals.spent.only_committed()
     for entry in open_:
         if entry.number <= number:
-            spent = spent.moved(promise_of(entry), reserved=Sums.of(entry))
+            spent = spent.moved(promise_of(entry), reserved=Sums.of(entry, zcdp=zcdp))
     return spent
 
 
@@ -341,7 +370,7 @@ def open_book(
     if last is not None and last.number > 1:
         check_next(dataset, newest[1] if len(newest) > 1 else None, last, signing_key)
     if lock and rows.lack_totals():
-        carry_over(rows, head)
+        carry_over(rows, head, zcdp=rows.were_ever_zcdp())
     totals = Totals() if last is None else rows.totals(last)
     return Book(rows=rows, head=head, totals=totals, now=max(now, last.at) if last else now)
 

@@ -91,13 +91,14 @@ class BudgetLedger:
 
         Args:
             dataset: names the data set; its first grant makes it known.
-            limit: epsilon 0 closes the data set.
+            limit: epsilon 0 closes the data set. It may be accounted otherwise than the one it replaces.
             reason: why, for the history; it must not speak of a person.
             by: who, for the history; default: the user of this process.
 
         Raises:
             ValueError: if a text is not well-formed, or the limit is for another neighbour relation than the
-                data set's other limits or bookings.
+                data set's other limits or bookings, or is accounted as zcdp and no rho follows from some of
+                the bookings that it would bound.
         """
         by = _this_user() if by is None else by
         for what, text in (("data set", dataset), ("reason", reason), ("author", by)):
@@ -110,12 +111,7 @@ class BudgetLedger:
                     f"the budget of {dataset} is kept for {(*kept, *spent)[0]}, and {limit.neighbours} does "
                     "not add to it; grant the limit for the former"
                 )
-            return book.append(
-                Event.GRANT,
-                str(book.head.entries + 1),
-                limit,
-                detail={"period": limit.period.name, "reason": reason, "by": by},
-            )
+            return book.grant(limit, reason=reason, by=by)
 
     def require(self, dataset: str, loss: "PrivacyLoss", *, promise: "Promise | None" = None) -> None:
         """Look whether a new booking, under a promise or none, would fit now; books nothing.
@@ -144,7 +140,7 @@ class BudgetLedger:
             dataset: whose budget pays.
             key: names what is asked: equal keys mean equal answers.
             loss: at most this is spent.
-            detail: of whom it is, for the history: `run`, `task`, ... No cell values.
+            detail: of whom it is, for the history: `run`, `task`, ... No cell values; `rho` is the ledger's.
             promise: that all bookings under it keep together; it counts once, instead of each of them.
 
         Returns:
@@ -157,6 +153,8 @@ class BudgetLedger:
             ValueError: if the key is booked with another loss or promise, or a text is not well-formed.
         """
         check_label("booking key", key)
+        if detail and "rho" in detail:
+            raise ValueError("the detail of a booking must not have a rho: the loss carries it; rename it")
         with self._writing(dataset) as book:
             held = book.held(key)
             booking = None if held is None else held.booking

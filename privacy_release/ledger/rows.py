@@ -21,6 +21,7 @@ from privacy_engine.dp.chain import (
     totals_seal,
 )
 from privacy_engine.dp.ledger import Entry, Event
+from privacy_engine.dp.limits import Accounting
 from privacy_engine.dp.loss import Neighbours
 from privacy_engine.dp.totals import Totals
 from privacy_engine.errors import IntegrityError
@@ -117,6 +118,11 @@ class Rows:
                 last = entry
             number = batch[-1].number + 1
         check_end(head, last)
+
+    def were_ever_zcdp(self) -> bool:
+        """Whether a limit was ever accounted as zcdp, so that the running totals have sums of rho's."""
+        grants = self._checked(self._entries().where(ENTRIES.c.event == Event.GRANT.value))
+        return any(entry.detail.get("accounting") == Accounting.ZCDP for entry in grants)
 
     def numbers(self, table: Table) -> set[int]:
         """The numbers of all entries that a table has a row of."""

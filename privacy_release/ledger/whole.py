@@ -16,15 +16,20 @@ _BATCH = 1000
 _MODELS = 10  # they may have megabytes
 
 
-def carry_over(rows: Rows, head: Head) -> None:
-    """Make the running totals of entries that have none; their whole chain is checked on the way.
+def carry_over(rows: Rows, head: Head, *, zcdp: bool) -> None:
+    """Make the running totals of all entries anew; their whole chain is checked on the way.
+
+    Args:
+        rows: what is stored.
+        head: of the chain.
+        zcdp: whether rho's are summed.
 
     Raises:
         IntegrityError: if the entries are not those that were written; nothing is made then.
     """
     for table in (TOTALS, RESERVATIONS):
         rows.connection.execute(table.delete().where(table.c.dataset == rows.dataset))
-    for batch in _batches(_with_totals(rows.chain(head))):
+    for batch in _batches(_with_totals(rows.chain(head), zcdp)):
         rows.write_derived(batch)
 
 
@@ -41,7 +46,7 @@ def check_whole(rows: Rows, head: Head, tell: Callable[[int, int], None]) -> tup
     """
     entries: list[Entry] = []
     closed: dict[tuple[str, int], bool] = {}
-    for batch in _batches(_with_totals(rows.chain(head))):
+    for batch in _batches(_with_totals(rows.chain(head), rows.were_ever_zcdp())):
         stored = rows.totals_texts([entry for entry, _ in batch])
         _check_models(rows, [entry for entry, _ in batch if entry.event is Event.COMMIT])
         for entry, totals in batch:
@@ -88,8 +93,8 @@ def _no_model(commit: Entry) -> IntegrityError:
     )
 
 
-def _with_totals(entries: Iterator[Entry]) -> Iterator[tuple[Entry, Totals]]:
-    totals = Totals()
+def _with_totals(entries: Iterator[Entry], zcdp: bool) -> Iterator[tuple[Entry, Totals]]:
+    totals = Totals(zcdp=zcdp)
     for entry in entries:
         totals = totals.after(entry)
         yield entry, totals
