@@ -38,9 +38,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.choice import choice
-from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.amplification import secure_sample
-from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale
+from privacy_engine.dp.noise import Change, NoiseBudget
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.domains import CodedTable
@@ -219,7 +218,7 @@ def count_share(epsilon: float, persons: int) -> float:
     return min(MOST_COUNT_SHARE, 1 / math.sqrt(epsilon * persons))
 
 
-def with_public_number(coded: CodedTable, epsilon: float) -> tuple[CodedTable, Spend]:
+def with_public_number(coded: CodedTable, noise: NoiseBudget, part: float) -> CodedTable:
     """As many records as a noisy count says, less the mean of its noise; left out, or filled up, at random.
 
     A person has 1 .. m records, so their number changes by m - 1 at most, and lies in P .. m P. Records are
@@ -230,22 +229,17 @@ def with_public_number(coded: CodedTable, epsilon: float) -> tuple[CodedTable, S
 
     Args:
         coded: with at most `each` = m > 1 records of each of its `persons`.
-        epsilon: of the count, > 0.
+        noise: pays for the count.
+        part: of it, for the count.
 
     Returns:
-        A table whose number of records is public, and what that spent.
+        A table whose number of records is public.
     """
     persons, most = coded.persons or 0, coded.each
-    spend = Spend(
-        mechanism="discrete_laplace",
-        target="number of rows",
-        epsilon=epsilon,
-        sensitivity=most - 1,
-        scale=laplace_scale(epsilon=epsilon, sensitivity=most - 1),
-    )
-    counted = laplace_counts(np.array([len(coded)]), epsilon=epsilon, sensitivity=most - 1)[0]
-    rows = min(max(int(counted) - math.ceil(spend.scale), persons), persons * most)
-    return resized(coded, rows), spend
+    change = Change.of_count(most - 1)
+    counted = noise.add(np.array([len(coded)]), part, change, target="number of rows")[0]
+    rows = min(max(int(counted) - math.ceil(noise.scale(part, change)), persons), persons * most)
+    return resized(coded, rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,12 +256,12 @@ class RowsOfPersons:
 
 
 def with_noisy_number(
-    rows: RowsOfPersons, contribution: Contribution, epsilon: float
-) -> tuple[CodedTable, Spend]:
+    rows: RowsOfPersons, contribution: Contribution, noise: NoiseBudget, part: float
+) -> CodedTable:
     """What the persons contribute, as many records as a noisy count says: nothing of their number is public.
 
     Neighbours: at most one person's rows taken out, and at most one person's put in. Claim: the number of
-    records given back is epsilon-differentially private, and for each such number the records of two
+    records given back has the loss of its part of the noise, and for each such number the records of two
     neighbouring tables differ in at most u = `each` of them replaced, so that whatever changes by S where one
     record is replaced changes by at most u S. Proof:
 
@@ -286,33 +280,29 @@ def with_noisy_number(
     Args:
         rows: of those who take part; there may be none.
         contribution: the most of each.
-        epsilon: of the count, > 0.
+        noise: pays for the count.
+        part: of it, for the count.
 
     Returns:
-        The records, of `persons` that follow from the noisy number, at least 2; and what that spent.
+        The records, of `persons` that follow from the noisy number, at least 2.
     """
     by_weight = contribution.weight is not None
     most = 1 if by_weight else contribution.units(1)
     people = len(np.unique(rows.persons))
     coded = None if by_weight else contributed_rows(rows.coded, rows.persons, contribution)
-    spend = Spend(
-        mechanism="discrete_laplace",
-        target="number of persons" if by_weight else "number of rows",
-        epsilon=epsilon,
-        sensitivity=most,
-        scale=laplace_scale(epsilon=epsilon, sensitivity=most),
-    )
+    change = Change.of_count(most)
     counted = np.array([people if coded is None else len(coded)])
-    noisy = int(laplace_counts(counted, epsilon=epsilon, sensitivity=most)[0]) - math.ceil(spend.scale)
+    target = "number of persons" if by_weight else "number of rows"
+    noisy = int(noise.add(counted, part, change, target=target)[0]) - math.ceil(noise.scale(part, change))
     if coded is not None:
         number = max(noisy, LEAST_PERSONS * most)
-        return replace(resized(coded, number), persons=number // most), spend
+        return replace(resized(coded, number), persons=number // most)
     persons = max(noisy, LEAST_PERSONS)
     units = contribution.units(persons)
     ones = np.ones(len(rows.persons), dtype=np.int64)
     parts = [(rows.coded.codes, rows.persons, ones)]
     coded = contributed(rows.coded, parts, contribution, persons)
-    return resized(coded, persons * units), spend
+    return resized(coded, persons * units)
 
 
 def resized(coded: CodedTable, rows: int) -> CodedTable:

@@ -263,7 +263,7 @@ def refuse_overspending(
         if rho_of(loss) is None and any(standing.limit.is_zcdp for standing in short):
             raise BudgetExceededError(
                 f"data set {dataset} has a privacy budget accounted as zcdp, and no rho follows from "
-                f"{asked}; release by a method of pure epsilon, or by one that tells the rho of its noise, or "
+                f"{asked}; release by a method of pure epsilon, or by one that tells its noise's rho, or "
                 "grant a limit accounted by sum"
             )
         if promise is not None:

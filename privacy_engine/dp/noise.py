@@ -103,7 +103,8 @@ class NoiseBudget(ABC):
     unit: ClassVar[str]
     power: ClassVar[int]
     mechanism: ClassVar[str]  # in the books
-    deviations: ClassVar[float]  # of the noise, in its scale
+    deviations: ClassVar[float]  # standard deviation of the noise, in its scale
+    errors: ClassVar[float]  # mean size of the noise, in its scale
 
     def __init__(self, whole: float) -> None:
         self.whole = whole
@@ -169,6 +170,10 @@ class NoiseBudget(ABC):
         """The standard deviation of the noise of a part on each count, about."""
         return self.deviations * self.scale(part, change)
 
+    def mean_error(self, part: float, change: Change) -> float:
+        """The mean size of the noise of a part on each count, about."""
+        return self.errors * self.scale(part, change)
+
     @abstractmethod
     def scale(self, part: float, change: Change) -> float:
         """The scale of the noise of a part on each count."""
@@ -182,8 +187,8 @@ class NoiseBudget(ABC):
         """
 
     @abstractmethod
-    def imitated(self, rng: np.random.Generator, scale: float, shape: tuple[int, ...]) -> Floats:
-        """Numbers that are distributed as the noise of a scale is, about; they hide nothing."""
+    def imitated(self, rng: np.random.Generator, deviation: float, shape: tuple[int, ...]) -> Floats:
+        """Numbers distributed as noise of a standard deviation is, about; they hide nothing."""
 
     @abstractmethod
     def _sensitivity(self, change: Change) -> int: ...
@@ -214,6 +219,7 @@ class PureNoise(NoiseBudget):
     power = 1
     mechanism = "discrete_laplace"
     deviations = math.sqrt(2)
+    errors = 1.0
 
     def scale(self, part: float, change: Change) -> float:
         """Of the discrete Laplace noise."""
@@ -223,9 +229,9 @@ class PureNoise(NoiseBudget):
         """Of permute-and-flip."""
         return noisy_max_scale(epsilon=part, sensitivity=by)
 
-    def imitated(self, rng: np.random.Generator, scale: float, shape: tuple[int, ...]) -> Floats:
+    def imitated(self, rng: np.random.Generator, deviation: float, shape: tuple[int, ...]) -> Floats:
         """Laplace noise."""
-        return rng.laplace(scale=scale, size=shape)
+        return rng.laplace(scale=deviation / math.sqrt(2), size=shape)
 
     def _sensitivity(self, change: Change) -> int:
         return change.summed
@@ -244,6 +250,7 @@ class GaussianNoise(NoiseBudget):
     power = 2
     mechanism = "discrete_gaussian"
     deviations = 1.0
+    errors = math.sqrt(2 / math.pi)
 
     def scale(self, part: float, change: Change) -> float:
         """Of the discrete Gaussian noise."""
@@ -253,9 +260,9 @@ class GaussianNoise(NoiseBudget):
         """Of the Gumbel noise."""
         return gumbel_max_scale(rho=part, sensitivity=by)
 
-    def imitated(self, rng: np.random.Generator, scale: float, shape: tuple[int, ...]) -> Floats:
+    def imitated(self, rng: np.random.Generator, deviation: float, shape: tuple[int, ...]) -> Floats:
         """Gaussian noise."""
-        return rng.normal(scale=scale, size=shape)
+        return rng.normal(scale=deviation, size=shape)
 
     def _sensitivity(self, change: Change) -> int:
         return change.squared

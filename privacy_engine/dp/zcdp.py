@@ -97,6 +97,22 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     return rho
 
 
+def epsilon_of_part(rho: float, delta: float) -> float:
+    """An epsilon whose `zcdp_rho` is at most rho, and next to it: of a method that may spend so much.
+
+    >>> zcdp_rho(epsilon_of_part(0.01, 1e-9), 1e-9) <= 0.01
+    True
+
+    Raises:
+        ValueError: as of `zcdp_rho`.
+    """
+    epsilon = zcdp_epsilon(rho, delta)
+    step = math.ulp(epsilon)
+    while zcdp_rho(epsilon, delta) > rho:
+        epsilon, step = epsilon - step, 2 * step
+    return epsilon
+
+
 def check_rho(rho: float) -> None:
     """Refuse what is no rho.
 

@@ -5,22 +5,22 @@ the observation that at the epsilons of a publication (.05 to 2) parent sets can
 one hidden variable carries most of what people's attributes have in common. The release is a Bayesian network
 with one hidden root.
 
-     1  parts of epsilon for dependencies, single attributes, choices, views
-     2  find attributes that others determine, and leave them to these     noisy max, discrete Laplace
-     3  measure each attribute of more than 8 values, smooth, join rare values        discrete Laplace
+     1  parts of epsilon, or rho, for dependencies, single attributes, choices, views
+     2  find attributes that others determine, and leave them to these                noisy max, noise
+     3  measure each attribute of more than 8 values, smooth, join rare values                   noise
      4  candidates = sets of attributes with at most n e_view / (theta sensitivity) cells; pairs with more
         cells over groups of their values
      5  first: disjoint sets that hold each attribute that was not measured in step 3
      6  repeat, as often as the candidates bring new pairs and the budget allows:
      7      fresh = the candidates with many new pairs
      8      V = the one of them whose table the model gets most wrong                        noisy max
-     9      measure the table of V                                                    discrete Laplace
+     9      measure the table of V                                                               noise
     10      fit the model to all that was measured
     11  one class if the classes foretell noisy tables no better than independent attributes do
     12  release the mean of `fits` models, each fitted from a start of its own, its single attributes moved to
         what all tables say of them where noise does not explain the difference, as a network
 
-Where not even a single attribute stands clear of the noise, all of epsilon goes to single attributes.
+Where not even a single attribute stands clear of the noise, all goes to single attributes.
 
 Neighbour relation: one record replaced by any other, the number of records n public; or all records of one
 person, see ``privacy_engine.dp.contributions``: everything that is noised is a table of counts, or changes by
@@ -30,13 +30,18 @@ to 12, the smoothing and the joining read noisy tables and public sizes alone: p
 their parts depend on noisy results alone, and the sum never exceeds epsilon, which is all that pure epsilon
 asks of parts that are chosen on the way (Rogers, Roth, Ullman, Vadhan: Privacy Odometers and Filters, 2016).
 
+With delta 0 the claim is of pure epsilon, and the noise discrete Laplace. With a delta > 0 it is (epsilon,
+delta), by the largest rho of zCDP that implies it: the same parts are then parts of rho, which add in the
+same way (``privacy_engine.dp.zcdp``), the noise is discrete Gaussian, and k tables have sqrt(k) times the
+noise of one instead of k times. ``privacy_engine.dp.noise`` has both, and draws no more than the whole.
+
 Taken from others: views of several attributes that cover the pairs (Qardaji, Yang, Li: PriView, 2014);
 choosing what the model gets most wrong (Hardt, Ligett, McSherry: MWEM, 2012; McKenna, Mullins, Sheldon,
 Miklau: AIM, 2022); joining rare values (McKenna, Miklau, Sheldon: MST, 2021); a mixture of product
 distributions fitted to noisy marginals by gradients (Aydore et al.: Relaxed Adaptive Projection, 2021; Liu,
 Vietri, Wu: Iterative Methods for Private Synthetic Data, 2021). Ours: few classes, started by EM and drawn
 together by a prior in the units of the known noise; a mean of several fits; views restricted to those that
-bring new pairs; pure epsilon under replacement, and every number that a claim rests on an integer.
+bring new pairs; one record replaced as the neighbour, and every number that a claim rests on an integer.
 
 One set of defaults for all tables, chosen on a few splits of NLTCS and Adult (16 bins): so figures on these
 two are somewhat too good for a table that was never tried. ACS and NIST's table were not looked at for that.
@@ -47,14 +52,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.dp.accounting import Spend
-from privacy_engine.dp.loss import rounded_down
-from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale, noisy_max, noisy_max_scale, split
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss, rounded_down
+from privacy_engine.dp.mechanisms import split
+from privacy_engine.dp.noise import Change, NoiseBudget
+from privacy_engine.dp.zcdp import epsilon_of_part
 from privacy_engine.latent import dependencies
 from privacy_engine.latent.dependencies import Dependency, candidates
 from privacy_engine.latent.latent_classes import (
@@ -73,7 +80,7 @@ from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
 from privacy_engine.synthesizers.postprocess import likely_values, project_to_simplex
 from privacy_engine.synthesizers.synthesizer import Synthesizer, check_whole
 from privacy_engine.tables.domains import BinnedDomain, CodedTable, DatedDomain
-from privacy_engine.tables.marginals import WeightedRecords, contingency, table_sensitivity
+from privacy_engine.tables.marginals import WeightedRecords, contingency
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -99,9 +106,11 @@ LAST_STEPS = {"em_steps": 30, "descent_steps": 100}
 
 @dataclass(frozen=True, kw_only=True)
 class LatentClass(Synthesizer):
-    """Views chosen where the model errs, discrete Laplace noise, a latent class model fitted to them.
+    """Views chosen where the model errs, measured with noise, a latent class model fitted to them.
 
     Attributes:
+        delta: 0 for a claim of pure epsilon; > 0 and far below 1 over the number of persons, such as 1e-9,
+            for one of (epsilon, delta) with Gaussian noise, which is less where many tables are measured.
         classes: hidden classes of one fitted model, >= 1; 1 makes the attributes independent.
         fits: models of the released mean, >= 1.
         rounds: views measured, >= 1, where the budget is enough for any; more where an attribute would be in
@@ -113,6 +122,7 @@ class LatentClass(Synthesizer):
         rules: most functional dependencies that are looked for, 0 .. 5.
     """
 
+    delta: float = 0.0
     classes: int = 32
     fits: int = 4
     rounds: int | None = None
@@ -125,6 +135,9 @@ class LatentClass(Synthesizer):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if type(self.delta) not in (int, float) or not 0 <= self.delta < 1:
+            raise ValueError(f"delta must be a number in [0, 1), got {self.delta!r}")
+        self._loss_of(by_person=False)  # refuses an epsilon that is too small for any noise at this delta
         for name in ("classes", "fits", "rounds", "width"):
             value = getattr(self, name)
             if not (type(value) is int and value >= 1) and not (name == "rounds" and value is None):
@@ -136,6 +149,22 @@ class LatentClass(Synthesizer):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in (0, 1), got {getattr(self, name)}")
 
+    def _loss_of(self, *, by_person: bool) -> PrivacyLoss:
+        unit = Neighbours.REPLACE_PERSON if by_person else Neighbours.REPLACE_ONE
+        return PrivacyLoss.within(self.epsilon, self.delta, unit)
+
+    def _spending(self, part: float) -> Self:
+        return replace(self, epsilon=epsilon_of_part(part, self.delta) if self.delta else part)
+
+    def noise(self) -> NoiseBudget:
+        """What a measurement may spend: epsilon, or the rho that implies (epsilon, delta)."""
+        return NoiseBudget.of(self._loss_of(by_person=False))
+
+    def measurement_parameters(self) -> dict[str, Any]:
+        """As of any synthesizer; delta only where there is one, as it was before there was any."""
+        told = super().measurement_parameters()
+        return told if self.delta else {name: value for name, value in told.items() if name != "delta"}
+
     def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
         """Measure, choose and fit, as in the box above."""
         run = Run(self, coded)
@@ -146,7 +175,7 @@ class LatentClass(Synthesizer):
             for _ in tracked(range(run.rounds)):
                 run.measure_view(run.choose())
         with portion(0.3):
-            return run.network(), tuple(run.spends)
+            return run.network(), tuple(run.noise.spends)
 
 
 class Run:
@@ -162,65 +191,73 @@ class Run:
         self.coded = coded
         self.records = WeightedRecords.of(coded)
         self.n = len(coded)
-        self.sensitivity = table_sensitivity(coded)
+        self.noise = method.noise()
+        self.change = Change.of_table(coded.each)
+        self.exception = Change.of_count(coded.each)
         self.rng = np.random.default_rng(SEED)
         self.free = list(range(len(coded.sizes)))
         self.dependencies: list[Dependency] = []
         self.views: list[View] = []
-        self.spends: list[Spend] = []
         self.coverage = Coverage()
-        self._search, rest = self._search_epsilons()
-        self._share_out(self.method.epsilon if self._search is None else rest)
+        self._search, rest = self._search_parts()
+        self._share_out(self.noise.whole if self._search is None else rest)
         # The least part that any step can need: refused, if at all, before any noise is drawn.
         choices = split(self.for_choices, [1] * self.most_rounds)[:1] if self.joint else ()
         least = min([*self.for_attributes, *choices])
-        noisy_max_scale(epsilon=least, sensitivity=self.sensitivity)
+        self.noise.scale_of_choice(least, by=self.change.summed)
 
-    def _search_epsilons(self) -> tuple[tuple[float, float, float] | None, float]:
-        """Epsilon of one choice, one test and one table of a dependency; and the least that will be left.
+    def _search_parts(self) -> tuple[tuple[float, float, float] | None, float]:
+        """The parts of one choice, one test and one table of a dependency; and the least that will be left.
 
         None where there is nothing to look for, or the budget could not tell a dependency from none.
         """
         parts = (SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE)
-        *each, rest = split(self.method.epsilon, (*parts, 1 - sum(parts) * self.method.rules))
+        *each, rest = split(self.noise.whole, (*parts, 1 - sum(parts) * self.method.rules))
         choice, test, function = each
-        scale = laplace_scale(epsilon=test, sensitivity=self.coded.each)
+        scale = self._scale(test, self.exception)
         possible = self.method.rules and candidates(self.coded.sizes, ())
         if not possible or scale > dependencies.TOLERANCE * 2 * self.n:
-            return None, self.method.epsilon
+            return None, self.noise.whole
         return (choice, test, function), rest
 
-    def _share_out(self, epsilon: float) -> None:
+    def _share_out(self, whole: float) -> None:
         """Split what is left among attributes of many values, choices of views, and views.
 
         Where the budget is too small for joint tables, all of it goes to the attributes alone.
         """
         self.sizes = [self.coded.sizes[a] for a in self.free]
-        # The mean count of a value, in scales of noise, if attributes were all that is measured.
-        self.joint = (
-            self.n * epsilon / (self.sensitivity * sum(self.sizes)) >= TELLING and len(self.sizes) > 1
-        )
+        self.joint = self._mean_count(whole, self.sizes) >= TELLING and len(self.sizes) > 1
         self.wide = [a for a, size in enumerate(self.sizes) if size > NARROW or not self.joint]
         sizes = [self.sizes[a] for a in self.wide]
         self.for_attributes: tuple[float, ...] = ()
         self.for_choices = self.for_views = 0.0
         self.most_rounds = 0
+        power = self.noise.power
         if sizes and self.joint:
-            share = ENOUGH * self.sensitivity * sum(sizes) / (self.n * epsilon)
+            share = (ENOUGH / self._mean_count(whole, sizes)) ** power
             share = min(self.method.attribute_share, share)
-            on_attributes, epsilon = split(epsilon, (share, 1 - share))
+            on_attributes, whole = split(whole, (share, 1 - share))
         else:
-            on_attributes = epsilon
-        if sizes:  # square roots: the least sum of all cells' errors
-            self.for_attributes = split(on_attributes, [math.sqrt(size) for size in sizes])
+            on_attributes = whole
+        if sizes:  # the least sum of all cells' errors: for epsilon square roots
+            self.for_attributes = split(on_attributes, [size ** (power / (power + 1)) for size in sizes])
         if self.joint:
             shares = (self.method.selection_share, 1 - self.method.selection_share)
-            self.for_choices, self.for_views = split(epsilon, shares)
+            self.for_choices, self.for_views = split(whole, shares)
             self.most_rounds = self.method.rounds or math.ceil(1.5 * len(self.sizes))
+
+    def _scale(self, part: float, change: Change) -> float:
+        """The scale of Laplace noise with the standard deviation that the noise of a part has."""
+        return self.noise.deviation(part, change) / math.sqrt(2)
+
+    def _mean_count(self, whole: float, sizes: Sequence[int]) -> float:
+        """The mean count of a value, in scales of noise, if attributes of these sizes were all measured."""
+        scale = self._scale(whole, self.change) * len(sizes) ** (1 / self.noise.power)
+        return self.n * len(sizes) / (sum(sizes) * scale)
 
     def find_dependencies(self) -> None:
         """Step 2."""
-        left = Fraction(self.method.epsilon)
+        left = Fraction(self.noise.whole)
         if self._search is not None:
             choice, test, function = self._search
             for _ in range(self.method.rules):
@@ -236,26 +273,27 @@ class Run:
         self.free = [a for a in self.free if a not in {d.determined for d in self.dependencies}]
         self._share_out(rounded_down(left))
 
-    def _likeliest_dependency(self, epsilon: float) -> tuple[int, int] | None:
+    def _likeliest_dependency(self, part: float) -> tuple[int, int] | None:
         pairs = candidates(self.coded.sizes, [d.determined for d in self.dependencies])
         if not pairs:
             return None
         scores = [dependencies.score(contingency(self.records, pair), self.n) for pair in pairs]
-        sensitivity = dependencies.SCORE_SENSITIVITY * self.coded.each
-        chosen = noisy_max(np.array(scores, dtype=np.int64), epsilon=epsilon, sensitivity=sensitivity)
-        self._book("noisy_max", self._names(pairs[chosen]), epsilon, sensitivity)
+        chosen = self.noise.choose(
+            np.array(scores, dtype=np.int64),
+            part,
+            by=dependencies.SCORE_SENSITIVITY * self.coded.each,
+            targets=[self._names(pair) for pair in pairs],
+        )
         return pairs[chosen]
 
-    def _holds(self, pair: tuple[int, int], epsilon: float) -> bool:
+    def _holds(self, pair: tuple[int, int], part: float) -> bool:
         exceptions = np.array([self.n - dependencies.kept(contingency(self.records, pair))])
-        noisy = laplace_counts(exceptions, epsilon=epsilon, sensitivity=self.coded.each)
-        self._book("discrete_laplace", self._names(pair), epsilon, self.coded.each)
-        scale = laplace_scale(epsilon=epsilon, sensitivity=self.coded.each)
+        noisy = self.noise.add(exceptions, part, self.exception, target=self._names(pair))
+        scale = self._scale(part, self.exception)
         return bool(noisy[0] <= dependencies.TOLERANCE * self.n + dependencies.CLEAR * scale)
 
-    def _keep(self, pair: tuple[int, int], epsilon: float) -> None:
-        noisy = laplace_counts(contingency(self.records, pair), epsilon=epsilon, sensitivity=self.sensitivity)
-        self._book("discrete_laplace", self._names(pair), epsilon, self.sensitivity)
+    def _keep(self, pair: tuple[int, int], part: float) -> None:
+        noisy = self.noise.add(contingency(self.records, pair), part, self.change, target=self._names(pair))
         determining, determined = pair
         function = noisy.argmax(axis=1).astype(np.int64)
         self.dependencies.append(
@@ -266,36 +304,38 @@ class Run:
         """Step 3."""
         self.groups = [ValueGroups.single(size) for size in self.sizes]
         self.likely: list[Floats | None] = [None] * len(self.sizes)
-        for attribute, epsilon in zip(self.wide, self.for_attributes, strict=True):
-            noisy = self._noisy(self._contingency((attribute,)), (attribute,), epsilon)
-            scale = laplace_scale(epsilon=epsilon, sensitivity=self.sensitivity)
+        for attribute, part in zip(self.wide, self.for_attributes, strict=True):
+            noisy = self._noisy(self._contingency((attribute,)), (attribute,), part)
+            scale = self._scale(part, self.change)
             on_scale = self._on_scale(attribute)
             likely = likely_values(noisy, self.n, scale=scale, on_scale=on_scale)
-            least = RARE * math.sqrt(2) * scale
+            least = RARE * self.noise.deviation(part, self.change)
             if on_scale:
                 groups = ValueGroups.joining_neighbours(likely, least / self.n, on_scale)
             else:
                 groups = ValueGroups.joining_rare(noisy, likely, least)
             self.groups[attribute] = groups
             self.likely[attribute] = grouped = np.bincount(groups.group_of, likely).astype(np.float64)
-            self._add((attribute,), cells=grouped, mended=grouped, epsilon=epsilon)
+            self._add((attribute,), cells=grouped, mended=grouped, part=part)
             self.coverage.add((attribute,))
         self.sizes = [groups.size for groups in self.groups]
         self.coverage.sizes = self.sizes
         self.on_scale = [self._groups_on_scale(a) for a in range(len(self.sizes))]
 
     def plan_views(self) -> None:
-        """Steps 4 and 5, the number of rounds and their parts of epsilon."""
+        """Steps 4 and 5, the number of rounds and their parts."""
         self.rounds = self.measured = 0
         if not self.joint:
             return
-        useful = self.n * self.for_views / (self.sensitivity * self.method.theta)  # cells, in all rounds
+        # Cells of one view that had all of it; r views have r ** (1 / power) times the noise.
+        useful = self.n / (self._scale(self.for_views, self.change) * self.method.theta)
+        power = self.noise.power
         mean = sum(self.sizes) / len(self.sizes)
         typical = min(max(mean**2, SMALL_VIEW), LARGE_PAIR)  # a pair's cells
-        most = min(max(int(useful / (PAIRS_A_VIEW * typical)), 1), self.most_rounds)
+        most = min(max(int((useful / (PAIRS_A_VIEW * typical)) ** power), 1), self.most_rounds)
         self.rounds = self.method.rounds or 1
         while True:
-            cells = self._cells(useful / self.rounds)
+            cells = self._cells(useful / self.rounds ** (1 / power))
             self.candidates, self.coarse = self._candidates(cells)
             needed = math.ceil(COVERED * self.coverage.missing(self.candidates))
             if self.method.rounds or self.rounds >= min(needed, most):
@@ -311,7 +351,7 @@ class Run:
             self.for_views if chosen else rounded_down(Fraction(self.for_views) + Fraction(self.for_choices))
         )
         self.for_view = split(left, [1] * self.rounds)[0]
-        self.view_scale = laplace_scale(epsilon=self.for_view, sensitivity=self.sensitivity)
+        self.view_error = self.noise.mean_error(self.for_view, self.change)
         self.tables: dict[Members, Ints] = {}
         self.model = (
             fit(self.views, self._start(), on_scale=self.on_scale, **ROUND_STEPS)
@@ -353,16 +393,15 @@ class Run:
             return self.first[self.measured]  # which needs no look at the records
         fresh = self.coverage.freshest(self.candidates, self.rounds - self.measured)
         scores = np.array([self._misfit(members) for members in fresh], dtype=np.int64)
-        chosen = fresh[noisy_max(scores, epsilon=self.for_choice, sensitivity=self.sensitivity)]
-        self._book("noisy_max", self._free_names(chosen), self.for_choice, self.sensitivity)
-        return chosen
+        names = [self._free_names(members) for members in fresh]
+        return fresh[self.noise.choose(scores, self.for_choice, by=self.change.summed, targets=names)]
 
     def measure_view(self, members: Members) -> None:
         """Steps 9 and 10."""
         noisy = self._noisy(self._grouped(members), members, self.for_view)
         mended = project_to_simplex(noisy, self.n)
         groups = self.coarse.get(members, ())
-        self._add(members, cells=noisy / self.n, mended=mended, epsilon=self.for_view, groups=groups)
+        self._add(members, cells=noisy / self.n, mended=mended, part=self.for_view, groups=groups)
         self.coverage.add(members)
         self.measured += 1
         self.model = fit(self.views, self._start(), on_scale=self.on_scale, **ROUND_STEPS)
@@ -391,7 +430,7 @@ class Run:
         for _ in range(REPEATS):
             fitted, foretold = [], []
             for view, is_joint in zip(self.views, joint, strict=True):
-                noise = self.rng.laplace(scale=view.scale, size=view.cells.shape) * is_joint
+                noise = self.noise.imitated(self.rng, math.sqrt(2) * view.scale, view.cells.shape) * is_joint
                 cells = view.cells + noise * COUPLING**0.5
                 mended = project_to_simplex(cells, 1) if is_joint else view.mended
                 fitted.append(replace(view, cells=cells, mended=mended))
@@ -407,7 +446,7 @@ class Run:
     def _misfit(self, members: Members) -> int:
         expected = self.n * self.model.marginal(members, self.coarse.get(members, ()))
         rounded = np.rint(expected).astype(np.int64)
-        return misfit_score(self._grouped(members), rounded, round(rounded.size * self.view_scale))
+        return misfit_score(self._grouped(members), rounded, round(rounded.size * self.view_error))
 
     def _grouped(self, members: Members) -> Ints:
         """Counts over the groups of values, kept for the next round."""
@@ -436,14 +475,13 @@ class Run:
         likely = self.likely[attribute]
         return np.ones(self.sizes[attribute]) if likely is None else likely
 
-    def _noisy(self, counts: Ints, members: Members, epsilon: float) -> Ints:
-        self._book("discrete_laplace", self._free_names(members), epsilon, self.sensitivity)
-        return laplace_counts(counts, epsilon=epsilon, sensitivity=self.sensitivity)
+    def _noisy(self, counts: Ints, members: Members, part: float) -> Ints:
+        return self.noise.add(counts, part, self.change, target=self._free_names(members))
 
     def _add(
-        self, members: Members, *, cells: Floats, mended: Floats, epsilon: float, groups: Groups = ()
+        self, members: Members, *, cells: Floats, mended: Floats, part: float, groups: Groups = ()
     ) -> None:
-        scale = laplace_scale(epsilon=epsilon, sensitivity=self.sensitivity) / self.n
+        scale = self._scale(part, self.change) / self.n
         self.views.append(View(members=members, cells=cells, scale=scale, mended=mended, groups=groups))
 
     def _names(self, attributes: Sequence[int]) -> str:
@@ -451,13 +489,6 @@ class Run:
 
     def _free_names(self, members: Members) -> str:
         return self._names([self.free[member] for member in members])
-
-    def _book(self, mechanism: str, target: str, epsilon: float, sensitivity: int) -> None:
-        scale_of = laplace_scale if mechanism == "discrete_laplace" else noisy_max_scale
-        scale = scale_of(epsilon=epsilon, sensitivity=sensitivity)
-        self.spends.append(
-            Spend(mechanism=mechanism, target=target, epsilon=epsilon, sensitivity=sensitivity, scale=scale)
-        )
 
     def _start(self) -> LatentClasses:
         return random_start(self.sizes, self.method.classes, self.rng)

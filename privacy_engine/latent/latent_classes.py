@@ -48,7 +48,7 @@ class View:
     Attributes:
         members: numbers of its attributes.
         cells: noisy probabilities, one axis a member; may be negative.
-        scale: of the Laplace noise of a cell, > 0.
+        scale: of the Laplace noise of a cell, > 0; of Gaussian noise its standard deviation over sqrt(2).
         mended: the same cells as a distribution.
         groups: one entry a member: the group of each of its values, where its axis counts groups; else None.
             Empty: None for each.

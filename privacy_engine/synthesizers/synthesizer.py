@@ -3,14 +3,15 @@
 Neighbour relation: one record replaced, the number of records public. Where the schema names a person: all
 rows of one person replaced, the number of persons public, the number of rows not; what a person contributes
 is bounded before anything is measured, see ``privacy_engine.dp.contributions``. Where only some persons take
-part in a release, ``measure_participants`` claims the same epsilon where the rows of at most one of them are
-taken out and of at most one put in, and takes no number of persons as public. Pure epsilon.
+part in a release, ``measure_participants`` claims the same loss where the rows of at most one of them are
+taken out and of at most one put in, and takes no number of persons as public. Pure epsilon, where a method
+says nothing else.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from privacy_engine.dp.contributions import (
 )
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.mechanisms import split
+from privacy_engine.dp.noise import NoiseBudget
 from privacy_engine.engines.engine import Engine, Files
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.judge.models import PrivacyModel
@@ -107,6 +109,10 @@ class Synthesizer(ABC):
     def _loss_of(self, *, by_person: bool) -> PrivacyLoss:
         unit = Neighbours.REPLACE_PERSON if by_person else Neighbours.REPLACE_ONE
         return PrivacyLoss(epsilon=self.epsilon, neighbours=unit)
+
+    def _spending(self, part: float) -> Self:
+        """The method for a part of what it may spend."""
+        return replace(self, epsilon=part)
 
     @abstractmethod
     def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
@@ -189,14 +195,13 @@ class Synthesizer(ABC):
             raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
         if coded.persons is not None and coded.persons < LEAST_ROWS:
             raise InfeasibleError(f"a table must be of at least {LEAST_ROWS} persons, got {coded.persons}")
-        method: Synthesizer = self
-        counted: tuple[Spend, ...] = ()
+        method, noise = self, NoiseBudget.of(self._loss_of(by_person=coded.persons is not None))
         if coded.persons is not None and self.max_rows is not None and coded.each > 1:
             share = count_share(self.epsilon, coded.persons)
-            on_count, rest = split(self.epsilon, (share, 1 - share))
-            coded, spend = with_public_number(coded, on_count)
-            method, counted = replace(self, epsilon=rest), (spend,)
-        return self._model(coded, method, counted)
+            on_count, rest = split(noise.whole, (share, 1 - share))
+            coded = with_public_number(coded, noise, on_count)
+            method = self._spending(rest)
+        return self._model(coded, method, noise)
 
     def coded_participants(
         self, table: pd.DataFrame, schema: DataSchema, takes_part: npt.NDArray[np.bool_]
@@ -223,7 +228,7 @@ class Synthesizer(ABC):
     def measure_participants(self, rows: RowsOfPersons) -> SynthesizerModel:
         """Spend the budget on the rows of those who take part in a release. Their number is not public.
 
-        The number of records is measured first, and all else on so many records as it says. Epsilon holds
+        The number of records is measured first, and all else on so many records as it says. The loss holds
         where the rows of at most one person are taken out, and of at most one put in: the count has its part
         of it, and given the count the records differ in at most `each` replaced, which is what ``learn`` has
         the rest for (``contributions.with_noisy_number``).
@@ -234,21 +239,20 @@ class Synthesizer(ABC):
         """
         if self.contribution is None:
             raise ValueError("what is measured must be encoded by the method that measures it")
-        on_count, rest = split(self.epsilon, (NUMBER_SHARE, 1 - NUMBER_SHARE))
-        coded, spend = with_noisy_number(rows, self.contribution, on_count)
-        return replace(self._model(coded, replace(self, epsilon=rest), (spend,)), persons_public=False)
+        noise = NoiseBudget.of(self._loss_of(by_person=True))
+        on_count, rest = split(noise.whole, (NUMBER_SHARE, 1 - NUMBER_SHARE))
+        coded = with_noisy_number(rows, self.contribution, noise, on_count)
+        return replace(self._model(coded, self._spending(rest), noise), persons_public=False)
 
-    def _model(
-        self, coded: CodedTable, method: "Synthesizer", counted: tuple[Spend, ...]
-    ) -> SynthesizerModel:
-        """What `method` learns with what is left of epsilon."""
+    def _model(self, coded: CodedTable, method: "Synthesizer", noise: NoiseBudget) -> SynthesizerModel:
+        """What `method` learns with what is left of the loss."""
         network, spends = method.learn(coded)
         return SynthesizerModel(
             method=self.key,
             parameters=self.measurement_parameters(),
             network=network,
             rows=coded.persons if coded.persons is not None and self.weight else len(coded),
-            spends=(*counted, *spends),
+            spends=(*noise.spends, *spends),
             loss=self._loss_of(by_person=coded.persons is not None),
             storages=coded.storages,
             persons=coded.persons,

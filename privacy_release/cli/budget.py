@@ -41,8 +41,8 @@ def add_budget_commands(kinds: Any) -> None:
         "--accounting",
         default="sum",
         metavar="RULE",
-        help="sum (default): epsilons add; or zcdp: rho's add, and their sum is converted at --delta, so that "
-        "many small releases cost less",
+        help="sum (default): epsilons add; or zcdp: rho's add, and their sum is converted at --delta, so "
+        "that many small releases cost less",
     )
     grant.add_argument(
         "--period",

@@ -20,6 +20,7 @@ from privacy_engine.dp.contributions import (
     resized,
     with_public_number,
 )
+from privacy_engine.dp.noise import PureNoise
 from privacy_engine.latent.latent_class import misfit_score
 from privacy_engine.synthesizers.scores import (
     dependence,
@@ -232,7 +233,9 @@ def test_what_fills_up_is_the_beginning_of_one_list() -> None:
 def test_the_number_of_rows_changes_by_one_less_than_the_bound_and_is_booked_so() -> None:
     people = {p: [(p % 2, 0, 0)] * (1 + p % 3) for p in range(100)}
     table = coded(people, Contribution(max_rows=3))
-    public, spend = with_public_number(table, 0.5)
+    noise = PureNoise(0.5)
+    public = with_public_number(table, noise, 0.5)
+    (spend,) = noise.spends
     assert (spend.target, spend.sensitivity, spend.scale) == ("number of rows", 2, 4.0)
     assert 100 <= len(public) <= 300
     assert public.persons == 100
@@ -242,7 +245,7 @@ def test_the_number_of_rows_changes_by_one_less_than_the_bound_and_is_booked_so(
 
 def test_the_number_of_rows_never_leaves_what_persons_can_have() -> None:
     table = coded({p: [(0, 0, 0)] for p in range(3)}, Contribution(max_rows=50))
-    numbers = {len(with_public_number(table, 0.01)[0]) for _ in range(50)}
+    numbers = {len(with_public_number(table, PureNoise(0.01), 0.01)) for _ in range(50)}
     assert min(numbers) >= 3
     assert max(numbers) <= 150
 

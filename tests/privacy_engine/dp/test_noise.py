@@ -97,10 +97,11 @@ def test_imitated_noise_has_the_deviation_of_the_real_one(loss: PrivacyLoss) -> 
     noise = NoiseBudget.of(loss)
     change = Change.of_table(1)
     expected = noise.deviation(noise.whole, change)
-    imitated = noise.imitated(np.random.default_rng(7), noise.scale(noise.whole, change), (20_000,))
+    imitated = noise.imitated(np.random.default_rng(7), expected, (20_000,))
     drawn = noise.add(np.zeros(20_000, dtype=np.int64), noise.whole, change, target="age")
     assert imitated.std() == pytest.approx(expected, rel=0.08)
     assert drawn.std() == pytest.approx(expected, rel=0.08)
+    assert np.abs(drawn).mean() == pytest.approx(noise.mean_error(noise.whole, change), rel=0.08)
 
 
 def test_a_loss_with_a_delta_and_no_rho_buys_no_noise() -> None:

@@ -20,6 +20,7 @@ from privacy_engine.dp.contributions import (
 from privacy_engine.dp.limits import Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.mechanisms import laplace_counts
+from privacy_engine.dp.noise import PureNoise
 from privacy_engine.dp.participation import Participation
 from privacy_engine.errors import SchemaError
 from privacy_engine.registry import load_method
@@ -143,7 +144,9 @@ def rows_of(persons: list[str], illness: str = "cold") -> RowsOfPersons:
 @pytest.mark.parametrize("bound", [{"max_rows": 3}, {"weight": "person"}])
 @pytest.mark.parametrize("persons", [[], ["a"], ["a"] * 9, [f"p{i}" for i in range(40)]])
 def test_a_table_of_any_number_of_participants_is_measured(bound: dict[str, Any], persons: list[str]) -> None:
-    coded, spend = with_noisy_number(rows_of(persons), Contribution(**bound), 0.5)
+    noise = PureNoise(0.5)
+    coded = with_noisy_number(rows_of(persons), Contribution(**bound), noise, 0.5)
+    (spend,) = noise.spends
     assert coded.persons is not None
     assert coded.persons >= 2
     assert len(coded) >= 2 * coded.each
@@ -155,7 +158,12 @@ def test_one_person_more_or_less_shows_no_more_than_epsilon_in_the_number_of_rec
     # False alarm: that of `loss_shown`, below 1e-6. With noise for a sensitivity of 1 it would show 2.
     runs, others = 300, ["b", "b", "c", "c", "d", "d"]
     with_a, without = (
-        np.array([len(with_noisy_number(rows_of(p), Contribution(max_rows=2), 2.0)[0]) for _ in range(runs)])
+        np.array(
+            [
+                len(with_noisy_number(rows_of(p), Contribution(max_rows=2), PureNoise(2.0), 2.0))
+                for _ in range(runs)
+            ]
+        )
         for p in (["a", "a", *others], others)
     )
     for least in range(5, 9):
