@@ -31,6 +31,7 @@ to. When a release was made is the operator's doing, and is taken to be public.
 Step 3 needs a release that does not rest on the number of persons: `contributions.with_noisy_number`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,18 +84,18 @@ class Participation:
         return Promise(name=name, loss=loss, period=self.period)
 
     def takes_part(
-        self, persons: npt.NDArray[np.object_], earlier: list[npt.NDArray[np.object_]]
+        self, persons: npt.NDArray[np.int64], earlier: Sequence[npt.NDArray[np.int64]]
     ) -> npt.NDArray[np.bool_]:
         """(n,) whether the person of each row takes part.
 
         Args:
-            persons: (n,) who the rows are of.
+            persons: (n,) who the rows are of, the same number for a person in every release.
             earlier: those who took part in each release of the period so far, each person once.
 
         >>> m_2 = Participation(releases=2, period=Period())
-        >>> a, ab = np.array(["a"], dtype=object), np.array(["a", "b"], dtype=object)
-        >>> m_2.takes_part(np.array(["b", "a", "b", "c"], dtype=object), [a, ab]).tolist()
+        >>> m_2.takes_part(np.array([8, 7, 8, 9]), [np.array([7]), np.array([7, 8])]).tolist()
         [True, False, True, True]
         """
-        known, times = np.unique(np.concatenate([[], *earlier]).astype(str), return_counts=True)
-        return ~np.isin(persons.astype(str), known[times >= self.releases])
+        none = np.zeros(0, dtype=np.int64)
+        known, times = np.unique(np.concatenate([none, *earlier]), return_counts=True)
+        return ~np.isin(persons, known[times >= self.releases])

@@ -26,12 +26,14 @@ _SHARES = 64  # in which a file of hashes is looked through, so that one fits in
 class Disguise:
     """Numbers in the place of persons: equal for equal persons of one run, and made with a key that is lost.
 
+    With a key that is kept they are equal in every run, for a schedule that knows who took part before.
+
     Two persons of one number, of which there is a chance of one in ten thousand among fifty millions, would
     count as one: never more persons than there are.
     """
 
-    def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = secrets.token_bytes(32) if key is None else key
 
     def of(self, persons: "pd.Series") -> "npt.NDArray[np.int64]":
         """(n,) the number of each; no value is null. Whole numbers count as equal in either number type."""

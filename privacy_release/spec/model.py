@@ -647,10 +647,7 @@ class BudgetSpec(_Strict):
 
     @property
     def schedule(self) -> dict[str, Any] | None:
-        """What a schedule takes, but for its name, and for the key of those who take part.
-
-        See `privacy_release.spending.participation.Schedule` and `privacy_release.spending.yearly.Yearly`.
-        """
+        """What a schedule takes, but for its name, see `privacy_release.spending.yearly.schedule_named`."""
         match self.over_time:
             case YearlySpec():
                 return self.over_time.model_dump(exclude={"regime"})
@@ -664,8 +661,6 @@ class BudgetSpec(_Strict):
 def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
     """What a schedule is made of, outside of a specification.
 
-    Where it counts who takes part, `key` is the connection that holds its key.
-
     Raises:
         SpecError: naming each wrong field and what to do.
     """
@@ -673,10 +668,7 @@ def schedule_of(over_time: Mapping[str, Any]) -> dict[str, Any]:
         budget = BudgetSpec.model_validate({"dataset": "any", "over_time": over_time})
     except ValidationError as error:
         raise wrong("budget", "; ".join(problems_of(error, BudgetSpec))) from None
-    assert budget.over_time is not None
-    if isinstance(budget.over_time, YearlySpec):
-        return budget.schedule or {}
-    return {**(budget.schedule or {}), "key": budget.over_time.key}
+    return budget.schedule or {}
 
 
 class ApprovalSpec(_Strict):
@@ -1286,6 +1278,11 @@ class ReleaseSpec(_Strict):
                 f"budget.over_time must not stand beside engine {self.engine.kind}: who takes part is told "
                 "in memory; take engine local, or remove over_time"
             )
+        if self.transform is not None:
+            raise ValueError(
+                "budget.over_time must not stand beside a transform, after which persons have other numbers "
+                "in every run; make the columns in the source, or remove one of both"
+            )
         return self
 
     @model_validator(mode="after")
@@ -1379,6 +1376,13 @@ class ReleaseSpec(_Strict):
             return None
         named = self.release.parameters.get("individual", names[0] if len(names) == 1 else None)
         return named if named in names else None
+
+    @property
+    def numbered(self) -> str | None:
+        """The person's column, where a person has the same number in every run; None elsewhere."""
+        over_time = None if self.budget is None else self.budget.over_time
+        bounded = isinstance(over_time, ParticipationSpec | ArrivalsSpec)
+        return self.person.column if bounded and self.person is not None else None
 
     @property
     def publish_mode(self) -> PublishMode:

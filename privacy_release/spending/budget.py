@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError, SpecError
 from privacy_engine.registry import is_randomizer
-from privacy_release.spending.participation import Persons, Schedule
+from privacy_release.spending.participation import Schedule
 from privacy_release.spending.yearly import Yearly
 from privacy_release.work.engines import open_engine
 from privacy_release.work.parquet import read_private, require_unchanged
@@ -237,11 +237,16 @@ def _measure_participants(
                 "budget.over_time needs the engine local: who takes part is told in memory; take it, or "
                 "remove over_time"
             )
+        if "numbered" not in table:
+            raise SpecError(
+                "budget.over_time needs persons to have the same number in every run: ingest the table with "
+                "`numbering`, and leave out transforms, after which they have others"
+            )
         tell("reading")
         frame = read_private(table["uri"], table["sha256"])
-        persons = Persons(column=schema.by, values=frame[schema.by])
+        persons = frame[schema.by].to_numpy(dtype="int64")
         tell("counting who takes part")
-        with schedule.counted(budget.ledger, booking, persons) as counted:
+        with schedule.counted(budget.ledger, booking, persons, table["numbered"]) as counted:
             rows = method.coded_participants(frame, schema, counted.takes_part)
     told = counted.detail(schedule)
     tell(f"running {method.key}")

@@ -12,8 +12,9 @@ What they must never let happen is a person who takes part once too often, whate
   two releases in one period the one that is filtered later always sees the other
   (`privacy_engine.dp.participation`). One that was never committed counts for good.
 
-A person is known by a keyed hash, see `privacy_release.work.people`. Neither hashes nor how many took part
-are ever published, logged or handed on: the number of those who take part is not public.
+A person is known by a number that is a keyed hash (`privacy_release.sources.identifiers`), the same in every
+run. Neither numbers nor how many took part are ever published, logged or handed on: the number of those who
+take part is not public.
 """
 
 import fcntl
@@ -22,7 +23,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import write_private
-from privacy_release.work.people import Identification
 from privacy_release.work.settings import curator_folder
 
 if TYPE_CHECKING:
@@ -57,20 +57,12 @@ class Schedule:
         period: `total`, or a rolling window such as `365d`.
         refuse_seen: whether rows of a person who took part as often refuse the release, instead of being
             left out.
-        key: of the hashes that stand for persons.
-
-    Raises:
-        SpecError: if the key is too short to be a secret.
     """
 
     name: str
     releases: int
     period: str
     refuse_seen: bool = False
-    key: str = field(repr=False)
-
-    def __post_init__(self) -> None:
-        _ = self._known_by("person")
 
     @property
     def participation(self) -> "Participation":
@@ -103,11 +95,10 @@ class Schedule:
         """What of it a noisy answer depends on."""
         return {"name": self.name, "releases": self.releases, "period": self.period}
 
-    def _known_by(self, column: str) -> Identification:
-        return Identification(column=column, key=self.key)
-
     @contextmanager
-    def counted(self, ledger: "BudgetLedger", booking: "Booking", persons: "Persons") -> "Iterator[Counted]":
+    def counted(
+        self, ledger: "BudgetLedger", booking: "Booking", persons: "npt.NDArray[np.int64]", key_id: str
+    ) -> "Iterator[Counted]":
         """Who takes part in the release of a booking; those are counted when the block ends without an error.
 
         Nobody else counts for the schedule meanwhile. What can refuse the release belongs into the block.
@@ -115,24 +106,23 @@ class Schedule:
         Args:
             ledger: that booked it.
             booking: of the release, reserved.
-            persons: the identifiers of all rows.
+            persons: (n,) the number of the person of each row.
+            key_id: of the key that they are numbered by.
 
         Raises:
-            SchemaError: if a row names no person, or people were seen before and are to be refused.
+            SchemaError: if people were seen before and are to be refused.
             VerificationError: if those of an earlier release are known by another key.
             IntegrityError: if a file of an earlier release is missing, altered or of another schedule.
         """
         area = WorkArea(curator_folder() / "participation", f"{booking.dataset}/{self.name}")
-        known = self._known_by(persons.column)
-        rows = known.persons(persons.values)
         handle = os.open(area.path("lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            files = _Files(area=area, of=f"{booking.dataset}/{self.name}", key_id=known.key_id)
-            counted = self._filtered(files, ledger, booking, rows)
+            files = _Files(area=area, of=f"{booking.dataset}/{self.name}", key_id=key_id)
+            counted = self._filtered(files, ledger, booking, persons)
             yield counted
             if not files.path(booking.key).is_file():
-                files.write(booking.key, rows[counted.takes_part])
+                files.write(booking.key, persons[counted.takes_part])
             counted.sha256 = files.sha256(booking.key)
         finally:
             os.close(handle)
@@ -142,7 +132,7 @@ class Schedule:
         files: "_Files",
         ledger: "BudgetLedger",
         booking: "Booking",
-        rows: "npt.NDArray[np.object_]",
+        persons: "npt.NDArray[np.int64]",
     ) -> "Counted":
         import numpy as np
 
@@ -150,23 +140,15 @@ class Schedule:
             ledger.history(booking.dataset), self.name, self.participation, booking.booked_at
         )
         if booking.key in earlier:  # an earlier attempt of this release
-            takes_part = np.isin(rows.astype(str), earlier[booking.key].astype(str))
+            takes_part = np.isin(persons, earlier[booking.key])
         else:
-            takes_part = self.participation.takes_part(rows, list(earlier.values()))
+            takes_part = self.participation.takes_part(persons, list(earlier.values()))
         if self.refuse_seen and not takes_part.all():
             raise SchemaError(
                 f"{booking.dataset} has rows of persons who took part in {self.name} before, and "
                 "budget.over_time says to refuse them: deliver new people alone, or write `seen: leave_out`"
             )
         return Counted(takes_part=takes_part)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Persons:
-    """The identifiers of the rows of a table: a column's name and values."""
-
-    column: str
-    values: Any
 
 
 @dataclass(kw_only=True)
@@ -192,8 +174,8 @@ class _Files:
     def path(self, key: str) -> Path:
         return self.area.path(f"{key}.people")
 
-    def write(self, key: str, persons: "npt.NDArray[np.object_]") -> None:
-        lines = [json.dumps({"of": self.of, "key": self.key_id}), *sorted(set(persons.tolist()))]
+    def write(self, key: str, persons: "npt.NDArray[np.int64]") -> None:
+        lines = [json.dumps({"of": self.of, "key": self.key_id}), *map(str, sorted(set(persons.tolist())))]
         write_private(self.path(key), "\n".join(lines).encode())
 
     def sha256(self, key: str) -> str:
@@ -205,7 +187,7 @@ class _Files:
         schedule: str,
         participation: "Participation",
         now: datetime,
-    ) -> "dict[str, npt.NDArray[np.object_]]":
+    ) -> "dict[str, npt.NDArray[np.int64]]":
         """Who took part in each release that counts at a time, by its key."""
         from privacy_engine.dp.ledger import Event
 
@@ -223,7 +205,7 @@ class _Files:
                 found[key] = self._read(key, None if commit is None else commit.detail[PARTICIPANTS])
         return found
 
-    def _read(self, key: str, sha256: str | None) -> "npt.NDArray[np.object_]":
+    def _read(self, key: str, sha256: str | None) -> "npt.NDArray[np.int64]":
         """Those of one release, held against the hash that the ledger recorded once it was committed."""
         import numpy as np
 
@@ -240,9 +222,9 @@ class _Files:
             ) from None
         try:
             head, *persons = data.decode().split("\n")
-            told = json.loads(head)
+            told, numbers = json.loads(head), np.array(persons, dtype=np.int64)
             of, key_id = told["of"], told["key"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise IntegrityError(f"who took part in a release of {self.of} is damaged: {remedy}") from None
         if of != self.of or (sha256 is not None and sha256 != hashlib.sha256(data).hexdigest()):
             raise IntegrityError(
@@ -254,4 +236,4 @@ class _Files:
                 f"who took part in earlier releases of {self.of} is known by another key, so nobody can be "
                 "recognised; bring the key back, or go on under another name of the schedule"
             )
-        return np.array(persons, dtype=object)
+        return numbers

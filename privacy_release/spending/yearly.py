@@ -5,10 +5,12 @@ Everybody may be in every release. What each of them spends is worked out from t
 the number of releases, and refuses one more than it is for.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
+from privacy_release.spending.participation import Schedule
 
 if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
@@ -75,3 +77,8 @@ class Yearly:
             "releases": self.releases,
             "period": self.period,
         }
+
+
+def schedule_named(name: str, said: Mapping[str, Any]) -> Schedule | Yearly:
+    """The schedule of that name, of what `privacy_release.spec.model.schedule_of` gives."""
+    return Yearly(name=name, **said) if "epsilon" in said else Schedule(name=name, **said)

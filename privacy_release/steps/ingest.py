@@ -46,6 +46,7 @@ def ingest(
     engine: EngineRef | None = None,
     max_expansion: int = MAX_EXPANSION,
     naming: Naming | None = None,
+    numbering: Identification | None = None,
 ) -> TableRef:
     """Read a table about people into the work area, without its identifiers, or with pseudonyms for them.
 
@@ -72,6 +73,8 @@ def ingest(
         max_expansion: most bytes of records in memory for each byte of their file: no Parquet bomb.
         naming: which release identifiers get pseudonyms for, and dates are shifted for, where the schema
             asks for it.
+        numbering: by what key a person has the same number in every run, for a schedule that bounds in how
+            many releases a person takes part; it names the column of the person.
 
     Raises:
         SchemaError: if the files cannot be read or do not fit the schema, by column, rule and remedy.
@@ -87,6 +90,11 @@ def ingest(
     large = engine is not None and engine["kind"] != LOCAL
     if people is not None and individual is not None:
         raise SpecError("history is about classes, which random answers have none of; leave history out")
+    if numbering is not None and numbering.column != schema.by:
+        raise SpecError(
+            f"persons who are to be known again must be those of the schema's person, got {numbering.column} "
+            f"for {schema.by or 'none'}; name the same column as both"
+        )
     persons = Persons(people) if people is not None else None
     schema = schema.as_of(datetime.now(UTC).date())
     schema = schema.keeping_nulls() if nulls == "keep" else schema
@@ -104,6 +112,7 @@ def ingest(
             people=persons,
             naming=naming,
             max_expansion=max_expansion,
+            disguise=None if numbering is None else Disguise(numbering.numbering),
         )
     table = TableRef(
         uri=str(path),
@@ -114,6 +123,8 @@ def ingest(
     )
     if engine is not None and large:
         table["engine"] = engine
+    if numbering is not None:
+        table["numbered"] = numbering.key_id
     if persons is not None:
         table["persons"] = persons.write(work.path(f"{label}.persons.parquet"))
     return table

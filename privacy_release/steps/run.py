@@ -27,7 +27,7 @@ from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.spending.budget import Budget, require_budget, require_left
 from privacy_release.spending.participation import Schedule
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
-from privacy_release.spending.yearly import Yearly
+from privacy_release.spending.yearly import Yearly, schedule_named
 from privacy_release.steps.approval import ApprovalRef
 from privacy_release.steps.curator import report_to_curator
 from privacy_release.steps.history import (
@@ -284,17 +284,10 @@ def _budget(
 
 def _schedule(spec: "ReleaseSpec") -> Schedule | Yearly | None:
     """The schedule whose promise a release is paid under; None: it is paid by itself."""
-    from privacy_release.spec.model import YearlySpec
-
     said = spec.budget.schedule if spec.budget is not None else None
-    if said is None or spec.budget is None:
+    if said is None:
         return None
-    if isinstance(spec.budget.over_time, YearlySpec):
-        return Yearly(name=spec.name, **said)
-    if spec.person is None:
-        return None
-    key = identification_of_environment(spec.person.column or "").key
-    return Schedule(name=spec.name, key=key, **said)
+    return schedule_named(spec.name, said)
 
 
 def source_table(
@@ -305,6 +298,7 @@ def source_table(
         return _tables(spec, release_id, schema, work, watch)
     suite = spec.expectation_suite()
     people = identification_of_environment(spec.history.identifier) if spec.history else None
+    numbering = identification_of_environment(spec.numbered) if spec.numbered else None
     watch(Stage.INGEST, "reading")
     source = spec.only_source
     opened = _opened(source, release_id, watch)
@@ -320,6 +314,7 @@ def source_table(
             individual=spec.individual,
             people=people,
             naming=Naming(series=spec.name, release=release_id),
+            numbering=numbering,
             engine=read_engine(spec.engine.settings),
         )
 

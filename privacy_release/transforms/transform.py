@@ -144,6 +144,7 @@ def transform(
     if text := {**table["source"].get("text", {}), **read.text}:
         origin["text"] = text
     passed = table.copy()
+    passed.pop("numbered", None)  # persons are numbered anew
     passed["uri"], passed["rows"], passed["sha256"] = str(path), read.rows, read.sha256
     passed["schema"], passed["source"] = write_schema(work, label, read.schema), origin
     if "persons" in table:

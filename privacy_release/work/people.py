@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import IntegrityError, SchemaError, SpecError
+from privacy_engine.errors import IntegrityError, SpecError
 from privacy_release.work.parquet import private_parquet, unchanged_batches
 from privacy_release.work.references import PeopleRef
 from privacy_release.work.settings import secret
@@ -19,7 +19,6 @@ from privacy_release.work.settings import secret
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    import pandas as pd
     import pyarrow as pa
 
     from privacy_engine.tables.schema import DataSchema
@@ -58,24 +57,10 @@ class Identification:
         """What stands for the person of an identifier."""
         return self._hash(f"person {text}", size=16)
 
-    def persons(self, column: "pd.Series[Any]") -> "npt.NDArray[np.object_]":
-        """(n,) what stands for the person of each row.
-
-        Raises:
-            SchemaError: if a row names nobody, with how many do.
-        """
-        import numpy as np
-
-        from privacy_engine.tables.columns import factorize
-
-        coded = factorize(column)
-        if coded.nulls:
-            raise SchemaError(
-                f"{self.column} must name the person of each row, {coded.nulls} rows have no value; mend the "
-                "source"
-            )
-        # About 1 s for 1,000,000 persons.
-        return np.array([self.person(text) for text in coded.texts], dtype=object)[coded.codes]
+    @property
+    def numbering(self) -> bytes:
+        """The key by which a person has the same number in every run."""
+        return bytes.fromhex(self._hash("numbers of persons", size=32))
 
     def _hash(self, text: str, size: int) -> str:
         key = hashlib.sha256(self.key.encode()).digest()

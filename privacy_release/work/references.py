@@ -131,6 +131,7 @@ class TableRef(TypedDict):
 
     Attributes:
         engine: of a table that no step may hold in memory as a whole; absent otherwise.
+        numbered: which key a person has the same number by in every run; absent where numbers are of one run.
     """
 
     uri: str
@@ -141,6 +142,7 @@ class TableRef(TypedDict):
     outliers: NotRequired[list[OutlierRef]]
     persons: NotRequired[PersonsRef]
     engine: NotRequired[EngineRef]
+    numbered: NotRequired[str]
 
 
 class FileRef(TypedDict):

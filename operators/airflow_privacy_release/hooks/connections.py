@@ -120,14 +120,13 @@ def _password_of(connection_id: str, what: str) -> bytes:
 
 
 def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly | None":
-    """The schedule of an operator's `over_time`, with the key that is an Airflow connection's password.
+    """The schedule of an operator's `over_time`.
 
     Raises:
-        SpecError: if a field is wrong, `schedule` is missing, or the key as of `identification_of`.
+        SpecError: if a field is wrong, or `schedule` is missing.
     """
     from privacy_release.spec.model import schedule_of
-    from privacy_release.spending.participation import Schedule
-    from privacy_release.spending.yearly import Yearly
+    from privacy_release.spending.yearly import schedule_named
 
     if over_time is None:
         return None
@@ -137,10 +136,7 @@ def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly |
         raise SpecError(
             "over_time must have `schedule`, the name under which its releases count together; add it"
         )
-    said = schedule_of(fields)
-    if "key" not in said:
-        return Yearly(name=name, **said)
-    return Schedule(name=name, **{**said, "key": identification_of(said["key"], "person").key})
+    return schedule_named(name, schedule_of(fields))
 
 
 def identification_of(connection_id: str, column: str) -> "Identification":

@@ -40,6 +40,7 @@ _SHARED = (
     "individual",
     "person",
     "membership_key",
+    "numbering",
     "engine",
     "max_expansion",
     "series",
@@ -60,6 +61,8 @@ class IngestOperator(BaseOperator):
         person: the identifier by which a record is known as a person's, for models across releases; a keyed
             hash of it is kept beside the table.
         membership_key: Airflow connection id whose password is the key of that hash.
+        numbering: Airflow connection id whose password is the key by which a person of the schema has the
+            same number in every run; `over_time` of a release needs it. None: numbers are of one run.
         engine: `local`: all steps hold the table in memory. `fragments` or `spark`, or a mapping with that
             `kind` and its settings, see `privacy_release.work.engines`: the table may be larger than memory,
             is copied in parts, and no later step loads it.
@@ -80,6 +83,7 @@ class IngestOperator(BaseOperator):
         individual: str | None = None,
         person: str | None = None,
         membership_key: str = DEFAULT_KEY,
+        numbering: str | None = None,
         engine: str | Mapping[str, Any] = LOCAL,
         max_expansion: int = MAX_EXPANSION,
         series: str | None = None,
@@ -92,6 +96,7 @@ class IngestOperator(BaseOperator):
         self.individual = individual
         self.person = person
         self.membership_key = membership_key
+        self.numbering = numbering
         self.engine = engine
         self.max_expansion = max_expansion
         self.series = series
@@ -104,6 +109,7 @@ class IngestOperator(BaseOperator):
 
         engine = read_engine(self.engine)
         people = identification_of(self.membership_key, self.person) if self.person else None
+        schema = load_schema(self.schema)
         naming = Naming(
             series=self.series or context["ti"].dag_id,
             release=release_id(context),
@@ -112,13 +118,14 @@ class IngestOperator(BaseOperator):
         with run_work_area(context) as work:
             table = ingest(
                 uri,
-                load_schema(self.schema),
+                schema,
                 work,
                 columns=self.columns,
                 nulls=self.nulls,
                 individual=self.individual,
                 people=people,
                 naming=naming,
+                numbering=identification_of(self.numbering, schema.by) if self.numbering else None,
                 label=file_label(context),
                 engine=engine,
                 max_expansion=int(self.max_expansion),
