@@ -15,16 +15,16 @@ from privacy_engine.continual.on_change import ChangeTest, Watch, misfit, misfit
 from privacy_engine.continual.strategies import Kind, strategy
 from privacy_engine.continual.tables import ContinualTables
 from privacy_engine.continual.views import FixedViews, known_of
-from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import equal_part
-from privacy_engine.dp.zcdp import pure_rho, zcdp_rho
+from privacy_engine.dp.zcdp import epsilon_of_part, zcdp_rho
 from privacy_engine.latent.latent_class import LatentClass, Run
 from privacy_engine.measures.synthetic_utility import coded, coded_marginal_tvd
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.tables.domains import CodedTable
 
 EPSILON, DELTA, WEEKS, MOVED, DRIFTING = 1.0, 1e-9, 52, 0.02, 0.8
-PROMISE = PrivacyLoss(epsilon=EPSILON, delta=DELTA, neighbours="replace_one")
+PROMISE = PrivacyLoss(epsilon=EPSILON, delta=DELTA, neighbours=Neighbours.REPLACE_ONE)
 FIRST = 0.5  # part of rho that chooses the tables and measures the first release
 TESTS, FIRINGS, TOLERANCE = 0.2, 3, 0.12  # release on change: part of epsilon, most of it, misfit that counts
 SHOWN = (1, 4, 10, 20, 36, 52)
@@ -34,8 +34,8 @@ of a person who is in all {weeks} weeks. *Error*: mean total variation distance 
 the released records to the table of the week; means of {runs} runs{intervals}.
 
 *ten weeks*: epsilon / 10 each, then the last release stands. *pure parts*: epsilon / {weeks} a week.
-*zCDP parts*: rho / {weeks} a week, as pure epsilon. *same tables*: half of rho chooses and measures tables in
-the first week; each week they are measured anew, and the estimates smoothed over the weeks. *changes*: the
+*zCDP parts*: rho / {weeks} a week, with Gaussian noise. *same tables*: half of rho chooses and measures
+tables in the first week; each week they are measured anew, and the estimates smoothed over the weeks. *changes*: the
 same, through the square root of the prefix sums, for people of one change at most (who moves more often is
 frozen); *tree*: the same by the binary tree. *on change*: {tests:.0%} of epsilon for tests, the rest for the
 first release and at most {firings} more."""
@@ -82,9 +82,14 @@ def of_rows(table: CodedTable, rows: Week) -> CodedTable:
     return replace(table, codes=np.ascontiguousarray(table.codes[:, rows]))
 
 
-def measured(epsilon: float, table: CodedTable) -> Run:
+def pure(epsilon: float) -> PrivacyLoss:
+    """A loss of pure epsilon."""
+    return PrivacyLoss(epsilon=epsilon, neighbours=Neighbours.REPLACE_ONE)
+
+
+def measured(loss: PrivacyLoss, table: CodedTable) -> Run:
     """A run of LatentClass that has measured."""
-    run = Run(LatentClass(epsilon=epsilon, fits=2), table)
+    run = Run(LatentClass(epsilon=loss.epsilon, delta=loss.delta, fits=2), table)
     run.find_dependencies()
     run.measure_attributes()
     run.plan_views()
@@ -93,12 +98,12 @@ def measured(epsilon: float, table: CodedTable) -> Run:
     return run
 
 
-def parts(epsilon: float, last: int) -> Course:
-    """The first weeks are measured with an epsilon each; then the last release stands."""
+def parts(loss: PrivacyLoss, last: int) -> Course:
+    """The first weeks are measured with that loss each; then the last release stands."""
 
     def course(made: Stream, shown: Sequence[int]) -> Iterator[BayesianNetwork]:
         for week in shown:  # what nobody looks at is not measured here: weeks do not share anything
-            yield measured(epsilon, of_rows(made.coded, made.weeks[min(week, last) - 1])).network()
+            yield measured(loss, of_rows(made.coded, made.weeks[min(week, last) - 1])).network()
 
     return course
 
@@ -108,10 +113,10 @@ def continual(kind: Kind, changes: int | None) -> Course:
 
     def course(made: Stream, shown: Sequence[int]) -> Iterator[BayesianNetwork]:
         table, rho = made.coded, zcdp_rho(EPSILON, DELTA)
-        epsilon = (2 * FIRST * rho) ** 0.5
-        run = measured(epsilon, of_rows(table, made.weeks[0]))
+        first = PrivacyLoss.within(epsilon_of_part(FIRST * rho, DELTA), DELTA, Neighbours.REPLACE_ONE)
+        run = measured(first, of_rows(table, made.weeks[0]))
         views = FixedViews.of(run)
-        left = (rho - float(pure_rho(epsilon))) / len(views.members)
+        left = (rho - (first.rho or 0)) / len(views.members)
         sizes = [int(np.prod(shape)) for shape in views.shapes]
         rows_of = strategy(kind, len(made.weeks), changes)
         held = ContinualTables.begun(rows_of, [left] * len(sizes), sizes, known_of(run))
@@ -131,7 +136,7 @@ def continual(kind: Kind, changes: int | None) -> Course:
 
 def on_change(made: Stream, shown: Sequence[int]) -> Iterator[BayesianNetwork]:
     """The release of the first week stands until the test says that its tables are off."""
-    table, each = made.coded, EPSILON * (1 - TESTS) / (FIRINGS + 1)
+    table, each = made.coded, pure(EPSILON * (1 - TESTS) / (FIRINGS + 1))
 
     def begun(rows: Week) -> tuple[FixedViews, list[npt.NDArray[np.int64]], BayesianNetwork]:
         run = measured(each, of_rows(table, rows))
@@ -161,9 +166,9 @@ def _watch(tables: int, people: int, epsilon: float) -> Watch:
 
 
 COURSES: Mapping[str, Course] = {
-    "ten weeks": parts(EPSILON / 10, 10),
-    "pure parts": parts(EPSILON / WEEKS, WEEKS),
-    "zCDP parts": parts(equal_part(PROMISE, WEEKS, gaussian=False).epsilon, WEEKS),
+    "ten weeks": parts(pure(EPSILON / 10), 10),
+    "pure parts": parts(pure(EPSILON / WEEKS), WEEKS),
+    "zCDP parts": parts(equal_part(PROMISE, WEEKS, gaussian=True), WEEKS),
     "same tables": continual(Kind.EACH_WEEK, None),
     "changes": continual(Kind.SQUARE_ROOT, 1),
     "tree": continual(Kind.TREE, 1),

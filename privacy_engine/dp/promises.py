@@ -26,7 +26,7 @@ from typing import Self
 
 from privacy_engine.dp.limits import Period, decimal_text, exact
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss, rounded_down
-from privacy_engine.dp.zcdp import pure_rho, zcdp_epsilon, zcdp_rho
+from privacy_engine.dp.zcdp import epsilon_of_part, pure_rho, zcdp_rho
 
 _FIELDS = ("promise", "promise_period", "promise_epsilon", "promise_delta")
 _PARTS = ("promise_releases", "promise_part_epsilon", "promise_part_delta")
@@ -155,9 +155,7 @@ def equal_part(promised: PrivacyLoss, releases: int, *, gaussian: bool) -> Priva
         return PrivacyLoss(epsilon=pure, neighbours=of)
     rho = Fraction(zcdp_rho(promised.epsilon, promised.delta)) / releases
     if gaussian:
-        epsilon = zcdp_epsilon(rounded_down(rho), promised.delta)
-        while zcdp_rho(epsilon, promised.delta) > rho:  # a release may spend the largest rho of its epsilon
-            epsilon = math.nextafter(epsilon, 0)
+        epsilon = epsilon_of_part(rounded_down(rho), promised.delta)
         return PrivacyLoss.within(epsilon, promised.delta, of)
     root = math.sqrt(2 * rho)
     while pure_rho(root) > rho:

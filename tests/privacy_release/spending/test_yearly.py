@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from privacy_engine.dp.limits import Limit, Period
+from privacy_engine.dp.limits import Accounting, Limit, Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import Parts, Promise, equal_part
 from privacy_engine.dp.zcdp import pure_rho, zcdp_rho
@@ -176,7 +176,7 @@ def spec_with(home: Path, **changes: Any) -> Path:
         "town": {"role": "quasi_identifier", "kind": "categorical", "categories": ["north", "south"]},
         "illness": {"role": "sensitive", "kind": "categorical", "categories": ["cold", "flu", "gout"]},
     }
-    kept["release"] = {"method": "latent_class", "classes": 2, "fits": 1}
+    kept["release"] = {"method": "privbayes"}  # of pure epsilon
     over_time = {"regime": "yearly", "epsilon": 1.0, "delta": 1e-9, "releases": 2}
     kept["budget"] = {"dataset": "people", "over_time": over_time}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump({"max_epsilon": 1.0, "max_delta": 1e-9}))
@@ -280,5 +280,35 @@ def test_a_specification_that_cannot_keep_a_promise_is_refused(
 
 def test_a_specification_that_was_worked_out_is_read_again_as_it_is(home: Path) -> None:
     spec = load_spec(spec_with(home))
-    path = spec_with(home, release={"method": "latent_class", "epsilon": spec.release.parameters["epsilon"]})
+    path = spec_with(home, release={"method": "privbayes", "epsilon": spec.release.parameters["epsilon"]})
     assert load_spec(path).release.parameters["epsilon"] == 0.5
+
+
+def test_parts_with_gaussian_noise_fill_a_limit_that_is_accounted_as_zcdp(
+    home: Path, lake: Lake, work: WorkArea, ledger: BudgetLedger
+) -> None:
+    year = Limit(epsilon=1.0, delta=1e-9, period=Period.parse("365d"), accounting=Accounting.ZCDP)
+    ledger.grant("people", year, reason="a test", by="officer")
+    given = {"method": "latent_class", "classes": 2, "fits": 1}
+    spec = load_spec(spec_with(home, release=given))
+    rho = zcdp_rho(1.0, 1e-9)
+    for week in ("1", "2"):
+        write_people(home, int(week))
+        run_release(spec, lake, week, work, ledger=ledger)
+        loss = manifest_of(lake, "people", week)["loss"]
+        assert loss["delta"] == 1e-9
+        assert rho / 2 * (1 - 1e-9) <= loss["rho"] <= rho / 2
+    (standing,) = ledger.standing("people")
+    assert 0.999 <= float(standing.spent) <= 1.0
+    write_people(home, 3)
+    with pytest.raises(BudgetExceededError, match="is for 2 releases, and all of them were made"):
+        run_release(spec, lake, "3", work, ledger=ledger)
+
+
+def test_a_part_of_rho_is_booked_with_its_rho(ledger: BudgetLedger) -> None:
+    promised = PrivacyLoss(epsilon=1.0, delta=1e-9, neighbours=ONE)
+    part = equal_part(promised, 3, gaussian=True)
+    promise = YEAR.promise(part)
+    assert promise.is_part(part)
+    without = PrivacyLoss(epsilon=part.epsilon, delta=part.delta, neighbours=ONE)
+    assert not promise.is_part(without)
