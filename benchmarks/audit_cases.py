@@ -17,8 +17,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine import DataSchema, load_method
-from privacy_engine.attacks.auditing import Canaries, loss_of_guesses, loss_shown
+from privacy_engine.attacks.auditing import (
+    Canaries,
+    loss_of_guesses,
+    loss_shown,
+    rho_of_guesses,
+    rho_shown,
+)
 from privacy_engine.dp import contributions, mechanisms
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.noise import Change, NoiseBudget, PureNoise
+from privacy_engine.dp.zcdp import zcdp_epsilon
 from privacy_engine.randomizers.channel import Channel
 from privacy_engine.tables import marginals
 
@@ -26,6 +35,8 @@ HALF_NOISE = "noise halved"
 WHOLE_EPSILON = "split forgotten"
 HALF_SENSITIVITY = "sensitivity halved"
 ONE_ROW = "a person's rows ignored"
+DELTA = 1e-9  # of the audits of zCDP: what they show of rho is told as epsilon at it
+SHIFT = 3  # rows of the person of the audit of Gaussian counts
 COIN_SEED = 20261124  # of the canaries' coins: an auditor's, not a mechanism's
 
 Function = Callable[..., Any]
@@ -66,7 +77,18 @@ def planted(fault: str | None) -> Iterator[None]:
                 stack.enter_context(patch.object(Channel, name, partial(_of_twice_epsilon, make)))
             hide = Channel.partial_hiding
             stack.enter_context(patch.object(Channel, "partial_hiding", partial(_half_hidden, hide)))
+        if fault == ONE_ROW:
+            for name in ("of_table", "of_count"):
+                make = getattr(Change, name)
+                stack.enter_context(patch.object(Change, name, partial(_of_one_row, make)))
+        if fault == WHOLE_EPSILON:  # and nobody counts what is left, who would refuse it
+            stack.enter_context(patch.object(NoiseBudget, "_take", lambda budget, part: None))
         yield
+
+
+def _of_one_row(make: Function, each: int) -> Change:
+    made: Change = make(1)
+    return made
 
 
 def _of_twice_epsilon(make: Function, labels: tuple[str, ...], epsilon: float) -> Channel:
@@ -82,18 +104,31 @@ def _half_hidden(make: Function, labels: tuple[str, ...], *, keep: float, spread
 def _faulty(fault: str | None) -> list[tuple[Function, Function]]:
     """The functions that a fault replaces, with what stands in their place."""
     noisy: tuple[Function, ...] = (mechanisms.laplace_counts, mechanisms.noisy_max)
+    gaussian, gumbel = mechanisms.gaussian_counts, mechanisms.gumbel_max
     if fault == HALF_NOISE:
 
         def half_noise(mechanism: Function, *args: Any, epsilon: float, **given: Any) -> Any:
             return mechanism(*args, epsilon=2 * epsilon, **given)
 
-        return [(mechanism, partial(half_noise, mechanism)) for mechanism in noisy]
+        def half_noise_of_rho(mechanism: Function, *args: Any, rho: float, **given: Any) -> Any:
+            return mechanism(*args, rho=4 * rho, **given)
+
+        return [
+            *((mechanism, partial(half_noise, mechanism)) for mechanism in noisy),
+            *((mechanism, partial(half_noise_of_rho, mechanism)) for mechanism in (gaussian, gumbel)),
+        ]
     if fault == HALF_SENSITIVITY:
 
         def half(mechanism: Function, *args: Any, sensitivity: int = 2, **given: Any) -> Any:
             return mechanism(*args, sensitivity=-(-sensitivity // 2), **given)
 
-        return [(mechanism, partial(half, mechanism)) for mechanism in noisy]
+        def half_of_square(*args: Any, squared_sensitivity: int = 2, **given: Any) -> Any:
+            return gaussian(*args, squared_sensitivity=-(-squared_sensitivity // 4), **given)
+
+        return [
+            *((mechanism, partial(half, mechanism)) for mechanism in (*noisy, gumbel)),
+            (gaussian, half_of_square),
+        ]
     if fault == WHOLE_EPSILON:
         return [(mechanisms.split, lambda epsilon, weights: (epsilon,) * len(weights))]
     if fault == ONE_ROW:
@@ -130,6 +165,34 @@ def _selection(epsilon: float, effort: int) -> float:
     return loss_shown(first(sensitivity), first(0))
 
 
+def _gaussian_counts(rho: float, effort: int) -> float:
+    """Whether the two noisy counts are nearer to the first table: an event that shows most of rho."""
+
+    def nearer(table: list[int]) -> npt.NDArray[np.bool_]:
+        copies = np.tile(np.array(table, dtype=np.int64), (8000 * effort, 1))
+        # Independent noise: each copy is as if it alone were released.
+        noisy = mechanisms.gaussian_counts(copies, rho=rho, squared_sensitivity=2 * SHIFT**2)
+        return noisy[:, 0] - noisy[:, 1] >= SHIFT
+
+    # All SHIFT rows of one person move from the second count into the first.
+    return _in_epsilon(rho_shown(nearer([100 + 2 * SHIFT, 100]), nearer([100 + SHIFT, 100 + SHIFT])))
+
+
+def _gumbel_selection(rho: float, effort: int) -> float:
+    """Of two scores each moves by the sensitivity, in opposite directions."""
+    sensitivity = 4
+
+    def first(score: int) -> npt.NDArray[np.bool_]:
+        scores, runs = np.array([score, sensitivity - score]), range(2500 * effort)
+        return np.array([mechanisms.gumbel_max(scores, rho=rho, sensitivity=sensitivity) == 0 for _ in runs])
+
+    return _in_epsilon(rho_shown(first(sensitivity), first(0)))
+
+
+def _in_epsilon(rho: float) -> float:
+    return zcdp_epsilon(rho, DELTA) if rho else 0.0
+
+
 PERSON = DataSchema.from_dict(
     {"who": {"role": "identifier"}, "a": {"categories": ["0", "1"]}, "person": "who"}
 )
@@ -143,7 +206,7 @@ def _number(epsilon: float, effort: int) -> float:
         who = np.repeat(np.arange(10), [rows, *[3] * 9])
         coded = method.coded(pd.DataFrame({"who": who, "a": "0"}), PERSON)
         runs = range(1500 * effort)
-        records = [len(contributions.with_public_number(coded, epsilon)[0]) for _ in runs]
+        records = [len(contributions.with_public_number(coded, PureNoise(epsilon), epsilon)) for _ in runs]
         return np.array(records) >= 32 - np.ceil(4 / epsilon)
 
     return loss_shown(many(5), many(1))
@@ -169,8 +232,11 @@ def _synthesizer(
     for _ in range(runs * effort):
         canaries = Canaries(coins=rng.random(k) < 0.5, base=20, each=each)
         network = method.measure(canaries.table(attributes, person), schema).network
-        found = canaries.guesses([network.marginal([attribute]).ravel() for attribute in attributes])
+        marginals = [network.marginal([attribute]).ravel() for attribute in attributes]
+        found = canaries.likelier(marginals) if given.get("delta") else canaries.guesses(marginals)
         right, guessed = right + found[0], guessed + found[1]
+    if given.get("delta"):
+        return _in_epsilon(rho_of_guesses(right, guessed))
     return loss_of_guesses(right, guessed)
 
 
@@ -215,6 +281,25 @@ def _synthesizers(epsilon: float = 2.5) -> Iterator[Case]:
             claim=epsilon,
             show=partial(_synthesizer, name, 1, k, runs, epsilon, 4, {**given, **of}),
             faults=(HALF_NOISE, HALF_SENSITIVITY, ONE_ROW),
+        )
+
+
+def _gaussian_synthesizers(epsilon: float = 14.0) -> Iterator[Case]:
+    # Rho about 2: a guess at a coin shows two fifths of it, and more than all of it where noise is halved.
+    key, k, runs = "latent_class", 4, 500
+    given = {**SYNTHESIZERS[key][2], "delta": DELTA, "rounds": 1}
+    # A squared sensitivity of 2 halves to 1, and not to a half, which is too little to be shown.
+    for name, each, of, faults in (
+        ("one attribute", 1, {}, (HALF_NOISE,)),
+        ("persons", 4, {"weight": "person"}, (ONE_ROW,)),
+    ):
+        yield Case(
+            name=f"{key} with delta, {name}",
+            method=key,
+            pair="one record, or all 4 rows of one person, have the other of two values",
+            claim=epsilon,
+            show=partial(_synthesizer, key, 1, k, runs, epsilon, each, {**given, **of}),
+            faults=faults,
         )
 
 
@@ -284,6 +369,20 @@ def cases() -> tuple[Case, ...]:
             faults=both,
         ),
         Case(
+            name="discrete Gaussian",
+            pair="the 3 rows of one person move from one count into another",
+            claim=_claim(1.0),
+            show=partial(_gaussian_counts, 1.0),
+            faults=both,
+        ),
+        Case(
+            name="noisy max by rho",
+            pair="two scores move by the sensitivity, in opposite directions",
+            claim=_claim(0.5),
+            show=partial(_gumbel_selection, 0.5),
+            faults=both,
+        ),
+        Case(
             name="number of rows",
             pair="one of ten persons has five rows, or one",
             claim=2.0,
@@ -291,4 +390,8 @@ def cases() -> tuple[Case, ...]:
             faults=both,
         ),
     )
-    return (*own, *_synthesizers(), *_randomizers())
+    return (*own, *_synthesizers(), *_gaussian_synthesizers(), *_randomizers())
+
+
+def _claim(rho: float) -> float:
+    return PrivacyLoss.of_zcdp(rho, DELTA, Neighbours.REPLACE_ONE).epsilon

@@ -11,6 +11,9 @@ Two ways to a lower bound of epsilon, each above the true one with probability F
   number right of r is no larger, in distribution, than Binomial(r, that). Steinke, Nasr, Jagielski: Privacy
   Auditing with One (1) Training Run, 2023, Theorem 2.1 with delta = 0. Runs with coins of their own add up.
 
+Both also bound the rho of zCDP: whether an event occurs, or a coin is guessed rightly, is made of the output,
+so its Renyi divergences are no larger than the output's.
+
 A bound below the claim proves nothing; one above it refutes the claim. Neither the event nor the rule of the
 guesses may be chosen on the runs that are counted.
 """
@@ -56,6 +59,49 @@ def loss_of_guesses(right: int, guesses: int) -> float:
     return max(0.0, math.log(share / (1 - share))) if share > 0 else 0.0
 
 
+def rho_shown(hits: npt.NDArray[np.bool_], hits_of_neighbour: npt.NDArray[np.bool_]) -> float:
+    """A lower bound of the rho of zCDP; arguments as of ``loss_shown``.
+
+    Each divergence of order alpha of the two Bernoulli distributions is alpha rho at most.
+
+    >>> often, seldom = np.arange(1000) < 900, np.arange(1000) < 100
+    >>> round(rho_shown(often, seldom), 2)
+    1.02
+    """
+    likely = _lower(int(hits.sum()), len(hits), FALSE_ALARM / 2)
+    rare = 1 - _lower(int((~hits_of_neighbour).sum()), len(hits_of_neighbour), FALSE_ALARM / 2)
+    return _rho(likely, rare)
+
+
+def rho_of_guesses(right: int, guesses: int) -> float:
+    """A lower bound of the rho of zCDP from guesses at fair coins; 0 where they are no better than chance.
+
+    Of a rule that favours no side: it calls heads as often where they are as it is right, and where they are
+    not as it is wrong. The guesses of one run must be independent, as they are where each looks at counts of
+    its own, whose noises are.
+
+    Args:
+        right: guesses that were right.
+        guesses: all.
+
+    >>> round(rho_of_guesses(900, 1000), 2)
+    1.02
+    """
+    share = _lower(right, guesses, FALSE_ALARM)
+    return _rho(share, 1 - share)
+
+
+def _rho(likely: float, rare: float) -> float:
+    """The largest Renyi divergence over its order, of an event of one probability and of a smaller one."""
+    if not likely > rare:
+        return 0.0
+    alpha = 1 + np.geomspace(1e-3, 100, 200)
+    ratios = np.array([likely / rare, (1 - likely) / (1 - rare)])
+    logs = np.log(np.array([rare, 1 - rare]))[:, None] + np.log(ratios)[:, None] * alpha
+    divergences = np.logaddexp(*logs) / (alpha - 1)
+    return float((divergences / alpha).max())
+
+
 def _lower(hits: int, runs: int, alarm: float) -> float:
     """Clopper-Pearson: the probability of an event is below this with probability at most ``alarm``."""
     return float(stats.beta.ppf(alarm, hits, runs - hits + 1)) if hits else 0.0
@@ -95,12 +141,20 @@ class Canaries:
         between and constant beyond: clip(2 (x - b) / m - 1, -1, 1). What both values say in all attributes is
         summed up; a coin is guessed where nearly all of it, 0.85 in the mean, points one way.
         """
-        k = len(self.coins)
-        total = (2 * k * self.base + k) * self.each
-        told = np.zeros(k)
+        told = np.zeros(len(self.coins))
         for shares in marginals:
-            above = shares / shares.sum() * total / self.each - self.base
-            each_value = np.clip(2 * above - 1, -1, 1)
+            each_value = np.clip(2 * self._above(shares) - 1, -1, 1)
             told += each_value[1::2] - each_value[0::2]
         sure = np.abs(told) >= 0.85 * 2 * len(marginals)
         return int(((told > 0) == self.coins)[sure].sum()), int(sure.sum())
+
+    def likelier(self, marginals: list[npt.NDArray[np.float64]]) -> tuple[int, int]:
+        """The same of counts with Gaussian noise, whose log-likelihood ratio is linear; all are guessed."""
+        above = sum((self._above(shares) for shares in marginals), np.zeros(2 * len(self.coins)))
+        return int(((above[1::2] > above[0::2]) == self.coins).sum()), len(self.coins)
+
+    def _above(self, shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Persons of each value above those that it has beside the canaries, by released shares."""
+        k = len(self.coins)
+        total = (2 * k * self.base + k) * self.each
+        return np.asarray(shares / shares.sum() * total / self.each - self.base)

@@ -252,7 +252,7 @@ class Run:
 
     def _mean_count(self, whole: float, sizes: Sequence[int]) -> float:
         """The mean count of a value, in scales of noise, if attributes of these sizes were all measured."""
-        scale = self._scale(whole, self.change) * len(sizes) ** (1 / self.noise.power)
+        scale = self._scale(whole, self.change) * math.pow(len(sizes), 1 / self.noise.power)
         return self.n * len(sizes) / (sum(sizes) * scale)
 
     def find_dependencies(self) -> None:

@@ -104,9 +104,8 @@ def _show(arguments: argparse.Namespace) -> int:
         return 0
     rows = [_standing_row(name, standing) for name in names for standing in ledger.standing(name)]
     heads = ("data set", "period", "budget", "spent", "reserved", "left", "neighbours", "accounting")
-    if all(row[-1] == "sum" for row in rows):
-        heads, rows = heads[:-1], [row[:-1] for row in rows]
-    print("\n".join(_table(heads, rows)))
+    shown = -1 if all(row[-1] == "sum" for row in rows) else len(heads)
+    print("\n".join(_table(heads[:shown], [row[:shown] for row in rows])))
     return 0
 
 

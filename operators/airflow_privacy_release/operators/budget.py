@@ -117,7 +117,7 @@ class BudgetGuardOperator(BaseOperator):
         epsilon = read_field("budget: epsilon", self.epsilon, float)
         delta = read_field("budget: delta", self.delta, float)
         try:
-            return PrivacyLoss(epsilon=epsilon, delta=delta, neighbours=Neighbours.REPLACE_ONE)
+            return PrivacyLoss.within(epsilon, delta, Neighbours.REPLACE_ONE)
         except (TypeError, ValueError) as error:
             raise SpecError(f"budget: {error}; correct it") from None
 

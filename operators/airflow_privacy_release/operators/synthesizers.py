@@ -165,9 +165,11 @@ class PrivBayesROperator(SynthesizerOperator):
 class LatentClassOperator(SynthesizerOperator):
     """Fit a latent class model to a few noisy tables, chosen where it errs most: the recommended synthesizer.
 
-    Guarantees epsilon-differential privacy, see `SynthesizerOperator`.
+    Guarantees epsilon-differential privacy, or (epsilon, delta), see `SynthesizerOperator`.
 
     Args:
+        delta: 0 for a claim of pure epsilon; > 0 and far below 1 over the number of persons, such as 1e-9,
+            for one of (epsilon, delta) with Gaussian noise, which is less where many tables are measured.
         classes: hidden classes of one fitted model, >= 1; 1 makes the attributes independent.
         fits: models of the released mean, >= 1.
         rounds: views (tables of a few attributes) measured, >= 1; None = as many as are useful, at most three
@@ -184,6 +186,7 @@ class LatentClassOperator(SynthesizerOperator):
     def __init__(
         self,
         *,
+        delta: float | str = 0.0,
         classes: int | str = 32,
         fits: int | str = 4,
         rounds: int | str | None = None,
@@ -195,6 +198,7 @@ class LatentClassOperator(SynthesizerOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.delta = delta
         self.classes = classes
         self.fits = fits
         self.rounds = rounds

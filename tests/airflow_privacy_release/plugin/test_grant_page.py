@@ -125,3 +125,17 @@ def test_the_form_knows_the_limits_and_the_relation_of_the_data_set(
     assert (
         officer.post("/grant", form(officer, known="people", neighbours="replace_person")).status_code == 303
     )
+
+
+def test_a_limit_whose_releases_add_by_rho_is_set_and_shown_with_its_rho(
+    officer: Visit, ledger_file: BudgetLedger
+) -> None:
+    bad = officer.post("/grant", form(officer, accounting="zcdp", delta="0"))
+    assert bad.status_code == 422
+    assert "delta of a limit accounted as zcdp must be" in Page(bad.text).text
+    assert officer.post("/grant", form(officer, accounting="zcdp", delta="1e-9")).status_code == 303
+    ledger_file.reserve("people", "key", PrivacyLoss.of_zcdp(0.01, 1e-9, Neighbours.REPLACE_ONE))
+    shown = Page(officer.get("/budget").text).text
+    assert "Rho 0.01 spent, 0.02249 of 0.03249 left; epsilon is told at delta 1e-09." in shown
+    again = officer.get("/grant", PEOPLE).text
+    assert '<option value="zcdp" selected>' in again

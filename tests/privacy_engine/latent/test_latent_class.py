@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine import DataSchema
-from privacy_engine.dp.accounting import total
-from privacy_engine.dp.loss import Neighbours
+from privacy_engine.dp.accounting import check_bookkeeping, total
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.noise import Change
 from privacy_engine.latent.latent_class import (
     MOST_CELLS,
     LatentClass,
@@ -288,3 +290,71 @@ def test_nltcs_comes_closer_than_half_of_what_a_tree_can_reach() -> None:
     schema = DataSchema.from_dict({name: {"kind": "ordinal", "bounds": [0, 1]} for name in table})
     release = LatentClass(epsilon=0.4).release(table, schema, np.random.default_rng(1))
     assert marginal_tvd(table, release.table, schema, ways=3).mean < 0.065  # 20 standard deviations away
+
+
+# --- a claim with a delta
+
+
+DELTA = 1e-9
+PERSONS = DataSchema.from_dict(MIXED.to_dict() | {"who": {"role": "identifier"}, "person": "who"})
+
+
+def test_a_claim_with_a_delta_follows_from_parameters_and_schema_alone() -> None:
+    method = LatentClass(epsilon=0.7, delta=DELTA)
+    assert method.privacy_loss(MIXED) == PrivacyLoss.within(0.7, DELTA, Neighbours.REPLACE_ONE)
+    bounded = LatentClass(epsilon=0.7, delta=DELTA, max_rows=3)
+    assert bounded.privacy_loss(PERSONS) == PrivacyLoss.within(0.7, DELTA, Neighbours.REPLACE_PERSON)
+    assert LatentClass(epsilon=0.7).privacy_loss(MIXED).rho is None
+
+
+@pytest.mark.parametrize("delta", [-1e-9, 1.0, float("nan"), "1e-9", True])
+def test_a_delta_that_is_none_is_refused(delta: float) -> None:
+    with pytest.raises(ValueError, match="delta must be"):
+        LatentClass(delta=delta)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0])
+@pytest.mark.parametrize("given", [{}, {"max_rows": 3}, {"weight": "person"}], ids=str)
+def test_the_books_of_gaussian_noise_fill_the_claim(epsilon: float, given: dict[str, object]) -> None:
+    method = LatentClass(epsilon=epsilon, delta=DELTA, classes=2, fits=1, rounds=4, **given)
+    table = mixed(600).assign(who=np.arange(600) % 300)
+    schema = PERSONS if given else MIXED
+    model = method.measure(table if given else table.drop(columns="who"), schema)
+    assert {spend.mechanism for spend in model.spends} <= {"discrete_gaussian", "noisy_max"}
+    findings = check_bookkeeping(model.loss, model.spends, schema, method.privacy_loss(schema))
+    assert all(finding.passed for finding in findings), findings
+    spent = total(model.spends, model.loss.neighbours, DELTA)
+    assert spent.epsilon == pytest.approx(epsilon, rel=1e-6)
+    assert type(model).from_json(model.to_json()) == model
+
+
+def test_a_person_with_more_rows_gets_as_many_times_the_noise() -> None:
+    scales = []
+    for rows in (2, 6):
+        coded = CodedTable.encode(mixed(900), MIXED)
+        run = Run(LatentClass(delta=DELTA, rules=0, rounds=1), replace(coded, each=rows))
+        run.measure_attributes()
+        (spend, *_) = run.noise.spends
+        assert spend.sensitivity == 2 * rows**2
+        scales.append(spend.scale / run.noise.scale(spend.rho, Change.of_table(1)))
+    assert scales == pytest.approx([2, 6], rel=1e-12)
+
+
+def test_many_tables_have_less_noise_with_a_delta() -> None:
+    # Of 15 views at epsilon 1: Laplace noise with a deviation of sqrt(2) * 2 * 15 / .9, about 47, beside the
+    # Gaussian one of sqrt(15 / (.9 * .015)), about 33.
+    table = chain(20_000)
+    deviations = []
+    for delta in (0.0, DELTA):
+        method = LatentClass(delta=delta, rounds=15, width=2, classes=2, fits=1, rules=0)
+        run = Run(method, CodedTable.encode(table, BINARY))
+        run.find_dependencies()
+        run.measure_attributes()
+        run.plan_views()
+        deviations.append(run.noise.deviation(run.for_view, run.change))
+    assert deviations[1] < 0.75 * deviations[0]
+
+
+def test_a_measurement_without_a_delta_keeps_the_name_that_it_had_in_the_books() -> None:
+    assert "delta" not in LatentClass().measurement_parameters()
+    assert LatentClass(delta=DELTA).measurement_parameters()["delta"] == DELTA

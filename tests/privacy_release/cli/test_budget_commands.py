@@ -253,3 +253,33 @@ def test_help_of_each_command_tells_where_the_ledger_is(
     told = capsys.readouterr().out
     assert "--ledger URL|FILE" in told
     assert "$PRIVACY_LEDGER_KEY" in told
+
+
+def test_a_limit_accounted_as_zcdp_shows_its_rho_and_others_no_such_column(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    assert "accounting" not in grant(capsys)[1]
+    lines = grant(capsys, "--delta", "1e-9", "--accounting", "zcdp", "--period", "365d")
+    assert "accounting" in lines[1]
+    BudgetLedger(str(file)).reserve(
+        "adult", "key", PrivacyLoss(epsilon=0.1, neighbours=Neighbours.REPLACE_ONE)
+    )
+    _, (_, by_sum, by_rho), _ = run(capsys, "show")
+    assert by_sum.split()[-1] == "sum"
+    assert by_rho.endswith("zcdp: rho 0.005 spent, 0.00997306 left of 0.0149731")
+    assert "1, delta 0.000000001" in by_rho
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--accounting", "zcdp"), "delta of a limit accounted as zcdp must be > 0"),
+        (("--accounting", "rdp"), "accounting must be"),
+    ],
+)
+def test_an_accounting_that_cannot_be_is_refused(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], told: str
+) -> None:
+    code, _, errors = run(capsys, "grant", "adult", "--epsilon", "1", "--reason", "x", *arguments)
+    assert code == WRONG
+    assert told in errors

@@ -13,7 +13,7 @@ from airflow_privacy_release.plugin.answers import page
 from airflow_privacy_release.plugin.auth import Rights, holds, logged, name_of, require, token_for
 from airflow_privacy_release.plugin.connections import ledgers
 from airflow_privacy_release.plugin.views import budgets
-from privacy_engine.dp.limits import Limit, Period
+from privacy_engine.dp.limits import Accounting, Limit, Period
 from privacy_engine.dp.loss import Neighbours
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.ledger.book import LONGEST_LABEL
@@ -31,6 +31,7 @@ class Asked:
 
     Attributes:
         period: `total`, `release` or `days`, whose number is in `days`.
+        accounting: `sum` or `zcdp`.
         sure: whether it is confirmed.
     """
 
@@ -40,6 +41,7 @@ class Asked:
     period: str = DAYS
     days: str = "365"
     neighbours: str = Neighbours.REPLACE_ONE.value
+    accounting: str = Accounting.SUM.value
     reason: str = ""
     sure: bool = False
 
@@ -54,7 +56,13 @@ class Asked:
         except ValueError:
             raise ValueError("Epsilon and delta must be numbers, such as 0.5.") from None
         period = Period.parse(f"{self.days.strip()}d" if self.period == DAYS else self.period)
-        return Limit(epsilon=epsilon, delta=delta, neighbours=Neighbours(self.neighbours), period=period)
+        return Limit(
+            epsilon=epsilon,
+            delta=delta,
+            neighbours=Neighbours(self.neighbours),
+            period=period,
+            accounting=Accounting(self.accounting),
+        )
 
 
 @router.get("/grant")
@@ -62,8 +70,11 @@ def ask(request: Request, user: GetUserDep, ledger: str, dataset: str = "") -> R
     """What a limit means, with the form that sets it; without a data set, for one of a name that is typed."""
     place = _ledger(user, ledger)
     standing = budgets.standing(place, dataset)
-    relation = standing[0].limit.neighbours if standing else Neighbours.REPLACE_ONE
-    return _form(request, user, ledger, dataset, place, Asked(dataset=dataset, neighbours=relation.value), "")
+    asked = Asked(dataset=dataset)
+    if standing:
+        limit = standing[0].limit
+        asked = Asked(dataset=dataset, neighbours=limit.neighbours.value, accounting=limit.accounting.value)
+    return _form(request, user, ledger, dataset, place, asked, "")
 
 
 @router.post("/grant")
@@ -79,6 +90,7 @@ def do(
     period: Text = DAYS,
     days: Text = "",
     neighbours: Text = Neighbours.REPLACE_ONE.value,
+    accounting: Text = Accounting.SUM.value,
     reason: Text = "",
     sure: Text = "",
 ) -> Response:
@@ -97,6 +109,7 @@ def do(
         period=period,
         days=days,
         neighbours=neighbours,
+        accounting=accounting,
         reason=" ".join(reason.split()),
         sure=bool(sure),
     )
@@ -149,6 +162,7 @@ def _form(
             "asked": asked,
             "limits": budgets.in_words(budgets.standing(place, known)),
             "relations": budgets.RELATIONS,
+            "accountings": budgets.ACCOUNTINGS,
             "complaint": complaint,
             "longest": LONGEST_LABEL,
             "token": token_for(user, _about(ledger, known, place)),

@@ -10,8 +10,8 @@ from airflow_privacy_release.plugin.connections import Places, specifications
 from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
 from airflow_privacy_release.plugin.views.words import day, moment, number
 from privacy_engine.dp.ledger import Entry, Event, Standing
-from privacy_engine.dp.limits import Period, exact
-from privacy_engine.dp.loss import Neighbours
+from privacy_engine.dp.limits import Accounting, Period, exact
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.ledger.ledger import BudgetLedger, Moment
 from privacy_release.spec.model import ReleaseSpec
@@ -21,6 +21,10 @@ RELATIONS = {
     Neighbours.REPLACE_ONE: "one record: another one in its place",
     Neighbours.REPLACE_PERSON: "all records of one person: others in their place",
     Neighbours.ADD_REMOVE: "one record: there or not there",
+}
+ACCOUNTINGS = {
+    Accounting.SUM: "by their epsilon: twice as many spend twice as much",
+    Accounting.ZCDP: "by their rho (zCDP), converted at delta: many small ones spend less",
 }
 _STEPS = 150  # moments in a chart
 _SHOWN = 200  # of the newest entries
@@ -32,7 +36,8 @@ class LimitShown:
 
     Attributes:
         period: in words.
-        share: of the limit that is spent, 0 .. 1.
+        share: of the limit that is spent, 0 .. 1; of its rho, where rho's add.
+        rho: what is spent and left of the rho, in words; empty where epsilons add.
         warning: why it is low; empty where it is not.
         chart: what was left over time; None for the limit of a single release.
     """
@@ -43,6 +48,7 @@ class LimitShown:
     reserved: str
     left: str
     share: float
+    rho: str
     warning: str
     chart: Chart | None
 
@@ -134,31 +140,39 @@ def in_words(standings: Iterable[Standing]) -> list[str]:
 def _budget(
     name: str, ledger: BudgetLedger, dataset: str, specs: Iterable[ReleaseSpec], rights: Rights
 ) -> Budget:
-    users = tuple((spec.name, _epsilon(spec)) for spec in specs)
+    losses = {spec.name: _loss(spec) for spec in specs}
+    users = tuple((name, None if loss is None else loss.epsilon) for name, loss in losses.items())
     try:
         moments = ledger.course(dataset, _STEPS)
         entries = ledger.history(dataset, last=_SHOWN)
     except PrivacyEngineError as error:
         return Budget(ledger=name, dataset=dataset, users=users, problem=str(error))
-    dearest = max((epsilon for _, epsilon in users if epsilon is not None), default=0.0)
+    asked = [loss for loss in losses.values() if loss is not None]
     left = _left_over_time(moments)
     return Budget(
         ledger=name,
         dataset=dataset,
         users=users,
         may_grant=rights.edits_connection(name),
-        limits=tuple(_limit(s, left.get(s.limit.period.name, []), dearest) for s in moments[-1].standings),
+        limits=tuple(_limit(s, left.get(s.limit.period.name, []), asked) for s in moments[-1].standings),
         history=_history(entries, rights),
         entries=entries[-1].number if entries else 0,
     )
 
 
-def _epsilon(spec: ReleaseSpec) -> float | None:
-    given = spec.release.parameters.get("epsilon")
-    return float(given) if isinstance(given, int | float) and not isinstance(given, bool) else None
+def _loss(spec: ReleaseSpec) -> PrivacyLoss | None:
+    """What a release spends, where it is written in plain numbers."""
+    given = [spec.release.parameters.get(name, 0) for name in ("epsilon", "delta")]
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in given):
+        return None
+    try:
+        epsilon, delta = map(float, given)
+        return PrivacyLoss.within(epsilon, delta, Neighbours.REPLACE_ONE)
+    except ValueError:
+        return None
 
 
-def _limit(standing: Standing, left: Sequence[Point], dearest: float) -> LimitShown:
+def _limit(standing: Standing, left: Sequence[Point], asked: Sequence[PrivacyLoss]) -> LimitShown:
     limit = exact(standing.limit.epsilon)
     single = standing.limit.period.name == "release"
     highest = max([float(limit), *(p.y for p in left)])
@@ -168,8 +182,9 @@ def _limit(standing: Standing, left: Sequence[Point], dearest: float) -> LimitSh
         spent=number(float(standing.spent)),
         reserved=number(float(standing.reserved)) if standing.reserved else "",
         left=number(float(standing.left)),
-        share=min(1.0, float(standing.spent / limit)) if limit else 1.0,
-        warning=_warning(standing, limit, dearest),
+        share=_share(standing),
+        rho=_rho_in_words(standing),
+        warning=_warning(standing, limit, asked),
         chart=None
         if single or not left
         else chart(
@@ -185,16 +200,31 @@ def _limit(standing: Standing, left: Sequence[Point], dearest: float) -> LimitSh
     )
 
 
-def _warning(standing: Standing, limit: Fraction, dearest: float) -> str:
+def _warning(standing: Standing, limit: Fraction, asked: Sequence[PrivacyLoss]) -> str:
+    short = [loss.epsilon for loss in asked if not standing.covers(loss)]
     if standing.limit.period.name == "release":
-        return "a release asks for more" if exact(dearest) > limit else ""
+        return "a release asks for more" if short else ""
     if not limit:
         return "closed: nothing may be spent"
-    if standing.left < exact(dearest):
-        return f"too little for the next release, which needs {number(dearest)}"
+    if short:
+        return f"too little for the next release, which needs {number(max(short))}"
     if not standing.left:
         return "spent"
     return f"less than {100 * LOW} % is left" if standing.left < LOW * limit else ""
+
+
+def _share(standing: Standing) -> float:
+    limit = standing.limit
+    whole, spent = (limit.rho, standing.rho) if limit.is_zcdp else (exact(limit.epsilon), standing.spent)
+    return min(1.0, float(spent / whole)) if whole else 1.0
+
+
+def _rho_in_words(standing: Standing) -> str:
+    limit = standing.limit
+    if not limit.is_zcdp:
+        return ""
+    spent, left, whole = (number(float(rho)) for rho in (standing.rho, standing.left_rho, limit.rho))
+    return f"Rho {spent} spent, {left} of {whole} left; epsilon is told at delta {limit.delta:g}."
 
 
 def _words(period: Period) -> str:
@@ -251,5 +281,6 @@ def _readable(run: str, rights: Rights) -> str:
 def _note(entry: Entry, source: Entry) -> str:
     if entry.event is Event.GRANT:
         period = _words(Period.parse(entry.detail["period"]))
-        return f"{period}, by {entry.detail.get('by', '-')}: {entry.detail.get('reason', '')}"
+        accounting = ", as zCDP" if entry.detail.get("accounting") == Accounting.ZCDP else ""
+        return f"{period}{accounting}, by {entry.detail.get('by', '-')}: {entry.detail.get('reason', '')}"
     return source.detail.get("method", "")
