@@ -35,10 +35,10 @@ the released records to the table of the week; means of {runs} runs{intervals}.
 
 *ten weeks*: epsilon / 10 each, then the last release stands. *pure parts*: epsilon / {weeks} a week.
 *zCDP parts*: rho / {weeks} a week, with Gaussian noise. *same tables*: half of rho chooses and measures
-tables in the first week; each week they are measured anew, and the estimates smoothed over the weeks. *changes*: the
-same, through the square root of the prefix sums, for people of one change at most (who moves more often is
-frozen); *tree*: the same by the binary tree. *on change*: {tests:.0%} of epsilon for tests, the rest for the
-first release and at most {firings} more."""
+tables in the first week; each week they are measured anew, and the estimates smoothed over time.
+*changes*: the same, through the square root of the prefix sums, for people of one change at most (who moves
+more often is frozen); *tree*: the same by the binary tree. *on change*: {tests:.0%} of epsilon for tests, the
+rest for the first release and at most {firings} more."""
 Week = npt.NDArray[np.int64]
 Course = Callable[["Stream", Sequence[int]], Iterator[BayesianNetwork]]
 
