@@ -16,6 +16,7 @@ from benchmarks import (
     dp_persons,
     dp_regimes,
     dp_speed,
+    dp_standing,
     dp_synthesis,
     imlap,
     lake_history,
@@ -55,6 +56,7 @@ FULL: Mapping[str, Part] = {
     "visits": visits.run,
     "over_time": over_time.run,
     "dp_over_time": dp_over_time.run,
+    "dp_standing": dp_standing.run,
     "ppnb": ppnb.run,
     "scale": scale.run,
     "lake_history": lake_history.run,
@@ -78,6 +80,7 @@ QUICK: Mapping[str, Part] = {
     "visits": lambda table: visits.run(table, persons=2_000, rows=40_000),
     "over_time": lambda table: over_time.run(table, persons=600, weeks=6, known=(2,), unknown=(1,)),
     "dp_over_time": lambda table: dp_over_time.run(table, weeks=12, copies=4),
+    "dp_standing": lambda table: dp_standing.run(table, runs=1, shown=(1, 13, 52)),
     "dp_regimes": lambda table: dp_regimes.run(table, runs=1),
     "dp_persons": lambda table: dp_persons.run(table, epsilons=(1.0,), runs=3, copies=20),
     "ppnb": lambda table: ppnb.run(table, p_0s=(0.1, 0.35, 0.49, 0.8), runs=1, peer_runs=0, rows=None),
@@ -93,6 +96,7 @@ REPEATED: Mapping[str, Callable[..., Section]] = {
     "dp_peers": dp_peers.run,
     "dp_persons": dp_persons.run,
     "dp_regimes": dp_regimes.run,
+    "dp_standing": dp_standing.run,
     "ppnb": ppnb.run,
 }
 

@@ -14,11 +14,11 @@ from privacy_engine.continual.changes import CountedPeople
 from privacy_engine.continual.on_change import ChangeTest, Watch, misfit, misfit_sensitivity
 from privacy_engine.continual.strategies import Kind, strategy
 from privacy_engine.continual.tables import ContinualTables
-from privacy_engine.continual.views import FixedViews, known_of
+from privacy_engine.continual.views import FixedViews, chosen
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import equal_part
 from privacy_engine.dp.zcdp import epsilon_of_part, zcdp_rho
-from privacy_engine.latent.latent_class import LatentClass, Run
+from privacy_engine.latent.latent_class import LatentClass
 from privacy_engine.measures.synthetic_utility import coded, coded_marginal_tvd
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.tables.domains import CodedTable
@@ -87,15 +87,9 @@ def pure(epsilon: float) -> PrivacyLoss:
     return PrivacyLoss(epsilon=epsilon, neighbours=Neighbours.REPLACE_ONE)
 
 
-def measured(loss: PrivacyLoss, table: CodedTable) -> Run:
-    """A run of LatentClass that has measured."""
-    run = Run(LatentClass(epsilon=loss.epsilon, delta=loss.delta, fits=2), table)
-    run.find_dependencies()
-    run.measure_attributes()
-    run.plan_views()
-    for _ in range(run.rounds):
-        run.measure_view(run.choose())
-    return run
+def method(loss: PrivacyLoss) -> LatentClass:
+    """LatentClass of that loss."""
+    return LatentClass(epsilon=loss.epsilon, delta=loss.delta, fits=2)
 
 
 def parts(loss: PrivacyLoss, last: int) -> Course:
@@ -103,7 +97,7 @@ def parts(loss: PrivacyLoss, last: int) -> Course:
 
     def course(made: Stream, shown: Sequence[int]) -> Iterator[BayesianNetwork]:
         for week in shown:  # what nobody looks at is not measured here: weeks do not share anything
-            yield measured(loss, of_rows(made.coded, made.weeks[min(week, last) - 1])).network()
+            yield method(loss).learn(of_rows(made.coded, made.weeks[min(week, last) - 1]))[0]
 
     return course
 
@@ -114,12 +108,12 @@ def continual(kind: Kind, changes: int | None) -> Course:
     def course(made: Stream, shown: Sequence[int]) -> Iterator[BayesianNetwork]:
         table, rho = made.coded, zcdp_rho(EPSILON, DELTA)
         first = PrivacyLoss.within(epsilon_of_part(FIRST * rho, DELTA), DELTA, Neighbours.REPLACE_ONE)
-        run = measured(first, of_rows(table, made.weeks[0]))
-        views = FixedViews.of(run)
+        begun = chosen(method(first), of_rows(table, made.weeks[0]))
+        views = begun.views
         left = (rho - (first.rho or 0)) / len(views.members)
         sizes = [int(np.prod(shape)) for shape in views.shapes]
         rows_of = strategy(kind, len(made.weeks), changes)
-        held = ContinualTables.begun(rows_of, [left] * len(sizes), sizes, known_of(run))
+        held = ContinualTables.begun(rows_of, [left] * len(sizes), sizes, begun.known)
         people: CountedPeople | None = None
         for week, (rows, who) in enumerate(zip(made.weeks, made.people, strict=True), start=1):
             counted = of_rows(table, rows)
@@ -139,9 +133,8 @@ def on_change(made: Stream, shown: Sequence[int]) -> Iterator[BayesianNetwork]:
     table, each = made.coded, pure(EPSILON * (1 - TESTS) / (FIRINGS + 1))
 
     def begun(rows: Week) -> tuple[FixedViews, list[npt.NDArray[np.int64]], BayesianNetwork]:
-        run = measured(each, of_rows(table, rows))
-        views = FixedViews.of(run)
-        model = views.fitted(known_of(run), len(rows))
+        found = chosen(method(each), of_rows(table, rows))
+        views, model = found.views, found.views.fitted(found.known, len(rows))
         return views, views.expected(model, len(rows)), views.network(model, table)
 
     views, expected, network = begun(made.weeks[0])
@@ -236,7 +229,7 @@ def run(
     claim = "following the same tables is nearer, over the year, than ten weeks and than pure parts"
     blocks.append(verdict(claim, all(better), f"{sum(better)} of {len(better)} kinds of change"))
     return Section(
-        title="22. A standing population, released every week for a year",
+        title="23. A standing population, released every week for a year",
         blocks=tuple(blocks),
         source="Adult, 14 columns, without missing values.",
     )

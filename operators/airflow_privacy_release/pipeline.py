@@ -353,13 +353,13 @@ def _allowed(spec: ReleaseSpec) -> dict[str, dict[str, Any]]:
 
 
 def _loss_asked(spec: ReleaseSpec, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What the guard asks the budget for: epsilon, or whatever the method costs on this schema.
+    """What the guard asks the budget for: epsilon and delta, or whatever the method costs on this schema.
 
     So for random answers, and where the loss is about all rows of a person.
     """
     of_rows = spec.person is None or spec.person.column is None
     if of_rows and not spec.release.random_answers:
-        return {"epsilon": parameters["epsilon"]}
+        return {name: parameters[name] for name in ("epsilon", "delta") if name in parameters}
     return {"method": spec.release.method, "parameters": parameters, "schema": spec.method_fields}
 
 

@@ -132,7 +132,12 @@ class ContinualTables:
 
         Args:
             smoothed: whether a table may be taken to change slowly, as slowly as its noisy rows do.
+
+        Raises:
+            ValueError: before the first release.
         """
+        if not self.released:
+            raise ValueError("there must be a release before its tables can be told; count one with `after`")
         return [self._estimate(number, smoothed) for number in range(len(self.rhos))]
 
     def _estimate(self, number: int, smoothed: bool) -> Known:

@@ -1,7 +1,7 @@
 """Which tables of a population are followed: chosen by LatentClass once, counted and fitted ever after.
 
-The choice reads the records of the first release, and its noise is paid for then (`LatentClass.learn`). From
-then on the tables, the groups of values that their axes count, and the functional dependencies are fixed:
+The choice reads the records of the first release, and its noise is paid for then (`chosen`). From then on the
+tables, the groups of values that their axes count, and the functional dependencies are fixed:
 public, and the same in all releases. Within a group, values keep the shares that they had in the first.
 """
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.continual.tables import Known
+from privacy_engine.dp.accounting import Spend
 from privacy_engine.latent.dependencies import Dependency
 from privacy_engine.latent.latent_class import LAST_STEPS, LatentClass, Run, as_network
 from privacy_engine.latent.latent_classes import (
@@ -148,8 +149,34 @@ class FixedViews:
         return as_network(model, self.groups, self.free, self.found, coded)
 
 
-def known_of(run: Run) -> list[Known]:
-    """(k,) what a run measured of its tables: noisy counts of the first release, already paid for."""
-    return [
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chosen:
+    """What the choice of the tables gave, and cost.
+
+    Attributes:
+        views: the tables.
+        known: (k,) noisy counts of the first release, from the choice.
+        spends: its mechanisms; they add up to no more than the loss of the method.
+    """
+
+    views: FixedViews
+    known: tuple[Known, ...]
+    spends: tuple[Spend, ...]
+
+
+def chosen(method: LatentClass, coded: CodedTable) -> Chosen:
+    """The tables to follow, chosen and measured in the records of the first release.
+
+    Its loss is that of `method`, for the same neighbours: what `LatentClass.learn` reads of the records, and
+    nothing else. It composes with `ContinualTables.rho`, where both are of zCDP by the sum of their rho's.
+    """
+    run = Run(method, coded)
+    run.find_dependencies()
+    run.measure_attributes()
+    run.plan_views()
+    for _ in range(run.rounds):
+        run.measure_view(run.choose())
+    known = (
         Known(cells=run.n * view.cells.ravel(), variance=2 * (run.n * view.scale) ** 2) for view in run.views
-    ]
+    )
+    return Chosen(views=FixedViews.of(run), known=tuple(known), spends=tuple(run.noise.spends))
