@@ -278,8 +278,8 @@ def _loss(asked: Question) -> list[str]:
     )
     dataset = asked["dataset"]
     paid = f", paid from the privacy budget of **{escaped(dataset)}**" if dataset else ""
-    promise = [] if asked["promise"] is None else [escaped(asked["promise"])]
-    return [_heading("Privacy loss"), f"{text}{paid}.", *promise]
+    promise = asked.get("promise")  # not in a question that an earlier version asked
+    return [_heading("Privacy loss"), f"{text}{paid}.", *([promise] if promise else [])]
 
 
 def _figures(known: Mapping[str, tuple[str, str, str]], staged: StagedRef) -> list[list[str]]:

@@ -1,0 +1,127 @@
+"""A schedule of private releases by operators: the key at the ingest, the promise at guard and release."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from airflow_privacy_release import (
+    BudgetGuardOperator,
+    DPSMBayesOperator,
+    IngestParquetOperator,
+    ReleaseOperator,
+    VerifyOperator,
+)
+from privacy_engine.dp.limits import Limit, Period
+from privacy_engine.dp.loss import Neighbours
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.steps.approval import body, question
+
+SCHEMA = {
+    "patient": {"role": "identifier"},
+    "town": {"role": "insensitive", "categories": ["north", "south"]},
+    "person": {"column": "patient"},
+}
+METHOD = {"method": "dpsm_bayes", "parameters": {"epsilon": 0.5, "max_rows": 1}}
+OVER_TIME = {"regime": "participation", "releases": 1, "period": "365d", "schedule": "visits"}
+
+
+@pytest.fixture
+def ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work_root: Path, airflow_home: Path
+) -> BudgetLedger:
+    """The default ledger, with room for one promise of 1, and the key of persons' numbers."""
+    monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    key = json.dumps({"conn_type": "generic", "password": "k" * 40})
+    monkeypatch.setenv("AIRFLOW_CONN_MEMBERSHIP_DEFAULT", key)
+    made = BudgetLedger(str(tmp_path / "ledger.db"))
+    made.migrate()
+    limit = Limit(epsilon=1.0, neighbours=Neighbours.REPLACE_PERSON, period=Period.parse("365d"))
+    made.grant("clinic", limit, reason="a test", by="officer")
+    return made
+
+
+def context(task_id: str, run_id: str) -> Any:
+    task = SimpleNamespace(dag_id="visits", run_id=run_id, task_id=task_id, map_index=-1)
+    return {"ti": task, "outlet_events": defaultdict(SimpleNamespace)}
+
+
+def ingested(tmp_path: Path, run_id: str, numbering: str | None = "membership_default") -> Any:
+    """Another delivery of the same 50 persons in each run."""
+    rng = np.random.default_rng(len(run_id) + ord(run_id[-1]))
+    frame = {"patient": [f"p{i}" for i in range(50)], "town": rng.choice(["north", "south"], 50)}
+    pd.DataFrame(frame).to_parquet(tmp_path / f"{run_id}.parquet", index=False)
+    uri = str(tmp_path / f"{run_id}.parquet")
+    operator = IngestParquetOperator(task_id="ingest", uri=uri, schema=SCHEMA, numbering=numbering)
+    return operator.execute(context("ingest", run_id))
+
+
+def guard(run_id: str, **given: Any) -> Any:
+    arguments: dict[str, Any] = {"dataset": "clinic", "schema": SCHEMA, "over_time": OVER_TIME, **METHOD}
+    operator = BudgetGuardOperator(task_id="budget", action="skip", **(arguments | given))
+    return operator.execute(context("budget", run_id))
+
+
+def released(tmp_path: Path, run_id: str, **given: Any) -> Any:
+    arguments: dict[str, Any] = {"budget": "clinic", "over_time": OVER_TIME, **METHOD}
+    table = ingested(tmp_path, run_id)
+    return ReleaseOperator(task_id="release", table=table, **(arguments | given)).execute(
+        context("release", run_id)
+    )
+
+
+def test_runs_after_the_first_pass_the_guard_and_are_released_under_the_same_promise(
+    ledger: BudgetLedger, tmp_path: Path
+) -> None:
+    for run_id in ("run 1", "run 2"):
+        assert guard(run_id)["booked_before"] is False
+        released(tmp_path, run_id)
+    table = ingested(tmp_path, "run 3")
+    named = DPSMBayesOperator(
+        task_id="named", table=table, epsilon=0.5, max_rows=1, budget="clinic", over_time=OVER_TIME
+    )
+    named.execute(context("named", "run 3"))
+    assert float(ledger.standing("clinic")[0].spent) == 1.0
+    with pytest.raises(AirflowSkipException, match=r"under the promise visits, 2 a person of epsilon 2"):
+        guard("run 4", over_time=OVER_TIME | {"releases": 2})
+
+
+def test_who_approves_is_told_the_promise(ledger: BudgetLedger, tmp_path: Path) -> None:
+    staged = released(tmp_path, "run 1")
+    verify = VerifyOperator(task_id="verify", table=staged, policy={"max_epsilon": 0.5})
+    report = verify.execute(context("verify", "run 1"))
+    asked = question(staged, report, Lake(root=str(tmp_path / "lake")), "visits", "run 1")
+    told = "Each person's loss is at most epsilon 1 in any 365 days, however many releases"
+    assert told in str(asked["promise"])
+    assert told in body(asked, "visits", "run 1")
+
+
+@pytest.mark.parametrize(
+    ("over_time", "told"),
+    [
+        ({"regime": "participation", "releases": 1}, "over_time must have `schedule`"),
+        (OVER_TIME | {"releases": 0}, "releases"),
+        (OVER_TIME | {"regime": "never"}, "over_time"),
+    ],
+)
+def test_a_wrong_schedule_fails_for_good(
+    ledger: BudgetLedger, tmp_path: Path, over_time: Any, told: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=told):
+        guard("run 1", over_time=over_time)
+
+
+def test_persons_with_numbers_of_one_run_fail_for_good(ledger: BudgetLedger, tmp_path: Path) -> None:
+    table = ingested(tmp_path, "run 1", numbering=None)
+    release = ReleaseOperator(task_id="release", table=table, budget="clinic", over_time=OVER_TIME, **METHOD)
+    with pytest.raises(AirflowFailException, match="ingest the table with `numbering`"):
+        release.execute(context("release", "run 1"))
+    assert [e.event.value for e in ledger.history("clinic")][-1] == "cancel"
