@@ -77,7 +77,7 @@ NAMED = [
 ]
 # What is not the method's: the table, whose budget pays, and what a release is called.
 NOT_PARAMETERS = (
-    *("table", "budget", "ledger", "seed", "title"),
+    *("table", "budget", "ledger", "over_time", "seed", "title"),
     *("secret", "replaces", "series", "lake", "history"),  # of memoised answers, and of earlier releases
 )
 SCHEMA = {
