@@ -146,6 +146,13 @@ class Standing:
         """Rho that a further booking may spend, of a limit accounted as zcdp."""
         return max(Fraction(0), self.limit.rho - self.rho)
 
+    @property
+    def left_share(self) -> Fraction:
+        """What is left of the limit, 0 to 1: of its rho, where rho's add; of a closed one nothing."""
+        whole = self.limit.rho if self.limit.is_zcdp else exact(self.limit.epsilon)
+        left = self.left_rho if self.limit.is_zcdp else self.left
+        return left / whole if whole else Fraction(0)
+
     def asked(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[Fraction, Fraction]:
         """Epsilon and delta that a further booking of that loss, under a promise or none, takes of it."""
         own = (exact(loss.epsilon), exact(loss.delta))

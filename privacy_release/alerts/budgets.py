@@ -41,7 +41,7 @@ def low_budgets(
     Args:
         dataset: in the ledger.
         standings: of the data set, `BudgetLedger.standing`; limits of a single release are never low.
-        below: share of a limit, 0 to 1.
+        below: share of a limit, 0 to 1; of its rho, where rho's add.
 
     Raises:
         ValueError: if the share is out of range.
@@ -59,5 +59,5 @@ def low_budgets(
         for standing in standings
         if standing.limit.period.name != "release"
         and standing.limit.epsilon > 0
-        and float(standing.left) < below * standing.limit.epsilon
+        and float(standing.left_share) < below
     )

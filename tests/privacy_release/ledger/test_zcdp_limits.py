@@ -18,6 +18,7 @@ from privacy_engine.dp.limits import Accounting, Limit, Period, rho_of
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.zcdp import zcdp_epsilon, zcdp_rho
 from privacy_engine.errors import BudgetExceededError, IntegrityError
+from privacy_release.alerts.budgets import low_budgets
 from privacy_release.ledger import database
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.ledger.tables import ENTRIES, TOTALS
@@ -223,6 +224,30 @@ def test_a_ledger_that_is_kept_by_sum_is_written_as_ever(ledger: BudgetLedger) -
     )
     assert set(json.loads(details[0])) == {"period", "reason", "by"}
     assert json.loads(details[1]) == {}
+
+
+@pytest.mark.parametrize("later", ["zcdp", "sum"])
+def test_totals_that_an_earlier_version_did_not_make_are_made_with_their_rhos(
+    ledger: BudgetLedger, later: str
+) -> None:
+    put(ledger, zcdp(1.0))
+    book(ledger, "a", gaussian(0.01))
+    if later == "sum":
+        put(ledger, Limit(epsilon=9.0, delta=1e-6))
+    before = only(ledger)
+    with create_engine(database.database_url(ledger.url), poolclass=NullPool).begin() as connection:
+        connection.execute(TOTALS.delete())
+    assert only(ledger) == before
+    ledger.check(DATASET)
+
+
+def test_little_is_left_by_the_share_of_rho(ledger: BudgetLedger) -> None:
+    put(ledger, zcdp(1.0))
+    ledger.reserve(DATASET, "a", gaussian(0.0115))  # of .01497: epsilon .87, but a fifth of rho is left
+    assert float(only(ledger).left) < 0.2
+    assert low_budgets(DATASET, [only(ledger)]) == ()
+    ledger.reserve(DATASET, "b", gaussian(0.001))
+    assert len(low_budgets(DATASET, [only(ledger)])) == 1
 
 
 # Other hands, and many at once

@@ -182,7 +182,7 @@ def _limit(standing: Standing, left: Sequence[Point], asked: Sequence[PrivacyLos
         spent=number(float(standing.spent)),
         reserved=number(float(standing.reserved)) if standing.reserved else "",
         left=number(float(standing.left)),
-        share=_share(standing),
+        share=float(1 - standing.left_share),
         rho=_rho_in_words(standing),
         warning=_warning(standing, limit, asked),
         chart=None
@@ -210,13 +210,7 @@ def _warning(standing: Standing, limit: Fraction, asked: Sequence[PrivacyLoss]) 
         return f"too little for the next release, which needs {number(max(short))}"
     if not standing.left:
         return "spent"
-    return f"less than {100 * LOW} % is left" if standing.left < LOW * limit else ""
-
-
-def _share(standing: Standing) -> float:
-    limit = standing.limit
-    whole, spent = (limit.rho, standing.rho) if limit.is_zcdp else (exact(limit.epsilon), standing.spent)
-    return min(1.0, float(spent / whole)) if whole else 1.0
+    return f"less than {100 * LOW} % is left" if standing.left_share < LOW else ""
 
 
 def _rho_in_words(standing: Standing) -> str:
