@@ -25,12 +25,13 @@ So delta = exp((alpha - 1)(alpha rho - epsilon)) (1 - 1 / alpha)^alpha / (alpha 
                                                        - log(alpha - 1)) / (alpha - 1),
 
 for *every* alpha: a search for the best one cannot make the claim false. What is found is computed once more
-with 60 digits and rounded to the safe side.
+with 60 digits and rounded to the safe side. The search may end an ulp away on another machine, so a claim
+keeps a slack of 1e-13 of it and more, and what one machine wrote another one accepts.
 """
 
 import math
 from collections.abc import Callable
-from decimal import Decimal, localcontext
+from decimal import ROUND_DOWN, Decimal, localcontext
 from fractions import Fraction
 
 LEAST_RHO = 1e-24  # less is counted as so much: below it, 60 digits would not do
@@ -70,10 +71,12 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """The largest rho, rounded down, such that `zcdp_epsilon` of it is at most epsilon: (1) solved for rho.
+    """The largest rho such that `zcdp_epsilon` of it is at most epsilon: (1) solved for rho.
 
-    >>> round(zcdp_rho(1.0, 1e-9), 5)
-    0.01497
+    It is rounded down to 12 digits, which are the same on any machine.
+
+    >>> zcdp_rho(1.0, 1e-9)
+    0.0149730576735
     >>> zcdp_epsilon(zcdp_rho(1.0, 1e-9), 1e-9) <= 1.0
     True
 
@@ -94,11 +97,12 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
         rho, step = rho - step, 2 * step
     if rho <= LEAST_RHO:
         raise ValueError(f"epsilon {epsilon} at delta {delta} is too small for any Gaussian noise; raise it")
-    return rho
+    with localcontext(prec=12, rounding=ROUND_DOWN):
+        return float(+Decimal(rho * (1 - 1e-12)))
 
 
 def epsilon_of_part(rho: float, delta: float) -> float:
-    """An epsilon whose `zcdp_rho` is at most rho, and next to it: of a method that may spend so much.
+    """An epsilon whose `zcdp_rho` is at most rho, and near it: of a method that may spend so much.
 
     >>> zcdp_rho(epsilon_of_part(0.01, 1e-9), 1e-9) <= 0.01
     True
@@ -107,9 +111,8 @@ def epsilon_of_part(rho: float, delta: float) -> float:
         ValueError: as of `zcdp_rho`.
     """
     epsilon = zcdp_epsilon(rho, delta)
-    step = math.ulp(epsilon)
     while zcdp_rho(epsilon, delta) > rho:
-        epsilon, step = epsilon - step, 2 * step
+        epsilon *= 1 - 1e-12
     return epsilon
 
 

@@ -112,6 +112,19 @@ def test_composition_of_rhos_is_monotone(first: float, second: float, delta: flo
     assert both.delta == delta
 
 
+@settings(max_examples=50)
+@given(st.floats(1e-3, 50), deltas)
+def test_a_claim_keeps_a_slack_for_the_last_bits_of_other_machines(epsilon: float, delta: float) -> None:
+    try:
+        claim = PrivacyLoss.within(epsilon, delta, ONE)
+    except ValueError:
+        return  # delta alone covers it
+    assert claim.rho is not None
+    assert zcdp_epsilon(claim.rho, delta) <= epsilon * (1 - 1e-13)
+    spent = PrivacyLoss.of_zcdp(claim.rho, delta, ONE)
+    assert zcdp_epsilon(claim.rho, delta) * (1 + 5e-14) <= spent.epsilon <= epsilon
+
+
 @pytest.mark.parametrize("rho", [0, -1.0, math.nan, math.inf])
 def test_a_rho_that_is_not_positive_and_finite_is_refused(rho: float) -> None:
     for ask in (
@@ -198,7 +211,7 @@ def test_a_rho_and_a_pure_epsilon_add_as_rhos() -> None:
     gaussian = PrivacyLoss.within(1.0, 1e-9, ONE)
     both = gaussian + PrivacyLoss(epsilon=0.5, neighbours=ONE)
     assert both.rho == pytest.approx(gaussian.rho + 0.125, rel=1e-15)
-    assert both.epsilon == zcdp_epsilon(both.rho, 1e-9)
+    assert both.epsilon == pytest.approx(zcdp_epsilon(both.rho, 1e-9), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +262,7 @@ def gaussian(rho: float) -> Spend:
 def test_the_rhos_of_a_release_are_added_and_converted_once() -> None:
     loss = total(books(), ONE, 1e-9)
     assert loss.rho == pytest.approx(CLAIM.rho, rel=1e-14)
-    assert loss.epsilon == pytest.approx(1.0, rel=1e-12)
+    assert loss.epsilon == pytest.approx(1.0, rel=1e-10)
     assert loss.epsilon <= 1.0
     laplace = Spend(mechanism="discrete_laplace", target="age", epsilon=0.2, sensitivity=2, scale=10.0)
     assert total([gaussian(0.01), laplace], ONE, 1e-9).rho == pytest.approx(0.03, rel=1e-14)
