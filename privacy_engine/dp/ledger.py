@@ -147,11 +147,20 @@ class Standing:
         return max(Fraction(0), self.limit.rho - self.rho)
 
     @property
+    def room(self) -> Fraction:
+        """Epsilon of the limit that no promise holds: its bookings never use up what a promise holds."""
+        held = (promise.asks(self.limit.period) for promise in self.promises)
+        return exact(self.limit.epsilon) - sum((asked[0] for asked in held if asked), start=Fraction(0))
+
+    @property
     def left_share(self) -> Fraction:
-        """What is left of the limit, 0 to 1: of its rho, where rho's add; of a closed one nothing."""
-        whole = self.limit.rho if self.limit.is_zcdp else exact(self.limit.epsilon)
+        """What is left of the part that no promise holds, 0 to 1; of its rho, where rho's add.
+
+        Of a closed limit nothing is left, and nothing is missing where promises hold all of one.
+        """
+        whole = self.limit.rho if self.limit.is_zcdp else self.room
         left = self.left_rho if self.limit.is_zcdp else self.left
-        return left / whole if whole else Fraction(0)
+        return left / whole if whole else Fraction(int(self.limit.epsilon > 0))
 
     def asked(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[Fraction, Fraction]:
         """Epsilon and delta that a further booking of that loss, under a promise or none, takes of it."""

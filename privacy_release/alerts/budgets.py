@@ -41,7 +41,7 @@ def low_budgets(
     Args:
         dataset: in the ledger.
         standings: of the data set, `BudgetLedger.standing`; limits of a single release are never low.
-        below: share of a limit, 0 to 1; of its rho, where rho's add.
+        below: share of a limit, 0 to 1: of the part of it that no promise holds; of its rho, where rho's add.
 
     Raises:
         ValueError: if the share is out of range.

@@ -11,6 +11,7 @@ from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.dp.promises import Promise
 from privacy_engine.dp.totals import Totals
 from privacy_engine.errors import BudgetExceededError
+from privacy_release.alerts.budgets import low_budgets
 from privacy_release.ledger.ledger import BudgetLedger
 from tests.privacy_release.ledger.clocks import DAY, Clock, ledger_with
 
@@ -122,6 +123,13 @@ def test_a_longer_window_holds_it_as_often_as_it_has_periods_and_a_release_its_o
     book(ledger, "week 2")
     with pytest.raises(BudgetExceededError, match="epsilon 0 is left of epsilon 1 "):
         book(ledger, "week 3")
+
+
+def test_what_a_promise_holds_is_not_used_up_and_so_not_low(ledger: BudgetLedger) -> None:
+    book(ledger, "week 1")
+    assert low_budgets("clinic", ledger.standing("clinic"), below=0.5) == ()  # .5 of .5 beside it is left
+    book(ledger, "other", 0.4, None)
+    assert [low.left for low in low_budgets("clinic", ledger.standing("clinic"), below=0.5)] == [0.1]
 
 
 def test_totals_with_promises_are_read_back_as_they_were_written(ledger: BudgetLedger) -> None:

@@ -206,9 +206,9 @@ def _warning(standing: Standing, limit: Fraction, asked: Sequence[PrivacyLoss]) 
         return "a release asks for more" if short else ""
     if not limit:
         return "closed: nothing may be spent"
-    if short:
+    if short and not standing.promises:  # under one it asks for nothing more
         return f"too little for the next release, which needs {number(max(short))}"
-    if not standing.left:
+    if not standing.left and standing.room:
         return "spent"
     return f"less than {100 * LOW} % is left" if standing.left_share < LOW else ""
 
