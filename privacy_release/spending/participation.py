@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from privacy_release.ledger.ledger import BudgetLedger
 
 SCHEDULE, PARTICIPANTS = "schedule", "participants_sha256"  # in the detail of a booking's entries
-ONCE = "total"  # the period of arrivals
 
 
 @dataclass(frozen=True, kw_only=True)
