@@ -182,7 +182,7 @@ def _limit(standing: Standing, left: Sequence[Point], asked: Sequence[PrivacyLos
         spent=number(float(standing.spent)),
         reserved=number(float(standing.reserved)) if standing.reserved else "",
         left=number(float(standing.left)),
-        share=float(1 - standing.left_share),
+        share=_share(standing),
         rho=_rho_in_words(standing),
         warning=_warning(standing, limit, asked),
         chart=None
@@ -211,6 +211,13 @@ def _warning(standing: Standing, limit: Fraction, asked: Sequence[PrivacyLoss]) 
     if not standing.left and standing.room:
         return "spent"
     return f"less than {100 * LOW} % is left" if standing.left_share < LOW else ""
+
+
+def _share(standing: Standing) -> float:
+    """What is spent or promised of a limit, 0 to 1."""
+    limit = standing.limit
+    whole, left = (limit.rho, standing.left_rho) if limit.is_zcdp else (exact(limit.epsilon), standing.left)
+    return float(1 - left / whole) if whole else 1.0
 
 
 def _rho_in_words(standing: Standing) -> str:
