@@ -45,6 +45,11 @@ bring new pairs; one record replaced as the neighbour, and every number that a c
 
 One set of defaults for all tables, chosen on a few splits of NLTCS and Adult (16 bins): so figures on these
 two are somewhat too good for a table that was never tried. ACS and NIST's table were not looked at for that.
+
+Where the error sits, on one split of Adult with all 15 columns at epsilon .8, 3-way total variation distance
+of the model with 32 classes and 4 fits: .103 in all; .071 from the same tables without their noise; .052
+from all pairs without noise; .025 is what a bootstrap sample of the records has. So both the noise of the
+tables and the pairs that are in none of them cost more than the form of the model.
 """
 
 import itertools
@@ -123,8 +128,8 @@ class LatentClass(Synthesizer):
     """
 
     delta: float = 0.0
-    classes: int = 32
-    fits: int = 4
+    classes: int = 16
+    fits: int = 8
     rounds: int | None = None
     width: int = 6
     theta: float = 2.0
