@@ -12,6 +12,7 @@ from benchmarks import (
     closeness,
     cost,
     dp_over_time,
+    dp_deltas,
     dp_peers,
     dp_persons,
     dp_regimes,
@@ -53,6 +54,7 @@ FULL: Mapping[str, Part] = {
     "dp_speed": dp_speed.run,
     "dp_persons": dp_persons.run,
     "dp_regimes": dp_regimes.run,
+    "dp_deltas": dp_deltas.run,
     "visits": visits.run,
     "over_time": over_time.run,
     "dp_over_time": dp_over_time.run,
@@ -82,6 +84,7 @@ QUICK: Mapping[str, Part] = {
     "dp_over_time": lambda table: dp_over_time.run(table, weeks=12, copies=4),
     "dp_standing": lambda table: dp_standing.run(table, runs=1, shown=(1, 13, 52)),
     "dp_regimes": lambda table: dp_regimes.run(table, runs=1),
+    "dp_deltas": lambda table: dp_deltas.run(table, runs=1),
     "dp_persons": lambda table: dp_persons.run(table, epsilons=(1.0,), runs=3, copies=20),
     "ppnb": lambda table: ppnb.run(table, p_0s=(0.1, 0.35, 0.49, 0.8), runs=1, peer_runs=0, rows=None),
     "scale": lambda table: scale.run(table, sizes=scale.QUICK),
@@ -97,6 +100,7 @@ REPEATED: Mapping[str, Callable[..., Section]] = {
     "dp_persons": dp_persons.run,
     "dp_regimes": dp_regimes.run,
     "dp_standing": dp_standing.run,
+    "dp_deltas": dp_deltas.run,
     "ppnb": ppnb.run,
 }
 
