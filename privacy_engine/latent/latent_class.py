@@ -57,6 +57,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -79,10 +80,14 @@ from privacy_engine.latent.latent_classes import (
     with_single_values,
 )
 from privacy_engine.latent.rare_values import ValueGroups, coarse_groups, sums_by_group
+from privacy_engine.latent.replicates import SEED as REPLICATE_SEED
+from privacy_engine.latent.replicates import STEPS as REPLICATE_STEPS
+from privacy_engine.latent.replicates import replicated
 from privacy_engine.latent.view_design import Coverage, Members, candidate_views, partition
 from privacy_engine.progress import portion, tracked
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
 from privacy_engine.synthesizers.postprocess import likely_values, project_to_simplex
+from privacy_engine.synthesizers.replicate_models import ReplicateModels
 from privacy_engine.synthesizers.synthesizer import Synthesizer, check_whole
 from privacy_engine.tables.domains import BinnedDomain, CodedTable, DatedDomain
 from privacy_engine.tables.marginals import WeightedRecords, contingency
@@ -103,6 +108,7 @@ REPEATS, COUPLING = 2, 0.3  # of the comparison with independent attributes, and
 TELLING = 8.0  # scales of noise in the mean count of a value, below which no choice of views tells more
 LARGE_PAIR = 256  # cells that a pair is worth: from there on groups of values are counted
 COVERED = 0.85  # part of the sets that would bring all pairs together: the last bring few
+MOST_PROBABILITIES = 500_000  # of all replicates together: some megabytes of the stored model
 LEAST_COARSE = 3  # groups of an attribute in a table of groups
 SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE = 0.015, 0.01, 0.04  # parts of epsilon for one dependency
 ROUND_STEPS = {"em_steps": 15, "descent_steps": 40}
@@ -125,6 +131,8 @@ class LatentClass(Synthesizer):
         attribute_share: most of epsilon that goes to the attributes of many values, in (0, 1).
         selection_share: part of the rest that chooses views, in (0, 1).
         rules: most functional dependencies that are looked for, 0 .. 5.
+        replicates: models fitted to the noisy tables noised once more, by which answers get intervals; 0 for
+            none, else 2 .. 100. They cost no epsilon.
     """
 
     delta: float = 0.0
@@ -136,6 +144,7 @@ class LatentClass(Synthesizer):
     attribute_share: float = 0.4
     selection_share: float = 0.1
     rules: int = 3
+    replicates: int = 20
     key: ClassVar[str] = "latent_class"
 
     def __post_init__(self) -> None:
@@ -148,6 +157,9 @@ class LatentClass(Synthesizer):
             if not (type(value) is int and value >= 1) and not (name == "rounds" and value is None):
                 raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
         check_whole("rules", self.rules, 0, 5)
+        check_whole("replicates", self.replicates, 0, 100)
+        if self.replicates == 1:
+            raise ValueError("replicates must be 0 for none, or at least 2: one has no spread, got 1")
         if type(self.theta) not in (int, float) or not 0 < self.theta < math.inf:
             raise ValueError(f"theta must be a finite number > 0, got {self.theta!r}")
         for name in ("attribute_share", "selection_share"):
@@ -172,6 +184,13 @@ class LatentClass(Synthesizer):
 
     def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
         """Measure, choose and fit, as in the box above."""
+        network, spends, _ = replace(self, replicates=0).learn_replicated(coded)
+        return network, spends
+
+    def learn_replicated(
+        self, coded: CodedTable
+    ) -> tuple[BayesianNetwork, tuple[Spend, ...], ReplicateModels | None]:
+        """The same, and replicates of the model."""
         run = Run(self, coded)
         run.find_dependencies()
         run.measure_attributes()
@@ -180,7 +199,7 @@ class LatentClass(Synthesizer):
             for _ in tracked(range(run.rounds)):
                 run.measure_view(run.choose())
         with portion(0.3):
-            return run.network(), tuple(run.noise.spends)
+            return run.network(), tuple(run.noise.spends), run.replicates
 
 
 class Run:
@@ -203,6 +222,7 @@ class Run:
         self.free = list(range(len(coded.sizes)))
         self.dependencies: list[Dependency] = []
         self.views: list[View] = []
+        self.replicates: ReplicateModels | None = None
         self.coverage = Coverage()
         self._search, rest = self._search_parts()
         self._share_out(self.noise.whole if self._search is None else rest)
@@ -415,11 +435,36 @@ class Run:
         """Steps 11 and 12."""
         classes, fits = (self.method.classes, self.method.fits) if self._classes_tell_more() else (1, 1)
         starts = [random_start(self.sizes, classes, self.rng) for _ in range(fits)]
-        model = mean_of(
-            [fit(self.views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
-        )
-        model = with_single_values(model, self.views)
+        fitted = [fit(self.views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
+        model = with_single_values(mean_of(fitted), self.views)
+        self.replicates = self._replicates(model, fitted)
         return as_network(model, self.groups, self.free, self.dependencies, self.coded)
+
+    def _replicates(self, model: LatentClasses, fitted: Sequence[LatentClasses]) -> ReplicateModels | None:
+        """The same model of views noised once more; None where nobody asks, or they would be too large."""
+        count, classes = self.method.replicates, len(fitted[0].weights)
+        if not count or count * classes * sum(self.coded.sizes[a] for a in self.free) > MOST_PROBABILITIES:
+            return None
+        found = replicated(
+            self.views,
+            model,
+            fitted,
+            partial(fit, on_scale=self.on_scale, **REPLICATE_STEPS),
+            count=count,
+            rng=np.random.default_rng(REPLICATE_SEED),
+        )
+        names = [self.coded.names[a] for a in self.free]
+        tables = zip(*(m.tables for m in found.models), strict=True)
+        return ReplicateModels(
+            weights=np.array([m.weights / m.weights.sum() for m in found.models]),
+            tables={
+                name: groups.spread(np.array(table))
+                for name, groups, table in zip(names, self.groups, tables, strict=True)
+            },
+            misfit=found.misfit,
+            unseen=found.unseen,
+            together=tuple(tuple(names[m] for m in members) for members in found.together),
+        )
 
     def _classes_tell_more(self) -> bool:
         """Whether the classes foretell joint tables better than independent attributes do.

@@ -65,6 +65,15 @@ class View:
         groups = self.groups or (None,) * len(self.members)
         return [by_group(tables[m], g) for m, g in zip(self.members, groups, strict=True)]
 
+    @property
+    def variance(self) -> float:
+        """Of the noise of a cell."""
+        return 2 * self.scale**2
+
+    def noise(self, rng: np.random.Generator) -> Floats:
+        """Noise of the same law, one draw a cell: for what is fitted to noisy tables, never for a release."""
+        return np.asarray(rng.laplace(scale=self.scale, size=self.cells.shape))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LatentClasses:

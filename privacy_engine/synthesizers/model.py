@@ -8,6 +8,7 @@ from typing import Any
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.replicate_models import ReplicateModels
 from privacy_engine.tables.domains import Storage
 
 
@@ -26,6 +27,8 @@ class SynthesizerModel:
         storages: the declared type of each column.
         persons: in the source, where several rows may be of one; None where each row counts as a person.
         persons_public: whether `persons` is their public number; else it follows from a noisy one.
+        replicates: of the network, by which answers get intervals; None of a method that makes none, and of
+            a model that was stored before there were any.
     """
 
     method: str
@@ -37,6 +40,7 @@ class SynthesizerModel:
     storages: Mapping[str, Storage]
     persons: int | None = None
     persons_public: bool = True
+    replicates: ReplicateModels | None = None
 
     def structure(self) -> dict[str, list[str]]:
         """The parents of each attribute, in the order of the network."""
@@ -57,6 +61,8 @@ class SynthesizerModel:
             fields["persons"] = self.persons
         if not self.persons_public:
             fields["persons_public"] = False
+        if self.replicates is not None:
+            fields["replicates"] = self.replicates.to_dict()
         return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     @classmethod
@@ -78,6 +84,9 @@ class SynthesizerModel:
                 storages={name: Storage(value) for name, value in fields["storages"].items()},
                 persons=fields.get("persons"),
                 persons_public=fields.get("persons_public", True),
+                replicates=ReplicateModels.from_dict(fields["replicates"])
+                if "replicates" in fields
+                else None,
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"this text is no synthesizer's model: {type(error).__name__}") from None

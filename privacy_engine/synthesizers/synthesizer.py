@@ -43,6 +43,7 @@ from privacy_engine.release import Release, parameters_of
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.measuring import coded_files, coded_people
 from privacy_engine.synthesizers.model import SynthesizerModel
+from privacy_engine.synthesizers.replicate_models import ReplicateModels
 from privacy_engine.tables.domains import CodedTable, decode, public_domains
 from privacy_engine.tables.schema import DataSchema
 
@@ -122,15 +123,22 @@ class Synthesizer(ABC):
         persons contributed the records, not from the records' number.
         """
 
+    def learn_replicated(
+        self, coded: CodedTable
+    ) -> tuple[BayesianNetwork, tuple[Spend, ...], ReplicateModels | None]:
+        """The same, and replicates of the model from the noisy figures alone; None of a method without."""
+        return (*self.learn(coded), None)
+
     def measurement_parameters(self) -> dict[str, Any]:
         """The parameters that shape what is measured, plain values; the number of records drawn is none.
 
         A bound of what a person contributes is told where there is one, so that a measurement without one has
-        the name in the books that it always had.
+        the name in the books that it always had; and so are replicates none, which are made of what was
+        measured.
         """
         told = parameters_of(self)
         unbounded = {name for name in ("max_rows", "weight") if told[name] is None}
-        return {name: value for name, value in told.items() if name not in {"rows", *unbounded}}
+        return {name: value for name, value in told.items() if name not in {"rows", "replicates", *unbounded}}
 
     def coded(self, table: pd.DataFrame, schema: DataSchema) -> CodedTable:
         """What of a table is measured: its records as codes; of persons, what each contributes.
@@ -246,7 +254,7 @@ class Synthesizer(ABC):
 
     def _model(self, coded: CodedTable, method: "Synthesizer", noise: NoiseBudget) -> SynthesizerModel:
         """What `method` learns with what is left of the loss."""
-        network, spends = method.learn(coded)
+        network, spends, replicates = method.learn_replicated(coded)
         return SynthesizerModel(
             method=self.key,
             parameters=self.measurement_parameters(),
@@ -256,6 +264,7 @@ class Synthesizer(ABC):
             loss=self._loss_of(by_person=coded.persons is not None),
             storages=coded.storages,
             persons=coded.persons,
+            replicates=replicates,
         )
 
     def sample(

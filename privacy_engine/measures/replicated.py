@@ -1,0 +1,141 @@
+"""Intervals for counts, shares and means of a confidential table, from a noisy model and its replicates.
+
+What an interval is about: the value in the table that was measured, given what was published. What this table
+is itself a sample of is not in it, nor is it about the drawn records, whose number adds an error of its own:
+the interval lies around the model's answer, which has none. Values within a bin of the schema are taken as
+evenly spread, which no noisy figure tells.
+
+The variance is the replicates' mean squared distance from the model's answer, and the misfit, see
+``privacy_engine.latent.replicates``: a p (1 - p) for a share, that of a sample of 1 / a records; for a mean
+within a group of share p so a times the variance in the group, by p. Where the attributes were never measured
+together, what the model infers of them beyond independence is uncertain by a part of it, `INFERRED`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from privacy_engine.synthesizers.replicate_models import ClassTables
+
+Floats = npt.NDArray[np.float64]
+
+INFERRED = 0.35  # standard deviation of an association that is inferred, as a part of it
+MOST_ATTRIBUTES = 3  # of a question, besides that whose mean is asked: the misfit was measured up to three
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimates:
+    """An answer for each group.
+
+    Attributes:
+        value: (g,) of the model: shares of the records, or means; a mean of no records is NaN.
+        low, high: (g,) the interval.
+    """
+
+    value: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReplicatedModel:
+    """A published model with its replicates.
+
+    Attributes:
+        model: whose answers are given.
+        replicates: at least two.
+        misfit, unseen, together: of ``ReplicateModels``.
+    """
+
+    model: ClassTables
+    replicates: Sequence[ClassTables]
+    misfit: Sequence[float]
+    unseen: float
+    together: Collection[Collection[str]]
+
+    @cached_property
+    def _sets(self) -> tuple[frozenset[str], ...]:
+        return tuple(map(frozenset, self.together))
+
+    def shares(self, chosen: Mapping[str, Floats], *, level: float) -> Estimates:
+        """The share of the records in each group.
+
+        Args:
+            chosen: attribute to (size, g) the part of each value's records that belongs to each group, 0 .. 1.
+            level: of the interval, in (0, 1).
+        """
+        chosen = self._of_roots(chosen)
+        ours, theirs = self._masses(chosen)
+        variance = ((theirs - ours) ** 2).mean(axis=0) + self._beyond(chosen) * ours * (1 - ours)
+        if not self._is_seen(chosen):
+            variance += (INFERRED * (ours - self._independent(chosen))) ** 2
+        estimates = self._around(ours, variance, level)
+        return Estimates(value=ours, low=np.maximum(estimates.low, 0), high=np.minimum(estimates.high, 1))
+
+    def means(self, chosen: Mapping[str, Floats], of: str, numbers: Floats, *, level: float) -> Estimates:
+        """The mean of a number in each group, of those of its records that have one.
+
+        Args:
+            chosen: as of ``shares``; for `of` itself, too, where the question is about some of its values.
+            of: the attribute.
+            numbers: (size,) what each of its values counts as; NaN of a null.
+            level: of the interval, in (0, 1).
+        """
+        known = ~np.isnan(numbers)
+        groups = next((weights.shape[1] for weights in chosen.values()), 1)
+        given = chosen.get(of, np.ones((len(numbers), groups)))
+        counted = self._of_roots({**chosen, of: given * known[:, None]})
+        scaled = np.where(known, numbers, 0)[:, None]
+        summed = self._of_roots({**chosen, of: given * scaled})
+        squares = self._of_roots({**chosen, of: given * scaled**2})
+        (shares, their_shares), (sums, their_sums) = self._masses(counted), self._masses(summed)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ours, theirs = sums / shares, their_sums / their_shares
+            spread = np.maximum(self._masses(squares)[0] / shares - ours**2, 0)
+            variance = ((theirs - ours) ** 2).mean(axis=0) + self._beyond(counted) * spread / shares
+            if not self._is_seen(counted):
+                inferred = ours - self._independent(summed) / self._independent(counted)
+                variance += (INFERRED * inferred) ** 2
+        return self._around(ours, variance, level)
+
+    def _of_roots(self, chosen: Mapping[str, Floats]) -> dict[str, Floats]:
+        """The same question about attributes that no other determines."""
+        found: dict[str, Floats] = {}
+        for name, weights in chosen.items():
+            if name in self.model.follows:
+                name, value = self.model.follows[name]
+                weights = weights[value]
+            found[name] = found[name] * weights if name in found else weights
+        return found
+
+    def _masses(self, chosen: Mapping[str, Floats]) -> tuple[Floats, Floats]:
+        """(g,) of the model and (r, g) of the replicates: the expected product of the weights."""
+        return _mass(self.model, chosen), np.array([_mass(tables, chosen) for tables in self.replicates])
+
+    def _independent(self, chosen: Mapping[str, Floats]) -> Floats:
+        """The same where attributes are independent."""
+        return np.prod([_mass(self.model, {name: w}) for name, w in chosen.items()], axis=0)
+
+    def _is_seen(self, chosen: Collection[str]) -> bool:
+        return len(chosen) < 2 or any(members.issuperset(chosen) for members in self._sets)
+
+    def _beyond(self, chosen: Collection[str]) -> float:
+        """The misfit of a marginal, per p (1 - p)."""
+        misfit = self.misfit[min(max(len(chosen), 1), len(self.misfit)) - 1]
+        return misfit if self._is_seen(chosen) else misfit + self.unseen
+
+    def _around(self, value: Floats, variance: Floats, level: float) -> Estimates:
+        reach = student.ppf((1 + level) / 2, len(self.replicates)) * np.sqrt(variance)
+        return Estimates(value=value, low=value - reach, high=value + reach)
+
+
+def _mass(tables: ClassTables, chosen: Mapping[str, Floats]) -> Floats:
+    """(g,) sum over classes of pi_k prod_j sum_x theta_jk(x) w_j(x)."""
+    mass = tables.weights[:, None]
+    for name, weights in chosen.items():
+        mass = mass * (tables.tables[name] @ weights)
+    return np.asarray(mass.sum(axis=0) / tables.weights.sum())

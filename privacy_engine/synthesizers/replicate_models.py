@@ -1,0 +1,106 @@
+"""Replicates of a latent class network as they are stored: arrays of probabilities, told in few digits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+
+Floats = npt.NDArray[np.float64]
+
+DIGITS = 5  # significant, of a stored probability: the replicates' spread needs no more
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReplicateModels:
+    """What `privacy_engine.latent.replicates` found, over the values of attributes and by their names.
+
+    Attributes that others determine are in none: they follow from the network.
+
+    Attributes:
+        weights: (r, k) probabilities of the classes, one row a replicate.
+        tables: attribute to (r, k, size) its distribution given the class.
+        misfit: (3,) variances per p (1 - p) of marginals of one, two, three attributes measured together.
+        unseen: that which is added where they were not.
+        together: sets of attributes that were.
+    """
+
+    weights: Floats
+    tables: Mapping[str, Floats]
+    misfit: tuple[float, ...]
+    unseen: float
+    together: tuple[tuple[str, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReplicateModels) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]  # it holds arrays
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that ``from_dict`` reads back, probabilities in a few digits."""
+        return {
+            "weights": _told(self.weights),
+            "tables": {name: _told(table) for name, table in self.tables.items()},
+            "misfit": list(self.misfit),
+            "unseen": self.unseen,
+            "together": [list(names) for names in self.together],
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "ReplicateModels":
+        """Read what ``to_dict`` writes."""
+        return cls(
+            weights=np.array(fields["weights"], dtype=np.float64),
+            tables={name: np.array(table, dtype=np.float64) for name, table in fields["tables"].items()},
+            misfit=tuple(fields["misfit"]),
+            unseen=fields["unseen"],
+            together=tuple(tuple(names) for names in fields["together"]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassTables:
+    """A network whose attributes are independent given one hidden root, or functions of one that is.
+
+    Attributes:
+        weights: (k,) probabilities of the classes.
+        tables: attribute to (k, size) its distribution given the class.
+        follows: attribute that another determines, to this one and (its size,) the value that it goes with.
+    """
+
+    weights: Floats
+    tables: Mapping[str, Floats]
+    follows: Mapping[str, tuple[str, npt.NDArray[np.int64]]]
+
+    @classmethod
+    def of(cls, network: BayesianNetwork) -> "ClassTables":
+        """The tables of a network that LatentClass made."""
+        root, *others = network.nodes
+        tables = {node.attribute: node.table for node in others if node.parents == (root.attribute,)}
+        follows: dict[str, tuple[str, npt.NDArray[np.int64]]] = {}
+        for node in others:
+            if node.attribute in tables:
+                continue
+            (parent,) = node.parents
+            value = node.table.argmax(axis=1).astype(np.int64)
+            if parent in follows:  # what determines is determined itself
+                parent, of_parent = follows[parent]
+                value = value[of_parent]
+            follows[node.attribute] = (parent, value)
+        return cls(weights=root.table, tables=tables, follows=follows)
+
+
+def _told(probabilities: Floats) -> Any:
+    return _rounded(probabilities.tolist())
+
+
+def _rounded(values: Any) -> Any:
+    if isinstance(values, list):
+        return [_rounded(value) for value in values]
+    return float(f"{values:.{DIGITS}g}")
