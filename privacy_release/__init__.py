@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from privacy_release.ledger.ledger import BudgetLedger as BudgetLedger
     from privacy_release.query.answer import answer as answer
     from privacy_release.reading import dictionary as dictionary
+    from privacy_release.reading import intervals as intervals
     from privacy_release.reading import read as read
     from privacy_release.spec.files import load_policy as load_policy
     from privacy_release.spec.files import load_schema as load_schema
@@ -39,7 +40,7 @@ _HOME = {
     "lake.log": ("State",),
     "lake.publish": ("publish",),
     "query.answer": ("answer",),
-    "reading": ("dictionary", "read"),
+    "reading": ("dictionary", "intervals", "read"),
     "lake.read": ("manifest_of", "read_release", "read_tables", "releases"),
     "lake.retract": ("retract",),
     "lake.store": ("Lake",),

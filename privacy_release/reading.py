@@ -1,7 +1,7 @@
 """Reading a published release without knowing how a lake is laid out, and being told what it is."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,47 @@ def dictionary(
     if told is None:
         raise PublishError(f"the release in {table} has no data dictionary: it was published without one")
     return told
+
+
+def intervals(
+    uri: str | Path,
+    table: str,
+    *,
+    ask: str = "count",
+    of: str | None = None,
+    by: Sequence[str] | str = (),
+    where: Mapping[str, Any] | None = None,
+    level: float = 0.95,
+    release: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> "pa.Table":
+    """A count, share or mean in the confidential table, by groups, with its interval.
+
+    Of a private synthetic release with replicates: the model's answer, and an interval that holds the
+    confidential value with about the chance `level`. Of a k-anonymous release: certain bounds, and no value.
+    Columns have the names of the source. `privacy_release.query.intervals` says what is in an interval.
+
+    Args:
+        uri: see `read`, and so `table`, `release` and `storage_options`.
+        table: see `read`.
+        ask: `count`, `share` or `mean`.
+        of: the column whose mean is asked.
+        by: at most three columns.
+        where: column to a value, to a list of values, or to a pair (low, high), both inside, None being open.
+        level: chance that an interval holds the value, in (0, 1).
+        release: see `read`.
+        storage_options: see `read`.
+
+    Raises:
+        QueryError: if the release gives no interval for the question; it says why.
+        PublishError, IntegrityError: as `read`.
+    """
+    from privacy_release.query.intervals import intervals as answer
+    from privacy_release.query.questions import asked
+
+    lake = _lake(uri, storage_options)
+    question = asked(ask, of, by, where)
+    return answer(lake, table, _entry(lake, table, release)["release_id"], question, level=level)
 
 
 def _lake(uri: str | Path, options: Mapping[str, str] | None) -> Lake:

@@ -57,7 +57,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -449,7 +448,7 @@ class Run:
             self.views,
             model,
             fitted,
-            partial(fit, on_scale=self.on_scale, **REPLICATE_STEPS),
+            lambda views, start: fit(views, start, on_scale=self.on_scale, **REPLICATE_STEPS),
             count=count,
             rng=np.random.default_rng(REPLICATE_SEED),
         )

@@ -14,8 +14,8 @@ rare cells to frequent ones. Sets of attributes that no view holds: nothing meas
 out overstates their misfit tenfold, because the worst of them were chosen to be measured. They were left out
 where their misfit did not stand out of the noise of a view, so they get a part of that noise, see
 ``UNSEEN_NOISE``, and a part of what the model infers of them, see
-``privacy_engine.measures.replicated.INFERRED``. Both parts were chosen on two distributions at two epsilons,
-and are no bounds.
+``privacy_engine.synthesizers.replicated.INFERRED``. Both parts were chosen on two distributions at two
+epsilons, and are no bounds.
 """
 
 import itertools

@@ -87,7 +87,7 @@ def chosen_threshold(counts: Ints, total: int) -> int:
     return int(np.argmin(np.abs(mass - total))) + 1
 
 
-def project_to_simplex(counts: Ints, total: int) -> Floats:
+def project_to_simplex(counts: Ints | Floats, total: int) -> Floats:
     """The distribution nearest to the noisy probabilities in Euclidean distance.
 
     Cells are lowered (or raised) by one common amount, and stop at 0, so that the sum is 1: Duchi,

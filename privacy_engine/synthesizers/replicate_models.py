@@ -63,6 +63,23 @@ class ReplicateModels:
             together=tuple(tuple(names) for names in fields["together"]),
         )
 
+    def models(self, network: BayesianNetwork) -> list["ClassTables"]:
+        """The model that the network is, and each replicate; a rounded distribution sums to 1 again."""
+        ours = ClassTables.of(network)
+        weights = self.weights / self.weights.sum(axis=1, keepdims=True)
+        tables = {name: table / table.sum(axis=2, keepdims=True) for name, table in self.tables.items()}
+        return [
+            ours,
+            *(
+                ClassTables(
+                    weights=weights[r],
+                    tables={name: table[r] for name, table in tables.items()},
+                    follows=ours.follows,
+                )
+                for r in range(len(self))
+            ),
+        ]
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassTables:

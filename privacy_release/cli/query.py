@@ -22,6 +22,7 @@ goes to stdout or FILE; the releases that it was made from, and what each guaran
 parquet hold them, too). An answer with more than N rows is refused.
 
   privacy-release query "SELECT sex, count(*) AS people FROM adult_occupation GROUP BY sex"
+  privacy-release query "SELECT sex, count(*), avg(age) FROM adult_private GROUP BY sex" --intervals
   privacy-release query 'SELECT * FROM "my-table"' --release 2026-W47 --format csv --output week.csv
 """
 
@@ -38,6 +39,18 @@ def add_query_command(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--release", metavar="ID", help="ask this release of each table, not the newest")
     which.add_argument(
         "--every-release", action="store_true", help="ask all releases; tables get a column `release`"
+    )
+    parser.add_argument(
+        "--intervals",
+        action="store_true",
+        help="the confidential table's counts and means, each from low to high: see docs/query.md",
+    )
+    parser.add_argument(
+        "--level",
+        type=float,
+        default=0.95,
+        metavar="P",
+        help="chance that an interval of a private release holds the value (default 0.95)",
     )
     parser.add_argument("--format", choices=FORMATS, default="table", help="default table")
     parser.add_argument("--output", type=Path, metavar="FILE", help="instead of stdout; parquet needs it")
@@ -58,14 +71,31 @@ def _query(arguments: argparse.Namespace) -> int:
 
     if arguments.format == "parquet" and arguments.output is None:
         raise WrongArgumentError("--format parquet needs --output FILE")
-    given = answer(
-        lake_at(arguments.lake or default_lake()),
-        arguments.sql,
-        form=arguments.format if arguments.format in ("csv", "json") else "arrow",
-        release=arguments.release,
-        every_release=arguments.every_release,
-        limits=Limits(rows=arguments.limit, seconds=arguments.seconds, size=arguments.bytes),
-    )
+    lake = lake_at(arguments.lake or default_lake())
+    form = arguments.format if arguments.format in ("csv", "json") else "arrow"
+    limits = Limits(rows=arguments.limit, seconds=arguments.seconds, size=arguments.bytes)
+    if arguments.intervals:
+        from privacy_release.query.intervals import answer_with_intervals
+
+        if arguments.every_release:
+            raise WrongArgumentError("--intervals are of one release; leave --every-release out")
+        given = answer_with_intervals(
+            lake,
+            arguments.sql,
+            form=form,
+            release=arguments.release,
+            level=arguments.level,
+            limits=limits,
+        )
+    else:
+        given = answer(
+            lake,
+            arguments.sql,
+            form=form,
+            release=arguments.release,
+            every_release=arguments.every_release,
+            limits=limits,
+        )
     data = _bytes(given, arguments.format)
     if arguments.output is None:
         print(data.decode(), end="")

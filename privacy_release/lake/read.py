@@ -126,6 +126,19 @@ def dictionary_of(
     return None if digest is None else _stored_json(lake, name, digest, "dictionary")
 
 
+def proof_of(lake: Lake, name: str, release_id: str, what: str) -> bytes | None:
+    """A further proof of a release by its name, such as `replicates.parquet`; None of one without.
+
+    Raises:
+        PublishError: if there is no such release, it was retracted, or the lake cannot be reached.
+        IntegrityError: if the stored file is not the one that the commit names, or its note is damaged.
+    """
+    entry = _entry(lake, name, existing_version(lake, name), release_id, None)
+    _require_standing(entry, name)
+    digest = entry.further.get(what)
+    return None if digest is None else _stored(lake, name, f"{digest}.{what.rpartition('.')[2]}", what)
+
+
 def pages_of(lake: Lake, name: str, release_id: str, version: int | None = None) -> dict[str, str]:
     """Addresses of the pages beside a release, by name: `report`, and `dictionary` where there is one.
 
@@ -144,13 +157,17 @@ def pages_of(lake: Lake, name: str, release_id: str, version: int | None = None)
 
 def _stored_json(lake: Lake, name: str, digest: str, what: str) -> dict[str, Any]:
     """A proof that is stored under the hash of its bytes."""
-    data = get(lake, f"{proof_folder(name)}/{digest}.json")
+    stored: dict[str, Any] = json.loads(_stored(lake, name, f"{digest}.json", what))
+    return stored
+
+
+def _stored(lake: Lake, name: str, file: str, what: str) -> bytes:
+    data, digest = get(lake, f"{proof_folder(name)}/{file}"), file.partition(".")[0]
     if hashlib.sha256(data).hexdigest() != digest:
         raise IntegrityError(
             f"the stored {what} of table {name} must have the sha256 {digest}; it was changed"
         )
-    stored: dict[str, Any] = json.loads(data)
-    return stored
+    return data
 
 
 def _require_standing(entry: Publication, name: str) -> None:

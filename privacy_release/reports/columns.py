@@ -130,6 +130,8 @@ def _domain(origin: "Attribute | None", form: Form) -> dict[str, Any]:
     if origin.hierarchy is not None:
         levels = zip(*origin.hierarchy.rows, strict=True)
         told["levels"] = [_listed(tuple(dict.fromkeys(labels))) for labels in levels]
+        if len(origin.hierarchy.rows) <= MOST_LABELS:
+            told["paths"] = [list(path) for path in origin.hierarchy.rows]
     if origin.dates is not None and origin.dates.calendar:
         told["calendar"] = [period.value for period in origin.dates.calendar]
     return {"domain": told} if told else {}

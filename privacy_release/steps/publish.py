@@ -18,6 +18,7 @@ from privacy_release.reports.dictionary import (
     dictionary_html,
     table_description,
 )
+from privacy_release.reports.replicates import REPLICATES, replicates_file
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
@@ -105,6 +106,7 @@ def publish_staged(
     if signer is not None:  # whoever checks the release measures it again, and needs the schema for that
         manifest["schema"] = read_schema(staged["schema"]).to_dict()
     told = _dictionary(staged, manifest, name, release_id)
+    replicates = _replicates(staged)
     with one_at_a_time(name) if followed else nullcontext():
         refuse_unseen(lake, name, (release_id, run_key or release_id), report)
         with as_readable_as_the_lake(lake):
@@ -120,6 +122,7 @@ def publish_staged(
                 proofs={
                     f"{DICTIONARY}.json": json_bytes(told),
                     f"{DICTIONARY}.html": dictionary_html(told).encode(),
+                    **replicates,
                 },
                 words=Words(description=table_description(told), comments=column_comments(told)),
                 signer=None if signer is None else signer.about(manifest, approved=by_somebody),
@@ -143,6 +146,17 @@ def publish_staged(
     with as_readable_as_the_lake(lake):
         _settle(lake, name, published, rules)
     return published
+
+
+def _replicates(staged: StagedRef) -> dict[str, bytes]:
+    """The file by which answers get intervals, where the release was drawn from a model that has them."""
+    if "model" not in staged:
+        return {}
+    from privacy_engine.synthesizers.model import SynthesizerModel
+
+    model = SynthesizerModel.from_json(Path(staged["model"]).read_text("utf-8"))
+    data = replicates_file(model, read_schema(staged["schema"]))
+    return {} if data is None else {REPLICATES: data}
 
 
 def table_rules(

@@ -24,7 +24,7 @@ from privacy_engine.synthesizers.replicate_models import ClassTables
 Floats = npt.NDArray[np.float64]
 
 INFERRED = 0.35  # standard deviation of an association that is inferred, as a part of it
-MOST_ATTRIBUTES = 3  # of a question, besides that whose mean is asked: the misfit was measured up to three
+TREND = 3.0  # times the variance of an association that was not measured, for means: most of it is a trend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +65,11 @@ class ReplicatedModel:
         """The share of the records in each group.
 
         Args:
-            chosen: attribute to (size, g) the part of each value's records that belongs to each group, 0 .. 1.
+            chosen: attribute to (size, g) the part of each value's records that is in each group, 0 .. 1.
             level: of the interval, in (0, 1).
         """
+        if not chosen:  # all records, whose number is public
+            return Estimates(value=np.ones(1), low=np.ones(1), high=np.ones(1))
         chosen = self._of_roots(chosen)
         ours, theirs = self._masses(chosen)
         variance = ((theirs - ours) ** 2).mean(axis=0) + self._beyond(chosen) * ours * (1 - ours)
@@ -96,7 +98,9 @@ class ReplicatedModel:
         with np.errstate(divide="ignore", invalid="ignore"):
             ours, theirs = sums / shares, their_sums / their_shares
             spread = np.maximum(self._masses(squares)[0] / shares - ours**2, 0)
-            variance = ((theirs - ours) ** 2).mean(axis=0) + self._beyond(counted) * spread / shares
+            variance = ((theirs - ours) ** 2).mean(axis=0) + self._beyond(
+                counted, trend=TREND
+            ) * spread / shares
             if not self._is_seen(counted):
                 inferred = ours - self._independent(summed) / self._independent(counted)
                 variance += (INFERRED * inferred) ** 2
@@ -118,15 +122,16 @@ class ReplicatedModel:
 
     def _independent(self, chosen: Mapping[str, Floats]) -> Floats:
         """The same where attributes are independent."""
-        return np.prod([_mass(self.model, {name: w}) for name, w in chosen.items()], axis=0)
+        alone = [_mass(self.model, {name: weights}) for name, weights in chosen.items()]
+        return np.asarray(np.prod(alone, axis=0))
 
     def _is_seen(self, chosen: Collection[str]) -> bool:
         return len(chosen) < 2 or any(members.issuperset(chosen) for members in self._sets)
 
-    def _beyond(self, chosen: Collection[str]) -> float:
+    def _beyond(self, chosen: Collection[str], trend: float = 1.0) -> float:
         """The misfit of a marginal, per p (1 - p)."""
         misfit = self.misfit[min(max(len(chosen), 1), len(self.misfit)) - 1]
-        return misfit if self._is_seen(chosen) else misfit + self.unseen
+        return misfit if self._is_seen(chosen) else misfit + trend * self.unseen
 
     def _around(self, value: Floats, variance: Floats, level: float) -> Estimates:
         reach = student.ppf((1 + level) / 2, len(self.replicates)) * np.sqrt(variance)

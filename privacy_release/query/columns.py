@@ -1,0 +1,345 @@
+"""What a condition says of released cells: which records surely meet it, and which may.
+
+A column of the source is found among those of the release by the data dictionary, which says how each is
+written: exactly, as two bounds, as text, as a set, as a label of a hierarchy, or not at all.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.query.questions import Condition, Value
+from privacy_release.query.rules import QueryError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    Truths = npt.NDArray[np.bool_]
+
+DAY = 86_400
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Meant:
+    """The values that the cells of one column of the source may have had.
+
+    Attributes:
+        name: of the column.
+        cell_of: (n,) which of the cells each record has.
+        sets: of each cell the values that are possible, None among them where it may be null; None instead of
+            a set: the range in `low` and `high`.
+        low, high: of each cell; both inside.
+        nulls: of each cell with a range whether it may be null, too.
+        kind: `label`, `whole`, `real`, `date` or `timestamp`.
+        every: all values of its domain; None where they are not listed.
+    """
+
+    name: str
+    cell_of: "npt.NDArray[np.int64]"
+    sets: Sequence[frozenset[Value] | None]
+    low: Sequence[float]
+    high: Sequence[float]
+    nulls: Sequence[bool]
+    kind: str
+    every: frozenset[Value] | None = None
+
+    def meeting(self, conditions: Sequence[Condition]) -> "tuple[Truths, Truths]":
+        """(n,) whether each record surely meets all of some conditions, and whether it may."""
+        import numpy as np
+
+        verdicts = [self._cell(cell, conditions) for cell in range(len(self.sets))]
+        surely, maybe = np.array(verdicts, dtype=np.bool_).reshape(-1, 2).T
+        return surely[self.cell_of], maybe[self.cell_of]
+
+    def _cell(self, cell: int, conditions: Sequence[Condition]) -> tuple[bool, bool]:
+        possible = self.sets[cell]
+        if possible is None:
+            surely, maybe = _of_range(conditions, self.low[cell], self.high[cell], self.kind)
+            possible = frozenset([None]) if self.nulls[cell] else frozenset()
+        else:
+            surely, maybe = True, False
+        met = [all(meets(c, value, self.kind) for c in conditions) for value in possible]
+        return surely and all(met), maybe or any(met)
+
+    @property
+    def shown(self) -> list[frozenset[Value] | None]:
+        """The sets of the cells that some record has."""
+        return [self.sets[cell] for cell in sorted(set(self.cell_of.tolist()))]
+
+    @property
+    def may_be_null(self) -> "Truths":
+        """(n,) whether each record may be null."""
+        import numpy as np
+
+        found = [None in (of_cell or ()) or null for of_cell, null in zip(self.sets, self.nulls, strict=True)]
+        return np.array(found, dtype=np.bool_)[self.cell_of]
+
+    def numbers(self, conditions: Sequence[Condition]) -> "tuple[Any, Any]":
+        """(n,) the least and the largest number of each record that meets the conditions; NaN: none does."""
+        import numpy as np
+
+        ends = [self._ends(cell, conditions) for cell in range(len(self.sets))]
+        low, high = np.array(ends, dtype=np.float64).reshape(-1, 2).T
+        return low[self.cell_of], high[self.cell_of]
+
+    def _ends(self, cell: int, conditions: Sequence[Condition]) -> tuple[float, float]:
+        possible = self.sets[cell]
+        if possible is not None:
+            found = [
+                v
+                for v in possible
+                if isinstance(v, float) and all(meets(c, v, self.kind) for c in conditions)
+            ]
+            return (min(found), max(found)) if found else (math.nan, math.nan)
+        low, high = self.low[cell], self.high[cell]
+        for condition in conditions:
+            if condition.values is not None:
+                raise QueryError(
+                    f"the mean of {self.name} has bounds only for a range of it, not for a list of its values"
+                )
+            first, last = closed_range(condition, self.kind)
+            low, high = max(low, first), min(high, last)
+        return (low, high) if low <= high else (math.nan, math.nan)
+
+
+def meets(condition: Condition, value: Value, kind: str) -> bool:
+    """Whether a value meets a condition."""
+    if condition.values is not None:
+        wanted = {as_kind(v, kind, condition.column) for v in condition.values}
+        return (value in wanted) != condition.negated
+    if value is None:
+        return False
+    if kind == "label" or isinstance(value, str):
+        raise QueryError(f"{condition.column} holds labels, which have no order: list them instead")
+    low, high = (_number(end, kind, condition.column) for end in (condition.low, condition.high))
+    above = value > low if condition.low_open else value >= low
+    return above and (value < high if condition.high_open else value <= high)
+
+
+def _of_range(conditions: Sequence[Condition], low: float, high: float, kind: str) -> tuple[bool, bool]:
+    """Whether all numbers of a range meet all conditions, and whether some do."""
+    if low == high:
+        met = all(meets(condition, low, kind) for condition in conditions)
+        return met, met
+    first, last, listed = low, high, []
+    for condition in conditions:
+        if condition.values is None:
+            ends = closed_range(condition, kind)
+            first, last = max(first, ends[0]), min(last, ends[1])
+        else:
+            listed.append(condition)
+    if first > last:
+        return False, False
+    inside = first == low and last == high
+    if not listed:
+        return inside, True
+    # Values that the lists name are tried one by one; all others meet a condition if it is negated.
+    named = {float(v) for c in listed for v in numbers_of(c, kind) if first <= v <= last}
+    if kind != "real":
+        named = {v for v in named if v == math.floor(v)}
+    each = [all(meets(condition, v, kind) for condition in conditions) for v in named]
+    has_others = kind == "real" or last - first + 1 > len(named)
+    others = all(condition.negated for condition in listed)
+    surely = inside and all(each) and (others or not has_others)
+    return surely, any(each) or (others and has_others)
+
+
+def closed_range(condition: Condition, kind: str) -> tuple[float, float]:
+    """The ends of a condition as a closed range; of whole numbers those that belong to it."""
+    low, high = (_number(end, kind, condition.column) for end in (condition.low, condition.high))
+    if kind == "real":
+        return (
+            math.nextafter(low, math.inf) if condition.low_open else low,
+            math.nextafter(high, -math.inf) if condition.high_open else high,
+        )
+    if math.isfinite(low):
+        low = math.floor(low) + 1.0 if condition.low_open else float(math.ceil(low))
+    if math.isfinite(high):
+        high = math.ceil(high) - 1.0 if condition.high_open else float(math.floor(high))
+    return low, high
+
+
+def numbers_of(condition: Condition, kind: str) -> list[float]:
+    """The listed values of a condition that are no nulls."""
+    return [_number(v, kind, condition.column) for v in condition.values or () if v is not None]
+
+
+def as_kind(value: Value, kind: str, column: str) -> Value:
+    """A constant of a question as the values of a column are told: text, a number, or days or seconds.
+
+    Raises:
+        QueryError: if it is none.
+    """
+    if value is None:
+        return None
+    if kind == "label":
+        return value if isinstance(value, str) else f"{value:.15g}"
+    return _number(value, kind, column)
+
+
+def _number(value: str | float, kind: str, column: str) -> float:
+    dated = kind in ("date", "timestamp")
+    try:
+        if dated and isinstance(value, str):
+            moment = datetime.fromisoformat(value)
+            seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
+            return seconds // DAY if kind == "date" else seconds
+        return float(value)
+    except ValueError:
+        raise QueryError(f"{column} must be compared with {'a date' if dated else 'a number'}") from None
+
+
+def meant_of(name: str, rows: "pa.Table", told: Mapping[str, Any]) -> Meant:
+    """What the released cells say of a column of the source.
+
+    Args:
+        name: the column.
+        rows: of the release.
+        told: its data dictionary.
+
+    Raises:
+        QueryError: if it is not released, or in a form that says nothing of single values.
+    """
+    columns = {column["form"]: column for column in told["columns"] if column["source"] == name}
+    if "lower_bound" in columns:
+        return _of_bounds(name, columns, rows)
+    found = next((column for column in told["columns"] if column["name"] == name), None)
+    if found is None:
+        named = sorted({column["source"] for column in told["columns"] if column["source"]})
+        raise QueryError(f"{name} must be a column of the source, one of {', '.join(named)}")
+    cells = rows.column(found["name"]).combine_chunks().dictionary_encode()
+    values = [_cell(value) for value in cells.dictionary.to_pylist()]
+    kind = _kind(found) if found["form"] == "value" else "label"
+    listed = found.get("domain", {})
+    every = _every(listed)
+    readers: Mapping[str, Callable[[Value], frozenset[Value] | None]] = {
+        "value": lambda cell: frozenset([cell]),
+        "value_or_star": lambda cell: every if cell == "*" else frozenset([cell]),
+        "set": _set,
+        "label": lambda cell: _leaves(cell, listed),
+    }
+    if found["form"] not in readers:
+        raise QueryError(
+            f"{name} is released as {found['form'].replace('_', ' ')}, which bounds no count and no mean"
+        )
+    sets = [readers[found["form"]](value) for value in values]
+    if None in sets:
+        raise QueryError(f"the data dictionary does not list which values the labels of {name} stand for")
+    codes = cells.indices.fill_null(len(sets)).to_numpy(zero_copy_only=False)
+    return Meant(
+        name=name,
+        cell_of=codes.astype("int64"),
+        sets=[*sets, frozenset([None])],
+        low=[math.nan] * (len(sets) + 1),
+        high=[math.nan] * (len(sets) + 1),
+        nulls=[False] * (len(sets) + 1),
+        kind=kind,
+        every=every if kind == "label" else None,
+    )
+
+
+def _of_bounds(name: str, columns: Mapping[str, Mapping[str, Any]], rows: "pa.Table") -> Meant:
+    """Two columns of bounds, and whether the interval covers nulls, too."""
+    low, high = (
+        [_cell(v) for v in rows.column(columns[form]["name"]).to_pylist()]
+        for form in ("lower_bound", "upper_bound")
+    )
+    flag = columns.get("null_flag")
+    nulls = rows.column(flag["name"]).to_pylist() if flag else [False] * len(low)
+    place: dict[Any, int] = {}
+    cell_of = [place.setdefault(cell, len(place)) for cell in zip(low, high, nulls, strict=True)]
+    least, largest = _domain_ends(columns["lower_bound"])
+    sets: list[frozenset[Value] | None] = []
+    ends: list[tuple[float, float]] = []
+    for first, last, is_null in place:
+        withheld = first is None and not is_null  # suppressed: any value, or none where nulls are allowed
+        sets.append(frozenset([None]) if first is None and is_null else None)
+        ends.append((least, largest) if withheld or first is None else (float(first), float(last)))
+    import numpy as np
+
+    return Meant(
+        name=name,
+        cell_of=np.array(cell_of, dtype=np.int64),
+        sets=sets,
+        low=[a for a, _ in ends],
+        high=[b for _, b in ends],
+        nulls=[bool(is_null) for _, _, is_null in place],
+        kind=_kind(columns["lower_bound"]),
+    )
+
+
+def _domain_ends(column: Mapping[str, Any]) -> tuple[float, float]:
+    """The bounds that the schema states of a column; infinite where it states none."""
+    stated = column.get("domain", {}).get("bounds")
+    if not stated:
+        return -math.inf, math.inf
+    low, high = (_number(end, _kind(column), column["name"]) for end in stated)
+    return low, high
+
+
+def domain_ends(name: str, told: Mapping[str, Any]) -> tuple[float, float]:
+    """The same of a column of the source."""
+    column = next(column for column in told["columns"] if name in (column["source"], column["name"]))
+    return _domain_ends(column)
+
+
+def _every(listed: Mapping[str, Any]) -> frozenset[Value] | None:
+    if "paths" in listed:
+        return frozenset(path[0] for path in listed["paths"])
+    labels = listed.get("categories", {}).get("labels")
+    return frozenset(labels) if labels else None
+
+
+def _leaves(cell: Value, listed: Mapping[str, Any]) -> frozenset[Value] | None:
+    """The values under a label of a hierarchy; None where they are not listed, or the root covers nulls."""
+    leaves = frozenset(path[0] for path in listed.get("paths", ()) if cell in path)
+    root = {path[-1] for path in listed.get("paths", ())}
+    return (leaves | {None} if cell in root else leaves) or None
+
+
+def _set(cell: Value) -> frozenset[Value]:
+    """`{a, b}`, `{a, null}`, or one value; what could be mistaken for that stands in quotes."""
+    text = str(cell)
+    if not (text.startswith("{") and text.endswith("}")):
+        return frozenset([_unquoted(text)])
+    parts, part, quoted = [], "", False
+    for mark in text[1:-1]:
+        quoted = quoted != (mark == '"')
+        if mark == "," and not quoted:
+            parts.append(part)
+            part = ""
+        else:
+            part += mark
+    found = [p.strip() for p in (*parts, part)]
+    return frozenset(None if p == "null" else _unquoted(p) for p in found)
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].replace('""', '"') if len(text) > 1 and text[0] == text[-1] == '"' else text
+
+
+def _kind(column: Mapping[str, Any]) -> str:
+    """How the values of a column are compared, by its type in the table."""
+    kind = column["type"]
+    if kind in ("date", "timestamp") or kind.startswith("timestamp"):
+        return "date" if kind == "date" else "timestamp"
+    if kind in ("long", "integer", "short", "byte"):
+        return "whole"
+    return "real" if kind in ("double", "float") or kind.startswith("decimal") else "label"
+
+
+def _cell(value: Any) -> Value:
+    """A released cell in the form in which it is compared."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=value.tzinfo or UTC).timestamp()
+    if isinstance(value, date):
+        return float((value - date(1970, 1, 1)).days)
+    return float(value)

@@ -1,0 +1,417 @@
+"""Counts, shares and means of the confidential table, each with the interval that a release leaves for it.
+
+A private synthetic release with replicates gives intervals that cover the value in the table that was
+measured with about the stated chance, see ``privacy_engine.synthesizers.replicated``. A k-anonymous release
+gives hard bounds: no table outside of them is consistent with it. Both are made of what is published alone.
+What the confidential table is a sample of is in neither.
+"""
+
+import io
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError
+from privacy_release.lake.read import dictionary_of, proof_of, read_release
+from privacy_release.lake.store import Lake
+from privacy_release.query.answer import Answer, allowed
+from privacy_release.query.columns import (
+    Meant,
+    closed_range,
+    domain_ends,
+    meant_of,
+    meets,
+    numbers_of,
+)
+from privacy_release.query.forms import FORMS
+from privacy_release.query.process import Limits
+from privacy_release.query.questions import Condition, Measure, Question, Value, question_of
+from privacy_release.query.rules import QueryError, check_size, tables_of
+from privacy_release.query.sources import take_snapshot
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from privacy_engine.synthesizers.replicated import ReplicatedModel
+
+    Floats = npt.NDArray[np.float64]
+
+REPLICATES = "replicates.parquet"
+_TOLD = b"privacy_release.replicates"
+MOST_ANSWERS = 100_000  # groups of a question
+_MEANING = {
+    "interval": "the value in the confidential table lies between low and high with about this chance",
+    "bounds": "the value in the confidential table lies between low and high, whatever the table is",
+}
+
+
+def intervals(
+    lake: Lake, name: str, release_id: str, question: Question, *, level: float = 0.95
+) -> "pa.Table":
+    """The groups of a question, with value, low and high of each measure.
+
+    A k-anonymous release has no value: what it leaves open has no likeliest place between the bounds. The
+    metadata of the table say what `low` and `high` mean.
+
+    Args:
+        lake: where.
+        name: the release table.
+        release_id: of the release.
+        question: what is asked.
+        level: chance of an interval to cover, in (0, 1); bounds are certain.
+
+    Raises:
+        QueryError: if the release gives no intervals for the question; the message says why.
+        PublishError: if there is no such release, or the lake cannot be reached.
+        IntegrityError: if what lies beside the release is not what was published.
+    """
+    if not 0 < level < 1:
+        raise QueryError(f"level must be in (0, 1), got {level}")
+    data = proof_of(lake, name, release_id, REPLICATES)
+    if data is not None:
+        return _table(PublishedModel.read(data).answer(question, level), question, "interval", level)
+    told = dictionary_of(lake, name, release_id)
+    if told is None:
+        raise QueryError("the release has no data dictionary, so it is not known what its cells stand for")
+    forms = {column["form"] for column in told["columns"]}
+    if "drawn" in forms:
+        raise QueryError(
+            "the release was published without replicates, so its answers have no intervals: ask without, "
+            "or release again by latent_class with `replicates`"
+        )
+    if reason := _NO_BOUNDS.keys() & forms:
+        raise QueryError(f"the release gives no intervals: {_NO_BOUNDS[min(reason)]}")
+    rows = read_release(lake, name, release_id)
+    return _table(_bounded(rows, told, question), question, "bounds", 1.0)
+
+
+_NO_BOUNDS: Mapping[str, str] = {
+    "randomized": "its answers are random; estimate shares as docs/randomized_releases.md says",
+    "counterfeits": "some of its records are of nobody, and the bounds do not know which",
+    "table_name": "it is of several tables; bounds are given for releases of one",
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublishedModel:
+    """The file of replicates, read.
+
+    Attributes:
+        model: the model and its replicates, by codes.
+        values: attribute to its columns `code`, `value`, `low`, `high`, an entry a released value.
+        kinds: attribute to `label`, `whole`, `real`, `date` or `timestamp`.
+        records: of the table that was measured.
+    """
+
+    model: "ReplicatedModel"
+    values: Mapping[str, Mapping[str, Any]]
+    kinds: Mapping[str, str]
+    records: int
+
+    @classmethod
+    def read(cls, data: bytes) -> "PublishedModel":
+        """Read the file's bytes.
+
+        Raises:
+            IntegrityError: if they are no such file.
+        """
+        import numpy as np
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        from privacy_engine.synthesizers.replicate_models import ClassTables
+        from privacy_engine.synthesizers.replicated import ReplicatedModel
+
+        try:
+            table = pq.read_table(io.BytesIO(data))
+            told = json.loads((table.schema.metadata or {})[_TOLD])
+        except (pa.ArrowException, KeyError, ValueError):
+            raise IntegrityError("the file of replicates must be one that this package wrote") from None
+        order = [("replicate", "ascending"), ("class", "ascending")]
+        values, by_code, weights = {}, {}, {}
+        for name in told["kinds"]:
+            part = table.filter(pc.equal(table["attribute"], name))
+            part = part.take(pc.sort_indices(part, order))
+            replicate = part["replicate"].to_numpy()
+            size = int(np.count_nonzero((replicate == 0) & (part["class"].to_numpy() == 0)))
+            first = part.slice(0, size)
+            code = first["code"].to_numpy()
+            values[name] = {
+                "code": code,
+                "value": first["value"].to_pylist(),
+                "low": first["low"].to_numpy(),
+                "high": first["high"].to_numpy(),
+            }
+            probability = part["probability"].to_numpy().reshape(-1, size)
+            sums = probability @ np.eye(int(code.max()) + 1)[code]
+            by_code[name] = np.split(sums, np.flatnonzero(np.diff(replicate[::size])) + 1)
+            starts = part["weight"].to_numpy()[::size]
+            weights = dict(enumerate(np.split(starts, np.flatnonzero(np.diff(replicate[::size])) + 1)))
+        follows = {name: (root, np.array(value)) for name, (root, value) in told["follows"].items()}
+        models = [
+            ClassTables(
+                weights=weights[r],
+                tables={name: tables[r] for name, tables in by_code.items() if name not in follows},
+                follows=follows,
+            )
+            for r in range(told["replicates"] + 1)
+        ]
+        model = ReplicatedModel(
+            model=models[0],
+            replicates=models[1:],
+            misfit=told["misfit"],
+            unseen=told["unseen"],
+            together=told["together"],
+        )
+        return cls(model=model, values=values, kinds=told["kinds"], records=told["records"])
+
+    def answer(self, question: Question, level: float) -> "list[tuple[tuple[Value, ...], list[_Cell]]]":
+        """The groups, each with a cell for each measure."""
+        import numpy as np
+
+        groups: list[tuple[Value, ...]] = [()]
+        chosen: dict[str, Floats] = {}
+        for condition in question.where:
+            weights = self._fitting(condition)[:, None]
+            chosen[condition.column] = chosen.get(condition.column, 1.0) * weights
+        for column in question.by:
+            shown = self._known(column)["value"]
+            if len(groups) * len(shown) > MOST_ANSWERS:
+                raise QueryError(
+                    f"a question must have at most {MOST_ANSWERS:,} groups; ask by fewer columns"
+                )
+            each = np.eye(len(shown)) * chosen.get(column, 1.0)
+            chosen = {name: np.repeat(w, len(shown), axis=1) for name, w in chosen.items()}
+            chosen[column] = np.tile(each, len(groups))
+            groups = [(*group, value) for group in groups for value in shown]
+        chosen = {name: np.broadcast_to(w, (len(w), len(groups))) for name, w in chosen.items()}
+        measured = [self._measured(measure, question, chosen, level) for measure in question.measures]
+        return list(zip(groups, map(list, zip(*measured, strict=True)), strict=True))
+
+    def _measured(
+        self, measure: Measure, question: Question, chosen: "Mapping[str, Floats]", level: float
+    ) -> "list[_Cell]":
+        import numpy as np
+
+        coded = {name: self._by_code(name, weights) for name, weights in chosen.items()}
+        if measure.of is None:
+            found = self.model.shares(coded, level=level)
+            scale = self.records if measure.kind == "count" else 1
+        else:
+            known = self._known(measure.of)
+            if self.kinds[measure.of] not in ("whole", "real"):
+                raise QueryError(f"{measure.of} must be a number for a mean")
+            low, high = known["low"], known["high"]
+            for condition in question.where:
+                if condition.column == measure.of and condition.values is None:
+                    ends = closed_range(condition, self.kinds[measure.of])
+                    low, high = np.maximum(low, ends[0]), np.minimum(high, ends[1])
+            middle = (low + high) / 2  # of a bin that a condition cuts, of the part that it leaves
+            codes = int(known["code"].max()) + 1
+            numbers = np.array([middle[known["code"] == code].mean() for code in range(codes)])
+            found = self.model.means(coded, measure.of, numbers, level=level)
+            scale = 1
+        told = (found.value * scale, found.low * scale, found.high * scale)
+        return [_Cell(*map(float, cell)) for cell in zip(*told, strict=True)]
+
+    def _by_code(self, name: str, weights: "Floats") -> "Floats":
+        """(codes, g) of (values, g): values of one code have equal parts of it."""
+        import numpy as np
+
+        code = self.values[name]["code"]
+        member = np.eye(int(code.max()) + 1)[code]
+        return np.asarray(member.T @ weights / member.sum(axis=0)[:, None])
+
+    def _known(self, column: str) -> Mapping[str, Any]:
+        if column not in self.values:
+            raise QueryError(f"{column} must be a column of the release, one of {', '.join(self.values)}")
+        return self.values[column]
+
+    def _fitting(self, condition: Condition) -> "Floats":
+        """(values,) the part of each value's records that meets a condition, bins evenly spread."""
+        import numpy as np
+
+        known, kind = self._known(condition.column), self.kinds[condition.column]
+        parts = zip(known["value"], known["low"].tolist(), known["high"].tolist(), strict=True)
+        return np.array([_part(condition, *part, kind) for part in parts], dtype=np.float64)
+
+
+def _part(condition: Condition, value: str | None, low: float, high: float, kind: str) -> float:
+    """The part of a value's records that meets a condition."""
+    if value is None or kind == "label" or low == high:
+        told: Value = value if value is None or kind == "label" else low
+        return float(meets(condition, told, kind))
+    whole = kind != "real"
+    if condition.values is None:
+        first, last = closed_range(condition, kind)
+        width = min(high, last) - max(low, first)
+        return max(0.0, (width + 1) / (high - low + 1) if whole else width / (high - low))
+    if not whole:
+        raise QueryError(f"{condition.column} is a number that is no whole one: ask for a range of it")
+    within = len({v for v in numbers_of(condition, kind) if low <= v <= high and v == int(v)})
+    part = within / (high - low + 1)
+    return 1 - part if condition.negated else part
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A value with its interval; None where there is none."""
+
+    value: float | None
+    low: float
+    high: float
+
+
+def answer_with_intervals(
+    lake: Lake,
+    sql: str,
+    *,
+    form: str = "arrow",
+    tables: Collection[str] | None = None,
+    release: str | None = None,
+    level: float = 0.95,
+    limits: Limits | None = None,
+) -> Answer:
+    """The answer to a question in SQL, of one of the forms that have intervals, from one release.
+
+    The SQL is read, and not run: columns have the names of the source.
+
+    Args:
+        lake: where the table is.
+        sql: see `privacy_release.query.questions`.
+        form: `arrow`, `csv` or `json`.
+        tables: only these may be asked; None allows all of the lake.
+        release: its id; None: the newest.
+        level: of `intervals`.
+        limits: of its rows and its text.
+
+    Raises:
+        QueryError: if the query is wrong, or the release gives no intervals for it.
+        PublishError, IntegrityError: as of `intervals`.
+    """
+    import duckdb
+
+    limits = limits or Limits()
+    check_size(sql, limits.length, limits.depth)
+    with duckdb.connect(config={"enable_external_access": "false"}) as parser:
+        allowed(tables_of(parser, sql), tables)
+        name, question = question_of(parser, sql)
+    (source,) = take_snapshot(lake, name, release, every_release=False).sources
+    found = intervals(lake, name, source.release, question, level=level)
+    if found.num_rows > limits.rows:
+        raise QueryError(
+            f"an answer must have at most {limits.rows:,} rows, got {found.num_rows:,}; ask by fewer columns"
+        )
+    data = b"".join(FORMS[form](found.schema, found.to_batches()))
+    return Answer(
+        columns=tuple(found.column_names),
+        form=form,
+        data=data,
+        count=found.num_rows,
+        sources=(source,),
+        cpu=0.0,
+    )
+
+
+def _bounded(
+    rows: "pa.Table", told: Mapping[str, Any], question: Question
+) -> "list[tuple[tuple[Value, ...], list[_Cell]]]":
+    """The groups of a question to a k-anonymous release, with hard bounds."""
+    import itertools
+
+    import numpy as np
+
+    of = [m.of for m in question.measures if m.of is not None]
+    names = dict.fromkeys((*(c.column for c in question.where), *question.by, *of))
+    meant = {name: meant_of(name, rows, told) for name in names}
+    asked: dict[str, list[Condition]] = {name: [] for name in names}
+    for condition in question.where:
+        asked[condition.column].append(condition)
+    values = [_values_of(meant[column]) for column in question.by]
+    if np.prod([len(v) for v in values]) > MOST_ANSWERS:
+        raise QueryError(f"a question must have at most {MOST_ANSWERS:,} groups; ask by fewer columns")
+    hidden = int(told.get("suppressed", 0))
+    answers = []
+    for group in itertools.product(*values):
+        mine = {name: list(conditions) for name, conditions in asked.items()}
+        for column, value in zip(question.by, group, strict=True):
+            mine[column].append(Condition(column=column, values=frozenset([value])))
+        surely, maybe = np.ones(rows.num_rows, dtype=np.bool_), np.ones(rows.num_rows, dtype=np.bool_)
+        for name, conditions in mine.items():
+            if conditions:
+                sure, possible = meant[name].meeting(conditions)
+                surely, maybe = surely & sure, maybe & possible
+        cells = [
+            _bounds_of(measure, surely, maybe, hidden, meant, mine, told) for measure in question.measures
+        ]
+        answers.append((group, cells))
+    return answers
+
+
+def _bounds_of(
+    measure: Measure,
+    surely: "npt.NDArray[np.bool_]",
+    maybe: "npt.NDArray[np.bool_]",
+    hidden: int,
+    meant: Mapping[str, Meant],
+    conditions: Mapping[str, Sequence[Condition]],
+    told: Mapping[str, Any],
+) -> _Cell:
+    import numpy as np
+
+    from privacy_engine.measures.bounds import count_bounds, mean_bounds
+
+    if measure.of is None:
+        found = count_bounds(surely, maybe, hidden)
+        scale = 1 if measure.kind == "count" else max(len(surely) + hidden, 1)
+        return _Cell(None, found.low / scale, found.high / scale)
+    column = meant[measure.of]
+    if column.kind not in ("whole", "real"):
+        raise QueryError(f"{measure.of} must be a number for a mean")
+    low, high = column.numbers(conditions[measure.of])
+    counted = ~np.isnan(low)
+    least, largest = domain_ends(measure.of, told)
+    bounds = mean_bounds(
+        surely & counted & ~column.may_be_null,
+        maybe & counted,
+        low,
+        high,
+        suppressed=hidden,
+        least=least,
+        largest=largest,
+    )
+    return _Cell(None, bounds.low, bounds.high)
+
+
+def _values_of(column: Meant) -> list[Value]:
+    """The values that groups are made of: those that the domain lists, or else those that are released."""
+    if column.every is not None:
+        shown = {value for values in column.shown for value in values or ()}
+        found = column.every | (shown & {None})
+    elif all(values is not None for values in column.shown):
+        found = frozenset(value for values in column.shown for value in values or ())
+    else:
+        raise QueryError(f"{column.name} is released in intervals: ask for ranges of it, not by its values")
+    return sorted(found, key=lambda value: (value is None, isinstance(value, str), value))
+
+
+def _table(
+    answers: "list[tuple[tuple[Value, ...], list[_Cell]]]", question: Question, kind: str, level: float
+) -> "pa.Table":
+    import pyarrow as pa
+
+    columns: dict[str, Any] = {}
+    for place, column in enumerate(question.by):
+        columns[column] = [group[place] for group, _ in answers]
+    for place, measure in enumerate(question.measures):
+        cells = [cells[place] for _, cells in answers]
+        if kind == "interval":
+            columns[measure.name] = pa.array([cell.value for cell in cells], pa.float64())
+        columns[f"{measure.name}_low"] = pa.array([cell.low for cell in cells], pa.float64())
+        columns[f"{measure.name}_high"] = pa.array([cell.high for cell in cells], pa.float64())
+    meaning = {"meaning": _MEANING[kind], "level": str(level)}
+    return pa.table(columns).replace_schema_metadata({"privacy_release.intervals": json.dumps(meaning)})

@@ -1,0 +1,244 @@
+"""Questions that can be answered with an interval: counts, shares and means of some records, by some columns.
+
+They are asked in Python, or in SQL of one form:
+
+    SELECT [columns,] count(*) | avg(column), ... FROM table [WHERE conditions] [GROUP BY columns]
+
+where the conditions, joined by AND, hold a column against constants with =, <>, <, <=, >, >=, BETWEEN, IN,
+IS NULL or IS NOT NULL. Everything else is refused, and says so.
+"""
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.query.rules import QueryError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+Value = str | float | None
+
+FORM = "SELECT [columns,] count(*) or avg(column) FROM table [WHERE ... AND ...] [GROUP BY columns]"
+MOST_GROUPED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """What a column must say: one of some values, or a number or date within ends that belong to it or not.
+
+    Attributes:
+        values: text, numbers, dates as ISO text; None is null. None instead of a set: ends count.
+        negated: none of the values, and no null unless it is among them.
+    """
+
+    column: str
+    values: frozenset[Value] | None = None
+    negated: bool = False
+    low: float | str = -math.inf
+    high: float | str = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """`count`, `share` or `mean`, of a column in the last case; `name` is that of the answer's column."""
+
+    kind: str
+    of: str | None = None
+    name: str = "count"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Some measures of the records that meet all conditions, by columns.
+
+    Raises:
+        QueryError: if there are too many columns, or a measure is not known.
+    """
+
+    measures: tuple[Measure, ...]
+    by: tuple[str, ...] = ()
+    where: tuple[Condition, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(set(self.by)) < len(self.by) or len(self.by) > MOST_GROUPED:
+            raise QueryError(
+                f"intervals are given by at most {MOST_GROUPED} different columns, got {len(self.by)}"
+            )
+        for measure in self.measures:
+            if measure.kind not in ("count", "share", "mean"):
+                raise QueryError(f"intervals are given for count, share and mean, got {measure.kind!r}")
+            if (measure.kind == "mean") != (measure.of is not None):
+                raise QueryError("a mean needs the column that it is of; a count and a share have none")
+
+
+def asked(kind: str, of: str | None, by: Sequence[str] | str, where: Mapping[str, Any] | None) -> Question:
+    """A question in Python's values.
+
+    Args:
+        kind: `count`, `share` or `mean`.
+        of: column whose mean it is.
+        by: columns.
+        where: column to a value, a list or set of values, or a pair (low, high), both inside, of which None
+            is open.
+
+    Raises:
+        QueryError: if it is none.
+    """
+    conditions = []
+    for column, wanted in (where or {}).items():
+        if isinstance(wanted, tuple):
+            if len(wanted) != 2:
+                raise QueryError(
+                    f"{column}: a range must be a pair (low, high); list single values in a list"
+                )
+            low, high = (_plain(end) for end in wanted)
+            conditions.append(
+                Condition(
+                    column=column,
+                    low=-math.inf if low is None else low,
+                    high=math.inf if high is None else high,
+                )
+            )
+        else:
+            many = isinstance(wanted, Collection) and not isinstance(wanted, str)
+            values = frozenset(map(_plain, wanted if many else [wanted]))
+            conditions.append(Condition(column=column, values=values))
+    return Question(
+        measures=(Measure(kind=kind, of=of, name=kind if of is None else f"mean_{of}"),),
+        by=(by,) if isinstance(by, str) else tuple(by),
+        where=tuple(conditions),
+    )
+
+
+def question_of(parser: "DuckDBPyConnection", sql: str) -> tuple[str, Question]:
+    """The table that SQL asks, and the question; `tables_of` has looked at it before.
+
+    Raises:
+        QueryError: if it has another form than those that have intervals.
+    """
+    tree = json.loads(parser.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
+    node = tree["statements"][0]["node"]
+    source = node.get("from_table") or {}
+    unknown = [key for key in ("having", "qualify", "sample") if node.get(key)]
+    if (
+        node["type"] != "SELECT_NODE"
+        or source.get("type") != "BASE_TABLE"
+        or node["modifiers"]
+        or node["cte_map"]["map"]
+        or unknown
+        or len(node.get("group_sets") or ()) > 1
+    ):
+        raise _other_form("something else, such as a join, a subquery, DISTINCT, HAVING or ORDER BY")
+    by = tuple(_column(part) for part in node["group_expressions"])
+    measures, shown = [], []
+    for part in node["select_list"]:
+        if part["class"] == "COLUMN_REF":
+            shown.append(_column(part))
+        else:
+            measures.append(_measure(part))
+    if sorted(shown) != sorted(by) or not measures:
+        raise _other_form("other columns than those of GROUP BY, or no count or mean")
+    return source["table_name"], Question(
+        measures=tuple(measures), by=tuple(shown), where=tuple(_conditions(node["where_clause"]))
+    )
+
+
+def _measure(part: dict[str, Any]) -> Measure:
+    name, arguments = part.get("function_name"), _arguments(part)
+    plain = part["class"] == "FUNCTION" and not part.get("distinct") and not part.get("filter")
+    if plain and name in ("count_star", "count") and not arguments:
+        return Measure(kind="count", name=part["alias"] or "count")
+    if plain and name in ("avg", "mean") and len(arguments) == 1:
+        of = _column(arguments[0])
+        return Measure(kind="mean", of=of, name=part["alias"] or f"mean_{of}")
+    raise _other_form("another function, or an expression")
+
+
+def _arguments(part: dict[str, Any]) -> list[dict[str, Any]]:
+    found = part.get("arguments") or part.get("children") or []
+    return [argument.get("expression", argument) for argument in found]
+
+
+def _conditions(part: dict[str, Any] | None) -> list[Condition]:
+    if part is None:
+        return []
+    kind = part["type"]
+    if kind == "CONJUNCTION_AND":
+        return [condition for child in part["children"] for condition in _conditions(child)]
+    if kind == "COMPARE_BETWEEN":
+        column, low, high = _column(part["input"]), _constant(part["lower"]), _constant(part["upper"])
+        return [Condition(column=column, low=_end(low), high=_end(high))]
+    if kind in ("COMPARE_IN", "COMPARE_NOT_IN"):
+        first, *others = part["children"]
+        values = frozenset(map(_constant, others))
+        negated = kind == "COMPARE_NOT_IN"
+        return [
+            Condition(column=_column(first), values=values | {None} if negated else values, negated=negated)
+        ]
+    if kind in ("OPERATOR_IS_NULL", "OPERATOR_IS_NOT_NULL"):
+        column = _column(part["children"][0])
+        return [Condition(column=column, values=frozenset([None]), negated=kind == "OPERATOR_IS_NOT_NULL")]
+    if part["class"] == "COMPARISON":
+        return [_comparison(part, kind)]
+    raise _other_form("a condition with OR, NOT, LIKE, a function or an expression")
+
+
+def _comparison(part: dict[str, Any], kind: str) -> Condition:
+    left, right = part["left"], part["right"]
+    if left["class"] != "COLUMN_REF":
+        left, right = right, left
+        kind = kind.replace("LESS", "+").replace("GREATER", "LESS").replace("+", "GREATER")
+    column, value = _column(left), _constant(right)
+    if kind == "COMPARE_EQUAL":
+        return Condition(column=column, values=frozenset([value]))
+    if kind == "COMPARE_NOTEQUAL":
+        return Condition(column=column, values=frozenset([value, None]), negated=True)
+    if kind in ("COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"):
+        return Condition(column=column, low=_end(value), low_open=kind == "COMPARE_GREATERTHAN")
+    if kind in ("COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"):
+        return Condition(column=column, high=_end(value), high_open=kind == "COMPARE_LESSTHAN")
+    raise _other_form("a comparison other than =, <>, <, <=, >, >=")
+
+
+def _end(value: Value) -> float | str:
+    if value is None:
+        raise _other_form("a comparison with NULL; write IS NULL")
+    return value
+
+
+def _column(part: dict[str, Any]) -> str:
+    if part["class"] != "COLUMN_REF":
+        raise _other_form("an expression in the place of a column")
+    return str(part["column_names"][-1])
+
+
+def _constant(part: dict[str, Any]) -> Value:
+    if part["type"] == "OPERATOR_CAST":
+        part = part["child"]
+    literal = part.get("literal")
+    if literal is None:
+        raise _other_form("a comparison with something else than a constant")
+    kind, text = literal["kind"], literal.get("text")
+    if kind == "NULL":
+        return None
+    return float(text) if kind in ("INTEGER", "NUMERIC") else str(text)
+
+
+def _plain(value: Any) -> Value:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    return float(value)
+
+
+def _other_form(what: str) -> QueryError:
+    return QueryError(f"intervals are given for {FORM}; got {what}. Ask without --intervals")

@@ -1,0 +1,130 @@
+"""The replicates of a model as a file beside the release, by which anybody gives its answers intervals.
+
+One Parquet table with a row for each replicate, class, attribute and value. Replicate 0 is the model that the
+records were drawn from; all else is a function of what was measured with noise, and spends no epsilon.
+"""
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    from privacy_engine.synthesizers.model import SynthesizerModel
+    from privacy_engine.tables.domains import PublicDomain
+    from privacy_engine.tables.schema import DataSchema
+
+REPLICATES = "replicates.parquet"  # names the proof in the note of a commit
+TOLD = b"privacy_release.replicates"  # the file's metadata: JSON
+VERSION = 1
+
+
+def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | None:
+    """The file of a model that was measured with a schema; None of a model without replicates."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from privacy_engine.tables.domains import public_domains
+
+    found = model.replicates
+    if found is None:
+        return None
+    models = found.models(model.network)
+    domains = public_domains(schema, model.storages, model.parameters["levels"])
+    values = {domain.name: _values(domain) for domain in domains}
+    parts = []
+    for replicate, tables in enumerate(models):
+        for name, meant in values.items():
+            root, value = tables.follows.get(name, (name, None))
+            table = tables.tables[root]
+            if value is not None:
+                table = table @ np.eye(len(meant["size"]))[value]
+            parts.append(_part(replicate, name, tables.weights, table, meant))
+    told = {
+        "version": VERSION,
+        "replicates": len(found),
+        "records": model.rows,
+        "misfit": list(found.misfit),
+        "unseen": found.unseen,
+        "together": [list(names) for names in found.together],
+        "follows": {name: [root, value.tolist()] for name, (root, value) in models[0].follows.items()},
+        "kinds": {name: meant["kind"] for name, meant in values.items()},
+    }
+    table = pa.concat_tables(parts).unify_dictionaries()
+    sink = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({TOLD: json.dumps(told)}), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _part(
+    replicate: int,
+    name: str,
+    weights: "npt.NDArray[np.float64]",
+    table: "npt.NDArray[np.float64]",
+    meant: "dict[str, Any]",
+) -> "pa.Table":
+    """The rows of one attribute in one replicate, by class and value."""
+    import numpy as np
+    import pyarrow as pa
+
+    classes, values = len(weights), len(meant["code"])
+    spread = table[:, meant["code"]] / meant["size"][meant["code"]]
+    return pa.table(
+        {
+            "replicate": np.full(classes * values, replicate, dtype=np.int16),
+            "class": np.repeat(np.arange(classes, dtype=np.int16), values),
+            "weight": np.repeat(weights, values),
+            "attribute": pa.array([name] * (classes * values)).dictionary_encode(),
+            "code": np.tile(meant["code"].astype(np.int32), classes),
+            "value": pa.array(meant["text"] * classes, pa.string()).dictionary_encode(),
+            "low": pa.array(np.tile(meant["low"], classes), from_pandas=True),
+            "high": pa.array(np.tile(meant["high"], classes), from_pandas=True),
+            "probability": spread.ravel(),
+        }
+    )
+
+
+def _values(domain: "PublicDomain") -> dict[str, Any]:
+    """What may stand in a column: code, text, and from where to where it reaches, of numbers and dates.
+
+    `size` tells, by code, among how many values it is shared evenly.
+    """
+    import numpy as np
+
+    from privacy_engine.tables.dates import DATES
+    from privacy_engine.tables.domains import BinnedDomain, DatedDomain, LabelledDomain
+
+    if isinstance(domain, LabelledDomain):
+        code = domain.groups
+        text: list[str | None] = [*domain.labels]
+        numbers = [_number(label) for label in domain.labels]
+        is_number = domain.storage in ("whole", "real") and None not in numbers
+        low = np.array(numbers if is_number else [np.nan] * len(text), dtype=np.float64)
+        high, kind = low, "whole" if is_number else "label"
+    elif isinstance(domain, BinnedDomain):
+        code, low = np.arange(domain.bins), domain.edges[:-1]
+        high = domain.edges[1:] - 1 if domain.whole else domain.edges[1:]
+        text = [f"{a:g}" if a == b else f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True)]
+        kind = "whole" if domain.whole else "real"
+    else:
+        assert isinstance(domain, DatedDomain)
+        code, kind = np.arange(domain.bins), "date" if domain.form.clock is DATES else "timestamp"
+        low = domain.form.starts(domain.low, domain.edges[:-1])
+        high = domain.form.last(domain.form.starts(domain.low, domain.edges[1:] - 1))
+        text = [a if a == b else f"[{a}, {b}]" for a, b in domain.spans()]
+    if getattr(domain, "nullable", False):
+        code = np.append(code, domain.size - 1)
+        text, low, high = [*text, None], np.append(low, np.nan), np.append(high, np.nan)
+    size = np.bincount(code, minlength=domain.size)
+    return {"code": code, "text": text, "low": low, "high": high, "size": size, "kind": kind}
+
+
+def _number(label: str) -> float | None:
+    try:
+        return float(label)
+    except ValueError:
+        return None
