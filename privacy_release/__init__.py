@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from privacy_release.reading import dictionary as dictionary
     from privacy_release.reading import intervals as intervals
     from privacy_release.reading import read as read
+    from privacy_release.reading import replicates as replicates
     from privacy_release.spec.files import load_policy as load_policy
     from privacy_release.spec.files import load_schema as load_schema
     from privacy_release.spec.model import ReleaseSpec as ReleaseSpec
@@ -40,7 +41,7 @@ _HOME = {
     "lake.log": ("State",),
     "lake.publish": ("publish",),
     "query.answer": ("answer",),
-    "reading": ("dictionary", "intervals", "read"),
+    "reading": ("dictionary", "intervals", "read", "replicates"),
     "lake.read": ("manifest_of", "read_release", "read_tables", "releases"),
     "lake.retract": ("retract",),
     "lake.store": ("Lake",),

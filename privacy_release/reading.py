@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PublishError
 from privacy_release.lake.log import State
-from privacy_release.lake.read import dictionary_of, newest_releases, read_release
+from privacy_release.lake.read import dictionary_of, newest_releases, proof_of, read_release
 from privacy_release.lake.store import Lake
 
 if TYPE_CHECKING:
@@ -112,6 +112,29 @@ def intervals(
     lake = _lake(uri, storage_options)
     question = asked(ask, of, by, where)
     return answer(lake, table, _entry(lake, table, release)["release_id"], question, level=level)
+
+
+def replicates(
+    uri: str | Path,
+    table: str,
+    *,
+    release: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> "pa.Table":
+    """The file of replicates beside a private synthetic release; arguments and errors as of `read`.
+
+    Raises:
+        PublishError: besides, if the release was published without one.
+    """
+    import io
+
+    import pyarrow.parquet as pq
+
+    lake = _lake(uri, storage_options)
+    data = proof_of(lake, table, _entry(lake, table, release)["release_id"], "replicates.parquet")
+    if data is None:
+        raise PublishError(f"the release in {table} has no replicates: it was published without any")
+    return pq.read_table(io.BytesIO(data))
 
 
 def _lake(uri: str | Path, options: Mapping[str, str] | None) -> Lake:

@@ -1,7 +1,9 @@
 """A release as the page on reading has it, and the snippets of that page."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,7 +67,13 @@ def publish_people(
 
 
 def publish_synthetic(
-    folder: Path, lake: Lake, release: str = "1", *, name: str = "synthetic", run: str = "run 1"
+    folder: Path,
+    lake: Lake,
+    release: str = "1",
+    *,
+    name: str = "synthetic",
+    run: str = "run 1",
+    parameters: Mapping[str, Any] | None = None,
 ) -> Published:
     """A differentially private release, of a model of 437 people."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +86,7 @@ def publish_synthetic(
         source = str(folder / "source.parquet")
         table = privacy_release.ingest(source, synthetic_tables.SCHEMA, work, nulls="keep")
         budget = Budget(dataset="people", run=run, ledger=ledger)
-        given = {"epsilon": 1.0, "classes": 4, "fits": 1}
+        given = {"epsilon": 1.0, "classes": 4, "fits": 1, **(parameters or {})}
         staged = privacy_release.make_release(
             table, work, method="latent_class", parameters=given, budget=budget
         )

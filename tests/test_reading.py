@@ -16,7 +16,7 @@ from privacy_release.lake.publish import publish
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import sha256_file
-from tests.reading import people, publish_people, snippets
+from tests.reading import people, publish_people, publish_synthetic, snippets
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +25,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     folder = tmp_path_factory.mktemp("reading")
     lake = Lake(root=str(folder / "lake"))
     publish_people(folder, lake)
+    publish_synthetic(folder / "private", lake, name="private")
     return lake
 
 
@@ -49,6 +50,19 @@ def require_right(names: dict[str, Any], lake: Lake) -> None:
     assert (names["least"], names["most"]) == (rows[names["low"]].mean(), rows[names["high"]].mean())
     assert names["surely"] <= source["zip"].isin(["N1", "N2"]).sum() <= names["at_most"]
     assert names["newest"]["n"].tolist() == [200]
+    bounds = {row["illness"]: row for row in names["bounds"].to_pylist()}
+    those = source[source["age"].between(30, 49) & (source["zip"] == "N1")]
+    for illness, count in those["illness"].value_counts().items():
+        assert bounds[illness]["count_low"] <= count <= bounds[illness]["count_high"]
+    given = privacy_release.intervals(
+        lake.root, "private", ask="share", by=["job", "ill"], storage_options=lake.options
+    )
+    for row in given.to_pylist():
+        if row["job"] is not None and row["ill"] is not None:
+            place = (row["job"], row["ill"])
+            assert names["ours"][place] == pytest.approx(row["share"])
+            # The noise alone: what the misfit adds makes the interval wider.
+            assert 2.08 * names["variance"][place] ** 0.5 <= row["share_high"] - row["share"] + 1e-9
 
 
 def test_the_snippets_of_the_page_read_a_folder(shared: Lake) -> None:

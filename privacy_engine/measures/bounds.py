@@ -23,30 +23,20 @@ class Bounds:
     high: float
 
 
-def count_bounds(surely: Truths, maybe: Truths, suppressed: int = 0) -> Bounds:
+def count_bounds(surely: Truths, maybe: Truths) -> Bounds:
     """How many records meet a condition.
 
     Args:
         surely: (n,) whether a record meets it whatever its values are.
         maybe: (n,) whether some of its values let it.
-        suppressed: records that are not shown.
 
-    >>> count_bounds(np.array([True, False]), np.array([True, True]), suppressed=1)
-    Bounds(low=1, high=3)
+    >>> count_bounds(np.array([True, False]), np.array([True, True]))
+    Bounds(low=1, high=2)
     """
-    return Bounds(low=int(np.count_nonzero(surely)), high=int(np.count_nonzero(maybe)) + suppressed)
+    return Bounds(low=int(np.count_nonzero(surely)), high=int(np.count_nonzero(maybe)))
 
 
-def mean_bounds(
-    surely: Truths,
-    maybe: Truths,
-    low: Floats,
-    high: Floats,
-    *,
-    suppressed: int = 0,
-    least: float = -math.inf,
-    largest: float = math.inf,
-) -> Bounds:
+def mean_bounds(surely: Truths, maybe: Truths, low: Floats, high: Floats) -> Bounds:
     """The mean of a number over the records that meet a condition.
 
     Args:
@@ -54,17 +44,14 @@ def mean_bounds(
         maybe: (n,) as of ``count_bounds``.
         low: (n,) the least number that each may have while it meets the condition.
         high: (n,) the largest.
-        suppressed: records that are not shown.
-        least: number that these may have.
-        largest: number that these may have.
 
     >>> mean_bounds(
     ...     np.array([True, False]), np.array([True, True]), np.array([2.0, 0.0]), np.array([4.0, 9.0])
     ... )
     Bounds(low=1.0, high=6.5)
     """
-    below = _least_mean(low[surely], np.append(low[maybe & ~surely], [least] * suppressed))
-    above = _least_mean(-high[surely], np.append(-high[maybe & ~surely], [-largest] * suppressed))
+    below = _least_mean(low[surely], low[maybe & ~surely])
+    above = _least_mean(-high[surely], -high[maybe & ~surely])
     return Bounds(low=below, high=-above)
 
 

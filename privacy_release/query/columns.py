@@ -6,7 +6,7 @@ written: exactly, as two bounds, as text, as a set, as a label of a hierarchy, o
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Truths = npt.NDArray[np.bool_]
 
 DAY = 86_400
+UNKNOWN = "\0"  # a label that is none of those that a release shows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,6 +37,7 @@ class Meant:
         nulls: of each cell with a range whether it may be null, too.
         kind: `label`, `whole`, `real`, `date` or `timestamp`.
         every: all values of its domain; None where they are not listed.
+        domain: the range of its domain, and whether it has nulls; infinite where it is not stated.
     """
 
     name: str
@@ -46,6 +48,28 @@ class Meant:
     nulls: Sequence[bool]
     kind: str
     every: frozenset[Value] | None = None
+    domain: tuple[float, float, bool] = (-math.inf, math.inf, True)
+
+    def with_hidden(self, count: int) -> "Meant":
+        """With so many records more, that are not shown: each may have had any value of the domain."""
+        import numpy as np
+
+        if not count:
+            return self
+        low, high, null = self.domain
+        known: frozenset[Value] | None = self.every
+        if known is None and self.kind == "label":
+            known = frozenset([UNKNOWN, *(v for cell in self.sets if cell is not None for v in cell)])
+        elif known is not None and null:
+            known |= {None}
+        return replace(
+            self,
+            cell_of=np.append(self.cell_of, np.full(count, len(self.sets))),
+            sets=[*self.sets, known],
+            low=[*self.low, low],
+            high=[*self.high, high],
+            nulls=[*self.nulls, null],
+        )
 
     def meeting(self, conditions: Sequence[Condition]) -> "tuple[Truths, Truths]":
         """(n,) whether each record surely meets all of some conditions, and whether it may."""
@@ -220,7 +244,7 @@ def meant_of(name: str, rows: "pa.Table", told: Mapping[str, Any]) -> Meant:
         "value": lambda cell: frozenset([cell]),
         "value_or_star": lambda cell: every if cell == "*" else frozenset([cell]),
         "set": _set,
-        "label": lambda cell: _leaves(cell, listed),
+        "label": lambda cell: _leaves(cell, listed, or_null=_allows_null(found)),
     }
     if found["form"] not in readers:
         raise QueryError(
@@ -239,6 +263,7 @@ def meant_of(name: str, rows: "pa.Table", told: Mapping[str, Any]) -> Meant:
         nulls=[False] * (len(sets) + 1),
         kind=kind,
         every=every if kind == "label" else None,
+        domain=_domain(found, kind),
     )
 
 
@@ -269,6 +294,7 @@ def _of_bounds(name: str, columns: Mapping[str, Mapping[str, Any]], rows: "pa.Ta
         high=[b for _, b in ends],
         nulls=[bool(is_null) for _, _, is_null in place],
         kind=_kind(columns["lower_bound"]),
+        domain=(least, largest, flag is not None),
     )
 
 
@@ -281,10 +307,13 @@ def _domain_ends(column: Mapping[str, Any]) -> tuple[float, float]:
     return low, high
 
 
-def domain_ends(name: str, told: Mapping[str, Any]) -> tuple[float, float]:
-    """The same of a column of the source."""
-    column = next(column for column in told["columns"] if name in (column["source"], column["name"]))
-    return _domain_ends(column)
+def _domain(column: Mapping[str, Any], kind: str) -> tuple[float, float, bool]:
+    ends = (0.0, 0.0) if kind == "label" else _domain_ends(column)
+    return *ends, _allows_null(column)
+
+
+def _allows_null(column: Mapping[str, Any]) -> bool:
+    return bool(column.get("null", "") != "never null")
 
 
 def _every(listed: Mapping[str, Any]) -> frozenset[Value] | None:
@@ -294,11 +323,11 @@ def _every(listed: Mapping[str, Any]) -> frozenset[Value] | None:
     return frozenset(labels) if labels else None
 
 
-def _leaves(cell: Value, listed: Mapping[str, Any]) -> frozenset[Value] | None:
+def _leaves(cell: Value, listed: Mapping[str, Any], *, or_null: bool) -> frozenset[Value] | None:
     """The values under a label of a hierarchy; None where they are not listed, or the root covers nulls."""
     leaves = frozenset(path[0] for path in listed.get("paths", ()) if cell in path)
     root = {path[-1] for path in listed.get("paths", ())}
-    return (leaves | {None} if cell in root else leaves) or None
+    return (leaves | {None} if or_null and cell in root else leaves) or None
 
 
 def _set(cell: Value) -> frozenset[Value]:

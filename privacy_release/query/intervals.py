@@ -19,7 +19,6 @@ from privacy_release.query.answer import Answer, allowed
 from privacy_release.query.columns import (
     Meant,
     closed_range,
-    domain_ends,
     meant_of,
     meets,
     numbers_of,
@@ -85,7 +84,7 @@ def intervals(
     if reason := _NO_BOUNDS.keys() & forms:
         raise QueryError(f"the release gives no intervals: {_NO_BOUNDS[min(reason)]}")
     rows = read_release(lake, name, release_id)
-    return _table(_bounded(rows, told, question), question, "bounds", 1.0)
+    return _table(bounded(rows, told, question), question, "bounds", 1.0)
 
 
 _NO_BOUNDS: Mapping[str, str] = {
@@ -169,7 +168,7 @@ class PublishedModel:
         )
         return cls(model=model, values=values, kinds=told["kinds"], records=told["records"])
 
-    def answer(self, question: Question, level: float) -> "list[tuple[tuple[Value, ...], list[_Cell]]]":
+    def answer(self, question: Question, level: float) -> "list[tuple[tuple[Value, ...], list[Cell]]]":
         """The groups, each with a cell for each measure."""
         import numpy as np
 
@@ -194,7 +193,7 @@ class PublishedModel:
 
     def _measured(
         self, measure: Measure, question: Question, chosen: "Mapping[str, Floats]", level: float
-    ) -> "list[_Cell]":
+    ) -> "list[Cell]":
         import numpy as np
 
         coded = {name: self._by_code(name, weights) for name, weights in chosen.items()}
@@ -216,7 +215,7 @@ class PublishedModel:
             found = self.model.means(coded, measure.of, numbers, level=level)
             scale = 1
         told = (found.value * scale, found.low * scale, found.high * scale)
-        return [_Cell(*map(float, cell)) for cell in zip(*told, strict=True)]
+        return [Cell(*map(float, cell)) for cell in zip(*told, strict=True)]
 
     def _by_code(self, name: str, weights: "Floats") -> "Floats":
         """(codes, g) of (values, g): values of one code have equal parts of it."""
@@ -258,7 +257,7 @@ def _part(condition: Condition, value: str | None, low: float, high: float, kind
 
 
 @dataclass(frozen=True)
-class _Cell:
+class Cell:
     """A value with its interval; None where there is none."""
 
     value: float | None
@@ -317,9 +316,9 @@ def answer_with_intervals(
     )
 
 
-def _bounded(
+def bounded(
     rows: "pa.Table", told: Mapping[str, Any], question: Question
-) -> "list[tuple[tuple[Value, ...], list[_Cell]]]":
+) -> "list[tuple[tuple[Value, ...], list[Cell]]]":
     """The groups of a question to a k-anonymous release, with hard bounds."""
     import itertools
 
@@ -327,27 +326,26 @@ def _bounded(
 
     of = [m.of for m in question.measures if m.of is not None]
     names = dict.fromkeys((*(c.column for c in question.where), *question.by, *of))
-    meant = {name: meant_of(name, rows, told) for name in names}
+    hidden = int(told.get("suppressed", 0))
+    meant = {name: meant_of(name, rows, told).with_hidden(hidden) for name in names}
     asked: dict[str, list[Condition]] = {name: [] for name in names}
     for condition in question.where:
         asked[condition.column].append(condition)
     values = [_values_of(meant[column]) for column in question.by]
     if np.prod([len(v) for v in values]) > MOST_ANSWERS:
         raise QueryError(f"a question must have at most {MOST_ANSWERS:,} groups; ask by fewer columns")
-    hidden = int(told.get("suppressed", 0))
+    records = rows.num_rows + hidden
     answers = []
     for group in itertools.product(*values):
         mine = {name: list(conditions) for name, conditions in asked.items()}
         for column, value in zip(question.by, group, strict=True):
             mine[column].append(Condition(column=column, values=frozenset([value])))
-        surely, maybe = np.ones(rows.num_rows, dtype=np.bool_), np.ones(rows.num_rows, dtype=np.bool_)
+        surely, maybe = np.ones(records, dtype=np.bool_), np.ones(records, dtype=np.bool_)
         for name, conditions in mine.items():
             if conditions:
                 sure, possible = meant[name].meeting(conditions)
                 surely, maybe = surely & sure, maybe & possible
-        cells = [
-            _bounds_of(measure, surely, maybe, hidden, meant, mine, told) for measure in question.measures
-        ]
+        cells = [_bounds_of(measure, surely, maybe, meant, mine) for measure in question.measures]
         answers.append((group, cells))
     return answers
 
@@ -356,35 +354,24 @@ def _bounds_of(
     measure: Measure,
     surely: "npt.NDArray[np.bool_]",
     maybe: "npt.NDArray[np.bool_]",
-    hidden: int,
     meant: Mapping[str, Meant],
     conditions: Mapping[str, Sequence[Condition]],
-    told: Mapping[str, Any],
-) -> _Cell:
+) -> Cell:
     import numpy as np
 
     from privacy_engine.measures.bounds import count_bounds, mean_bounds
 
     if measure.of is None:
-        found = count_bounds(surely, maybe, hidden)
-        scale = 1 if measure.kind == "count" else max(len(surely) + hidden, 1)
-        return _Cell(None, found.low / scale, found.high / scale)
+        found = count_bounds(surely, maybe)
+        scale = 1 if measure.kind == "count" else max(len(surely), 1)
+        return Cell(None, found.low / scale, found.high / scale)
     column = meant[measure.of]
     if column.kind not in ("whole", "real"):
         raise QueryError(f"{measure.of} must be a number for a mean")
     low, high = column.numbers(conditions[measure.of])
     counted = ~np.isnan(low)
-    least, largest = domain_ends(measure.of, told)
-    bounds = mean_bounds(
-        surely & counted & ~column.may_be_null,
-        maybe & counted,
-        low,
-        high,
-        suppressed=hidden,
-        least=least,
-        largest=largest,
-    )
-    return _Cell(None, bounds.low, bounds.high)
+    bounds = mean_bounds(surely & counted & ~column.may_be_null, maybe & counted, low, high)
+    return Cell(None, bounds.low, bounds.high)
 
 
 def _values_of(column: Meant) -> list[Value]:
@@ -400,7 +387,7 @@ def _values_of(column: Meant) -> list[Value]:
 
 
 def _table(
-    answers: "list[tuple[tuple[Value, ...], list[_Cell]]]", question: Question, kind: str, level: float
+    answers: "list[tuple[tuple[Value, ...], list[Cell]]]", question: Question, kind: str, level: float
 ) -> "pa.Table":
     import pyarrow as pa
 

@@ -179,6 +179,8 @@ class LatentClassOperator(SynthesizerOperator):
         attribute_share: most of epsilon that goes to the attributes of many values, in (0, 1).
         selection_share: part of the rest that chooses views, in (0, 1).
         rules: most functional dependencies that are looked for, 0 .. 5.
+        replicates: models fitted to the noisy tables noised once more, by which answers get intervals; 0 for
+            none, else 2 .. 100. They cost no epsilon.
     """
 
     method = "latent_class"
@@ -195,6 +197,7 @@ class LatentClassOperator(SynthesizerOperator):
         attribute_share: float | str = 0.4,
         selection_share: float | str = 0.1,
         rules: int | str = 3,
+        replicates: int | str = 20,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -207,3 +210,4 @@ class LatentClassOperator(SynthesizerOperator):
         self.attribute_share = attribute_share
         self.selection_share = selection_share
         self.rules = rules
+        self.replicates = replicates

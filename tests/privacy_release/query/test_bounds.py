@@ -1,0 +1,173 @@
+"""Certain bounds of k-anonymous releases: against all tables that a small release is consistent with."""
+
+import itertools
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privacy_release.query.intervals import bounded
+from privacy_release.query.questions import Condition, Measure, Question
+from privacy_release.query.rules import QueryError
+
+AGES = (0, 3)  # the domain
+ZIPS = [["N1", "N", "*"], ["N2", "N", "*"], ["S1", "S", "*"]]
+LEAVES = {"N": ("N1", "N2"), "*": ("N1", "N2", "S1"), **{row[0]: (row[0],) for row in ZIPS}}
+ILL = ("cold", "flu")
+COUNT, MEAN = Measure(kind="count"), Measure(kind="mean", of="age", name="mean")
+
+
+def column(name: str, source: str, form: str, kind: str, **domain: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "source": source,
+        "form": form,
+        "type": kind,
+        "domain": domain,
+        "null": "never null",
+    }
+
+
+def told(suppressed: int = 0) -> dict[str, Any]:
+    """The data dictionary."""
+    return {
+        "suppressed": suppressed,
+        "columns": [
+            column("age_from", "age", "lower_bound", "long", bounds=list(AGES)),
+            column("age_to", "age", "upper_bound", "long", bounds=list(AGES)),
+            column("zip", "zip", "label", "string", paths=ZIPS),
+            column("ill", "ill", "value", "string", categories={"count": 2, "labels": list(ILL)}),
+        ],
+    }
+
+
+RECORD = st.tuples(
+    st.tuples(st.integers(*AGES), st.integers(*AGES)).map(sorted),
+    st.sampled_from(sorted(LEAVES)),
+    st.sampled_from(ILL),
+)
+RANGE = st.builds(
+    Condition,
+    column=st.just("age"),
+    low=st.sampled_from([-math.inf, 0.0, 1.0, 1.5, 2.0]),
+    high=st.sampled_from([math.inf, 1.0, 2.0, 3.0]),
+    low_open=st.booleans(),
+    high_open=st.booleans(),
+)
+LIST = st.builds(
+    Condition,
+    column=st.just("age"),
+    values=st.sets(st.sampled_from([0.0, 1.0, 2.0, 3.0])).map(frozenset),
+    negated=st.booleans(),
+)
+ZIP = st.builds(
+    Condition,
+    column=st.just("zip"),
+    values=st.sets(st.sampled_from(["N1", "N2", "S1"])).map(frozenset),
+    negated=st.booleans(),
+)
+SICK = st.builds(Condition, column=st.just("ill"), values=st.just(frozenset(["flu"])))
+
+
+def holds(conditions: list[Condition], record: tuple[int, str, str]) -> bool:
+    """Whether a record of the source meets all conditions."""
+    cells = dict(zip(("age", "zip", "ill"), record, strict=True))
+    for c in conditions:
+        value = cells[c.column]
+        if c.values is not None:
+            if (value in c.values) == c.negated:
+                return False
+        elif not (
+            (value > c.low if c.low_open else value >= c.low)
+            and (value < c.high if c.high_open else value <= c.high)
+        ):
+            return False
+    return True
+
+
+def tables(records: list[Any], suppressed: int) -> Any:
+    """All tables of the source that a release is consistent with."""
+    choices = [
+        [(age, leaf, ill) for age in range(low, high + 1) for leaf in LEAVES[label]]
+        for (low, high), label, ill in records
+    ]
+    anyone = list(itertools.product(range(AGES[0], AGES[1] + 1), LEAVES["*"], ILL))
+    return itertools.product(*choices, *[anyone] * suppressed)
+
+
+def released(records: list[Any]) -> pa.Table:
+    return pa.table(
+        {
+            "age_from": pa.array([r[0][0] for r in records], pa.int64()),
+            "age_to": pa.array([r[0][1] for r in records], pa.int64()),
+            "zip": pa.array([r[1] for r in records], pa.string()),
+            "ill": pa.array([r[2] for r in records], pa.string()),
+        }
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(RECORD, min_size=1, max_size=2),
+    st.lists(st.one_of(RANGE, ZIP, SICK), max_size=3),
+    st.integers(0, 1),
+)
+def test_bounds_of_counts_and_means_hold_for_every_table_and_are_reached(
+    records: list[Any], conditions: list[Condition], suppressed: int
+) -> None:
+    question = Question(measures=(COUNT, MEAN), where=tuple(conditions))
+    [(_, (count, mean))] = bounded(released(records), told(suppressed), question)
+    counts, means = set(), set()
+    for table in tables(records, suppressed):
+        ages = [record[0] for record in table if holds(conditions, record)]
+        counts.add(len(ages))
+        if ages:
+            means.add(sum(ages) / len(ages))
+    assert (count.low, count.high) == (min(counts), max(counts))
+    if means:
+        assert mean.low == pytest.approx(min(means))
+        assert mean.high == pytest.approx(max(means))
+    else:
+        assert math.isnan(mean.low)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(RECORD, min_size=1, max_size=2), st.lists(st.one_of(RANGE, LIST), max_size=3))
+def test_several_conditions_on_one_column_are_taken_together(
+    records: list[Any], conditions: list[Condition]
+) -> None:
+    [(_, [count])] = bounded(released(records), told(), Question(measures=(COUNT,), where=tuple(conditions)))
+    counts = {sum(holds(conditions, record) for record in table) for table in tables(records, 0)}
+    assert (count.low, count.high) == (min(counts), max(counts))
+
+
+def test_groups_are_the_values_of_the_domain_and_of_exact_columns_those_released() -> None:
+    records = [((0, 1), "N", "flu"), ((2, 2), "S1", "flu")]
+    answers = bounded(released(records), told(), Question(measures=(COUNT,), by=("zip", "ill")))
+    found = {group: (cell.low, cell.high) for group, [cell] in answers}
+    assert found[("N1", "flu")] == (0, 1)
+    assert found[("S1", "flu")] == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        (Question(measures=(COUNT,), by=("age",)), "ranges"),
+        (Question(measures=(COUNT,), by=("shoe",)), "one of age, ill, zip"),
+        (Question(measures=(Measure(kind="mean", of="zip"),)), "must be a number"),
+        (Question(measures=(COUNT,), where=(Condition(column="zip", low=3.0),)), "no order"),
+    ],
+)
+def test_what_has_no_bounds_is_refused_with_a_reason(question: Question, words: str) -> None:
+    with pytest.raises(QueryError, match=words):
+        bounded(released([((0, 1), "N", "flu")]), told(), question)
+
+
+def test_without_the_leaves_of_a_hierarchy_nothing_is_guessed() -> None:
+    dictionary = told()
+    dictionary["columns"][2]["domain"] = {}
+    with pytest.raises(QueryError, match="does not list"):
+        bounded(released([((0, 1), "N", "flu")]), dictionary, Question(measures=(COUNT,), by=("zip",)))
