@@ -29,12 +29,14 @@ class GroupedMarginal:
         ordered: whether the groups follow each other on a scale.
         groups: (g,) their labels.
         shares: of each table, (g,) shares of its records, 0 .. 1.
+        group_of: the group of each code of the attribute.
     """
 
     attribute: str
     ordered: bool
     groups: tuple[str, ...]
     shares: tuple[tuple[float, ...], ...]
+    group_of: tuple[int, ...] = ()
 
 
 def grouped_marginals(tables: Sequence[CodedTable], schema: DataSchema) -> list[GroupedMarginal]:
@@ -56,6 +58,7 @@ def grouped_marginals(tables: Sequence[CodedTable], schema: DataSchema) -> list[
                 ordered=ordered,
                 groups=labels,
                 shares=tuple(tuple(share.tolist()) for share in shares),
+                group_of=tuple(group_of.tolist()),
             )
         )
     return found

@@ -5,7 +5,7 @@ is what was booked: all of them may be told to everybody.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from privacy_release.reports.text import MECHANISMS
 if TYPE_CHECKING:
     from privacy_engine.dp.accounting import Spend
     from privacy_engine.release import Release
+    from privacy_engine.synthesizers.model import SynthesizerModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,22 +78,56 @@ def _mechanism(mechanism: str, unit: str, spends: "Sequence[Spend]") -> Mechanis
 
 
 def own_marginals(release: "Release") -> list[dict[str, Any]]:
-    """Shares of each attribute of the synthetic records; empty for a release without a model."""
+    """Shares of each attribute of the synthetic records; empty for a release without a model.
+
+    Where the model has replicates, each with the 95 % interval of the share in the confidential table.
+    """
     if release.model is None or not len(release.table):
         return []
     from privacy_engine.measures.grouped_marginals import grouped_marginals
     from privacy_engine.measures.synthetic_utility import coded
 
     found = []
+    intervals = _intervals(release.model)
     for marginal in grouped_marginals([coded(release.table, release.schema)], release.schema):
         shares = marginal.shares[0]
         longest = max(*shares, 1e-9)
+        ends = intervals(marginal.attribute, marginal.group_of) if intervals else [""] * len(shares)
         rows = [
-            {"label": group, "text": f"{100 * share:.1f} %", "share": share / longest}
-            for group, share in zip(marginal.groups, shares, strict=True)
+            {"label": group, "text": f"{100 * share:.1f} %{told}", "share": share / longest}
+            for group, share, told in zip(marginal.groups, shares, ends, strict=True)
         ]
         found.append({"name": marginal.attribute, "ordered": marginal.ordered, "rows": rows})
     return found
+
+
+def _intervals(model: "SynthesizerModel") -> "Callable[[str, Sequence[int]], list[str]] | None":
+    """The interval of each group of an attribute's values, in words; None of a model without replicates."""
+    import numpy as np
+
+    from privacy_engine.synthesizers.replicated import ReplicatedModel
+
+    replicates, network = model.replicates, model.network
+    if replicates is None:
+        return None
+    ours, *theirs = replicates.models(network)
+    asked = ReplicatedModel(
+        model=ours,
+        replicates=theirs,
+        misfit=replicates.misfit,
+        unseen=replicates.unseen,
+        together=replicates.together,
+    )
+
+    def ends(name: str, group_of: "Sequence[int]") -> list[str]:
+        groups = max(group_of) + 1
+        if len(group_of) != network.size(name):  # measured at a higher level of a hierarchy
+            return [""] * groups
+        found = asked.shares({name: np.eye(groups)[list(group_of)]}, level=0.95)
+        pairs = zip(100 * found.low, 100 * found.high, strict=True)
+        return [f" ({low:.1f} to {high:.1f} in the source)" for low, high in pairs]
+
+    return ends
 
 
 def budget_lines(budget: Mapping[str, Any] | None) -> list[BudgetLine]:
