@@ -50,9 +50,9 @@ of each by LatentClass with {replicates} replicates at each epsilon. Questions a
 interval of {level:.0%} *covers* if it holds the value of the drawn table. *Error* is the root mean square
 distance of the model's answer from it, *reach* the mean half width: of counts in records, of means in units
 of the number's standard deviation. *Apart* are questions about attributes that no measured table holds
-together: no noisy figure tells the misfit there, and what stands for it is an assumption. Two constants
-were chosen on seven columns of Adult, of which four are among these, and on a random walk; a third, of means
-by groups, on three releases of these tables at epsilon 1."""
+together: no noisy figure tells the misfit there, and what stands for it is an assumption. Its constants
+were chosen on seven columns of Adult, of which four are among these, and on a random walk; two of them, of
+means by groups and of the noise of a view, were raised after a few releases of the tables here."""
 
 
 @dataclass(kw_only=True)

@@ -12,10 +12,10 @@ Tibshirani, 2021); what it exceeds the replicates' spread by is the misfit. It i
 p (1 - p), as if the model were the share in a sample: over four kinds of tables it is nearly a constant from
 rare cells to frequent ones. Sets of attributes that no view holds: nothing measures these, and leaving views
 out overstates their misfit tenfold, because the worst of them were chosen to be measured. They were left out
-where their misfit did not stand out of the noise of a view, so they get a part of that noise, see
+where their misfit did not stand out of the noise of a view, so they get that noise, times
 ``UNSEEN_NOISE``, and a part of what the model infers of them, see
-``privacy_engine.synthesizers.replicated.INFERRED``. Both parts were chosen on two distributions at two
-epsilons, and are no bounds.
+``privacy_engine.synthesizers.replicated.INFERRED``. Both were chosen on a few tables, and are no bounds: some
+intervals of such sets are too narrow, and more are too wide.
 """
 
 import itertools
@@ -34,7 +34,7 @@ Fit = Callable[[Sequence[View], LatentClasses], LatentClasses]
 SEED = 20261125  # of the noise that is added to noisy tables: it hides nothing, and is the same each time
 STEPS = {"em_steps": 3, "descent_steps": 20}  # from a fit of the model: more change no spread
 LARGEST = 3  # attributes of a marginal whose misfit is measured; that of larger ones is taken as this
-UNSEEN_NOISE = 0.5  # of the variance of a view, taken as that of a set of attributes in no view
+UNSEEN_NOISE = 1.0  # of the variance of a view, taken as that of a set of attributes in no view
 LEAST_SHARE = 1e-6  # added to p (1 - p) where it weights
 
 
