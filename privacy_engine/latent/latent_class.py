@@ -449,6 +449,7 @@ class Run:
             model,
             fitted,
             lambda views, start: fit(views, start, on_scale=self.on_scale, **REPLICATE_STEPS),
+            imitated=self.noise.imitated,
             count=count,
             rng=np.random.default_rng(REPLICATE_SEED),
         )

@@ -70,10 +70,6 @@ class View:
         """Of the noise of a cell."""
         return 2 * self.scale**2
 
-    def noise(self, rng: np.random.Generator) -> Floats:
-        """Noise of the same law, one draw a cell: for what is fitted to noisy tables, never for a release."""
-        return np.asarray(rng.laplace(scale=self.scale, size=self.cells.shape))
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LatentClasses:

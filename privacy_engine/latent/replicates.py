@@ -19,6 +19,7 @@ intervals of such sets are too narrow, and more are too wide.
 """
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,7 @@ from privacy_engine.synthesizers.postprocess import project_to_simplex
 
 Floats = npt.NDArray[np.float64]
 Fit = Callable[[Sequence[View], LatentClasses], LatentClasses]
+Imitated = Callable[[np.random.Generator, float, tuple[int, ...]], Floats]
 
 SEED = 20261125  # of the noise that is added to noisy tables: it hides nothing, and is the same each time
 STEPS = {"em_steps": 3, "descent_steps": 20}  # from a fit of the model: more change no spread
@@ -61,6 +63,7 @@ def replicated(
     starts: Sequence[LatentClasses],
     fit: Fit,
     *,
+    imitated: Imitated,
     count: int,
     rng: np.random.Generator,
 ) -> Replicated:
@@ -71,13 +74,14 @@ def replicated(
         model: as it is released.
         starts: fits of the model, from which those of the replicates set out, in turn.
         fit: a few steps of the model's own fit, from a start.
+        imitated: noise of the views' law, by a standard deviation and a shape.
         count: of replicates, >= 2.
         rng: draws the noise that is added.
     """
     models: list[LatentClasses] = []
     noises: list[list[Floats]] = []
     for start in itertools.islice(itertools.cycle(starts), count):
-        noise = [view.noise(rng) for view in views]
+        noise = [imitated(rng, math.sqrt(view.variance), view.cells.shape) for view in views]
         noisy = [renoised(view, added) for view, added in zip(views, noise, strict=True)]
         models.append(with_single_values(fit(noisy, start), noisy))
         noises.append(noise)
