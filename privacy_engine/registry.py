@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from privacy_engine.choice import did_you_mean
+from privacy_engine.vocabulary import AttackName
 
 
 class Family(StrEnum):
@@ -82,6 +83,18 @@ DETECTORS: Mapping[str, Entry] = MappingProxyType(
 )
 
 
+ATTACKS: Mapping[AttackName, str] = MappingProxyType(
+    {
+        AttackName.SINGLING_OUT: "privacy_engine.attacks.singling_out:SinglingOut",
+        AttackName.LINKAGE: "privacy_engine.attacks.linkage:Linkage",
+        AttackName.INFERENCE: "privacy_engine.attacks.inference:Inference",
+        AttackName.MEMBERSHIP: "privacy_engine.attacks.membership:MembershipInference",
+        AttackName.INTERSECTION: "privacy_engine.attacks.repeated:Intersection",
+        AttackName.AVERAGING: "privacy_engine.attacks.repeated:Averaging",
+    }
+)
+
+
 def method_names() -> tuple[str, ...]:
     """All registry keys."""
     return tuple(METHODS)
@@ -147,6 +160,16 @@ def load_method(name: str, **parameters: Any) -> Any:
         ValueError: if the method or a parameter is unknown, or a value is not allowed.
     """
     return _load(name, method_class(name), parameters)
+
+
+def load_attack(name: AttackName) -> Any:
+    """An attack with its usual parameters.
+
+    >>> load_attack(AttackName.LINKAGE).known
+    0.5
+    """
+    module, _, attribute = ATTACKS[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)()
 
 
 def load_detector(name: str, **parameters: Any) -> Any:

@@ -165,3 +165,14 @@ def read_rare(given: Any, field: str) -> str | tuple[str, ...]:
             f"{field} must be a list of texts, in quotes, or one of the lists {sorted(RARE_PREFIXES)}"
         )
     return tuple(given)
+
+
+class AttackName(StrEnum):
+    """Attacks that a policy can ask to be tried on a release."""
+
+    SINGLING_OUT = "singling_out"
+    LINKAGE = "linkage"
+    INFERENCE = "inference"
+    MEMBERSHIP = "membership"
+    INTERSECTION = "intersection"
+    AVERAGING = "averaging"

@@ -49,7 +49,7 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "dp": "root tables judge",
             "judge": "root tables dp",
             "measures": "root tables attacks",
-            "attacks": "root tables measures",
+            "attacks": "root tables measures judge",
             "grouping": "root tables judge",
             "quotas": "root tables grouping",
             "nearness": "root tables grouping",

@@ -10,6 +10,7 @@ import yaml
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem, ProblemsError, SpecError
+from privacy_engine.judge.attack_risk import ATTACK_MODELS, AttackRisk
 from privacy_engine.judge.column_rules import ColumnRules
 from privacy_engine.judge.cross_release import (
     CROSS_RELEASE_MODELS,
@@ -30,8 +31,9 @@ from privacy_engine.judge.models import (
 )
 
 # Parameters of models of which more, or less, asks for more.
-_MORE_IS_STRICTER = frozenset({"k", "l", "m"})
-_LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t"})
+_MORE_IS_STRICTER = frozenset({"k", "l", "m", "confidence"})
+_LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t", "excess"})
+_NEITHER = frozenset({"holdout"})
 # Rules that are one of some words, the strictest first.
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "pseudonyms": ("forbid", "random", "release", "any"),
@@ -39,7 +41,12 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
 }
 _LIMITS = ("max_suppressed", "max_gcp", "max_distorted", "max_breach", "max_epsilon", "max_delta")
 # What a release can claim or be asked for, by its name in a policy.
-ALL_MODELS: Mapping[str, type[Any]] = {**MODELS, **ROW_MODELS, **CROSS_RELEASE_MODELS}
+ALL_MODELS: Mapping[str, type[Any]] = {
+    **MODELS,
+    **ROW_MODELS,
+    **CROSS_RELEASE_MODELS,
+    **ATTACK_MODELS,
+}
 _KNOWN = ("require", *_LIMITS, *_WORDS, "columns")
 
 
@@ -53,6 +60,8 @@ class ReleasePolicy:
             `require`, too.
         across: models that they must satisfy together with the earlier releases of the same people; in a file
             they stand in `require`, too.
+        attacks: what attacks on the release may gain at most, tried before anybody is asked to approve it; in
+            a file they stand in `require`, too, beside a model or an epsilon.
         max_suppressed: largest share of suppressed records, 0 .. 1.
         max_gcp: largest global certainty penalty, 0 .. 1.
         max_distorted: largest share of records whose sensitive value was changed, 0 .. 1.
@@ -75,6 +84,7 @@ class ReleasePolicy:
     require: tuple[PrivacyModel, ...] = ()
     known_rows: tuple[RowIntersection, ...] = ()
     across: tuple[CrossReleaseModel, ...] = ()
+    attacks: tuple[AttackRisk, ...] = ()
     max_suppressed: float | None = None
     max_gcp: float | None = None
     max_distorted: float | None = None
@@ -86,19 +96,25 @@ class ReleasePolicy:
     columns: ColumnRules | None = None
 
     def __post_init__(self) -> None:
-        rules = self.rules
-        if not (rules or self.columns) and self.max_epsilon is None and self.max_breach is None:
+        claimed = (*self.require, *self.known_rows, *self.across)
+        if not (claimed or self.columns) and self.max_epsilon is None and self.max_breach is None:
             raise SpecError(
                 "a policy must require at least one model, an epsilon, a breach coefficient or a rule for "
                 "columns: it would let everything through"
+                + (", for an attack that finds nothing certifies nothing" if self.attacks else "")
             )
         if found := _wrong_values({name: getattr(self, name) for name in (*_LIMITS, *_WORDS)}):
             raise ProblemsError(found)
 
     @property
     def rules(self) -> tuple[Named, ...]:
-        """All models, of classes, of known rows and across releases."""
-        return (*self.require, *self.known_rows, *self.across)
+        """All models, of classes, of known rows, across releases and of attacks."""
+        return (*self.require, *self.known_rows, *self.across, *self.attacks)
+
+    @property
+    def holdout(self) -> float:
+        """Share of the people who are left out of a release so that attacks have a control; 0 for none."""
+        return max((rule.holdout for rule in self.attacks), default=0.0)
 
     @property
     def across_known(self) -> tuple[CrossReleaseModel, ...]:
@@ -148,6 +164,7 @@ class ReleasePolicy:
             require=tuple(dict.fromkeys((*self.require, *floor.require))),
             known_rows=tuple(dict.fromkeys((*self.known_rows, *floor.known_rows))),
             across=tuple(dict.fromkeys((*self.across, *floor.across))),
+            attacks=tuple(dict.fromkeys((*self.attacks, *floor.attacks))),
             **{name: min(both) for name, both in limits.items() if both},
             **{
                 name: min(
@@ -234,6 +251,7 @@ class ReleasePolicy:
             require=tuple(m for m in models if m.name in MODELS),
             known_rows=tuple(m for m in models if m.name in ROW_MODELS),
             across=tuple(m for m in models if m.name in CROSS_RELEASE_MODELS),
+            attacks=tuple(m for m in models if m.name in ATTACK_MODELS),
             **{name: fields[name] for name in (*_LIMITS, *_WORDS) if name in fields},
             columns=columns,
         )
@@ -278,7 +296,7 @@ def _comparable(rule: Named, model: Named) -> bool:
 
 
 def _subject(model: Named) -> dict[str, Any]:
-    numbers = {"model", *_MORE_IS_STRICTER, *_LESS_IS_STRICTER}
+    numbers = {"model", *_MORE_IS_STRICTER, *_LESS_IS_STRICTER, *_NEITHER}
     return {name: value for name, value in model_to_dict(model).items() if name not in numbers}
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import SchemaError, VerificationError
+from privacy_engine.judge.attack_risk import NOT_TRIED
 from privacy_engine.judge.column_checks import Broken, Values, broken
 from privacy_engine.judge.counterfeits import of_nobody, wrongly_told
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
@@ -169,6 +170,7 @@ def verify(
         people = Membership.of_classes(known, classes, table, schema)
         found += _across_findings(policy, classes, people, earlier, source)
     found += [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
+    found += untried_findings(policy)
 
     def values(name: str) -> tuple[pd.Series, npt.NDArray[np.int64]]:
         counted = table[name].value_counts(dropna=True)
@@ -383,6 +385,7 @@ def verify_classes(
     if persons is not None:
         found += known_rows_findings(policy, known or {}, rows)
     limits = [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
+    limits += untried_findings(policy)
     told = column_findings(policy, schema, values, rows, year)
     findings = (*found, *(across or ()), *limits, *told)
     return Report(rows=rows, classes=classes, persons=persons, findings=findings)
@@ -411,6 +414,14 @@ def column_findings(
     return [
         *(Finding(rule=f"columns: {name}", threshold=0, measured=0, passed=rows > 0) for name in kept),
         *(broken_finding(b, rows) for b in found),
+    ]
+
+
+def untried_findings(policy: ReleasePolicy) -> list[Finding]:
+    """The rules about attacks, none of which a released table can be held against by itself."""
+    return [
+        Finding(rule=rule_of(r), threshold=r.threshold, measured=None, passed=False, remedy=NOT_TRIED)
+        for r in policy.attacks
     ]
 
 

@@ -79,6 +79,7 @@ def unshown(own: "ReleasePolicy", demanded: "ReleasePolicy", measured: Measured)
 
     said = {rule_of(model) for model in own.rules}
     models = demanded.across if measured.findings else demanded.rules
+    models = (*models, *(demanded.attacks if measured.findings else ()))
     missing = [rule_of(model) for model in models if rule_of(model) not in said]
     limits = [] if measured.findings else [n for n in demanded.to_dict() if n not in own.to_dict()]
     return [*missing, *limits]
@@ -120,7 +121,7 @@ def _loss(manifest: Mapping[str, Any]) -> "PrivacyLoss | None":
 def _of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy | None":
     """What of a policy is about a release by itself; None where nothing is."""
     try:
-        return replace(policy, across=())
+        return replace(policy, across=(), attacks=())
     except ValueError:
         return None
 

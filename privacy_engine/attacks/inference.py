@@ -1,0 +1,185 @@
+"""Inference: somebody who knows a person's quasi-identifiers guesses a sensitive value with the release.
+
+After Giomi et al. (2023), section 5.3, with their control: what the release tells of people who are not in
+it, too, is knowledge about the population, and the purpose of a release. The attacker trains a few
+classifiers on the released records and takes the one that works best: the most frequent value, a vote of the
+nearest records, naive Bayes, and a random forest. Which works best is chosen on one half of the people and
+judged on the other, and the other way round, so the choice flatters no result.
+
+A number is guessed as one of `BINS` bins of equal frequency.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.attacks.cells import Bools, Cells, Floats, Ints, Space
+from privacy_engine.attacks.seeking import Target
+from privacy_engine.attacks.trial import Case, Rate, Tries
+
+BINS = 10
+MOST_VALUES = 40  # of an attribute that a forest sees one by one
+_MAJORITY = "majority"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inference:
+    """Guessing each sensitive attribute.
+
+    Attributes:
+        trees: of the forest, >= 1.
+        rows: released records that naive Bayes and the forest are trained on at most, >= 1.
+    """
+
+    trees: int = 30
+    rows: int = 15_000
+    name: ClassVar[str] = "inference"
+
+    def __post_init__(self) -> None:
+        for field in ("trees", "rows"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field} must be >= 1, got {getattr(self, field)}")
+
+    def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
+        """By sensitive attribute."""
+        names = [a.name for a in case.source.sensitive if a.name in case.space.names]
+        groups = (case.attacked, case.outsiders.take(np.arange(min(len(case.outsiders), len(case.targets)))))
+        return {name: self._of(case, name, groups, rng) for name in names}
+
+    def _of(self, case: Case, name: str, groups: tuple[Cells, Cells], rng: np.random.Generator) -> Tries:
+        place = case.space.names.index(name)
+        others = np.array([j for j, a in enumerate(case.space.names) if a != name], np.int64)
+        asked = case.space.places([a.name for a in case.source.quasi_identifiers])
+        asked = asked if len(asked) else others
+        labels, truths, classes = _labels(case, place, groups)
+        guesses = self._guesses(case, asked, labels, classes, groups, rng)
+        right = {
+            how: tuple(guess == truth for guess, truth in zip(both, truths, strict=True))
+            for how, both in guesses.items()
+        }
+        main, control = cross_fitted(right)
+        usual = int(np.bincount(truths[1], minlength=1).argmax()) if len(truths[1]) else 0
+        return Tries(main=main, control=control, baseline=_rate(truths[0] == usual))
+
+    def _guesses(
+        self,
+        case: Case,
+        asked: Ints,
+        labels: Ints,
+        classes: int,
+        groups: tuple[Cells, Cells],
+        rng: np.random.Generator,
+    ) -> dict[str, tuple[Ints, ...]]:
+        from sklearn.ensemble import RandomForestClassifier
+
+        usual = int(np.bincount(labels, minlength=classes).argmax())
+        found: dict[str, tuple[Ints, ...]] = {
+            _MAJORITY: tuple(np.full(len(g), usual, np.int64) for g in groups)
+        }
+        target = Target.of(case.space, case.released)
+        first = np.zeros(len(target.records), np.int64)
+        first[target.which] = labels
+        known = np.zeros(len(case.space.names), np.bool_)
+        known[asked] = True
+        if not len(asked):
+            return found
+        found["nearest"] = tuple(
+            target.votes(g, np.tile(known, (len(g), 1)), first, classes).argmax(axis=1) for g in groups
+        )
+        rows = rng.permutation(len(labels))[: self.rows]
+        train, own = case.released.take(rows), labels[rows]
+        found["bayes"] = tuple(_bayes(case.space, asked, train, own, classes, g) for g in groups)
+        forest = RandomForestClassifier(
+            self.trees, min_samples_leaf=2, random_state=int(rng.integers(2**31)), n_jobs=2
+        ).fit(_features(case.space, asked, train), own)
+        found["forest"] = tuple(
+            forest.predict(_features(case.space, asked, g)).astype(np.int64)
+            if len(g)
+            else np.zeros(0, np.int64)
+            for g in groups
+        )
+        return found
+
+
+def cross_fitted(right: Mapping[str, tuple[Bools, ...]]) -> tuple[Rate, Rate]:
+    """Main and control of the way of guessing that has the largest excess on the other half of the people.
+
+    Args:
+        right: by way of guessing, whether each guess about people inside, and outside, is right.
+    """
+    main, control = Rate(right=0, tries=0), Rate(right=0, tries=0)
+    for chosen_on, judged_on in ((0, 1), (1, 0)):
+        best = max(right, key=lambda how: _difference([r[chosen_on::2] for r in right[how]]))
+        inside, outside = (r[judged_on::2] for r in right[best])
+        main, control = main + _rate(inside), control + _rate(outside)
+    return main, control
+
+
+def _difference(right: list[Bools]) -> float:
+    inside, outside = (float(r.mean()) if len(r) else 0.0 for r in right)
+    return (inside - outside) / max(1 - outside, 1e-9)
+
+
+def _rate(right: Bools) -> Rate:
+    return Rate(right=float(right.sum()), tries=len(right))
+
+
+def _labels(case: Case, place: int, groups: tuple[Cells, Cells]) -> tuple[Ints, tuple[Ints, ...], int]:
+    """The released and the true value of an attribute as numbers below a bound."""
+    o = len(case.space.ordered)
+    if place >= o:
+        first = case.space.covers[place - o].argmax(axis=1).astype(np.int64)
+        told = first[case.released.codes[:, place - o]]
+        return told, tuple(first[g.codes[:, place - o]] for g in groups), int(case.space.values[place - o])
+    middle = _middle(case.released, place)
+    ends = np.unique(np.quantile(middle, np.linspace(0, 1, BINS + 1)[1:-1]))
+    return (
+        np.searchsorted(ends, middle, "right").astype(np.int64),
+        tuple(np.searchsorted(ends, _middle(g, place), "right").astype(np.int64) for g in groups),
+        len(ends) + 1,
+    )
+
+
+def _middle(cells: Cells, place: int) -> Floats:
+    """(n,) middle of each span, -1 where there is none."""
+    return np.nan_to_num((cells.low[:, place] + cells.high[:, place]) / 2, nan=-1.0)
+
+
+def _features(space: Space, asked: Ints, cells: Cells) -> npt.NDArray[np.float32]:
+    """(n, f) middles of spans, and the share of a cell that each value has."""
+    o, columns = len(space.ordered), []
+    for j in asked.tolist():
+        if j < o:
+            columns.append(_middle(cells, j)[:, None])
+            continue
+        covers = space.covers[j - o].astype(np.float64)
+        if covers.shape[1] <= MOST_VALUES:
+            columns.append((covers / covers.sum(axis=1, keepdims=True))[cells.codes[:, j - o]])
+        else:
+            columns.append(covers.argmax(axis=1)[cells.codes[:, j - o]][:, None].astype(np.float64))
+    return np.hstack(columns).astype(np.float32)
+
+
+def _bayes(space: Space, asked: Ints, train: Cells, labels: Ints, classes: int, asked_of: Cells) -> Ints:
+    """(t,) the likeliest label by the frequency of each value beside it, one more than was seen."""
+    o = len(space.ordered)
+    scores = np.tile(np.log(np.bincount(labels, minlength=classes) + 1.0), (len(asked_of), 1))
+    for j in asked.tolist():
+        if j < o:
+            bins = 20
+            own = np.clip(_middle(train, j) * bins, -1, bins - 1).astype(np.int64) + 1
+            pairs = np.bincount(labels * (bins + 1) + own, minlength=classes * (bins + 1))
+            counts = pairs.reshape(classes, bins + 1).astype(np.float64)
+            at = np.clip(_middle(asked_of, j) * bins, -1, bins - 1).astype(np.int64) + 1
+        else:
+            covers = space.covers[j - o].astype(np.float64)
+            cells = np.zeros((classes, len(covers)))
+            np.add.at(cells, (labels, train.codes[:, j - o]), 1.0)
+            counts = cells @ (covers / covers.sum(axis=1, keepdims=True))
+            at = asked_of.codes[:, j - o].astype(np.int64)
+        likely = np.log(counts + 1.0) - np.log(counts.sum(axis=1, keepdims=True) + counts.shape[1])
+        scores += likely[:, at].T
+    return np.asarray(scores.argmax(axis=1), np.int64)

@@ -1,0 +1,80 @@
+"""Linkage: somebody who knows a part of a person looks for the rest in the release.
+
+Two attackers. One knows a random half of the quasi-identifiers of each target, and takes one of the released
+records that are nearest in these, at random (after Giomi et al. 2023, section 5.2, who hold two releases of
+different attributes against each other). The other has a public register of the whole population, with the
+quasi-identifiers of everybody, and the person behind a released record is any of those in the register whom
+its cells cover (the journalist of El Emam and Dankar 2008).
+
+A guess is right if the record is the person's own: it covers what the attacker did not know, too, and of m
+equal records it is the right one with a chance of 1 in m. Of a class of k people that is 1 in k at the most.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privacy_engine.attacks.cells import Bools, Cells, Floats, Ints
+from privacy_engine.attacks.seeking import Target, covered_people, covers_own
+from privacy_engine.attacks.trial import Case, Rate, Tries
+
+
+@dataclass(frozen=True, kw_only=True)
+class Linkage:
+    """Finding a person's record by a part of it.
+
+    Attributes:
+        known: share of the quasi-identifiers that is known of a person, 0 < known <= 1; one at least.
+    """
+
+    known: float = 0.5
+    name: ClassVar[str] = "linkage"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.known <= 1:
+            raise ValueError(f"known must be above 0 and at most 1, got {self.known}")
+
+    def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
+        """By a part of the record; and with a register, where there is one."""
+        asked = case.space.places([a.name for a in case.source.quasi_identifiers])
+        if not len(asked):
+            asked = np.arange(len(case.space.names))
+        groups = [case.attacked, case.outsiders.take(np.arange(min(len(case.outsiders), len(case.targets))))]
+        target = Target.of(case.space, case.released)
+        count = max(1, round(self.known * len(asked)))
+        known = [_some(len(g), len(case.space.names), asked, count, rng) for g in groups]
+        main, control = (target.taken_for_own(g, k) for g, k in zip(groups, known, strict=True))
+        blind = target.taken_for_own(groups[0], np.zeros_like(known[0]))
+        found = {"a part of the record": _tries(main, control, blind, rng)}
+        if len(case.register):
+            whole = [_some(len(g), len(case.space.names), asked, len(asked), rng) for g in groups]
+            named = [_named(case, target, g, w) for g, w in zip(groups, whole, strict=True)]
+            anybody = np.full(len(groups[0]), 1.0 / len(case.register))
+            found["a public register"] = _tries(named[0], named[1], anybody, rng)
+        return found
+
+
+def _some(people: int, attributes: int, asked: Ints, count: int, rng: np.random.Generator) -> Bools:
+    """(people, attributes) a random choice of so many of the attributes for each person."""
+    known = np.zeros((people, attributes), np.bool_)
+    chosen = rng.permuted(np.tile(asked, (people, 1)), axis=1)[:, :count]
+    np.put_along_axis(known, chosen, values=True, axis=1)
+    return known
+
+
+def _named(case: Case, target: Target, people: Cells, known: Bools) -> Floats:
+    """(t,) chance to name a person by the nearest record: one of those in the register whom it covers."""
+    _, which = target.nearest(people, known)
+    records = target.records.take(which)
+    listed, _ = covered_people(case.space, records, case.register, known, len(case.register) + 1)
+    own = covers_own(case.space, records, people, known)
+    return np.where(own, 1.0 / np.maximum(listed, 1), 0.0)
+
+
+def _tries(main: Floats, control: Floats, blind: Floats, rng: np.random.Generator) -> Tries:
+    def rate(chances: Floats) -> Rate:
+        return Rate(right=float((rng.random(len(chances)) < chances).sum()), tries=len(chances))
+
+    return Tries(main=rate(main), control=rate(control), baseline=rate(blind))

@@ -1,0 +1,71 @@
+"""Membership: is a person among those whom the release was made from?
+
+Two attackers, of whom the better is taken, chosen on one half of the people and judged on the other: whoever
+is close to a released record is a member (nearest record); and whoever is close to one for somebody so close
+to the people outside (density ratio: Chen et al. 2020, "GAN-Leaks", section 4.5; van Breugel et al. 2023,
+"DOMIAS"). Each says yes from a limit on that a share of the outsiders passes. `main` is the share of members,
+`control` of outsiders, taken for members: whoever guesses takes as many of both.
+
+A third of the outsiders is the reference of the density ratio, a third sets the limits, and a third is asked.
+Shadow models (training the method again with and without a person) need the method, not the release:
+`benchmarks.audit` does it for every method with a privacy loss.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from privacy_engine.attacks.cells import Cells, Floats
+from privacy_engine.attacks.inference import cross_fitted
+from privacy_engine.attacks.seeking import Target
+from privacy_engine.attacks.trial import Case, Tries
+
+LEAST = 30  # outsiders, ten for each purpose
+
+
+@dataclass(frozen=True, kw_only=True)
+class MembershipInference:
+    """Telling people in the release from others.
+
+    Attributes:
+        false_alarms: shares of the outsiders that are to be taken for members, each above 0 and below 1: a
+            low one finds a few people surely, a high one many where outsiders have the same values.
+    """
+
+    false_alarms: tuple[float, ...] = (0.1, 0.5)
+    name: ClassVar[str] = "membership"
+
+    def __post_init__(self) -> None:
+        if not self.false_alarms or not all(0 < share < 1 for share in self.false_alarms):
+            raise ValueError(f"false_alarms must be above 0 and below 1, got {self.false_alarms}")
+
+    def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
+        """One subject; none where there are too few outsiders."""
+        third = len(case.outsiders) // 3
+        if 3 * third < LEAST:
+            return {}
+        rows = np.arange(3 * third).reshape(3, third)
+        reference, setting, asked = (case.outsiders.take(r) for r in rows)
+        release = Target.of(case.space, case.released)
+        beside = Target.of(case.space, reference)
+        groups = (setting, case.attacked, asked.sample(len(case.targets), rng))
+        near = [_distance(release, group) for group in groups]
+        far = [_distance(beside, group) for group in groups]
+        ratio = [(f - n) / np.maximum(f + n, 1e-9) for n, f in zip(near, far, strict=True)]
+        scores = {"nearest record": [-n for n in near], "density ratio": ratio}
+        # Equal scores are put in random order, else a limit that many share would raise the false alarms.
+        mixed = {how: [s + 1e-9 * rng.random(len(s)) for s in three] for how, three in scores.items()}
+        right = {
+            f"{how} {share}": tuple(score > np.quantile(limit, 1 - share) for score in (inside, outside))
+            for how, (limit, inside, outside) in mixed.items()
+            for share in self.false_alarms
+        }
+        main, control = cross_fitted(right)
+        # Without the release as many of the members would be found as outsiders are.
+        return {"people in the release": Tries(main=main, control=control, baseline=control)}
+
+
+def _distance(target: Target, people: Cells) -> Floats:
+    return target.nearest(people, np.ones((len(people), len(target.space.names)), np.bool_))[0]

@@ -1,0 +1,222 @@
+"""Seeking people among released records: which record is nearest, and whom a record covers.
+
+The distance of a person from a record is Gower's (1971), summed: 0 where the cell covers the value, else how
+far away it is in the extent, or 1. Of two cells that cover it the smaller one is nearer by `SMALLER` at most:
+a record is likelier to stand where its class is dense. All is brute force: people times distinct records.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numba as nb
+import numpy as np
+import numpy.typing as npt
+
+from privacy_engine.attacks.cells import Bools, Cells, Codes, Floats, Ints, Space, equal_rows
+from privacy_engine.compiled import kernel
+
+SMALLER = 1e-3  # of a cell that covers everything
+_SAME = 1e-9  # distances that differ by less are equal
+
+
+class _Sought(NamedTuple):
+    """People who are sought among records, in the arrays that kernels take.
+
+    Attributes:
+        low, high, null, codes: of the records, as of `Cells`.
+        truth, of: of the people: (t, o) values in order, NaN = null, and (t, c) values of the others.
+        asked: (t, a) or (records, a) bool, which attributes count.
+        flat, starts, values, sizes: as of `Space`.
+    """
+
+    low: Floats
+    high: Floats
+    null: Bools
+    codes: Codes
+    truth: Floats
+    of: Codes
+    asked: Bools
+    flat: npt.NDArray[np.uint8]
+    starts: Ints
+    values: Ints
+    sizes: Floats
+
+
+def _sought(space: Space, records: Cells, people: Cells, asked: Bools) -> _Sought:
+    return _Sought(
+        *(records.low, records.high, records.null, records.codes, people.low, people.codes),
+        *(np.ascontiguousarray(asked), space.flat, space.starts, space.values, space.sizes),
+    )
+
+
+@kernel(inline="always")
+def _far(s: _Sought, i: int, t: int, a: int) -> float:
+    """How far person t is from the cell of record i in attribute a; `SMALLER` at most where it is covered."""
+    o = s.low.shape[1]
+    if a < o:
+        x, low, high = s.truth[t, a], s.low[i, a], s.high[i, a]
+        if x != x:
+            return 0.0 if s.null[i, a] else 1.0
+        if low != low:
+            return 1.0
+        if x < low:
+            return float(low - x)
+        if x > high:
+            return float(x - high)
+        return float(SMALLER * (high - low))
+    c = a - o
+    cell = s.codes[i, c]
+    if s.flat[s.starts[c] + cell * s.values[c] + s.of[t, c]]:
+        return float(SMALLER * s.sizes[c, cell])
+    return 1.0
+
+
+@kernel(inline="always")
+def _covers(s: _Sought, i: int, t: int, a: int) -> bool:
+    """Whether the cell of record i in attribute a covers person t: to the last digit."""
+    o = s.low.shape[1]
+    if a < o:
+        x = s.truth[t, a]
+        return bool(s.null[i, a] if x != x else s.low[i, a] <= x <= s.high[i, a])
+    c = a - o
+    return bool(s.flat[s.starts[c] + s.codes[i, c] * s.values[c] + s.of[t, c]] != 0)
+
+
+@kernel(inline="always")
+def _distance(s: _Sought, i: int, t: int, limit: float) -> float:
+    """Distance of person t from record i; where it is above the limit, something above the limit."""
+    d = 0.0
+    for a in range(s.asked.shape[1]):
+        if s.asked[t, a]:
+            d += _far(s, i, t, a)
+            if d > limit:
+                break
+    return d
+
+
+@kernel(parallel=True)
+def _nearest(s: _Sought) -> tuple[Floats, Ints]:
+    """(t,) distance of each person to the nearest record in the attributes asked of them; and the record."""
+    found, which = np.full(len(s.truth), np.inf), np.full(len(s.truth), -1)
+    for t in nb.prange(len(s.truth)):
+        best, nearest = np.inf, -1
+        for i in range(len(s.low)):
+            d = _distance(s, i, t, best)
+            if d < best:
+                best, nearest = d, i
+        found[t], which[t] = best, nearest
+    return found, which
+
+
+@kernel(parallel=True)
+def _votes(s: _Sought, nearest: Floats, weights: Floats, labels: Ints, classes: int) -> Floats:
+    """(t, classes) weight of the nearest records of each person, by the records' labels."""
+    found = np.zeros((len(s.truth), classes))
+    for t in nb.prange(len(s.truth)):
+        most = nearest[t] + _SAME
+        for i in range(len(s.low)):
+            if _distance(s, i, t, most) <= most:
+                found[t, labels[i]] += weights[i]
+    return found
+
+
+@kernel(parallel=True)
+def _passing(s: _Sought, nearest: Floats, multiple: Floats) -> Floats:
+    """(t,) chance that one of the nearest records, drawn at random, is taken for the person's own, and is it.
+
+    It covers the person's values in all attributes, or is off by `SMALLER` of their extent; and it stands for
+    `multiple` equal records.
+    """
+    found = np.zeros(len(s.truth))
+    for t in nb.prange(len(s.truth)):
+        most, every, own = nearest[t] + _SAME, 0.0, 0.0
+        for i in range(len(s.low)):
+            if _distance(s, i, t, most) > most:
+                continue
+            every += multiple[i]
+            right = True
+            for a in range(s.asked.shape[1]):
+                right = right and _far(s, i, t, a) <= SMALLER
+            if right:
+                own += 1.0
+        found[t] = own / every
+    return found
+
+
+@kernel(parallel=True)
+def _matches(s: _Sought, most: int) -> tuple[Ints, Ints]:
+    """(records,) how many people a record covers in the attributes asked of it, up to most; and the last."""
+    count, which = np.zeros(len(s.low), np.int64), np.full(len(s.low), -1)
+    for i in nb.prange(len(s.low)):
+        for t in range(len(s.truth)):
+            covered = True
+            for a in range(s.asked.shape[1]):
+                if s.asked[i, a] and not _covers(s, i, t, a):
+                    covered = False
+                    break
+            if covered:
+                count[i] += 1
+                which[i] = t
+                if count[i] == most:
+                    break
+    return count, which
+
+
+@dataclass(frozen=True)
+class Target:
+    """Released records that people are sought in.
+
+    Attributes:
+        space: of all cells.
+        records: distinct released records.
+        multiple: (r,) how many equal ones each stands for.
+        which: (n,) the distinct one of each released record.
+    """
+
+    space: Space
+    records: Cells
+    multiple: Floats
+    which: Ints
+
+    @classmethod
+    def of(cls, space: Space, released: Cells) -> "Target":
+        """The distinct records of a release."""
+        keys = equal_rows(released.numbered())
+        _, first, count = np.unique(keys, return_index=True, return_counts=True)
+        return cls(space, released.take(first), count.astype(np.float64), keys)
+
+    def nearest(self, people: Cells, known: Bools) -> tuple[Floats, Ints]:
+        """(t,) distance of each person to the nearest record in attributes known (t, a); and the record."""
+        found: tuple[Floats, Ints] = _nearest(_sought(self.space, self.records, people, known))
+        return found
+
+    def votes(self, people: Cells, known: Bools, labels: Ints, classes: int) -> Floats:
+        """(t, classes) how many of the nearest records of each person have each of the labels (r,)."""
+        sought = _sought(self.space, self.records, people, known)
+        found: Floats = _votes(sought, _nearest(sought)[0], self.multiple, labels, classes)
+        return found
+
+    def taken_for_own(self, people: Cells, known: Bools) -> Floats:
+        """(t,) chance that a random one of the nearest records could be a person's own, and is it."""
+        sought = _sought(self.space, self.records, people, known)
+        found: Floats = _passing(sought, _nearest(sought)[0], self.multiple)
+        return found
+
+
+def covered_people(space: Space, records: Cells, people: Cells, asked: Bools, most: int) -> tuple[Ints, Ints]:
+    """(r,) how many people each record covers in the attributes asked (r, a) of it, up to most; and one."""
+    found: tuple[Ints, Ints] = _matches(_sought(space, records, people, asked), most)
+    return found
+
+
+def covers_own(space: Space, records: Cells, people: Cells, asked: Bools) -> Bools:
+    """(t,) whether record t covers person t in the attributes asked (t, a)."""
+    found = np.ones(len(people), np.bool_)
+    o = len(space.ordered)
+    for a in range(o):
+        x = people.low[:, a]
+        inside = (records.low[:, a] <= x) & (x <= records.high[:, a])
+        found &= ~asked[:, a] | np.where(np.isnan(x), records.null[:, a], inside)
+    for c, covers in enumerate(space.covers):
+        found &= ~asked[:, o + c] | (covers[records.codes[:, c], people.codes[:, c]] > 0)
+    return found

@@ -1,0 +1,292 @@
+"""Trying an attack on a release: main attack, control, naive baseline, and a planted leak that it must see.
+
+Giomi, M., Boenisch, F., Wehmeyer, C., Tasnadi, B.: A Unified Framework for Quantifying Privacy Risk in
+Synthetic Data. PoPETs 2023 (Anonymeter). An attack guesses about people who are in the release (main), and in
+the same way about people of the same population who are not (control). What it gets right about the latter,
+the release tells about the population. The excess risk is what it gets right beyond that, as a share of what
+was left to get right: ``(main - control) / (1 - control)``, section 4.3. The baseline guesses without the
+release; where it is right more often than the control, it takes its place, for an attack that is no better
+has failed.
+
+Deviations: the interval of the excess is of the ratio of the two failure rates, by the method of variance
+estimates recovery (Donner and Zou 2012) from two Wilson intervals, for the paper's propagation of errors is
+wrong near 0 and 1. And **each attack is tried on a copy of the release into which the true records of the
+targets are put**: one that does not see this leak is blind on these tables, and its result says nothing.
+
+**An attack never certifies.** It shows a leak, or that this attacker found none; a better one may.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from statistics import NormalDist
+from typing import ClassVar, Protocol
+
+import numpy as np
+import pandas as pd
+
+from privacy_engine.attacks.cells import Cells, Ints, Space, read
+from privacy_engine.judge.cross_release import Membership
+from privacy_engine.tables.schema import DataSchema
+
+TARGETS = 2_000  # people that are attacked, and as many outsiders at most
+
+
+class Verdict(StrEnum):
+    """What an attack says of a release."""
+
+    LEAK = "leak"  # more than chance explains
+    QUIET = "quiet"  # this attacker gets no more about people in the release than about others
+    BLIND = "blind"  # it does not even see a planted leak: nothing is known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """How often guesses were right.
+
+    >>> Rate(right=0, tries=100).interval(0.95)[1] < 0.04
+    True
+    """
+
+    right: float
+    tries: float
+
+    @property
+    def value(self) -> float:
+        """Share of the guesses; nan where there are none."""
+        return self.right / self.tries if self.tries else float("nan")
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Wilson's interval (1927), two-sided; 0 to 1 where there are no guesses."""
+        if not self.tries:
+            return 0.0, 1.0
+        z2 = NormalDist().inv_cdf(0.5 + confidence / 2) ** 2
+        n, p = self.tries, min(1.0, self.value)
+        middle = (p + z2 / (2 * n)) / (1 + z2 / n)
+        half = math.sqrt(z2 * (p * (1 - p) / n + z2 / (4 * n * n))) / (1 + z2 / n)
+        return max(0.0, middle - half), min(1.0, middle + half)
+
+    def __add__(self, other: "Rate") -> "Rate":
+        return Rate(right=self.right + other.right, tries=self.tries + other.tries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tries:
+    """An attack on people who are in the release, on people who are not, and without the release."""
+
+    main: Rate
+    control: Rate
+    baseline: Rate
+
+    @property
+    def beside(self) -> Rate:
+        """What the main attack is held against: the control, or the baseline where that is higher."""
+        return self.baseline if self.baseline.value > self.control.value else self.control
+
+    @property
+    def excess(self) -> float:
+        """``(main - control) / (1 - control)``; nan where there is nothing to go by."""
+        left = 1 - self.beside.value
+        return 0.0 if left <= 0 else (self.main.value - self.beside.value) / left
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Ends of the interval of the excess, each -inf .. 1: 1 - R, R the ratio of the failure rates.
+
+        With the failure rates p of the main attack and q of the control, and their Wilson limits,
+        ``log R - sqrt(log(p/p_low)^2 + log(q_high/q)^2)`` is the lower end of log R, the upper one likewise
+        (Donner and Zou 2012, equation 9). A rate of 0 counts as half a failure.
+        """
+        if not (self.main.tries and self.control.tries):
+            return -math.inf, 1.0
+        (p_low, p, p_high), (q_low, q, q_high) = (_failing(r, confidence) for r in (self.main, self.beside))
+        ratio = math.log(p / q)
+        least = ratio - math.hypot(math.log(p / p_low), math.log(q_high / q))
+        most = ratio + math.hypot(math.log(p_high / p), math.log(q / q_low))
+        top = 1.0 if self.main.right >= self.main.tries else 1 - math.exp(least)
+        return 1 - math.exp(most), top
+
+
+def _failing(rate: Rate, confidence: float) -> tuple[float, float, float]:
+    """Failure rate between its limits, none of them 0."""
+    low, high = rate.interval(confidence)
+    p = max(1 - rate.value, 0.5 / rate.tries)
+    return min(p, max(1 - high, 0.1 / rate.tries)), p, max(p, 1 - low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What is known of a release by whoever tries attacks on it; as private as the source.
+
+    Attributes:
+        release: as it would be published.
+        source: the schema of the source.
+        people: (n,) the true records that the release was made from.
+        outsiders: records of the same population that it was not made from.
+        memberships: who is in which class of the release, and of the earlier releases of the same table.
+        answers: releases of random answers of the same people, each in the order of `people`.
+        register: public records of people, by their quasi-identifiers, `people` among them.
+    """
+
+    release: pd.DataFrame
+    source: DataSchema
+    people: pd.DataFrame
+    outsiders: pd.DataFrame
+    memberships: tuple[Membership, ...] = ()
+    answers: tuple[pd.DataFrame, ...] = ()
+    register: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Evidence read as cells, and who is attacked.
+
+    Attributes:
+        released: the release.
+        people: true records that it was made from.
+        targets: (t,) which of them are attacked.
+        outsiders: people who are not in it; at most as many as targets, but for singling out.
+        register: of the public register, empty where there is none.
+        leak: whether a leak is planted.
+    """
+
+    space: Space
+    source: DataSchema
+    released: Cells
+    people: Cells
+    targets: Ints
+    outsiders: Cells
+    register: Cells
+    evidence: Evidence
+    leak: bool = False
+
+    @property
+    def attacked(self) -> Cells:
+        """The records of the targets."""
+        return self.people.take(self.targets)
+
+    def planted(self, rng: np.random.Generator) -> "Case":
+        """The same with the true records of the targets in place of half of the release, or of all of it."""
+        some = self.released.sample(len(self.targets), rng)
+        return replace(self, released=some.joined(self.attacked), leak=True)
+
+
+def case_of(evidence: Evidence, rng: np.random.Generator, targets: int = TARGETS) -> Case:
+    """Read evidence, and draw the targets.
+
+    Raises:
+        SchemaError: if the release has no attribute of the source.
+    """
+    people, outsiders = evidence.people, evidence.outsiders
+    register = people.iloc[:0]
+    if evidence.register is not None:  # what it does not tell is a null, and is not asked for
+        given, rows = evidence.register, range(len(evidence.register))
+        told = {
+            name: given[name].set_axis(rows) if name in given else register[name].reindex(rows)
+            for name in people.columns
+        }
+        register = pd.DataFrame(told)
+    space, (released, inside, outside, listed) = read(
+        evidence.release, (people, outsiders, register), evidence.source
+    )
+    return Case(
+        space=space,
+        source=evidence.source,
+        released=released,
+        people=inside,
+        targets=rng.permutation(len(inside))[:targets].astype(np.int64),
+        outsiders=outside.take(rng.permutation(len(outside))),
+        register=listed,
+        evidence=evidence,
+    )
+
+
+class Attack(Protocol):
+    """A frozen, keyword-only dataclass of parameters with this one method."""
+
+    name: ClassVar[str]
+
+    def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
+        """By what is attacked, such as a sensitive attribute; empty where there is nothing of the kind."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one attack found.
+
+    Attributes:
+        attack, subject: its name, and what it went for.
+        found, planted: on the release, and on the copy with the planted leak.
+        confidence: of its intervals, so that those of all subjects of the attack hold together.
+    """
+
+    attack: str
+    subject: str
+    found: Tries
+    planted: Tries
+    confidence: float
+
+    @property
+    def excess(self) -> float:
+        """Excess risk."""
+        return self.found.excess
+
+    @property
+    def low(self) -> float:
+        """Lower end of its interval."""
+        return self.found.interval(self.confidence)[0]
+
+    @property
+    def high(self) -> float:
+        """Upper end of its interval."""
+        return self.found.interval(self.confidence)[1]
+
+    @property
+    def sees(self) -> bool:
+        """Whether the attack sees the planted leak."""
+        return self.planted.interval(self.confidence)[0] > 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it says."""
+        if not self.sees:
+            return Verdict.BLIND
+        return Verdict.LEAK if self.low > 0 else Verdict.QUIET
+
+    def within(self, excess: float) -> bool:
+        """Whether the whole interval is at most so high, by an attack that sees a leak of more than that."""
+        return self.high <= excess < self.planted.interval(self.confidence)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What an attack found of all its subjects; none where the release has nothing that it could go for."""
+
+    attack: str
+    outcomes: tuple[Outcome, ...] = field(default=())
+
+    @property
+    def worst(self) -> Outcome | None:
+        """The outcome whose interval reaches highest."""
+        return max(self.outcomes, key=lambda outcome: outcome.high, default=None)
+
+
+def try_attack(attack: Attack, case: Case, rng: np.random.Generator, confidence: float = 0.95) -> Results:
+    """Try an attack on a release, and on a copy with a planted leak.
+
+    Args:
+        attack: to be tried.
+        case: of the release.
+        rng: of all choices.
+        confidence: of all intervals of the attack together (Bonferroni), 0 < confidence < 1.
+    """
+    found = attack.tries(case, rng)
+    planted = attack.tries(case.planted(rng), rng) if found else {}
+    each = 1 - (1 - confidence) / max(len(found), 1)
+    return Results(
+        attack=attack.name,
+        outcomes=tuple(
+            Outcome(attack=attack.name, subject=s, found=f, planted=planted[s], confidence=each)
+            for s, f in found.items()
+        ),
+    )

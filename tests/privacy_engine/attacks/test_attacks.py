@@ -1,0 +1,214 @@
+"""Attacks on a release: each sees what leaks, is silent on noise, and says so where it is blind."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_engine.attacks.inference import Inference
+from privacy_engine.attacks.linkage import Linkage
+from privacy_engine.attacks.membership import MembershipInference
+from privacy_engine.attacks.repeated import Averaging, Intersection
+from privacy_engine.attacks.singling_out import SinglingOut
+from privacy_engine.attacks.trial import Attack, Case, Evidence, Rate, Tries, Verdict, case_of, try_attack
+from privacy_engine.errors import SchemaError
+from privacy_engine.judge.cross_release import Membership
+from privacy_engine.registry import ATTACKS, load_attack
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import AttackName, Kind, Role
+from tests.synthetic_tables import SCHEMA, people
+
+ON_ONE_RELEASE: dict[str, Attack] = {
+    "singling out": SinglingOut(),
+    "linkage": Linkage(),
+    "inference": Inference(trees=5),
+    "membership": MembershipInference(),
+}
+
+
+# Whoever attacks knows all of a person but whether they are ill.
+KNOWN = replace(
+    SCHEMA,
+    attributes=tuple(
+        replace(a, role=Role.QUASI_IDENTIFIER) if a.role is Role.INSENSITIVE else a for a in SCHEMA.attributes
+    ),
+)
+
+
+def copy_of(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """The records without their names, in another order."""
+    return table.drop(columns="name").iloc[rng.permutation(len(table))].reset_index(drop=True)
+
+
+def noise_of(table: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Independent columns."""
+    return pd.DataFrame({c: rng.permutation(table[c].to_numpy()) for c in table.columns if c != "name"})
+
+
+def case(seed: int, *, leaky: bool, rows: int = 600, outside: int = 300) -> Case:
+    """People and outsiders of one population, and their records or noise of other people as the release."""
+    rng = np.random.default_rng(seed)
+    inside, outsiders = people(rows, rng), people(outside, rng)
+    release = copy_of(inside, rng) if leaky else noise_of(people(rows, rng), rng)
+    evidence = Evidence(release=release, source=KNOWN, people=inside, outsiders=outsiders)
+    return case_of(evidence, rng, targets=300)
+
+
+@cache
+def cases(*, leaky: bool) -> Case:
+    return case(1, leaky=leaky)
+
+
+@pytest.mark.parametrize("name", ON_ONE_RELEASE)
+def test_a_release_of_the_records_themselves_leaks(name: str) -> None:
+    found = try_attack(ON_ONE_RELEASE[name], cases(leaky=True), np.random.default_rng(2))
+    assert found.worst is not None
+    assert found.worst.verdict is Verdict.LEAK
+    assert not found.worst.within(0.05)
+
+
+@pytest.mark.parametrize("name", ON_ONE_RELEASE)
+def test_a_planted_leak_is_seen_beside_a_release_of_noise(name: str) -> None:
+    found = try_attack(ON_ONE_RELEASE[name], cases(leaky=False), np.random.default_rng(3))
+    assert [outcome.sees for outcome in found.outcomes] == [True] * len(found.outcomes)
+    assert [outcome.verdict for outcome in found.outcomes] == [Verdict.QUIET] * len(found.outcomes)
+
+
+def test_noise_raises_few_alarms() -> None:
+    alarms = dict.fromkeys(("singling out", "linkage", "membership"), 0)
+    for seed in range(12):
+        one = case(100 + seed, leaky=False, rows=300, outside=150)
+        for name in alarms:
+            found = try_attack(ON_ONE_RELEASE[name], one, np.random.default_rng(seed))
+            alarms[name] += any(o.verdict is Verdict.LEAK for o in found.outcomes)
+    # At a rate of 5 % eight alarms or more in twelve have a chance of 2e-8.
+    assert max(alarms.values()) < 8
+
+
+def test_an_attack_that_cannot_see_a_leak_is_blind_and_never_within_a_bound() -> None:
+    schema = DataSchema((Attribute(name="q", role=Role.QUASI_IDENTIFIER, categories=("a", "b")),))
+    rng = np.random.default_rng(4)
+    tables = [pd.DataFrame({"q": rng.choice(["a", "b"], 400)}) for _ in range(3)]
+    evidence = Evidence(release=tables[0], source=schema, people=tables[1], outsiders=tables[2])
+    found = try_attack(Linkage(), case_of(evidence, rng), rng)
+    assert [outcome.verdict for outcome in found.outcomes] == [Verdict.BLIND]
+    assert not any(outcome.within(0.99) for outcome in found.outcomes)
+
+
+def test_a_register_names_people_in_raw_records_and_not_in_classes() -> None:
+    rng = np.random.default_rng(5)
+    schema = DataSchema(
+        (
+            Attribute(name="age", role=Role.QUASI_IDENTIFIER, kind=Kind.NUMERIC, bounds=(0, 10_000)),
+            Attribute(name="ill", role=Role.SENSITIVE, categories=("yes", "no")),
+        )
+    )
+    everybody = pd.DataFrame({"age": rng.permutation(1000), "ill": rng.choice(["yes", "no"], 1000)})
+    inside, outside = everybody.iloc[:600].reset_index(drop=True), everybody.iloc[600:].reset_index(drop=True)
+    classes = inside.assign(age_from=inside["age"] // 100 * 100, age_to=inside["age"] // 100 * 100 + 99)
+    subject, found = "a public register", {}
+    for name, release in (("raw", inside), ("classes", classes.drop(columns="age"))):
+        evidence = Evidence(
+            release=release, source=schema, people=inside, outsiders=outside, register=everybody[["age"]]
+        )
+        results = try_attack(Linkage(), case_of(evidence, rng), rng)
+        found[name] = next(o for o in results.outcomes if o.subject == subject)
+    assert found["raw"].excess > 0.95
+    assert found["classes"].verdict is Verdict.QUIET
+
+
+def memberships(first: np.ndarray, second: np.ndarray) -> tuple[Membership, ...]:
+    persons = np.array([f"p{i}" for i in range(len(first))], dtype=object)
+    return tuple(Membership(persons=persons, labels=labels) for labels in (second, first))
+
+
+def repeated(**given: object) -> Case:
+    rng = np.random.default_rng(6)
+    inside, outside = people(400, rng), people(100, rng)
+    evidence = Evidence(
+        release=noise_of(inside, rng), source=SCHEMA, people=inside, outsiders=outside, **given
+    )
+    return case_of(evidence, rng)
+
+
+def test_classes_that_are_drawn_anew_single_people_out_together() -> None:
+    rng = np.random.default_rng(7)
+    first, second = (rng.permutation(400) // 10 for _ in range(2))
+    again = repeated(memberships=memberships(first, second))
+    found = try_attack(Intersection(), again, rng).outcomes[0]
+    assert found.verdict is Verdict.LEAK
+    assert found.found.main.value > 0.7  # nobody of 9 others in one of 40 classes: .976 ** 9 = .80
+    same = try_attack(Intersection(), repeated(memberships=memberships(first, first)), rng).outcomes[0]
+    assert same.verdict is Verdict.QUIET
+    assert same.within(0.05)
+    assert not try_attack(Intersection(), repeated(), rng).outcomes
+
+
+def test_answers_that_are_drawn_anew_average_out_and_memoised_ones_do_not() -> None:
+    rng = np.random.default_rng(8)
+    truth = people(400, np.random.default_rng(6))[["ill"]]
+
+    def answers() -> pd.DataFrame:
+        lies = rng.random(400) < 0.4
+        flipped = np.where(truth["ill"] == "yes", "no", "yes")
+        return pd.DataFrame({"ill": np.where(lies, flipped, truth["ill"])})
+
+    afresh = try_attack(Averaging(), repeated(answers=tuple(answers() for _ in range(25))), rng)
+    once = answers()
+    memoised = try_attack(Averaging(), repeated(answers=(once,) * 25), rng)
+    assert [o.verdict for o in afresh.outcomes] == [Verdict.LEAK]
+    assert [o.verdict for o in memoised.outcomes] == [Verdict.QUIET]
+
+
+def test_a_rate_has_wilsons_interval() -> None:
+    # Newcombe (1998), table I: 15 of 148 has .0624 to .1605, 0 of 20 has 0 to .1611.
+    assert Rate(right=15, tries=148).interval(0.95) == pytest.approx((0.0624, 0.1605), abs=5e-5)
+    assert Rate(right=0, tries=20).interval(0.95) == pytest.approx((0, 0.1611), abs=5e-5)
+    assert Rate(right=0, tries=0).interval(0.95) == (0.0, 1.0)
+
+
+def test_the_interval_of_the_excess_covers_it() -> None:
+    rng = np.random.default_rng(9)
+    runs, missed = 400, {(0.3, 0.2): 0, (0.02, 0.02): 0, (0.97, 0.5): 0}
+    for main, control in missed:
+        excess = (main - control) / (1 - control)
+        for inside, outside in zip(
+            rng.binomial(600, main, runs), rng.binomial(300, control, runs), strict=True
+        ):
+            tries = Tries(
+                main=Rate(right=int(inside), tries=600),
+                control=Rate(right=int(outside), tries=300),
+                baseline=Rate(right=0, tries=300),
+            )
+            low, high = tries.interval(0.95)
+            missed[main, control] += not low <= excess <= high
+    # At a true coverage of 93 % more than 60 of 400 have a chance of 1e-8.
+    assert max(missed.values()) <= 60
+
+
+def test_guesses_that_nobody_could_make_leave_everything_open() -> None:
+    none = Rate(right=0, tries=0)
+    assert Tries(main=none, control=none, baseline=none).interval(0.95) == (-np.inf, 1.0)
+
+
+@pytest.mark.parametrize("name", AttackName)
+def test_every_attack_has_a_name_and_a_home(name: AttackName) -> None:
+    assert load_attack(name).name == name
+    assert list(ATTACKS) == list(AttackName)
+
+
+@pytest.mark.parametrize(
+    "wrong", [lambda: SinglingOut(sets=0), lambda: Linkage(known=0), lambda: Inference(trees=0)]
+)
+def test_wrong_parameters_are_refused(wrong: object) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        wrong()  # type: ignore[operator]
+
+
+def test_a_release_of_other_columns_is_refused() -> None:
+    rng = np.random.default_rng(10)
+    other = pd.DataFrame({"colour": ["red"]})
+    with pytest.raises(SchemaError, match="nothing to attack"):
+        case_of(Evidence(release=other, source=SCHEMA, people=people(5, rng), outsiders=people(5, rng)), rng)
