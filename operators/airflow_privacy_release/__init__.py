@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApproveReleaseOperator",
+    "AttackOperator",
     "BottomUpOperator",
     "BudgetGuardOperator",
     "CleanupOperator",
@@ -81,6 +82,7 @@ __all__ = [
     "DrawChoicesOperator",
     "ERRPHOperator",
     "GreedyHamdistOperator",
+    "HoldOutOperator",
     "ILPLDiversityOperator",
     "IngestParquetOperator",
     "IngestSqlOperator",
@@ -166,7 +168,7 @@ _HOME = {
     ),
     "operators.transform": ("TransformOperator", "release_transform"),
     "operators.validate": ("ValidateOperator",),
-    "operators.verify": ("VerifyOperator",),
+    "operators.verify": ("AttackOperator", "HoldOutOperator", "VerifyOperator"),
     "pipeline": ("raise_if_broken", "release_dag", "release_dags", "release_pipeline", "sweep_dag"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

@@ -32,7 +32,7 @@ from airflow_privacy_release.operators.release import (
 )
 from airflow_privacy_release.operators.transform import TransformOperator
 from airflow_privacy_release.operators.validate import ValidateOperator
-from airflow_privacy_release.operators.verify import VerifyOperator
+from airflow_privacy_release.operators.verify import AttackOperator, HoldOutOperator, VerifyOperator
 from privacy_engine.errors import PrivacyEngineError
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
@@ -100,10 +100,13 @@ def _release_tasks(spec: ReleaseSpec) -> None:
             **_RETRIES,
         )
     table, validated = prepared(spec, guard)
+    attacked = _bounds_attacks(spec)
+    if attacked:
+        table = HoldOutOperator(task_id="hold_out", table=table, policy=spec.policy).output
     staged = (_in_fragments if spec.mapped else _in_one_task)(spec, table, parameters)
     for check in validated:
         check >> staged.operator
-    report = VerifyOperator(
+    verified = VerifyOperator(
         task_id="verify",
         table=staged,
         policy=spec.policy,
@@ -112,12 +115,24 @@ def _release_tasks(spec: ReleaseSpec) -> None:
         alerts=spec.alerts.model_dump(exclude_unset=True) if spec.alerts else None,
         **(_RETRIES if spent or spec.history else _repeated(spec)),
     )
+    report = verified.output
+    if attacked:
+        report = AttackOperator(
+            task_id="attack",
+            source=table,
+            table=staged,
+            report=report,
+            title=spec.name,
+            name=spec.publish.table,
+            lake=spec.publish.lake,
+            **_RETRIES,
+        ).output
     approved = None
     if spec.approval is not None:
         approved = ApproveReleaseOperator(
             task_id="approve",
             table=staged,
-            report=report.output,
+            report=report,
             name=spec.publish.table,
             lake=spec.publish.lake,
             required=spec.approval.required or f"{{{{ params.{APPROVAL} }}}}",
@@ -129,7 +144,7 @@ def _release_tasks(spec: ReleaseSpec) -> None:
     published = PublishOperator(
         task_id="publish",
         table=staged,
-        report=report.output,
+        report=report,
         name=spec.publish.table,
         lake=spec.publish.lake,
         approved=approved,
@@ -145,6 +160,14 @@ def _release_tasks(spec: ReleaseSpec) -> None:
         compared = CuratorReportOperator(task_id="curator_report", source=table, table=staged, name=spec.name)
         last.append(compared)
     clean_up_after(last)
+
+
+def _bounds_attacks(spec: ReleaseSpec) -> bool:
+    """Whether the policy or the floor policy bounds attacks, as far as their files can be read."""
+    try:
+        return bool(under_floor(spec.release_policy(), floor_policy()).attacks)
+    except PrivacyEngineError:  # an import error tells it, or the first task that reads the policy
+        return False
 
 
 def prepared(spec: ReleaseSpec, after: BaseOperator | None = None) -> tuple[Any, list[Any]]:

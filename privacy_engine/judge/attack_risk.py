@@ -49,6 +49,11 @@ class AttackRisk:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attack", choice(AttackName, self.attack, "attack"))
+        if self.attack is AttackName.AVERAGING:
+            raise ValueError(
+                "attack must not be averaging in a policy: it needs the answers of each person in several "
+                "releases, which no release tells; memoised answers keep it out"
+            )
         for field, low, high, told in (
             ("excess", math.ulp(0.0), math.nextafter(1, 0), "above 0 and below 1"),
             ("confidence", 0.5, math.nextafter(1, 0), "at least 0.5 and below 1"),

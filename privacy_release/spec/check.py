@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem, ProblemsError, SchemaError
 from privacy_engine.registry import is_anonymizer
-from privacy_engine.vocabulary import Intervals, PublishMode, taken_bounds
+from privacy_engine.vocabulary import AttackName, Intervals, PublishMode, taken_bounds
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, refuse_weaker, under_floor
 from privacy_release.spec.model import ReleaseSpec
@@ -42,7 +42,10 @@ def _check_policy(spec: ReleaseSpec, floor: Floor | None) -> None:
     policy = spec.release_policy()
     found = gathered([partial(refuse_weaker, policy, spec.policy, floor)])
     asked = under_floor(policy, floor)
-    rules = (refuse_attributes, refuse_pseudonyms, refuse_distances, refuse_silence, refuse_append)
+    rules = (
+        *(refuse_attributes, refuse_pseudonyms, refuse_distances, refuse_silence, refuse_append),
+        refuse_attacks,
+    )
     raise_problems([*found, *gathered(partial(rule, spec, asked) for rule in rules)])
 
 
@@ -122,6 +125,29 @@ def refuse_silence(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
             f"history must be declared beside a schedule and {', '.join(spec.unfollowed)}, for the policy or "
             "the floor policy has `repeated_people: history`: its second release would be refused; add "
             "`history: {identifier: <column>}`, or ask for a policy that allows it",
+        )
+
+
+def refuse_attacks(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
+    """Refuse bounds on attacks where none can be tried.
+
+    Raises:
+        SpecError: naming what stands against it, and what to do.
+    """
+    if not policy.attacks:
+        return
+    if spec.scaled or spec.linked:
+        what = "an engine that never holds the table in memory" if spec.scaled else "rows that are linked"
+        raise _wrong(
+            ("policy",),
+            f"policy bounds attacks, which cannot be tried beside {what}; take attack_risk out of the policy "
+            "and the floor policy, or release one table of rows that are not linked, with the engine local",
+        )
+    if any(rule.attack is AttackName.INTERSECTION for rule in policy.attacks) and spec.history is None:
+        raise _wrong(
+            ("history",),
+            "history must be declared beside attack_risk of intersection: else nobody knows who is in "
+            "several releases; add `history: {identifier: <column>}`, or take the rule out of the policy",
         )
 
 

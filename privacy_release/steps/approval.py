@@ -77,6 +77,8 @@ class Question(TypedDict):
         figures: label, value and meaning of each figure of utility and risk; none of a private release.
         limits: what is not protected: name and text.
         alerts: warnings about figures that are out of their trend.
+        attacks: what attacks found that the policy bounds: attack, subject and figures as text; of a private
+            release, that the bound was kept.
         approvers: how many people must approve.
         first: what the first of two has said.
         until: when the question ends, ISO 8601.
@@ -97,6 +99,7 @@ class Question(TypedDict):
     figures: list[list[str]]
     limits: list[list[str]]
     alerts: NotRequired[list[str]]
+    attacks: NotRequired[list[list[str]]]
     difference: "Difference | None"
     approvers: int
     first: Answer | None
@@ -202,6 +205,7 @@ def question(
         figures=[*_figures(FIGURES, staged), *_figures(RISKS, staged)],
         limits=_limits(staged),
         alerts=[alert["text"] for alert in report.get("alerts", ())],
+        attacks=_attacks(report),
         difference=_difference(staged, report, lake, name, release_id),
         approvers=approvers,
         first=None,
@@ -232,6 +236,7 @@ def body(
         *_measures("Utility", FIGURES, asked),
         *_measures("Risk", RISKS, asked),
         *_alerts(asked),
+        *_attacked(asked),
         *_changes(asked["difference"]),
         _heading("What your answer does"),
         f"**{APPROVE}** publishes these very bytes (sha256 {asked['sha256']}) and no others. **{REJECT}**, "
@@ -341,6 +346,30 @@ def _kept(findings: Sequence[Mapping[str, Any]]) -> int:
 def _alerts(asked: Question) -> list[str]:
     lines = [f"- {escaped(text)}" for text in asked.get("alerts", ())]
     return [_heading("Alerts"), "\n".join(lines)] if lines else []
+
+
+ATTACKED = ("attack", "of", "in the release", "control", "excess risk", "bound", "planted leak")
+
+
+def _attacks(report: ReportRef) -> list[list[str]]:
+    """One line for each outcome under `ATTACKED`, or for each rule whose figures are the curator's alone."""
+    lines = []
+    for trial in report["attacks"]["trials"] if "attacks" in report else ():
+        bound = f"{trial['bound']:g}"
+        for o in trial.get("outcomes", ()):
+            excess = f"{o['excess']:.3f} ({o['low']:.3f} to {o['high']:.3f})"
+            shares = (f"{o['main']:.3f}", f"{max(o['control'], o['baseline']):.3f}", excess)
+            lines.append([trial["attack"], o["subject"], *shares, bound, f"{o['planted']:.3f}"])
+        if not trial.get("outcomes"):
+            kept = "kept; see the curator's report" if trial["passed"] else "NOT kept"
+            lines.append([trial["attack"], "", "", "", kept, bound, ""])
+    return lines
+
+
+def _attacked(asked: Question) -> list[str]:
+    lines = asked.get("attacks") or []
+    told = "What attackers gain beyond what they know of people who are not in it. None certifies anything."
+    return [_heading("Attacks on this release"), told, _table(ATTACKED, lines)] if lines else []
 
 
 def _changes(difference: Difference | None) -> list[str]:

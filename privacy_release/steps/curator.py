@@ -191,4 +191,7 @@ def report_to_curator(source: TableRef, staged: StagedRef, name: str, release_id
     frame, schema = read_private(source["uri"], source["sha256"]), read_schema(source["schema"])
     if release.model is not None and "weight" in release.model.parameters:
         frame = by_weight(frame, schema.by)
-    return str(write_curator_report(release, frame, schema, name=name, release_id=release_id))
+    aside = source.get("holdout")
+    holdout = None if aside is None else read_private(aside["uri"], aside["sha256"])
+    path = write_curator_report(release, frame, schema, name=name, release_id=release_id, holdout=holdout)
+    return str(path)

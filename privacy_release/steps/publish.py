@@ -21,6 +21,7 @@ from privacy_release.reports.dictionary import (
 from privacy_release.reports.replicates import REPLICATES, replicates_file
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
+from privacy_release.steps.attacks.tries import require_attacked
 from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.work.durations import parse_duration
@@ -60,7 +61,8 @@ def publish_staged(
             the others are dropped.
 
     Raises:
-        VerificationError: if the report does not pass, or another release of the table was published after
+        VerificationError: if the report does not pass, or an attack that the policy bounds was not tried on
+            the release, or another release of the table was published after
             the release was verified together with the earlier ones, or it was not verified under the floor
             policy, or that asks for an approval or a signature and there is none, or it is to be appended to
             releases of which nothing is known.
@@ -76,6 +78,7 @@ def publish_staged(
     from privacy_release.spending.secrets import require_same_secret
 
     raise_if_failed(report)
+    require_attacked(report)
     approval = None if approved is None else public_approval(approved, report)
     by_somebody = approval is not None and not approval["automatic"]
     require_floor(report.get("floor_policy"), approved=by_somebody, signed=signer is not None)

@@ -13,7 +13,13 @@ from privacy_release.sources.databases.query import Query, url_of_environment
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.versions import version_of
 from privacy_release.sources.waiting import ROW, await_source, awaited
-from privacy_release.spec.check import refuse_append, refuse_columns, refuse_pseudonyms, refuse_silence
+from privacy_release.spec.check import (
+    refuse_append,
+    refuse_attacks,
+    refuse_columns,
+    refuse_pseudonyms,
+    refuse_silence,
+)
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.floor import (
     Floor,
@@ -29,6 +35,8 @@ from privacy_release.spending.participation import Schedule
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
 from privacy_release.spending.yearly import Yearly, schedule_named
 from privacy_release.steps.approval import ApprovalRef
+from privacy_release.steps.attacks.holdout import hold_out
+from privacy_release.steps.attacks.tries import attack_staged
 from privacy_release.steps.curator import report_to_curator
 from privacy_release.steps.history import (
     Past,
@@ -66,8 +74,10 @@ class Stage(StrEnum):
     VALIDATE = "validate"
     TRANSFORM = "transform"
     OUTLIERS = "outliers"
+    HOLD_OUT = "hold_out"
     RELEASE = "release"
     VERIFY = "verify"
+    ATTACK = "attack"
     PUBLISH = "publish"
     CURATOR = "curator"
 
@@ -97,7 +107,7 @@ def run_release(
     signer: "Signer | None" = None,
     history: "Lake | None" = None,
 ) -> Outcome:
-    """Ingest, validate, detect outliers, release, verify, publish: nothing unless the verification passes.
+    """Ingest, validate, detect outliers, release, verify, attack, publish: nothing unless all of it passes.
 
     Where the release must be approved and is not, or spends a budget that is too short, nothing is read. The
     secret of memoised answers is that of `memoised.default_secret`. The caller removes the work area.
@@ -130,12 +140,16 @@ def run_release(
     refuse_columns(spec, asked)
     refuse_silence(spec, asked)
     refuse_append(spec, asked)
+    refuse_attacks(spec, asked)
     rules = table_rules(spec.publish_mode, spec.publish.superseded, spec.publish.grace, history)
     _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, spec.method_schema(), ledger, watch)
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)
+    if asked.attacks:
+        table = hold_out(table, work, asked.holdout)
+        watch(Stage.HOLD_OUT, f"{table['rows']:,} records are left to be released")
     with portion(0.5):
         staged = make_release(
             table,
@@ -162,6 +176,20 @@ def run_release(
         )
     raise_if_failed(report)
     watch(Stage.VERIFY, f"{len(report['findings'])} rules kept by {report['classes']:,} classes")
+    if asked.attacks:
+        with portion(0.05):
+            report = attack_staged(
+                table,
+                staged,
+                report,
+                title=spec.name,
+                release_id=release_id,
+                lake=lake,
+                name=spec.publish.table,
+                run=(release_id, release_id),
+                tell=lambda text: watch(Stage.ATTACK, text),
+            )
+        watch(Stage.ATTACK, f"{len(asked.attacks)} bounds kept")
     warnings = _warned(spec, staged, report, lake, release_id, budget)
     watch(Stage.PUBLISH, "committing")
     approved = _approval(spec, report, approved_by)

@@ -59,6 +59,7 @@ class SourceRef(TypedDict):
         query: sha256 of the text of the query that gave the records.
         version: of the table that they are of.
         transforms: what was done with them since, in order.
+        holdout: share of the people who were then left out of the release, so that attacks have a control.
     """
 
     uri: str
@@ -74,6 +75,7 @@ class SourceRef(TypedDict):
     query: NotRequired[str]
     version: NotRequired[int]
     transforms: NotRequired[list[TransformRef]]
+    holdout: NotRequired[float]
 
 
 class OutlierRef(TypedDict):
@@ -126,12 +128,20 @@ class EngineRef(TypedDict):
     connection: str
 
 
+class FileRef(TypedDict):
+    """A private file in the work area."""
+
+    uri: str
+    sha256: str
+
+
 class TableRef(TypedDict):
     """A table in the work area; `schema` is the path of its schema, as JSON.
 
     Attributes:
         engine: of a table that no step may hold in memory as a whole; absent otherwise.
         numbered: which key a person has the same number by in every run; absent where numbers are of one run.
+        holdout: the records of the people who were left out of it, for attacks on what is made of it.
     """
 
     uri: str
@@ -143,13 +153,7 @@ class TableRef(TypedDict):
     persons: NotRequired[PersonsRef]
     engine: NotRequired[EngineRef]
     numbered: NotRequired[str]
-
-
-class FileRef(TypedDict):
-    """A private file in the work area."""
-
-    uri: str
-    sha256: str
+    holdout: NotRequired[FileRef]
 
 
 class PeopleRef(FileRef):
@@ -267,6 +271,33 @@ class AlertRef(TypedDict):
     releases: NotRequired[int]
 
 
+class TrialRef(TypedDict):
+    """What became of a rule about an attack.
+
+    Attributes:
+        rule: as text.
+        bound: largest excess risk.
+        outcomes: figures by what was attacked, for whoever decides; none of a differentially private release.
+    """
+
+    rule: str
+    attack: str
+    bound: float
+    passed: bool
+    outcomes: NotRequired[list[dict[str, Any]]]
+
+
+class AttackRef(TypedDict):
+    """What the attacks found that a policy bounds; `curator` is the path of the private report on them.
+
+    `sha256` is of the very bytes that were attacked.
+    """
+
+    sha256: str
+    trials: list[TrialRef]
+    curator: str
+
+
 class ReportRef(TypedDict):
     """What verification found; `sha256` is of the very bytes that were read.
 
@@ -276,6 +307,7 @@ class ReportRef(TypedDict):
         persons: that the records are of, where several may be of one.
         compared: versions of the release table that it was verified together with, where the policy asks so.
         alerts: warnings about figures, where the specification asks for them; they change no verdict.
+        attacks: what was tried since, where the policy bounds attacks.
     """
 
     passed: bool
@@ -288,6 +320,7 @@ class ReportRef(TypedDict):
     persons: NotRequired[int]
     compared: NotRequired[list[int]]
     alerts: NotRequired[list[AlertRef]]
+    attacks: NotRequired[AttackRef]
 
 
 class Published(TypedDict):

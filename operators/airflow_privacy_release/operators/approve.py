@@ -103,9 +103,11 @@ class ApproveReleaseOperator(HITLOperator):
     @guarded
     def execute(self, context: "Context") -> ApprovalRef:
         """Ask, unless this run needs no approval."""
+        from privacy_release.steps.attacks.tries import require_attacked
         from privacy_release.steps.verify import raise_if_failed
 
         raise_if_failed(self.report)
+        require_attacked(self.report)
         sha256 = self.report["sha256"]
         if sha256 != self.table["sha256"]:
             raise IntegrityError("the report must be about the staged release; verify it again")

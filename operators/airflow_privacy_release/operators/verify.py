@@ -1,4 +1,4 @@
-"""Operator that reads the staged bytes and holds them against a policy."""
+"""Operators that hold the staged bytes against a policy, and try the attacks that it bounds."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,17 +10,19 @@ from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored, tell_alerts, tell_findings
-from airflow_privacy_release.task.run import release_id, run_key
+from airflow_privacy_release.task.run import release_id, run_key, run_work_area
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
     from privacy_release.ledger.ledger import BudgetLedger
-    from privacy_release.work.references import AlertRef, ReportRef, StagedRef
+    from privacy_release.work.references import AlertRef, ReportRef, StagedRef, TableRef
 
 
 class VerifyOperator(BaseOperator):
     """Fail, without retry, unless the staged bytes keep the policy, and the floor policy where one is set.
+
+    Attacks that a policy bounds are tried after this by `AttackOperator`.
 
     A differentially private release must also be what its budget ledger paid for; its reference names it.
 
@@ -106,3 +108,105 @@ class VerifyOperator(BaseOperator):
         for alert in found:
             self.log.warning("alert", **alert)
         return found
+
+
+class HoldOutOperator(BaseOperator):
+    """Leave people out of a release, for attacks on it to have a control, where the policy bounds attacks.
+
+    Who is left out goes by a key of the run, never by what is in a record; their records stay in the work
+    area of the run. Where the policy and the floor policy bound no attack, all people stay in the table.
+
+    Args:
+        table: reference to the table that is to be released.
+        policy: as of `VerifyOperator`; its rules `attack_risk` say how large a share.
+    """
+
+    template_fields = ("table", "policy")
+    template_fields_renderers = {"table": "json", "policy": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#efe6f6"
+
+    def __init__(
+        self, *, table: "TableRef | XComArg", policy: str | Mapping[str, Any], **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table: Any = table  # a reference by the time of execute
+        self.policy = policy
+
+    @guarded
+    @monitored("hold_out")
+    def execute(self, context: "Context") -> "TableRef":
+        """Leave them out; a reference to the table to go on with."""
+        from privacy_release.spec.files import load_policy
+        from privacy_release.spec.floor import floor_policy, under_floor
+        from privacy_release.steps.attacks.holdout import hold_out
+
+        asked = under_floor(load_policy(self.policy), floor_policy())
+        table: TableRef = self.table
+        if asked.attacks:
+            with run_work_area(context) as work:
+                table = hold_out(self.table, work, asked.holdout)
+        self.log.info("held out", share=asked.holdout, left=table["rows"])
+        return table
+
+
+class AttackOperator(BaseOperator):
+    """Fail, without retry, if an attack that the policy bounds gains more, or does not see a planted leak.
+
+    The policy is the one that the release was verified under. Where it bounds no attack, the report goes on
+    as it is. The figures are in a report for the curator alone, see `CuratorReportOperator`; those of a
+    release without a privacy loss are told to whoever approves it, too.
+
+    Args:
+        source: what `HoldOutOperator` gave, and the release was made from.
+        table: reference to the staged release.
+        report: what `VerifyOperator` found.
+        title: of the release; the curator's reports of each have a folder of their own.
+        name: the release table, whose earlier releases the attack `intersection` looks at.
+        lake: Airflow connection id of its lake.
+    """
+
+    template_fields = ("source", "table", "report", "title", "name", "lake")
+    template_fields_renderers = {"source": "json", "table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#fbe3dc"
+
+    def __init__(
+        self,
+        *,
+        source: "TableRef | XComArg",
+        table: "StagedRef | XComArg",
+        report: "ReportRef | XComArg",
+        title: str,
+        name: str | None = None,
+        lake: str = DEFAULT_LAKE,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.source: Any = source  # references by the time of execute
+        self.table: Any = table
+        self.report: Any = report
+        self.title = title
+        self.name = name
+        self.lake = lake
+
+    @guarded
+    @monitored("attack")
+    def execute(self, context: "Context") -> "ReportRef":
+        """Attack; the report with what became of each rule."""
+        from privacy_release.steps.attacks.tries import attack_staged
+
+        followed = "persons" in self.table and self.name is not None
+        with run_work_area(context):
+            report = attack_staged(
+                self.source,
+                self.table,
+                self.report,
+                title=self.title,
+                release_id=release_id(context),
+                lake=lake_of(self.lake) if followed else None,
+                name=self.name,
+                run=(release_id(context), run_key(context)),
+                tell=lambda text: self.log.info("attacking", attack=text),
+            )
+        for trial in report["attacks"]["trials"] if "attacks" in report else ():
+            self.log.info("attack", rule=trial["rule"], passed=trial["passed"])
+        return report

@@ -24,6 +24,7 @@ from airflow_privacy_release.plugin.views import approvals, run_reports
 from airflow_privacy_release.plugin.views.approvals import Approval, Bytes, Records
 from privacy_release.steps.approval import (
     APPROVE,
+    ATTACKED,
     COMMENT,
     LONGEST_COMMENT,
     REJECT,
@@ -184,6 +185,7 @@ def _page(
             "records": records,
             "verdict": approvals.verdict(asked, records) if asked else "",
             "checks": [(f, approvals.check_in_words(f)) for f in asked["findings"]] if asked else [],
+            "attacked": ATTACKED,
             "alerts": asked.get("alerts", []) if asked else [],
             "report": urlencode(run | {"task_id": report[0], "map_index": report[1]}) if report else "",
             "again": asked is not None and _was_first(asked, user),

@@ -1,0 +1,60 @@
+"""The curator's report on the attacks that were tried on a release: exact figures, not to be published."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from privacy_release.reports.release import page_template
+
+if TYPE_CHECKING:
+    from privacy_engine.attacks.trial import Results
+    from privacy_engine.judge.attack_risk import AttackRisk
+
+ABOUT = {
+    "singling_out": "A predicate read off the release is true of exactly one person.",
+    "linkage": "Somebody who knows a part of a person finds the rest in the release.",
+    "inference": "Somebody who knows a person's quasi-identifiers guesses the sensitive value.",
+    "membership": "Somebody tells people in the release from people who are not.",
+    "intersection": "Somebody who has earlier releases looks for a person in all of the person's classes.",
+}
+
+
+def attack_page(
+    found: "Sequence[tuple[AttackRisk, Results]]", *, title: str, release_id: str, targets: int
+) -> str:
+    """The report as HTML.
+
+    Args:
+        found: each rule of the policy, and what its attack found.
+        title: of the release, for people.
+        release_id: of this one.
+        targets: people who were attacked.
+    """
+    return page_template("attacks.html.j2").render(
+        title=title,
+        release_id=release_id,
+        targets=targets,
+        rules=[
+            {
+                "attack": rule.attack.value,
+                "about": ABOUT.get(rule.attack.value, ""),
+                "bound": rule.excess,
+                "confidence": rule.confidence,
+                "outcomes": [
+                    {
+                        "subject": o.subject,
+                        "main": o.found.main.value,
+                        "control": o.found.control.value,
+                        "baseline": o.found.baseline.value,
+                        "excess": o.excess,
+                        "low": max(-1.0, o.low),
+                        "high": o.high,
+                        "planted": o.planted.excess,
+                        "verdict": o.verdict.value,
+                        "kept": o.within(rule.excess),
+                    }
+                    for o in results.outcomes
+                ],
+            }
+            for rule, results in found
+        ],
+    )

@@ -1,0 +1,215 @@
+"""Trying attacks on a staged release, as its policy asks, before anybody is asked to approve it.
+
+What an attack finds is measured on the true records. Of a release without a privacy loss its figures are
+shown to whoever decides, and the manifest says of each rule that it was kept, with the bound, and no figure.
+**Of a differentially private or randomized release no figure leaves the curator's report**: it would be a
+second release, of exact numbers, that nobody paid for. What is left is that such a release was published at
+all, by which the attacks kept their bounds: one yes or no about the source for each release, that its epsilon
+does not cover.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError, SpecError, VerificationError
+from privacy_engine.progress import portion
+from privacy_engine.vocabulary import AttackName
+from privacy_release.reports.attacks import attack_page
+from privacy_release.reports.curator import write_for_curator
+from privacy_release.steps.history import earlier_releases, staged_membership
+from privacy_release.work.parquet import read_private
+from privacy_release.work.references import AttackRef, ReportRef, StagedRef, TableRef, TrialRef
+from privacy_release.work.staged import read_manifest, read_schema
+
+if TYPE_CHECKING:
+    from privacy_engine.attacks.trial import Evidence, Outcome, Results
+    from privacy_engine.judge.attack_risk import AttackRisk
+    from privacy_engine.judge.cross_release import Membership
+    from privacy_release.lake.store import Lake
+
+
+def attack_staged(
+    table: TableRef,
+    staged: StagedRef,
+    report: ReportRef,
+    *,
+    title: str,
+    release_id: str,
+    lake: "Lake | None" = None,
+    name: str | None = None,
+    run: tuple[str, str] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> ReportRef:
+    """Try the attacks that the policy of a report bounds; the report with what they found.
+
+    Args:
+        table: what the release was made from; its `holdout` are the people who were left out.
+        staged: the release.
+        report: of its verification, which names the policy.
+        title: of the release, for the curator's report.
+        release_id: of this one.
+        lake: of the release table, whose earlier releases `intersection` looks at.
+        name: of the release table.
+        run: release id and run key of who asks.
+        tell: told each attack as it begins.
+
+    Returns:
+        The report; it is the same where the policy bounds no attack.
+
+    Raises:
+        VerificationError: if an attack does not keep its bound, or is blind, naming each rule.
+        SpecError: if nobody was left out of the release.
+        IntegrityError: if a file of the work area is missing or changed, or the report is about other bytes.
+    """
+    import numpy as np
+
+    from privacy_engine.attacks.trial import case_of, try_attack
+    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.registry import load_attack
+
+    rules = ReleasePolicy.from_dict(report["policy"]).attacks
+    if not rules:
+        return report
+    if report["sha256"] != staged["sha256"]:
+        raise IntegrityError("the report must be about the staged release; verify it again")
+    # The same bytes are attacked in the same way: a retry is no second chance.
+    rng = np.random.default_rng(int(staged["sha256"][:16], 16))
+    followed = any(rule.attack is AttackName.INTERSECTION for rule in rules)
+    memberships = _memberships(staged, lake, name, run) if followed else ()
+    case = case_of(_evidence(table, staged, memberships), rng)
+    found: list[tuple[AttackRisk, Results]] = []
+    for rule in rules:
+        tell(f"{rule.attack} by {len(case.targets):,} of {len(case.people):,} people")
+        with portion(1 / len(rules)):
+            found.append((rule, try_attack(load_attack(rule.attack), case, rng, rule.confidence)))
+    page = attack_page(found, title=title, release_id=release_id, targets=len(case.targets))
+    path = write_for_curator(page, title, f"{release_id} attacks")
+    private = staged["loss"] is not None or "randomization" in read_manifest(staged["manifest"])
+    alone = followed and len(memberships) == 1  # there is no earlier release to hold this one against
+    trials = [_trial(rule, results, private=private, alone=alone) for rule, results in found]
+    _raise_if_failed(trials, found, private=private)
+    told = report.copy()
+    told["attacks"] = AttackRef(sha256=staged["sha256"], trials=trials, curator=str(path))
+    if not private:
+        told["findings"] = [
+            *report["findings"],
+            *(_finding(rule, t) for rule, t in zip(rules, trials, strict=True)),
+        ]
+    return told
+
+
+def require_attacked(report: ReportRef) -> None:
+    """Refuse a release whose policy bounds attacks, unless each was tried on its bytes and kept its bound.
+
+    Raises:
+        VerificationError: naming the rules.
+    """
+    from privacy_engine.judge.models import rule_of
+    from privacy_engine.judge.policy import ReleasePolicy
+
+    rules = [rule_of(rule) for rule in ReleasePolicy.from_dict(report["policy"]).attacks]
+    tried = report.get("attacks")
+    same = tried is not None and tried["sha256"] == report["sha256"]
+    kept = {trial["rule"] for trial in tried["trials"] if trial["passed"]} if tried and same else set()
+    if missing := [rule for rule in rules if rule not in kept]:
+        raise VerificationError(
+            f"the policy asks for {', '.join(missing)}, and the attack was not tried on these bytes, or did "
+            "not keep its bound; attack the release after it is verified"
+        )
+
+
+def _evidence(table: TableRef, staged: StagedRef, memberships: "tuple[Membership, ...]") -> "Evidence":
+    from privacy_engine.attacks.trial import Evidence
+
+    if "holdout" not in table:
+        raise SpecError(
+            "attacks need people who were left out of the release, and nobody was; hold them out before the "
+            "release is made"
+        )
+    return Evidence(
+        release=read_private(staged["uri"], staged["sha256"]),
+        source=read_schema(table["schema"]),
+        people=read_private(table["uri"], table["sha256"]),
+        outsiders=read_private(table["holdout"]["uri"], table["holdout"]["sha256"]),
+        memberships=memberships,
+    )
+
+
+def _memberships(
+    staged: StagedRef, lake: "Lake | None", name: str | None, run: tuple[str, str] | None
+) -> "tuple[Membership, ...]":
+    """Who is in which class of this release and the earlier ones; empty where nothing follows people."""
+    if "persons" not in staged:
+        return ()
+    earlier = earlier_releases(lake, name, staged["persons"]["key"], run)
+    return (staged_membership(staged), *earlier.values())
+
+
+def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool) -> TrialRef:
+    from privacy_engine.judge.models import rule_of
+
+    nothing = rule.attack is AttackName.INTERSECTION and alone
+    # What cannot be attacked at all is not safe, but for the first release, which there is no other beside.
+    passed = nothing or (bool(results.outcomes) and all(o.within(rule.excess) for o in results.outcomes))
+    told = TrialRef(rule=rule_of(rule), attack=rule.attack.value, bound=rule.excess, passed=passed)
+    if not private:
+        told["outcomes"] = [_figures(outcome) for outcome in results.outcomes]
+    return told
+
+
+def _figures(outcome: "Outcome") -> dict[str, Any]:
+    return {
+        "subject": outcome.subject,
+        "main": outcome.found.main.value,
+        "control": outcome.found.control.value,
+        "baseline": outcome.found.baseline.value,
+        "excess": outcome.excess,
+        "low": max(-1.0, outcome.low),
+        "high": outcome.high,
+        "planted": outcome.planted.excess,
+        "verdict": outcome.verdict.value,
+    }
+
+
+def _finding(rule: "AttackRisk", trial: TrialRef) -> dict[str, Any]:
+    """What everybody may know: the bound, and that it was kept."""
+    from privacy_engine.judge.verification import Finding
+
+    return Finding(
+        rule=trial["rule"], threshold=rule.threshold, measured=None, passed=trial["passed"]
+    ).to_dict()
+
+
+def _raise_if_failed(
+    trials: Sequence[Mapping[str, Any]], found: "Sequence[tuple[AttackRisk, Results]]", *, private: bool
+) -> None:
+    failed = [
+        f"{trial['rule']} is not kept" + ("" if private else f": {_why(rule, results)}")
+        for trial, (rule, results) in zip(trials, found, strict=True)
+        if not trial["passed"]
+    ]
+    if failed:
+        raise VerificationError(
+            "the release does not keep its policy: "
+            + "; ".join(failed)
+            + ". The curator's report on the attacks has the figures; use stricter parameters, another "
+            "method or a larger table, for a small one cannot show a small bound"
+        )
+
+
+def _why(rule: "AttackRisk", results: "Results") -> str:
+    worst = max(
+        (o for o in results.outcomes if not o.within(rule.excess)),
+        key=lambda o: (not o.sees, o.high),
+        default=None,
+    )
+    if worst is None:
+        return "the release has nothing that the attack could go for, and what was not attacked is not safe"
+    if not worst.sees:
+        return f"on {worst.subject} it does not see a planted leak, so it shows nothing"
+    if worst.high <= rule.excess:
+        return f"on {worst.subject} it sees no planted leak above the bound, so it shows nothing"
+    return (
+        f"on {worst.subject} the excess risk is {worst.excess:.3f}, between {worst.low:.3f} and "
+        f"{worst.high:.3f}"
+    )

@@ -1,0 +1,174 @@
+"""The gate of attacks: a leaking release is refused, a kept bound is told without a figure, nothing leaks."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from privacy_engine.errors import InfeasibleError, SpecError, VerificationError
+from privacy_release.lake.read import manifest_of, releases
+from privacy_release.lake.store import Lake
+from privacy_release.spec.check import check_files
+from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.steps.attacks.holdout import hold_out
+from privacy_release.steps.attacks.tries import attack_staged, require_attacked
+from privacy_release.steps.ingest import ingest
+from privacy_release.steps.run import Stage, run_release
+from privacy_release.work.area import WorkArea
+from privacy_release.work.parquet import read_private
+from tests.conftest import POLICY, SCHEMA, SPEC
+
+N = 1000
+INFERENCE = {"model": "attack_risk", "attack": "inference", "excess": 0.5}
+MEMBERSHIP = {"model": "attack_risk", "attack": "membership", "excess": 0.5}
+
+
+@pytest.fixture(autouse=True)
+def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    return tmp_path / "curator"
+
+
+@pytest.fixture
+def write(home: Path) -> Any:
+    """Write the release with rules about attacks; its people have an illness that nothing tells.
+
+    The number of visits is released as it is. Everybody's own number makes the records recognizable, which
+    membership sees: a release that keeps k and l and leaks.
+    """
+
+    def written(*rules: dict[str, Any], own_visits: bool = False, **changed: Any) -> ReleaseSpec:
+        rng = np.random.default_rng(5)
+        table = pd.DataFrame(
+            {
+                "name": [f"person-{i:04d}" for i in range(N)],
+                "age": rng.random(N) * 100,
+                "zip": rng.choice(["N1", "N2", "S1", "S2"], N),
+                "illness": rng.choice(["cold", "cough", "flu", "measles"], N),
+                "visits": rng.permutation(N) + 31_000 if own_visits else np.zeros(N, np.int64),
+            }
+        )
+        table.to_parquet(home / "people.parquet")
+        policy = POLICY | {"require": [*POLICY["require"], *rules]}
+        (home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
+        schema = SCHEMA | {"visits": {**SCHEMA["visits"], "unique": {"allow": "a test"}}}
+        spec = SPEC | {"schema": schema} | changed
+        (home / "releases" / "people.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+        return load_spec(home / "releases" / "people.yaml")
+
+    return written
+
+
+def test_a_bound_that_is_kept_is_told_without_figures(
+    write: Any, lake: Lake, work: WorkArea, curator: Path
+) -> None:
+    seen: list[tuple[Stage, str]] = []
+    # The illness is drawn at random: an excess above the bound of 0.5 is ten standard errors away.
+    done = run_release(write(INFERENCE), lake, "r1", work, lambda s, text: seen.append((s, text)))
+    assert done.published["rows"] == 900
+    manifest = manifest_of(lake, "people", "r1")
+    told = [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
+    assert [(f["threshold"], f["measured"], f["passed"]) for f in told] == [(0.5, None, True)]
+    assert manifest["source"]["holdout"] == 0.1
+    assert "outcomes" not in json.dumps(manifest)
+    (page,) = curator.rglob("*.html")
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    assert "Inference" in page.read_text()
+    assert [stage for stage, _ in seen if stage is Stage.ATTACK] == [Stage.ATTACK] * 2
+    (trial,) = done.report["attacks"]["trials"]
+    assert [o["subject"] for o in trial["outcomes"]] == ["illness"]
+    assert "person-" not in json.dumps([done.report, done.staged, seen])
+
+
+def test_a_release_that_leaks_is_refused_and_nothing_is_published(
+    write: Any, lake: Lake, work: WorkArea, curator: Path
+) -> None:
+    with pytest.raises(VerificationError, match=r"attack=membership.*excess risk is") as refused:
+        run_release(write(INFERENCE, MEMBERSHIP, own_visits=True), lake, "r1", work)
+    assert "inference" not in str(refused.value)
+    assert not releases(lake, "people")
+    (page,) = curator.rglob("*.html")
+    assert "person-" not in page.read_text()
+
+
+def test_no_figure_of_a_private_release_leaves_the_curators_report(
+    write: Any, lake: Lake, work: WorkArea, home: Path, tmp_path: Path
+) -> None:
+    from privacy_engine.dp.limits import Limit
+    from privacy_release.ledger.ledger import BudgetLedger
+
+    ledger = BudgetLedger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
+    spec = write(
+        INFERENCE,
+        schema={
+            "name": SCHEMA["name"],
+            "age": {**SCHEMA["age"], "bins": 10},
+            "zip": SCHEMA["zip"],
+            "illness": {**SCHEMA["illness"], "categories": ["cold", "cough", "flu", "measles"]},
+        },
+        source={**SPEC["source"], "columns": ["name", "age", "zip", "illness"]},
+        release={"method": "latent_class", "epsilon": 1.0},
+        budget={"dataset": "people"},
+    )
+    rules = {"require": [INFERENCE], "max_epsilon": 1, "max_delta": 0}
+    (home / "policies" / "people.yaml").write_text(yaml.safe_dump(rules))
+    done = run_release(spec, lake, "r1", work, ledger=ledger)
+    manifest = manifest_of(lake, "people", "r1")
+    assert not [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
+    assert manifest["policy"]["require"][0]["model"] == "attack_risk"
+    assert done.report["attacks"]["trials"][0].keys() == {"rule", "attack", "bound", "passed"}
+
+
+def test_a_report_without_the_attack_is_not_published(write: Any, lake: Lake, work: WorkArea) -> None:
+    done = run_release(write(INFERENCE), lake, "r1", work)
+    untried = {name: value for name, value in done.report.items() if name != "attacks"}
+    others = {**done.report, "attacks": {**done.report["attacks"], "sha256": "0" * 64}}
+    require_attacked(done.report)
+    for report in (untried, others):
+        with pytest.raises(VerificationError, match="was not tried on these bytes"):
+            require_attacked(report)  # type: ignore[arg-type]
+
+
+def test_an_attack_without_people_left_out_is_refused(write: Any, lake: Lake, work: WorkArea) -> None:
+    done = run_release(write(INFERENCE), lake, "r1", work)
+    table = {name: value for name, value in done.staged.items() if name != "holdout"}
+    with pytest.raises(SpecError, match="nobody was; hold them out"):
+        attack_staged(table, done.staged, done.report, title="people", release_id="r1")  # type: ignore[arg-type]
+
+
+def test_who_is_held_out_goes_by_the_key_of_the_run_alone(write: Any, home: Path, work: WorkArea) -> None:
+    spec = write(INFERENCE, own_visits=True)
+    table = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(SCHEMA))
+    one, again = (hold_out(table, work, 0.1) for _ in range(2))
+    assert one == again
+    kept = read_private(one["uri"], one["sha256"])
+    aside = read_private(one["holdout"]["uri"], one["holdout"]["sha256"])
+    assert (len(kept), len(aside)) == (900, 100)
+    assert set(kept["visits"]).isdisjoint(aside["visits"])
+    # Other records in the same places: the same places are left out.
+    frame = read_private(table["uri"], table["sha256"])
+    frame.assign(name=frame["visits"].astype(str), age=1.5, illness="flu").to_parquet(home / "people.parquet")
+    other = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(SCHEMA))
+    moved = hold_out(other, work, 0.1)
+    assert list(read_private(moved["holdout"]["uri"], moved["holdout"]["sha256"])["visits"]) == list(
+        aside["visits"]
+    )
+    with pytest.raises(InfeasibleError, match="cannot be held out"):
+        hold_out(other, work, 0.001)
+
+
+def test_bounds_that_no_attack_can_be_tried_for_are_found_beforehand(write: Any) -> None:
+    intersection = {"model": "attack_risk", "attack": "intersection", "excess": 0.1}
+    with pytest.raises(SpecError, match="history must be declared"):
+        check_files(write(intersection), None)
+    with pytest.raises(SpecError, match="engine local"):
+        check_files(write(INFERENCE, engine={"kind": "fragments"}), None)
+    with pytest.raises(SpecError, match="must not be averaging"):
+        check_files(write({**INFERENCE, "attack": "averaging"}), None)
