@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import (
+    attacks,
     audit,
     closeness,
     cost,
@@ -66,6 +67,7 @@ FULL: Mapping[str, Part] = {
     "lake_history": lake_history.run,
     "cost": cost.run,
     "audit": audit.run,
+    "attacks": attacks.run,
 }
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
@@ -94,6 +96,7 @@ QUICK: Mapping[str, Part] = {
     "lake_history": lambda table: lake_history.run(table, sizes=(100, 500)),
     "cost": lambda table: cost.run(table, methods=("mondrian", "rfka")),
     "audit": lambda table: audit.run(table, effort=1),
+    "attacks": lambda table: attacks.run(table, runs=3, rows=900),
 }
 # Parts whose figures are means of random runs.
 REPEATED: Mapping[str, Callable[..., Section]] = {

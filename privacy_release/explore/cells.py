@@ -286,8 +286,8 @@ def _missed(release: "Release", records: RecordsRef, figures: Mapping[str, float
 
 
 def of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy | None":
-    """The policy without what is about earlier releases, which are not looked at here."""
+    """The policy without what is about earlier releases and attacks, which are not looked at here."""
     own = (policy.require, policy.known_rows, policy.columns, policy.max_epsilon, policy.max_breach)
     if not any(rule is not None and rule != () for rule in own):
         return None
-    return replace(policy, across=(), repeated_people=None)
+    return replace(policy, across=(), attacks=(), repeated_people=None)
