@@ -186,6 +186,7 @@ def _page(
             "verdict": approvals.verdict(asked, records) if asked else "",
             "checks": [(f, approvals.check_in_words(f)) for f in asked["findings"]] if asked else [],
             "attacked": ATTACKED,
+            "attacks": asked.get("attacks", []) if asked else [],
             "alerts": asked.get("alerts", []) if asked else [],
             "report": urlencode(run | {"task_id": report[0], "map_index": report[1]}) if report else "",
             "again": asked is not None and _was_first(asked, user),
