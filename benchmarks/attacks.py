@@ -207,8 +207,8 @@ def _section(
         blocks=(
             ABOUT,
             markdown_table(("release", *subjects, "CPU s"), rows),
-            "Two releases of the same people, by somebody who knows each person's class in both: how many are "
-            "alone in them, beyond those who are alone in the second.",
+            "Two releases of the same people, by somebody who knows each person's class in both: how many "
+            "are alone in them, beyond those who are alone in the second.",
             markdown_table(
                 ("releases", "alone", "excess"),
                 [(name, f"{100 * o.found.main.value:.1f} %", _cell(o)) for name, o in pairs.items()],
@@ -235,7 +235,7 @@ def _section(
                     verdict(
                         "KACLUK released twice is caught, and a release made with the first is not accused",
                         kacluk.verdict is Verdict.LEAK and aware.verdict is Verdict.QUIET,
-                        f"alone {100 * kacluk.found.main.value:.1f} % and {100 * aware.found.main.value:.1f} %",
+                        ", ".join(f"{100 * o.found.main.value:.1f} %" for o in (kacluk, aware)),
                     ),
                     verdict(
                         "no attack is alarmed by more than 5 % of the releases of noise",
