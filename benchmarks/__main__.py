@@ -100,6 +100,7 @@ QUICK: Mapping[str, Part] = {
 }
 # Parts whose figures are means of random runs.
 REPEATED: Mapping[str, Callable[..., Section]] = {
+    "attacks": attacks.run,
     "imlap": imlap.run,
     "dp_synthesis": dp_synthesis.run,
     "dp_peers": dp_peers.run,
