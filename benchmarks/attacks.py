@@ -203,7 +203,7 @@ def _section(
     alarmed = ", ".join(f"{name} {n}" for name, n in alarms.items())
     unseen = ", ".join(f"{name} {n}" for name, n in blind.items())
     return Section(
-        title="21. Attacks on releases",
+        title="26. Attacks on releases",
         blocks=(
             ABOUT,
             markdown_table(("release", *subjects, "CPU s"), rows),

@@ -91,7 +91,7 @@ def run(_: Table, *, runs: int = 5) -> Section:
     except UnavailableError as error:
         blocks.append(f"NIST's score was not measured: {error}.")
     return Section(
-        title="22. Pure epsilon, and with a delta",
+        title="24. Pure epsilon, and with a delta",
         blocks=(*blocks, "\n".join(judged)),
         source="NLTCS and NIST's national2019 from the folder that PRIVACY_DATA names, and Adult.",
     )
