@@ -219,7 +219,7 @@ def run(table: Table, *, epsilons: Sequence[float] = EPSILONS, runs: int = 50) -
     claim = f"over all {total} releases, {LEAST:.0%} to {LARGEST:.0%} of each kind of question are covered"
     heads = ("table", "epsilon", "question", "answers", "covered", "apart", "covered apart", "error", "reach")
     return Section(
-        title="Intervals of synthetic releases",
+        title="25. Intervals of synthetic releases",
         blocks=(note, markdown_table(heads, rows), verdict(claim, not missed, told)),
     )
 
