@@ -22,12 +22,6 @@ from privacy_engine.synthesizers import network_synthesizer
 CASES = cases()
 
 
-def quick_or_slow(case: Case) -> list[pytest.MarkDecorator]:
-    """Of LatentClass, which takes ten times as long as the others, one audit is quick."""
-    quick = case.method != "latent_class" or case.name == "latent_class, one attribute"
-    return [] if quick else [pytest.mark.slow]
-
-
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """For many small tables: threads wait for busy cores much longer than they work."""
@@ -48,18 +42,14 @@ def test_every_method_with_a_privacy_loss_is_audited_with_its_faults() -> None:
         assert ONE_ROW in faults or METHODS[name].family is Family.RANDOMIZER  # which take a row a person
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=c.name, marks=quick_or_slow(c)) for c in CASES])
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in CASES])
 def test_a_method_shows_half_of_its_claim_and_no_more_than_all_of_it(case: Case) -> None:
     assert case.claim / 2 <= shown(case, None) <= case.claim
 
 
 @pytest.mark.parametrize(
     ("case", "fault"),
-    [
-        pytest.param(case, fault, id=f"{case.name}: {fault}", marks=quick_or_slow(case))
-        for case in CASES
-        for fault in case.faults
-    ],
+    [pytest.param(case, fault, id=f"{case.name}: {fault}") for case in CASES for fault in case.faults],
 )
 def test_a_planted_fault_is_caught(case: Case, fault: str) -> None:
     assert shown(case, fault) > case.claim
