@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import PublishError
 from privacy_release.lake.log import State
 from privacy_release.lake.read import dictionary_of, newest_releases, proof_of, read_release
+from privacy_release.lake.replicates import REPLICATES
 from privacy_release.lake.store import Lake
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def replicates(
     import pyarrow.parquet as pq
 
     lake = _lake(uri, storage_options)
-    data = proof_of(lake, table, _entry(lake, table, release)["release_id"], "replicates.parquet")
+    data = proof_of(lake, table, _entry(lake, table, release)["release_id"], REPLICATES)
     if data is None:
         raise PublishError(f"the release in {table} has no replicates: it was published without any")
     return pq.read_table(io.BytesIO(data))

@@ -85,7 +85,7 @@ def rho_of_guesses(right: int, guesses: int) -> float:
         guesses: all.
 
     >>> round(rho_of_guesses(900, 1000), 2)
-    1.02
+    1.03
     """
     share = _lower(right, guesses, FALSE_ALARM)
     return _rho(share, 1 - share)

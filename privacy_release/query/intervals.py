@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError
 from privacy_release.lake.read import dictionary_of, proof_of, read_release
+from privacy_release.lake.replicates import REPLICATES, TOLD
 from privacy_release.lake.store import Lake
 from privacy_release.query.answer import Answer, allowed
 from privacy_release.query.columns import (
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float64]
 
-REPLICATES = "replicates.parquet"
-_TOLD = b"privacy_release.replicates"
 MOST_ANSWERS = 100_000  # groups of a question
 _MEANING = {
     "interval": "the value in the confidential table lies between low and high with about this chance",
@@ -127,7 +126,7 @@ class PublishedModel:
 
         try:
             table = pq.read_table(io.BytesIO(data))
-            told = json.loads((table.schema.metadata or {})[_TOLD])
+            told = json.loads((table.schema.metadata or {})[TOLD])
         except (pa.ArrowException, KeyError, ValueError):
             raise IntegrityError("the file of replicates must be one that this package wrote") from None
         order = [("replicate", "ascending"), ("class", "ascending")]

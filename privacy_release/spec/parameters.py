@@ -35,8 +35,8 @@ def meaning(method: str, parameter: str) -> str:
 def part_of_promise(method: str, *, epsilon: float, delta: float, releases: int) -> dict[str, float]:
     """The parameters of a method that make each of so many releases an equal part of a promise.
 
-    >>> part_of_promise("latent_class", epsilon=1.0, delta=0.0, releases=50)
-    {'epsilon': 0.02}
+    >>> part_of_promise("latent_class", epsilon=1.0, delta=0.0, releases=64)
+    {'epsilon': 0.015625}
 
     Raises:
         ValueError: if the parts are too small for any noise.

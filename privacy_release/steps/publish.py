@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PublishError, SpecError, VerificationError
 from privacy_engine.vocabulary import PublishMode, Superseded
+from privacy_release.lake.replicates import REPLICATES, replicates_file
 from privacy_release.reports.dictionary import (
     DICTIONARY,
     column_comments,
@@ -18,7 +19,6 @@ from privacy_release.reports.dictionary import (
     dictionary_html,
     table_description,
 )
-from privacy_release.reports.replicates import REPLICATES, replicates_file
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.attacks.tries import require_attacked

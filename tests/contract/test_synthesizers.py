@@ -203,8 +203,9 @@ def test_the_number_of_records_is_no_parameter_of_a_measurement(name: str) -> No
     few, many = (load_method(name, rows=rows).measurement_parameters() for rows in (7, 5000))
     assert few == many
     # Without a delta, and without a bound of persons, a measurement has the name that it always had.
+    # Replicates are made of what was measured.
     given = set(parameters_of(load_method(name)))
-    assert given - set(few) == given & {"rows", "max_rows", "weight", "delta"}
+    assert given - set(few) == given & {"rows", "max_rows", "weight", "delta", "replicates"}
 
 
 @methods
