@@ -25,14 +25,14 @@ pytestmark = pytest.mark.slow
 # Thousands of measurements: parameters for which one is quick, and which hide as little as possible.
 ONE_ATTRIBUTE = {
     # There is nothing to choose among.
-    "latent_class": {"selection_share": 0.01, "classes": 1, "fits": 1},
+    "latent_class": {"selection_share": 0.01, "classes": 1, "fits": 1, "replicates": 0},
 }
 WHOLE_MODEL = {
     # So few records earn no parent by theta; a fixed degree makes the structure part of what is audited.
     "privbayes": {"degree": 1},
     "dpsm_bayes": {"degree": 1},
     "privbayes_r": {"degree": 1},
-    "latent_class": {"classes": 2, "fits": 1},
+    "latent_class": {"classes": 2, "fits": 1, "replicates": 0},
 }
 
 methods = pytest.mark.parametrize(
