@@ -31,7 +31,7 @@ Parts = tuple[Floats, tuple[Floats, ...]]
 _Factor = Callable[["View", Floats], Floats]
 
 LEAST = 1e-12  # a probability below is taken as this where it divides
-SMOOTHING = 1e-3  # added to each expected count of EM, and to probabilities before their logarithm
+SMOOTHING = 1e-5  # added to each expected count of EM, and to probabilities before their logarithm
 PRIOR = 0.2  # precision of a class's logits around the mean of the classes: a deviation of about 2
 TYPICAL = 8  # values from which on a table's precision falls as they become more
 SMOOTH = 0.5  # precision of the difference of neighbours' logits on a scale, around the classes' mean
