@@ -46,7 +46,7 @@ class Inference:
     def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
         """By sensitive attribute."""
         names = [a.name for a in case.source.sensitive if a.name in case.space.names]
-        groups = (case.attacked, case.outsiders.take(np.arange(min(len(case.outsiders), len(case.targets)))))
+        groups = (case.attacked, case.control)
         return {name: self._of(case, name, groups, rng) for name in names}
 
     def _of(self, case: Case, name: str, groups: tuple[Cells, Cells], rng: np.random.Generator) -> Tries:
@@ -62,7 +62,7 @@ class Inference:
         }
         main, control = cross_fitted(right)
         usual = int(np.bincount(truths[1], minlength=1).argmax()) if len(truths[1]) else 0
-        return Tries(main=main, control=control, baseline=_rate(truths[0] == usual))
+        return Tries(main=main, control=control, baseline=Rate.of(truths[0] == usual))
 
     def _guesses(
         self,
@@ -114,17 +114,13 @@ def cross_fitted(right: Mapping[str, tuple[Bools, ...]]) -> tuple[Rate, Rate]:
     for chosen_on, judged_on in ((0, 1), (1, 0)):
         best = max(right, key=lambda how: _difference([r[chosen_on::2] for r in right[how]]))
         inside, outside = (r[judged_on::2] for r in right[best])
-        main, control = main + _rate(inside), control + _rate(outside)
+        main, control = main + Rate.of(inside), control + Rate.of(outside)
     return main, control
 
 
 def _difference(right: list[Bools]) -> float:
     inside, outside = (float(r.mean()) if len(r) else 0.0 for r in right)
     return (inside - outside) / max(1 - outside, 1e-9)
-
-
-def _rate(right: Bools) -> Rate:
-    return Rate(right=float(right.sum()), tries=len(right))
 
 
 def _labels(case: Case, place: int, groups: tuple[Cells, Cells]) -> tuple[Ints, tuple[Ints, ...], int]:

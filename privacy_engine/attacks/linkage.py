@@ -41,7 +41,7 @@ class Linkage:
         asked = case.space.places([a.name for a in case.source.quasi_identifiers])
         if not len(asked):
             asked = np.arange(len(case.space.names))
-        groups = [case.attacked, case.outsiders.take(np.arange(min(len(case.outsiders), len(case.targets))))]
+        groups = [case.attacked, case.control]
         target = Target.of(case.space, case.released)
         count = max(1, round(self.known * len(asked)))
         known = [_some(len(g), len(case.space.names), asked, count, rng) for g in groups]
@@ -75,6 +75,6 @@ def _named(case: Case, target: Target, people: Cells, known: Bools) -> Floats:
 
 def _tries(main: Floats, control: Floats, blind: Floats, rng: np.random.Generator) -> Tries:
     def rate(chances: Floats) -> Rate:
-        return Rate(right=float((rng.random(len(chances)) < chances).sum()), tries=len(chances))
+        return Rate.of(rng.random(len(chances)) < chances)
 
     return Tries(main=rate(main), control=rate(control), baseline=rate(blind))

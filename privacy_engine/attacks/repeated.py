@@ -51,8 +51,8 @@ class Intersection:
             classes = np.where(place >= 0, own[place], -1)
             _, together = np.unique(np.stack([together, classes]), axis=1, return_inverse=True)
             together = together.ravel().astype(np.int64)
-        alone = _rate(_single(together)[attacked])
-        one = _rate(_single(new.labels)[attacked])
+        alone = Rate.of(_single(together)[attacked])
+        one = Rate.of(_single(new.labels)[attacked])
         return {"people in earlier releases": Tries(main=alone, control=one, baseline=_share(new))}
 
 
@@ -116,14 +116,10 @@ def _averaged(
         found = [counts.argmax(axis=1) == own, each[0] == own, own == usual]
     if case.leak:
         found[0] = np.ones(len(rows), np.bool_)  # answers that are the truth, each time
-    main, control, baseline = (_rate(right) for right in found)
+    main, control, baseline = (Rate.of(right) for right in found)
     return Tries(main=main, control=control, baseline=baseline)
 
 
 def _texts(column: pd.Series) -> npt.NDArray[np.object_]:
     coded = factorize(column)
     return np.array([*coded.texts, NULL], dtype=object)[coded.codes]
-
-
-def _rate(right: Bools) -> Rate:
-    return Rate(right=float(right.sum()), tries=len(right))

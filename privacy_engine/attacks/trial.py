@@ -26,7 +26,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import pandas as pd
 
-from privacy_engine.attacks.cells import Cells, Ints, Space, read
+from privacy_engine.attacks.cells import Bools, Cells, Ints, Space, read
 from privacy_engine.judge.cross_release import Membership
 from privacy_engine.tables.schema import DataSchema
 
@@ -51,6 +51,11 @@ class Rate:
 
     right: float
     tries: float
+
+    @classmethod
+    def of(cls, right: Bools) -> "Rate":
+        """Of guesses of which each is right or not."""
+        return cls(right=float(right.sum()), tries=len(right))
 
     @property
     def value(self) -> float:
@@ -145,7 +150,7 @@ class Case:
         released: the release.
         people: true records that it was made from.
         targets: (t,) which of them are attacked.
-        outsiders: people who are not in it; at most as many as targets, but for singling out.
+        outsiders: people who are not in it, in random order.
         register: of the public register, empty where there is none.
         leak: whether a leak is planted.
     """
@@ -164,6 +169,11 @@ class Case:
     def attacked(self) -> Cells:
         """The records of the targets."""
         return self.people.take(self.targets)
+
+    @property
+    def control(self) -> Cells:
+        """People who are not in the release, at most as many as the targets."""
+        return self.outsiders.take(np.arange(min(len(self.outsiders), len(self.targets))))
 
     def planted(self, rng: np.random.Generator) -> "Case":
         """The same with the true records of the targets in place of half of the release, or of all of it."""

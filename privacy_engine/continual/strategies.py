@@ -67,6 +67,7 @@ weeks' coordinates are published first (its noise is independent from row to row
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +119,7 @@ class Strategy:
         first, end = np.searchsorted(self.last, [release, release + 1])
         return range(int(first), int(end))
 
-    @property
+    @cached_property
     def squared_sensitivity(self) -> int:
         """Most of the sum of squares by which all rows change with one person: (A) or (C)."""
         of_any = int(2 * sum(total**2 for total in np.abs(self.rows).sum(axis=1).tolist()))

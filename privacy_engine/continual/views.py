@@ -171,11 +171,7 @@ def chosen(method: LatentClass, coded: CodedTable) -> Chosen:
     nothing else. It composes with `ContinualTables.rho`, where both are of zCDP by the sum of their rho's.
     """
     run = Run(method, coded)
-    run.find_dependencies()
-    run.measure_attributes()
-    run.plan_views()
-    for _ in range(run.rounds):
-        run.measure_view(run.choose())
+    run.measure()
     known = (
         Known(cells=run.n * view.cells.ravel(), variance=2 * (run.n * view.scale) ** 2) for view in run.views
     )

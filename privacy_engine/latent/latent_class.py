@@ -191,12 +191,8 @@ class LatentClass(Synthesizer):
     ) -> tuple[BayesianNetwork, tuple[Spend, ...], ReplicateModels | None]:
         """The same, and replicates of the model."""
         run = Run(self, coded)
-        run.find_dependencies()
-        run.measure_attributes()
-        run.plan_views()
         with portion(0.7):
-            for _ in tracked(range(run.rounds)):
-                run.measure_view(run.choose())
+            run.measure()
         with portion(0.3):
             return run.network(), tuple(run.noise.spends), run.replicates
 
@@ -278,6 +274,14 @@ class Run:
         """The mean count of a value, in scales of noise, if attributes of these sizes were all measured."""
         scale = self._scale(whole, self.change) * math.pow(len(sizes), 1 / self.noise.power)
         return self.n * len(sizes) / (sum(sizes) * scale)
+
+    def measure(self) -> None:
+        """Steps 2 to 10."""
+        self.find_dependencies()
+        self.measure_attributes()
+        self.plan_views()
+        for _ in tracked(range(self.rounds)):
+            self.measure_view(self.choose())
 
     def find_dependencies(self) -> None:
         """Step 2."""

@@ -1,12 +1,12 @@
 """The curator's report on the attacks that were tried on a release: exact figures, not to be published."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from privacy_release.reports.release import page_template
 
 if TYPE_CHECKING:
-    from privacy_engine.attacks.trial import Results
+    from privacy_engine.attacks.trial import Outcome, Results
     from privacy_engine.judge.attack_risk import AttackRisk
 
 ABOUT = {
@@ -16,6 +16,21 @@ ABOUT = {
     "membership": "Somebody tells people in the release from people who are not.",
     "intersection": "Somebody who has earlier releases looks for a person in all of the person's classes.",
 }
+
+
+def figures_of(outcome: "Outcome") -> dict[str, Any]:
+    """What an attack found of one subject, plain values."""
+    return {
+        "subject": outcome.subject,
+        "main": outcome.found.main.value,
+        "control": outcome.found.control.value,
+        "baseline": outcome.found.baseline.value,
+        "excess": outcome.excess,
+        "low": max(-1.0, outcome.low),
+        "high": outcome.high,
+        "planted": outcome.planted.excess,
+        "verdict": outcome.verdict.value,
+    }
 
 
 def attack_page(
@@ -39,21 +54,7 @@ def attack_page(
                 "about": ABOUT.get(rule.attack.value, ""),
                 "bound": rule.excess,
                 "confidence": rule.confidence,
-                "outcomes": [
-                    {
-                        "subject": o.subject,
-                        "main": o.found.main.value,
-                        "control": o.found.control.value,
-                        "baseline": o.found.baseline.value,
-                        "excess": o.excess,
-                        "low": max(-1.0, o.low),
-                        "high": o.high,
-                        "planted": o.planted.excess,
-                        "verdict": o.verdict.value,
-                        "kept": o.within(rule.excess),
-                    }
-                    for o in results.outcomes
-                ],
+                "outcomes": [{**figures_of(o), "kept": o.within(rule.excess)} for o in results.outcomes],
             }
             for rule, results in found
         ],

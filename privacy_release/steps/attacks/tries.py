@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
 from privacy_engine.progress import portion
 from privacy_engine.vocabulary import AttackName
-from privacy_release.reports.attacks import attack_page
+from privacy_release.reports.attacks import attack_page, figures_of
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.history import earlier_releases, staged_membership
 from privacy_release.work.parquet import read_private
@@ -22,7 +22,7 @@ from privacy_release.work.references import AttackRef, ReportRef, StagedRef, Tab
 from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
-    from privacy_engine.attacks.trial import Evidence, Outcome, Results
+    from privacy_engine.attacks.trial import Evidence, Results
     from privacy_engine.judge.attack_risk import AttackRisk
     from privacy_engine.judge.cross_release import Membership
     from privacy_release.lake.store import Lake
@@ -153,22 +153,8 @@ def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool
     passed = nothing or (bool(results.outcomes) and all(o.within(rule.excess) for o in results.outcomes))
     told = TrialRef(rule=rule_of(rule), attack=rule.attack.value, bound=rule.excess, passed=passed)
     if not private:
-        told["outcomes"] = [_figures(outcome) for outcome in results.outcomes]
+        told["outcomes"] = [figures_of(outcome) for outcome in results.outcomes]
     return told
-
-
-def _figures(outcome: "Outcome") -> dict[str, Any]:
-    return {
-        "subject": outcome.subject,
-        "main": outcome.found.main.value,
-        "control": outcome.found.control.value,
-        "baseline": outcome.found.baseline.value,
-        "excess": outcome.excess,
-        "low": max(-1.0, outcome.low),
-        "high": outcome.high,
-        "planted": outcome.planted.excess,
-        "verdict": outcome.verdict.value,
-    }
 
 
 def _finding(rule: "AttackRisk", trial: TrialRef) -> dict[str, Any]:
