@@ -130,7 +130,8 @@ class PublishedModel:
         except (pa.ArrowException, KeyError, ValueError):
             raise IntegrityError("the file of replicates must be one that this package wrote") from None
         order = [("replicate", "ascending"), ("class", "ascending")]
-        values, by_code, weights = {}, {}, {}
+        values, by_code = {}, {}
+        weights: list[Floats] = []
         for name in told["kinds"]:
             part = table.filter(pc.equal(table["attribute"], name))
             part = part.take(pc.sort_indices(part, order))
@@ -146,9 +147,9 @@ class PublishedModel:
             }
             probability = part["probability"].to_numpy().reshape(-1, size)
             sums = probability @ np.eye(int(code.max()) + 1)[code]
-            by_code[name] = np.split(sums, np.flatnonzero(np.diff(replicate[::size])) + 1)
-            starts = part["weight"].to_numpy()[::size]
-            weights = dict(enumerate(np.split(starts, np.flatnonzero(np.diff(replicate[::size])) + 1)))
+            cuts = np.flatnonzero(np.diff(replicate[::size])) + 1
+            by_code[name] = np.split(sums, cuts)
+            weights = np.split(part["weight"].to_numpy()[::size], cuts)  # every attribute has the same
         follows = {name: (root, np.array(value)) for name, (root, value) in told["follows"].items()}
         models = [
             ClassTables(
@@ -319,6 +320,7 @@ def bounded(
     rows: "pa.Table", told: Mapping[str, Any], question: Question
 ) -> "list[tuple[tuple[Value, ...], list[Cell]]]":
     """The groups of a question to a k-anonymous release, with hard bounds."""
+    import functools
     import itertools
 
     import numpy as np
@@ -333,43 +335,75 @@ def bounded(
     values = [_values_of(meant[column]) for column in question.by]
     if np.prod([len(v) for v in values]) > MOST_ANSWERS:
         raise QueryError(f"a question must have at most {MOST_ANSWERS:,} groups; ask by fewer columns")
-    records = rows.num_rows + hidden
+    everybody = np.ones(rows.num_rows + hidden, dtype=np.bool_)
+    base = _Part(surely=everybody, maybe=everybody, of={})
+    for name in names:
+        if name not in question.by:
+            base = base.also(_part_of(meant[name], asked[name], measured=name in of))
+    parts = [
+        [
+            _part_of(meant[column], [*asked[column], _is(column, value)], measured=column in of)
+            for value in shown
+        ]
+        for column, shown in zip(question.by, values, strict=True)
+    ]
     answers = []
-    for group in itertools.product(*values):
-        mine = {name: list(conditions) for name, conditions in asked.items()}
-        for column, value in zip(question.by, group, strict=True):
-            mine[column].append(Condition(column=column, values=frozenset([value])))
-        surely, maybe = np.ones(records, dtype=np.bool_), np.ones(records, dtype=np.bool_)
-        for name, conditions in mine.items():
-            if conditions:
-                sure, possible = meant[name].meeting(conditions)
-                surely, maybe = surely & sure, maybe & possible
-        cells = [_bounds_of(measure, surely, maybe, meant, mine) for measure in question.measures]
-        answers.append((group, cells))
+    for group, chosen in zip(itertools.product(*values), itertools.product(*parts), strict=True):
+        records = functools.reduce(_Part.also, chosen, base)
+        answers.append((group, [_bounds_of(measure, records) for measure in question.measures]))
     return answers
 
 
-def _bounds_of(
-    measure: Measure,
-    surely: "npt.NDArray[np.bool_]",
-    maybe: "npt.NDArray[np.bool_]",
-    meant: Mapping[str, Meant],
-    conditions: Mapping[str, Sequence[Condition]],
-) -> Cell:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Part:
+    """The records that some conditions may leave.
+
+    Attributes:
+        surely: (n,) whether each record surely meets them.
+        maybe: (n,) whether it may.
+        of: for the columns whose mean is asked, (n,) the least and the largest number that each record may
+            have there where it meets them, and whether it may be null.
+    """
+
+    surely: "npt.NDArray[np.bool_]"
+    maybe: "npt.NDArray[np.bool_]"
+    of: Mapping[str, "tuple[Floats, Floats, npt.NDArray[np.bool_]]"]
+
+    def also(self, other: "_Part") -> "_Part":
+        """Both conditions, of different columns."""
+        return _Part(
+            surely=self.surely & other.surely, maybe=self.maybe & other.maybe, of={**self.of, **other.of}
+        )
+
+
+def _part_of(column: Meant, conditions: Sequence[Condition], *, measured: bool) -> _Part:
+    """What the conditions of one column leave."""
+    surely, maybe = column.meeting(conditions)
+    if not measured:
+        return _Part(surely=surely, maybe=maybe, of={})
+    if column.kind not in ("whole", "real"):
+        raise QueryError(f"{column.name} must be a number for a mean")
+    return _Part(
+        surely=surely, maybe=maybe, of={column.name: (*column.numbers(conditions), column.may_be_null)}
+    )
+
+
+def _is(column: str, value: Value) -> Condition:
+    return Condition(column=column, values=frozenset([value]))
+
+
+def _bounds_of(measure: Measure, records: _Part) -> Cell:
     import numpy as np
 
     from privacy_engine.measures.bounds import count_bounds, mean_bounds
 
     if measure.of is None:
-        found = count_bounds(surely, maybe)
-        scale = 1 if measure.kind == "count" else max(len(surely), 1)
+        found = count_bounds(records.surely, records.maybe)
+        scale = 1 if measure.kind == "count" else max(len(records.surely), 1)
         return Cell(None, found.low / scale, found.high / scale)
-    column = meant[measure.of]
-    if column.kind not in ("whole", "real"):
-        raise QueryError(f"{measure.of} must be a number for a mean")
-    low, high = column.numbers(conditions[measure.of])
+    low, high, may_be_null = records.of[measure.of]
     counted = ~np.isnan(low)
-    bounds = mean_bounds(surely & counted & ~column.may_be_null, maybe & counted, low, high)
+    bounds = mean_bounds(records.surely & counted & ~may_be_null, records.maybe & counted, low, high)
     return Cell(None, bounds.low, bounds.high)
 
 
