@@ -16,6 +16,7 @@ most, between two neighbouring tables. The epsilon, or rho, holds for the relati
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -130,6 +131,7 @@ def gumbel_max(scores: npt.NDArray[np.int64], *, rho: float, sensitivity: int) -
     return int(measurement(_integers(scores, "scores")))
 
 
+@cache
 def gaussian_scale(*, rho: float, squared_sensitivity: int) -> float:
     """The scale of ``gaussian_counts``, the least that OpenDP vouches for; about its standard deviation.
 
@@ -139,6 +141,7 @@ def gaussian_scale(*, rho: float, squared_sensitivity: int) -> float:
     return _calibrated_zcdp(_gaussian, _root_above(squared_sensitivity), rho, squared_sensitivity)[0]
 
 
+@cache
 def gumbel_max_scale(*, rho: float, sensitivity: int) -> float:
     """The scale of ``gumbel_max``, the least that OpenDP vouches for.
 
@@ -148,6 +151,7 @@ def gumbel_max_scale(*, rho: float, sensitivity: int) -> float:
     return _calibrated_zcdp(_gumbel_max, sensitivity, rho, sensitivity**2)[0]
 
 
+@cache
 def laplace_scale(*, epsilon: float, sensitivity: int) -> float:
     """The scale of ``laplace_counts``: the sensitivity over epsilon, the least that OpenDP vouches for.
 
@@ -157,6 +161,7 @@ def laplace_scale(*, epsilon: float, sensitivity: int) -> float:
     return _calibrated(_laplace, 1, epsilon, sensitivity)[0]
 
 
+@cache
 def noisy_max_scale(*, epsilon: float, sensitivity: int) -> float:
     """The scale of ``noisy_max``: twice the sensitivity over epsilon, the least that OpenDP vouches for.
 

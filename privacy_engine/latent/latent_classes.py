@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
+
+from privacy_engine.synthesizers.descent import descend
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -227,13 +227,8 @@ def _descend(
     start = np.concatenate(
         [np.log(p + SMOOTHING / 10 / p.shape[-1]).ravel() for p in (model.weights, *model.tables)]
     )
-    # L-BFGS-B solves systems of 2 MEMORY unknowns. The BLAS would share even these among all cores, whose
-    # threads then wait for each other: on a busy machine ten times as long as one thread needs.
-    with threadpool_limits(limits=1, user_api="blas"):
-        found = minimize(
-            objective, start, jac=True, method="L-BFGS-B", options={"maxiter": steps, "maxcor": MEMORY}
-        )
-    weights, *tables = map(_softmax, unpack(found.x))
+    found = descend(objective, start, steps=steps, memory=MEMORY)
+    weights, *tables = map(_softmax, unpack(found))
     return LatentClasses(weights=weights, tables=tuple(tables))
 
 

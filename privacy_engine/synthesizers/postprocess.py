@@ -22,8 +22,8 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
+
+from privacy_engine.synthesizers.descent import descend
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -169,11 +169,7 @@ def likely_values(noisy: Ints, total: int, *, scale: float, on_scale: int) -> Fl
         return float(length.sum() + z @ pull / 2), slope - likely * slope.sum() + pull
 
     start = np.log(project_to_simplex(noisy, total) + max(width, LEAST_START))
-    with threadpool_limits(limits=1, user_api="blas"):  # as in latent_classes
-        found = minimize(
-            objective, start - start.mean(), jac=True, method="L-BFGS-B", options={"maxiter": MOST_STEPS}
-        )
-    return _softmax(found.x)
+    return _softmax(descend(objective, start - start.mean(), steps=MOST_STEPS))
 
 
 def _pull(z: Floats, on_scale: int) -> Floats:
