@@ -6,16 +6,18 @@ public, and the same in all releases. Within a group, values keep the shares tha
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.continual.tables import Known
 from privacy_engine.dp.accounting import Spend
+from privacy_engine.dp.noise import NoiseBudget
 from privacy_engine.latent.dependencies import Dependency
-from privacy_engine.latent.latent_class import LAST_STEPS, LatentClass, Run, as_network
+from privacy_engine.latent.latent_class import LAST_STEPS, LatentClass, Run, as_network, replicates_of
 from privacy_engine.latent.latent_classes import (
     LatentClasses,
     View,
@@ -25,8 +27,10 @@ from privacy_engine.latent.latent_classes import (
     with_single_values,
 )
 from privacy_engine.latent.rare_values import ValueGroups, sums_by_group
+from privacy_engine.progress import tracked
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.postprocess import project_to_simplex
+from privacy_engine.synthesizers.synthesizer import Learned
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import WeightedRecords, contingency
 
@@ -68,6 +72,47 @@ class FixedViews:
             members=tuple(view.members for view in run.views),
             coarse=tuple(view.groups for view in run.views),
             on_scale=tuple(run.on_scale),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, without the method."""
+        return {
+            "free": list(self.free),
+            "groups": [[g.group_of.tolist(), g.shares.tolist()] for g in self.groups],
+            "found": [[d.determining, d.determined, d.function.tolist()] for d in self.found],
+            "members": [list(members) for members in self.members],
+            "coarse": [[None if g is None else g.tolist() for g in coarse] for coarse in self.coarse],
+            "on_scale": list(self.on_scale),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any], method: LatentClass) -> "FixedViews":
+        """Read what `to_dict` gives.
+
+        Raises:
+            KeyError, TypeError, ValueError: if it is no such thing.
+        """
+        return cls(
+            method=method,
+            free=tuple(fields["free"]),
+            groups=tuple(
+                ValueGroups(group_of=np.array(of, dtype=np.int64), shares=np.array(shares, dtype=np.float64))
+                for of, shares in fields["groups"]
+            ),
+            found=tuple(
+                Dependency(
+                    determining=determining,
+                    determined=determined,
+                    function=np.array(function, dtype=np.int64),
+                )
+                for determining, determined, function in fields["found"]
+            ),
+            members=tuple(map(tuple, fields["members"])),
+            coarse=tuple(
+                tuple(None if g is None else np.array(g, dtype=np.int64) for g in coarse)
+                for coarse in fields["coarse"]
+            ),
+            on_scale=tuple(fields["on_scale"]),
         )
 
     @property
@@ -122,7 +167,34 @@ class FixedViews:
             estimates: (k,) of the tables, as counts.
             rows: public number of records.
         """
-        views = [
+        views = self._told(estimates, rows)
+        return with_single_values(mean_of(self._fits(views)), views)
+
+    def learned(self, estimates: Sequence[Known], coded: CodedTable, noise: NoiseBudget) -> Learned:
+        """The same as a network with replicates, and what was spent.
+
+        Args:
+            estimates: (k,) of the tables, as counts.
+            coded: the records; only their names, domains and public number are read.
+            noise: that was drawn.
+        """
+        views = self._told(estimates, len(coded))
+        fitted = self._fits(views)
+        model = with_single_values(mean_of(fitted), views)
+        replicates = replicates_of(
+            self.method,
+            views,
+            model,
+            fitted,
+            on_scale=self.on_scale,
+            groups={coded.names[a]: g for a, g in zip(self.free, self.groups, strict=True)},
+            imitated=noise.imitated,
+        )
+        network = self.network(model, coded)
+        return Learned(network=network, spends=tuple(noise.spends), replicates=replicates)
+
+    def _told(self, estimates: Sequence[Known], rows: int) -> list[View]:
+        return [
             View(
                 members=members,
                 cells=(cells := told.cells.reshape(shape)) / rows,
@@ -135,14 +207,13 @@ class FixedViews:
                 self.members, self.coarse, self.shapes, estimates, strict=True
             )
         ]
-        return with_single_values(self._fit(views), views)
 
-    def _fit(self, views: Sequence[View]) -> LatentClasses:
+    def _fits(self, views: Sequence[View]) -> list[LatentClasses]:
         rng = np.random.default_rng(SEED)
         joint = any(len(view.members) > 1 for view in views)
         classes, fits = (self.method.classes, self.method.fits) if joint else (1, 1)
         starts = [random_start(self.sizes, classes, rng) for _ in range(fits)]
-        return mean_of([fit(views, start, on_scale=self.on_scale, **LAST_STEPS) for start in starts])
+        return [fit(views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
 
     def network(self, model: LatentClasses, coded: CodedTable) -> BayesianNetwork:
         """The model as a network over values, from which records are drawn."""
@@ -172,7 +243,11 @@ def chosen(method: LatentClass, coded: CodedTable) -> Chosen:
     """
     run = Run(method, coded)
     run.measure()
-    known = (
-        Known(cells=run.n * view.cells.ravel(), variance=2 * (run.n * view.scale) ** 2) for view in run.views
+    return Chosen(views=FixedViews.of(run), known=known_of(run), spends=tuple(run.noise.spends))
+
+
+def known_of(run: Run) -> tuple[Known, ...]:
+    """(k,) the noisy counts that a run measured."""
+    return tuple(
+        Known(cells=run.n * view.cells.ravel(), variance=run.n**2 * view.variance) for view in run.views
     )
-    return Chosen(views=FixedViews.of(run), known=tuple(known), spends=tuple(run.noise.spends))

@@ -54,7 +54,7 @@ tables and the pairs that are in none of them cost more than the form of the mod
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -81,13 +81,13 @@ from privacy_engine.latent.latent_classes import (
 from privacy_engine.latent.rare_values import ValueGroups, coarse_groups, sums_by_group
 from privacy_engine.latent.replicates import SEED as REPLICATE_SEED
 from privacy_engine.latent.replicates import STEPS as REPLICATE_STEPS
-from privacy_engine.latent.replicates import replicated
+from privacy_engine.latent.replicates import Imitated, replicated
 from privacy_engine.latent.view_design import Coverage, Members, candidate_views, partition
 from privacy_engine.progress import portion, tracked
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork, Node
 from privacy_engine.synthesizers.postprocess import likely_values, project_to_simplex
 from privacy_engine.synthesizers.replicate_models import ReplicateModels
-from privacy_engine.synthesizers.synthesizer import Synthesizer, check_whole
+from privacy_engine.synthesizers.synthesizer import Learned, Synthesizer, check_whole
 from privacy_engine.tables.domains import BinnedDomain, CodedTable, DatedDomain
 from privacy_engine.tables.marginals import WeightedRecords, contingency
 
@@ -183,18 +183,16 @@ class LatentClass(Synthesizer):
 
     def learn(self, coded: CodedTable) -> tuple[BayesianNetwork, tuple[Spend, ...]]:
         """Measure, choose and fit, as in the box above."""
-        network, spends, _ = replace(self, replicates=0).learn_replicated(coded)
-        return network, spends
+        learned = replace(self, replicates=0).learn_replicated(coded)
+        return learned.network, learned.spends
 
-    def learn_replicated(
-        self, coded: CodedTable
-    ) -> tuple[BayesianNetwork, tuple[Spend, ...], ReplicateModels | None]:
+    def learn_replicated(self, coded: CodedTable) -> Learned:
         """The same, and replicates of the model."""
         run = Run(self, coded)
         with portion(0.7):
             run.measure()
         with portion(0.3):
-            return run.network(), tuple(run.noise.spends), run.replicates
+            return run.learned()
 
 
 class Run:
@@ -217,7 +215,6 @@ class Run:
         self.free = list(range(len(coded.sizes)))
         self.dependencies: list[Dependency] = []
         self.views: list[View] = []
-        self.replicates: ReplicateModels | None = None
         self.coverage = Coverage()
         self._search, rest = self._search_parts()
         self._share_out(self.noise.whole if self._search is None else rest)
@@ -434,40 +431,27 @@ class Run:
         self.measured += 1
         self.model = fit(self.views, self._start(), on_scale=self.on_scale, **ROUND_STEPS)
 
-    def network(self) -> BayesianNetwork:
-        """Steps 11 and 12."""
+    def learned(self) -> Learned:
+        """Steps 11 and 12, and replicates."""
         classes, fits = (self.method.classes, self.method.fits) if self._classes_tell_more() else (1, 1)
         starts = [random_start(self.sizes, classes, self.rng) for _ in range(fits)]
         fitted = [fit(self.views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
         model = with_single_values(mean_of(fitted), self.views)
-        self.replicates = self._replicates(model, fitted)
-        return as_network(model, self.groups, self.free, self.dependencies, self.coded)
+        return Learned(
+            network=as_network(model, self.groups, self.free, self.dependencies, self.coded),
+            spends=tuple(self.noise.spends),
+            replicates=self._replicates(model, fitted),
+        )
 
     def _replicates(self, model: LatentClasses, fitted: Sequence[LatentClasses]) -> ReplicateModels | None:
-        """The same model of views noised once more; None where nobody asks, or they would be too large."""
-        count, classes = self.method.replicates, len(fitted[0].weights)
-        if not count or count * classes * sum(self.coded.sizes[a] for a in self.free) > MOST_PROBABILITIES:
-            return None
-        found = replicated(
+        return replicates_of(
+            self.method,
             self.views,
             model,
             fitted,
-            lambda views, start: fit(views, start, on_scale=self.on_scale, **REPLICATE_STEPS),
+            on_scale=self.on_scale,
+            groups={self.coded.names[a]: g for a, g in zip(self.free, self.groups, strict=True)},
             imitated=self.noise.imitated,
-            count=count,
-            rng=np.random.default_rng(REPLICATE_SEED),
-        )
-        names = [self.coded.names[a] for a in self.free]
-        tables = zip(*(m.tables for m in found.models), strict=True)
-        return ReplicateModels(
-            weights=np.array([m.weights / m.weights.sum() for m in found.models]),
-            tables={
-                name: groups.spread(np.array(table))
-                for name, groups, table in zip(names, self.groups, tables, strict=True)
-            },
-            misfit=found.misfit,
-            unseen=found.unseen,
-            together=tuple(tuple(names[m] for m in members) for members in found.together),
         )
 
     def _classes_tell_more(self) -> bool:
@@ -560,6 +544,54 @@ def misfit_score(counts: Ints, expected: Ints, noise: int) -> int:
         noise: the expected sum of the noise over the cells, which the public sizes give.
     """
     return int(np.abs(counts - expected).sum()) - noise
+
+
+def replicates_of(
+    method: LatentClass,
+    views: Sequence[View],
+    model: LatentClasses,
+    fitted: Sequence[LatentClasses],
+    *,
+    on_scale: Sequence[int],
+    groups: Mapping[str, ValueGroups],
+    imitated: Imitated,
+) -> ReplicateModels | None:
+    """The same model of views noised once more; None where nobody asks, or they would be too large.
+
+    Args:
+        method: that says how many.
+        views: that the model was fitted to.
+        model: as it is released.
+        fitted: the models that it is the mean of.
+        on_scale: (d,) how many groups of each attribute lie on a scale.
+        groups: attribute to the groups of its values, in the order of the model's tables.
+        imitated: noise of the views' law.
+    """
+    count, classes = method.replicates, len(fitted[0].weights)
+    values = sum(len(g.group_of) for g in groups.values())
+    if not count or count * classes * values > MOST_PROBABILITIES:
+        return None
+    found = replicated(
+        views,
+        model,
+        fitted,
+        lambda noisy, start: fit(noisy, start, on_scale=on_scale, **REPLICATE_STEPS),
+        imitated=imitated,
+        count=count,
+        rng=np.random.default_rng(REPLICATE_SEED),
+    )
+    names = list(groups)
+    tables = zip(*(m.tables for m in found.models), strict=True)
+    return ReplicateModels(
+        weights=np.array([m.weights / m.weights.sum() for m in found.models]),
+        tables={
+            name: of_values.spread(np.array(table))
+            for (name, of_values), table in zip(groups.items(), tables, strict=True)
+        },
+        misfit=found.misfit,
+        unseen=found.unseen,
+        together=tuple(tuple(names[m] for m in members) for members in found.together),
+    )
 
 
 def as_network(

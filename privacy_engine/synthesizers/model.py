@@ -29,6 +29,8 @@ class SynthesizerModel:
         persons_public: whether `persons` is their public number; else it follows from a noisy one.
         replicates: of the network, by which answers get intervals; None of a method that makes none, and of
             a model that was stored before there were any.
+        follow: noisy figures from which later releases of a schedule go on, see
+            ``privacy_engine.continual.following``; None where none do.
     """
 
     method: str
@@ -41,6 +43,7 @@ class SynthesizerModel:
     persons: int | None = None
     persons_public: bool = True
     replicates: ReplicateModels | None = None
+    follow: Mapping[str, Any] | None = None
 
     def structure(self) -> dict[str, list[str]]:
         """The parents of each attribute, in the order of the network."""
@@ -63,6 +66,8 @@ class SynthesizerModel:
             fields["persons_public"] = False
         if self.replicates is not None:
             fields["replicates"] = self.replicates.to_dict()
+        if self.follow is not None:
+            fields["follow"] = dict(self.follow)
         return json.dumps(fields, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
     @classmethod
@@ -87,6 +92,7 @@ class SynthesizerModel:
                 replicates=ReplicateModels.from_dict(fields["replicates"])
                 if "replicates" in fields
                 else None,
+                follow=fields.get("follow"),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"this text is no synthesizer's model: {type(error).__name__}") from None

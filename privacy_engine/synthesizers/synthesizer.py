@@ -9,9 +9,9 @@ says nothing else.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,22 @@ from privacy_engine.tables.schema import DataSchema
 
 LEAST_ROWS = 2  # no sensitivity here is derived for a table of one record
 PART = 500_000  # records that are drawn at a time
+
+
+class Learned(NamedTuple):
+    """What an algorithm learned.
+
+    Attributes:
+        network: the noisy distribution.
+        spends: what each mechanism spent on it.
+        replicates: of the model, from the noisy figures alone; None of a method without.
+        follow: plain values of noisy figures, by which later releases go on; None where none do.
+    """
+
+    network: BayesianNetwork
+    spends: tuple[Spend, ...]
+    replicates: ReplicateModels | None = None
+    follow: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +139,9 @@ class Synthesizer(ABC):
         persons contributed the records, not from the records' number.
         """
 
-    def learn_replicated(
-        self, coded: CodedTable
-    ) -> tuple[BayesianNetwork, tuple[Spend, ...], ReplicateModels | None]:
+    def learn_replicated(self, coded: CodedTable) -> "Learned":
         """The same, and replicates of the model from the noisy figures alone; None of a method without."""
-        return (*self.learn(coded), None)
+        return Learned(*self.learn(coded))
 
     def measurement_parameters(self) -> dict[str, Any]:
         """The parameters that shape what is measured, plain values; the number of records drawn is none.
@@ -197,6 +211,20 @@ class Synthesizer(ABC):
             InfeasibleError: as ``measure``.
             ValueError: if it is of rows, and the method of persons, or the other way round.
         """
+        return self.measured_by(coded, lambda method, records: method.learn_replicated(records))
+
+    def measured_by(
+        self, coded: CodedTable, learn: "Callable[[Self, CodedTable], Learned]"
+    ) -> SynthesizerModel:
+        """The same by another algorithm than ``learn_replicated``, which may spend as much.
+
+        Args:
+            coded: what ``coded`` or ``coded_files`` of this method gave.
+            learn: given the method for what is left of the loss, and the records that it is about.
+
+        Raises:
+            InfeasibleError, ValueError: as ``measure_coded``.
+        """
         if (coded.persons is None) != (self.contribution is None):
             raise ValueError("what is measured must be encoded by the method that measures it")
         if coded.persons is None and len(coded) < LEAST_ROWS:
@@ -209,7 +237,7 @@ class Synthesizer(ABC):
             on_count, rest = split(noise.whole, (share, 1 - share))
             coded = with_public_number(coded, noise, on_count)
             method = self._spending(rest)
-        return self._model(coded, method, noise)
+        return self._model(coded, noise, learn(method, coded))
 
     def coded_participants(
         self, table: pd.DataFrame, schema: DataSchema, takes_part: npt.NDArray[np.bool_]
@@ -250,21 +278,22 @@ class Synthesizer(ABC):
         noise = NoiseBudget.of(self._loss_of(by_person=True))
         on_count, rest = split(noise.whole, (NUMBER_SHARE, 1 - NUMBER_SHARE))
         coded = with_noisy_number(rows, self.contribution, noise, on_count)
-        return replace(self._model(coded, self._spending(rest), noise), persons_public=False)
+        learned = self._spending(rest).learn_replicated(coded)
+        return replace(self._model(coded, noise, learned), persons_public=False)
 
-    def _model(self, coded: CodedTable, method: "Synthesizer", noise: NoiseBudget) -> SynthesizerModel:
-        """What `method` learns with what is left of the loss."""
-        network, spends, replicates = method.learn_replicated(coded)
+    def _model(self, coded: CodedTable, noise: NoiseBudget, learned: "Learned") -> SynthesizerModel:
+        """What was learned, with the whole loss."""
         return SynthesizerModel(
             method=self.key,
             parameters=self.measurement_parameters(),
-            network=network,
+            network=learned.network,
             rows=coded.persons if coded.persons is not None and self.weight else len(coded),
-            spends=(*noise.spends, *spends),
+            spends=(*noise.spends, *learned.spends),
             loss=self._loss_of(by_person=coded.persons is not None),
             storages=coded.storages,
             persons=coded.persons,
-            replicates=replicates,
+            replicates=learned.replicates,
+            follow=learned.follow,
         )
 
     def sample(

@@ -163,7 +163,7 @@ def test_after_the_last_measurement_no_record_is_read(kind: str) -> None:
     again.n, again.groups, again.sizes, again.on_scale = run.n, run.groups, run.sizes, run.on_scale
     again.views, again.rng = run.views, np.random.default_rng(5)
     run.rng = np.random.default_rng(5)
-    assert run.network() == again.network()
+    assert run.learned().network == again.learned().network
 
 
 # --- what is found
