@@ -30,11 +30,13 @@ class Entry:
         family: what it does.
         fragments: whether it works on the fragments of a table one by one. What each fragment would keep or
             choose for itself must not differ, so a method that chooses for the table as a whole does not.
+        followed: whether later releases of a schedule can measure the tables of a first one again.
     """
 
     home: str
     family: Family
     fragments: bool = False
+    followed: bool = False
 
 
 def _anonymizer(home: str, *, fragments: bool = True) -> Entry:
@@ -67,7 +69,7 @@ METHODS: Mapping[str, Entry] = MappingProxyType(
         "dpsm_bayes": _synthesizer("dpsm_bayes:DPSMBayes"),
         "privbayes_r": _synthesizer("privbayes:PrivBayesR"),
         "latent_class": Entry(
-            home="privacy_engine.latent.latent_class:LatentClass", family=Family.SYNTHESIZER
+            home="privacy_engine.latent.latent_class:LatentClass", family=Family.SYNTHESIZER, followed=True
         ),
         "errph": _randomizer("errph:ERRPH"),
         "trr": _randomizer("trr:TRR"),
@@ -130,6 +132,15 @@ def needs_whole_table(name: str) -> bool:
     (True, False, False)
     """
     return is_anonymizer(name) and not METHODS[name].fragments
+
+
+def can_be_followed(name: str) -> bool:
+    """Whether later releases of a schedule can measure the tables of a first one again; imports nothing.
+
+    >>> can_be_followed("latent_class"), can_be_followed("privbayes")
+    (True, False)
+    """
+    return name in METHODS and METHODS[name].followed
 
 
 def method_class(name: str) -> Any:

@@ -479,9 +479,19 @@ def promise_in_words(told: Mapping[str, Any]) -> str:
     if "part" in told:
         return (
             f"{whole}, whoever is in every release: each of {told['releases']} releases spends an equal "
-            f"part, epsilon {told['part']['epsilon']:.4g}, and the ledger refuses one more."
+            f"part, epsilon {told['part']['epsilon']:.4g}, and the ledger refuses one more.{_opened(told)}"
         )
     return f"{whole}, however many releases: nobody takes part in over {told['releases_of_a_person']}."
+
+
+def _opened(told: Mapping[str, Any]) -> str:
+    """What was paid for beside a promise: the release that all others follow."""
+    if "opening" not in told:
+        return ""
+    return (
+        f" The schedule's first release, whose tables this one measures again, spent epsilon "
+        f"{told['opening']['epsilon']:.4g} beside it, once."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

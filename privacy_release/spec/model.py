@@ -25,7 +25,13 @@ from pydantic import (
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem
-from privacy_engine.registry import detector_names, is_anonymizer, is_randomizer, method_names
+from privacy_engine.registry import (
+    can_be_followed,
+    detector_names,
+    is_anonymizer,
+    is_randomizer,
+    method_names,
+)
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.spec.engine import EngineField, EngineSpec, problem_of_engine
 from privacy_release.spec.fields import (
@@ -614,6 +620,10 @@ class YearlySpec(_Strict):
             zero-concentrated differential privacy, which leaves each of many releases more.
         releases: most releases of any period; one more is refused.
         period: how long it is, such as `365d`, or `total`: the schedule's whole life.
+        opening: epsilon of the schedule's first release, with the same delta, which is paid for beside the
+            promise, once. It chooses the tables; all later releases measure these again and smooth over
+            time, instead of choosing anew with a small part. Only of `latent_class`. None: each release
+            stands by itself.
     """
 
     regime: Literal["yearly"]
@@ -621,6 +631,7 @@ class YearlySpec(_Strict):
     delta: Number = Field(default=0.0, ge=0, lt=1)
     releases: Whole = Field(ge=1, le=10000)
     period: Window = "365d"
+    opening: Number | None = Field(default=None, gt=0)
 
 
 OverTimeSpec = Annotated[ParticipationSpec | ArrivalsSpec | YearlySpec, Field(discriminator="regime")]
@@ -650,7 +661,7 @@ class BudgetSpec(_Strict):
         """What a schedule takes, but for its name, see `privacy_release.spending.yearly.schedule_named`."""
         match self.over_time:
             case YearlySpec():
-                return self.over_time.model_dump(exclude={"regime"})
+                return self.over_time.model_dump(exclude={"regime"}, exclude_none=True)
             case ParticipationSpec(releases=releases, period=period):
                 return {"releases": releases, "period": period}
             case ArrivalsSpec(seen=seen):
@@ -1219,6 +1230,11 @@ class ReleaseSpec(_Strict):
             raise ValueError(
                 f"budget.over_time yearly must not stand beside {self.release.method}: memoised answers "
                 "repeat, and are not paid for in parts; take a synthesizer, or remove over_time"
+            )
+        if over_time.opening is not None and not can_be_followed(self.release.method):
+            raise ValueError(
+                f"budget.over_time.opening must not stand beside {self.release.method}, which chooses no "
+                "tables that later releases could measure again; take latent_class, or remove it"
             )
         try:
             part = part_of_promise(

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError, SpecError
 from privacy_engine.registry import is_randomizer
+from privacy_release.spending.following import Turn, is_opened, turn_of
 from privacy_release.spending.participation import Schedule
 from privacy_release.spending.yearly import Yearly
 from privacy_release.work.engines import open_engine
@@ -70,6 +71,12 @@ class Budget:
     def promise(self, each: "PrivacyLoss") -> "Promise | None":
         """The promise that a release of that loss is booked under; errors as of `Schedule.promise`."""
         return None if self.schedule is None else self.schedule.promise(each)
+
+    @property
+    def follows(self) -> Yearly | None:
+        """The schedule, where its releases measure the tables of its first one again."""
+        schedule = self.schedule
+        return schedule if isinstance(schedule, Yearly) and schedule.opening is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +136,11 @@ def require_left(budget: Budget, loss: "PrivacyLoss") -> bool:
     """
     if budget.ledger.booked_by(budget.dataset, budget.run):
         return True
-    budget.ledger.require(budget.dataset, loss, promise=budget.promise(loss))
+    promise = budget.promise(loss)
+    schedule = budget.follows
+    if schedule is not None and not is_opened(schedule, budget.ledger, budget.dataset):
+        loss, promise = schedule.opening_loss(loss.neighbours), None
+    budget.ledger.require(budget.dataset, loss, promise=promise)
     return False
 
 
@@ -192,16 +203,21 @@ def measured_model(
     key = booking_key(budget.dataset, table["sha256"], method.key, parameters, schema)
     detail = {"run": budget.run, "method": method.key}
     tell("booking the budget")
-    booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail, promise=budget.promise(loss))
+    if budget.follows is not None:
+        turn = turn_of(budget.follows, method, schema, budget.ledger, budget.dataset, key)
+    else:
+        turn = Turn(method=method, promise=budget.promise(loss), measure=method.measure_coded, detail={})
+    loss = turn.method.privacy_loss(schema)
+    booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail, promise=turn.promise)
     if booking.model is None:
         measure = _measure_participants if isinstance(budget.schedule, Schedule) else _measure
-        measured, told = measure(method, table, schema, budget, booking, tell)
+        measured, told = measure(turn, table, schema, budget, booking, tell)
         booking = budget.ledger.commit(budget.dataset, key, measured, token=booking.token, detail=told)
     return _of(booking, budget)
 
 
 def _measure(
-    method: "Synthesizer",
+    turn: Turn,
     table: TableRef,
     schema: "DataSchema",
     budget: Budget,
@@ -211,13 +227,13 @@ def _measure(
     """Draw the noise. A method refuses before it does, see `Synthesizer.measure`."""
     with _given_back(budget, booking):
         tell("reading")
-        coded = _coded(method, table, schema)
-        tell(f"running {method.key}")
-        return method.measure_coded(coded).to_json(), {}
+        coded = _coded(turn.method, table, schema)
+        tell(f"running {turn.method.key}")
+        return turn.measure(coded).to_json(), turn.detail
 
 
 def _measure_participants(
-    method: "Synthesizer",
+    turn: Turn,
     table: TableRef,
     schema: "DataSchema",
     budget: Budget,
@@ -247,11 +263,11 @@ def _measure_participants(
         persons = frame[schema.by].to_numpy(dtype="int64")
         tell("counting who takes part")
         with schedule.counted(budget.ledger, booking, persons, table["numbered"]) as counted:
-            rows = method.coded_participants(frame, schema, counted.takes_part)
+            rows = turn.method.coded_participants(frame, schema, counted.takes_part)
     told = counted.detail(schedule)
-    tell(f"running {method.key}")
+    tell(f"running {turn.method.key}")
     try:
-        return method.measure_participants(rows).to_json(), told
+        return turn.method.measure_participants(rows).to_json(), told
     except InfeasibleError as error:
         return json.dumps({_REFUSED: str(error)}), told
 
@@ -294,7 +310,7 @@ def _of(booking: "Booking", budget: Budget) -> Measured:
         reason = json.loads(text)[_REFUSED]
         raise InfeasibleError(f"{reason} (by a noisy number of records, and so in every retry)")
     reference = reference_to(booking, budget.connection)
-    if budget.schedule is not None:
+    if budget.schedule is not None and booking.promise is not None:
         reference["over_time"] = budget.schedule.told(booking.loss)
     return Measured(model=SynthesizerModel.from_json(text), text=text, booking=reference)
 
@@ -318,8 +334,10 @@ def public_booking(booking: BookingRef) -> dict[str, Any]:
     return {name: value for name, value in booking.items() if name not in ("key", "ledger", "over_time")}
 
 
-def account_of(budget: Budget, loss: "PrivacyLoss") -> dict[str, Any]:
-    """What a report says of a data set's budget, after a release of that loss; no record decided any of it.
+def account_of(budget: Budget, promise: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a report says of a data set's budget, after a release; no record decided any of it.
+
+    promise: that the release is paid under, as its booking tells it; None: it is paid by itself.
 
     Limits of a single release are left out: nothing of them is ever used up.
     """
@@ -335,7 +353,7 @@ def account_of(budget: Budget, loss: "PrivacyLoss") -> dict[str, Any]:
             for standing in budget.ledger.standing(budget.dataset)
             if standing.limit.period.name != "release"
         ],
-        "promise": None if budget.schedule is None else budget.schedule.told(loss),
+        "promise": promise,
     }
 
 

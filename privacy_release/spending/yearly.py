@@ -3,6 +3,9 @@
 Everybody may be in every release. What each of them spends is worked out from the promise
 (`privacy_engine.dp.promises.equal_part`), never written by hand; the ledger counts the promise once, whatever
 the number of releases, and refuses one more than it is for.
+
+With an opening the first release of the schedule is paid for beside the promise, once: it chooses tables, and
+all parts go to measuring these again (`privacy_release.spending.following`).
 """
 
 from collections.abc import Mapping
@@ -13,7 +16,7 @@ from privacy_engine.errors import SpecError
 from privacy_release.spending.participation import Schedule
 
 if TYPE_CHECKING:
-    from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.dp.loss import Neighbours, PrivacyLoss
     from privacy_engine.dp.promises import Promise
 
 
@@ -26,6 +29,8 @@ class Yearly:
         epsilon, delta: what all releases of a period lose together, of a person who is in all of them.
         releases: most of a period.
         period: `total`, or a rolling window such as `365d`.
+        opening: epsilon of the first release, with the same delta, which the others follow; None: each
+            release stands by itself.
     """
 
     name: str
@@ -33,6 +38,20 @@ class Yearly:
     delta: float
     releases: int
     period: str
+    opening: float | None = None
+
+    @property
+    def opens(self) -> dict[str, float]:
+        """The parameters of the method in the first release; empty where none is opened."""
+        if self.opening is None:
+            return {}
+        return {"epsilon": self.opening} | ({"delta": self.delta} if self.delta else {})
+
+    def opening_loss(self, neighbours: "Neighbours") -> "PrivacyLoss":
+        """Of the first release, where the schedule is opened."""
+        from privacy_engine.dp.loss import PrivacyLoss
+
+        return PrivacyLoss.within(self.opening or 0.0, self.delta, neighbours)
 
     def promise(self, each: "PrivacyLoss") -> "Promise":
         """What the releases lose together, if each has the loss of a part; the ledger refuses any other.
@@ -65,7 +84,8 @@ class Yearly:
         """What a manifest says of it."""
         loss = self.promise(each).loss
         part = {"epsilon": each.epsilon, "delta": each.delta}
-        return {"releases": self.releases, "period": self.period, "loss": loss.to_dict(), "part": part}
+        told = {"releases": self.releases, "period": self.period, "loss": loss.to_dict(), "part": part}
+        return told | ({"opening": self.opens} if self.opening is not None else {})
 
     @property
     def question(self) -> dict[str, Any]:
@@ -76,7 +96,7 @@ class Yearly:
             "delta": self.delta,
             "releases": self.releases,
             "period": self.period,
-        }
+        } | ({"opening": self.opening} if self.opening is not None else {})
 
 
 def schedule_named(name: str, said: Mapping[str, Any]) -> Schedule | Yearly:

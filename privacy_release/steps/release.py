@@ -307,7 +307,13 @@ def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job,
         figures=notes,
         sha256=drawn.sha256,
         report=_report(
-            release, notes, {}, table, job, budget=account_of(budget, measured.model.loss), rows=drawn.rows
+            release,
+            notes,
+            {},
+            table,
+            job,
+            budget=account_of(budget, measured.booking.get("over_time")),
+            rows=drawn.rows,
         ),
         seconds=seconds,
         seeded=job.seed is not None,
@@ -337,7 +343,7 @@ def _randomized(
         told["booking"] = public_booking(answers.booking)
     if memory is not None and memory.replaces is not None:
         told["replaces"] = memory.replaces
-    account = account_of(budget, loss) if budget is not None and loss is not None else None
+    account = account_of(budget) if budget is not None and loss is not None else None
     return Made(
         told=told,
         schema=release.schema,
