@@ -92,10 +92,10 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package privacy-release
 BOTH = pyproject.toml operators/pyproject.toml
 # What the image has beside the package itself.
-IMAGE_EXTRAS = --extra samples --extra text --extra postgres --extra celery --extra fab --extra statsd --extra s3 --extra azure
+IMAGE_EXTRAS = --extra samples --extra text --extra postgres --extra celery --extra fab --extra statsd --extra s3 --extra azure --extra pdf
 .PHONY: lock
 lock: $(STAMP)  ## Resolve the lock files anew (ARGS=--upgrade for newer versions)
-	$(COMPILE) $(ARGS) $(BOTH) --extra dev --extra bench --extra samples --extra postgres --extra adbc --extra spark --extra statsd --extra text -o $(LOCK)
+	$(COMPILE) $(ARGS) $(BOTH) --extra dev --extra bench --extra samples --extra postgres --extra adbc --extra spark --extra statsd --extra text --extra pdf -o $(LOCK)
 	$(COMPILE) $(BOTH) --extra samples -c $(LOCK) -o locks/runtime.lock
 	$(COMPILE) $(BOTH) $(IMAGE_EXTRAS) -c $(LOCK) -o locks/production.lock
 	for older in locks/airflow-*.in; do $(COMPILE) $(ARGS) $(BOTH) -c $$older -o $${older%.in}.lock; done

@@ -82,7 +82,9 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "proof": "work spec lake steps",
             "explore": "work spec ledger reports spending steps",
             "hierarchies": "reports",
-            "cli": "work spec sources lake query ledger reports spending steps proof explore hierarchies",
+            "evidence": "work lake reports proof",
+            "cli": "work spec sources lake query ledger reports spending steps proof explore hierarchies "
+            "evidence",
         },
         AIRFLOW: {
             "root": "compat operators",

@@ -55,7 +55,7 @@ from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
 from privacy_release.cli.table import add_table_command
 from privacy_release.cli.text import bars, finding_lines, lines, manifest_lines, outcome_lines, release_line
-from privacy_release.cli.told import add_register_command, add_registry_command
+from privacy_release.cli.told import add_evidence_commands, add_register_command, add_registry_command
 from privacy_release.cli.warm import add_warm_command
 from privacy_release.cli.where import add_where_command, where
 from privacy_release.spec.presets import PRESETS
@@ -224,6 +224,9 @@ def build_parser() -> argparse.ArgumentParser:
             commands, "registry", "write a private release as a record of the DP deployments registry", None
         )
     )
+
+    evidence = _command(commands, "evidence", "write or check the signed evidence of a release", None)
+    add_evidence_commands(evidence.add_subparsers(title="commands", metavar="COMMAND", required=True))
 
     budget = _command(commands, "budget", "grant privacy budgets, and see what is spent of them", None)
     add_budget_commands(budget.add_subparsers(title="commands", metavar="COMMAND", required=True))

@@ -1,13 +1,21 @@
-"""Commands that tell others of a release: `register` a Unity Catalog, `registry` the Deployments Registry."""
+"""Commands that tell others of a release.
+
+`register` tells a Unity Catalog, `registry` the Deployments Registry, `evidence` an expert or an authority.
+"""
 
 import argparse
 import os
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from privacy_release.cli.arguments import table_of, usage
+from privacy_release.cli.arguments import WrongArgumentError, table_of, usage
 from privacy_release.reports.registry import CURATORS, SCHEMA_VERSION, SECTORS, Deployment
+
+if TYPE_CHECKING:
+    from privacy_release.proof.keys import SigningKey
 
 TOKEN = "PRIVACY_UNITY_TOKEN"
 _OF_CATALOG = f"""\
@@ -19,6 +27,108 @@ Prints YAML by the registry's schema (opendp/deployments-registry-data, commit {
 tier 2 for you to complete and submit. What it tells is public: parameters of the guarantee, and no count that
 the guarantee hides.
 """
+
+
+_OF_EVIDENCE = """\
+The archive holds the policy, every finding, the attacks that were tried, the risks of the released classes,
+what WP29, HIPAA and NIST SP 800-188 ask and what the release shows of it, as a page, a PDF and JSON; the
+manifest and report as they are published; and a form for the opinion of an expert. No record is in it. Write
+the opinion and make the archive again with --opinion FILE: then the signature is on these words, too.
+"""
+
+
+def add_evidence_commands(commands: Any) -> None:
+    """Declare `make` and `check`."""
+    make = commands.add_parser(
+        "make",
+        help="write the evidence of a release into one signed archive",
+        description="Write the evidence of a release into one signed archive.",
+        epilog=_OF_EVIDENCE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    make.add_argument("target", metavar="LAKE/TABLE", help="table of a lake")
+    make.add_argument("release", metavar="RELEASE", help="id of the release")
+    make.add_argument(
+        "--sign",
+        type=Path,
+        action="append",
+        metavar="FILE",
+        help="private key of `key new`; may be repeated. Default: the key of the setting `signing_key`",
+    )
+    make.add_argument("--opinion", type=Path, metavar="FILE", help="what the expert says, as plain text")
+    make.add_argument("--no-pdf", action="store_true", help="without a PDF, which needs the extra `pdf`")
+    make.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="default: TABLE-RELEASE-evidence.zip here"
+    )
+    make.set_defaults(command=_make_evidence)
+    check = commands.add_parser(
+        "check",
+        help="hold an evidence archive against its signature",
+        description="Hold an evidence archive against its signature. Exit code 1: it is not what was signed.",
+    )
+    check.add_argument("archive", type=Path, metavar="FILE", help="that `evidence make` wrote")
+    check.add_argument(
+        "--key", type=Path, required=True, metavar="FILE", help="public keys that you trust, of `key public`"
+    )
+    check.add_argument("--table", metavar="LAKE/TABLE", help="that it must be about as the lake has it now")
+    check.set_defaults(command=_check_evidence)
+
+
+def _make_evidence(arguments: argparse.Namespace) -> int:
+    from privacy_release.evidence.archive import pack
+
+    lake, name = table_of(arguments.target)
+    opinion = None if arguments.opinion is None else _bytes(arguments.opinion).decode(errors="replace")
+    keys = _signing_keys(arguments.sign)
+    data = pack(lake, name, arguments.release, keys, opinion=opinion, pdf=not arguments.no_pdf)
+    release = "".join(c if c.isalnum() or c in "-_." else "_" for c in arguments.release)
+    output: Path = arguments.output or Path(f"{name}-{release}-evidence.zip")
+    partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
+    try:
+        partial.write_bytes(data)
+        partial.replace(output)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise WrongArgumentError(f"--output: the file cannot be written, {error.strerror}") from None
+    said = "the expert's opinion" if opinion is not None else "a form for the expert's opinion"
+    signed = keys[0].public.id[:16]
+    print(f"{output}: evidence of release {arguments.release} of {name}, with {said}, signed {signed}")
+    return 0
+
+
+def _signing_keys(files: list[Path] | None) -> "list[SigningKey]":
+    """Those that are named, or the one of the settings."""
+    from privacy_release.proof.keys import signing_key_in
+    from privacy_release.proof.statement import signer_of_settings
+
+    if files:
+        return [signing_key_in(file) for file in files]
+    signer = signer_of_settings()
+    return [] if signer is None else [signer.key]
+
+
+def _check_evidence(arguments: argparse.Namespace) -> int:
+    from privacy_release.evidence.archive import check, require_of_release
+    from privacy_release.proof.keys import public_keys_in
+
+    found = check(_bytes(arguments.archive), public_keys_in(arguments.key))
+    if arguments.table is not None:
+        require_of_release(found, *table_of(arguments.table))
+    signed = ", ".join(sorted(key[:16] for key in found.keys))
+    opinion = "with an expert's opinion" if found.opinion else "without an expert's opinion"
+    print(
+        f"yes   release {found.release} of {found.table}, {opinion}, {len(found.files)} files signed {signed}"
+    )
+    if arguments.table is None:
+        print("      whether the lake still has this release was not looked at: give --table LAKE/TABLE")
+    return 0
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise WrongArgumentError(f"{file}: the file cannot be read, {error.strerror}") from None
 
 
 def add_register_command(parser: argparse.ArgumentParser) -> None:

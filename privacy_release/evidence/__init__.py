@@ -1,0 +1,1 @@
+"""Evidence packs: one signed archive that says what was promised, measured and tried of a release."""

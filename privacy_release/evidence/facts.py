@@ -1,0 +1,91 @@
+"""What an evidence pack tells of a published release: plain values, from the lake alone."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.evidence.criteria import answers, hides_counts
+from privacy_release.lake.log import publications
+from privacy_release.lake.read import dictionary_of, manifest_of, read_release
+from privacy_release.lake.store import Lake
+from privacy_release.reports.dictionary import guarantee_in_short, guarantee_sentences
+from privacy_release.reports.text import RISKS, shown
+
+if TYPE_CHECKING:
+    from privacy_release.lake.log import Publication
+
+BANDS = (2, 5, 10, 20, 50)  # sizes of classes at which the next band begins
+_TOLD = ("method", "parameters", "guarantees", "loss", "policy", "measured", "software", "sha256", "rows")
+_WHERE_TOLD = (
+    "over_time",
+    "history",
+    "approval",
+    "floor_policy",
+    "booking",
+    "suppressed",
+    "person",
+    "holdout",
+)
+
+
+def publication_of(lake: Lake, name: str, release_id: str) -> "Publication":
+    """The publication of a release that stands.
+
+    Raises:
+        PublishError: if there is no such release, or it was retracted.
+        IntegrityError: if its note is damaged.
+    """
+    dictionary_of(lake, name, release_id)  # refuses with the reason
+    return [entry for entry in publications(lake, name) if entry.release_id == release_id][-1]
+
+
+def facts_of(lake: Lake, name: str, release_id: str) -> dict[str, Any]:
+    """What is told of a release, as JSON.
+
+    Raises:
+        PublishError, IntegrityError: as of `publication_of`.
+    """
+    from privacy_engine.registry import DETECTORS, METHODS
+
+    entry = publication_of(lake, name, release_id)
+    manifest = manifest_of(lake, name, release_id)
+    home = {**METHODS, **DETECTORS}.get(manifest["method"])
+    told: dict[str, Any] = {
+        "table": name,
+        "release": release_id,
+        "version": entry.version,
+        "published": entry.committed,
+        "manifest_sha256": entry.manifest_sha256,
+        "report_sha256": entry.report_sha256,
+        "statement_sha256": entry.statement,
+        **{field: manifest[field] for field in _TOLD},
+        **{field: manifest[field] for field in _WHERE_TOLD if field in manifest},
+        "columns": manifest["columns"],
+        "guarantee": guarantee_in_short(manifest),
+        "sentences": guarantee_sentences(manifest),
+        "reference": None if home is None else home.home.partition(":")[0],
+        "risks": [
+            {"name": label, "value": shown(manifest["figures"][key], unit), "meaning": meaning}
+            for key, (label, unit, meaning) in RISKS.items()
+            if key in manifest.get("figures", {})
+        ],
+        "answers": [asdict(answer) for answer in answers(manifest)],
+    }
+    if not hides_counts(manifest) and "tables" not in manifest:
+        told["classes"] = class_sizes(lake, name, release_id, manifest)
+    return told
+
+
+def class_sizes(lake: Lake, name: str, release_id: str, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """How many records are in classes of which size, by bands; of the released rows, which are public."""
+    known = [n for n, column in manifest["columns"].items() if column["role"] == "quasi_identifier"]
+    rows = read_release(lake, name, release_id)
+    if not known or not rows.num_rows:
+        return []
+    sizes = rows.group_by(known).aggregate([([], "count_all")])["count_all"].to_numpy()
+    ends = [*(b - 1 for b in BANDS), None]
+    bands = []
+    for low, high in zip((1, *BANDS), ends, strict=True):
+        inside = sizes[(sizes >= low) & (sizes <= (high or sizes.max()))]
+        bands.append({"from": low, "to": high, "classes": len(inside), "records": int(inside.sum())})
+    return bands

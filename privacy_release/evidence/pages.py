@@ -1,0 +1,175 @@
+"""An evidence pack as a page and as a PDF, both made of the same sections."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from privacy_engine.errors import SpecError
+from privacy_release.evidence.criteria import HIPAA, NIST, WP29
+from privacy_release.reports.release import page_template
+
+_MARGIN, _TEXT, _HEAD = 18, 9, 13  # of a PDF: millimetres, and points
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the evidence: sentences, then a table where there are rows."""
+
+    title: str
+    texts: Sequence[str] = ()
+    heads: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+
+
+def sections_of(facts: Mapping[str, Any], opinion: str) -> list[Section]:
+    """All parts, in order.
+
+    Args:
+        facts: of `privacy_release.evidence.facts.facts_of`.
+        opinion: what the expert says, plain text.
+    """
+    software = facts["software"]
+    made = [
+        f"{facts['rows']:,} records, made by {facts['method']} of {software['name']} {software['version']}.",
+        f"sha256 of the verified records: {facts['sha256']}.",
+    ]
+    if facts["reference"]:
+        made.append(
+            f"The algorithm, the paper that it is from, and what it is proven to keep stand in the module "
+            f"{facts['reference']}."
+        )
+    parts = [
+        Section(
+            title="The release",
+            texts=made,
+            heads=("Parameter", "Value"),
+            rows=[(name, _plain(value)) for name, value in facts["parameters"].items()],
+        ),
+        Section(title="What is promised", texts=facts["sentences"]),
+        Section(
+            title="What was measured on the published bytes",
+            texts=["Each rule of the policy, which is kept apart from the method."],
+            heads=("Rule", "Bound", "Measured", "Kept"),
+            rows=[
+                (f["rule"], _number(f["threshold"]), _number(f["measured"]), "yes" if f["passed"] else "NO")
+                for f in facts["measured"]
+            ],
+        ),
+    ]
+    if facts["risks"] or facts.get("classes"):
+        parts.append(_risks(facts))
+    parts += [
+        Section(
+            title=standard,
+            heads=("Criterion", "Answer", "Grounds"),
+            rows=[
+                (f"{a['criterion']}: {a['asks']}", a["status"], " ".join(a["says"]))
+                for a in facts["answers"]
+                if a["standard"] == standard
+            ],
+        )
+        for standard in (WP29, HIPAA, NIST)
+    ]
+    return [
+        *parts,
+        Section(title="Opinion of the expert", texts=[p for p in opinion.split("\n") if p.strip()]),
+    ]
+
+
+def _risks(facts: Mapping[str, Any]) -> Section:
+    """Figures of risk, then how many records are in classes of which size."""
+    sizes = [
+        (
+            f"Records in classes of {band['from']}"
+            + (
+                " or more" if band["to"] is None else f" to {band['to']}" if band["to"] > band["from"] else ""
+            ),
+            f"{band['records']:,}",
+            f"{band['classes']:,} classes",
+        )
+        for band in facts.get("classes", ())
+    ]
+    return Section(
+        title="Distribution of risk",
+        texts=[
+            "Of the released table. The chance to pick a person's record in a class of k is at most 1 in k."
+        ],
+        heads=("Figure", "Value", "Meaning"),
+        rows=[*((r["name"], r["value"], r["meaning"]) for r in facts["risks"]), *sizes],
+    )
+
+
+def html_of(facts: Mapping[str, Any], opinion: str) -> bytes:
+    """One page that loads nothing."""
+    page = page_template("evidence.html.j2").render(facts=facts, sections=sections_of(facts, opinion))
+    return page.encode()
+
+
+def pdf_of(facts: Mapping[str, Any], opinion: str) -> bytes:
+    """The same as a PDF, equal bytes for equal facts.
+
+    Raises:
+        SpecError: if the extra `pdf` is not installed.
+    """
+    try:
+        from fpdf import FPDF
+        from fpdf.fonts import FontFace
+    except ImportError:
+        raise SpecError(
+            "a PDF needs the extra `pdf`: pip install 'privacy-release[pdf]', or leave it out with --no-pdf"
+        ) from None
+    import matplotlib as mpl
+
+    fonts = Path(mpl.get_data_path()) / "fonts" / "ttf"  # of names and comments in any script that it has
+    document = FPDF(format="A4")
+    document.set_creation_date(datetime.fromisoformat(facts["published"]))
+    document.set_title(f"Evidence: {facts['table']}, release {facts['release']}")
+    document.set_lang("en")
+    for style, file in (("", "DejaVuSans.ttf"), ("B", "DejaVuSans-Bold.ttf")):
+        document.add_font("text", style, fonts / file)
+    document.set_margin(_MARGIN)
+    document.set_auto_page_break(auto=True, margin=_MARGIN)
+    document.add_page()
+    document.set_font("text", "B", 20)
+    document.multi_cell(0, 10, facts["table"], new_x="LMARGIN", new_y="NEXT")
+    document.set_font("text", "", _TEXT)
+    lead = (
+        f"Evidence of release {facts['release']}, published {facts['published'][:10]}: {facts['guarantee']}."
+    )
+    document.multi_cell(0, 5, lead, new_x="LMARGIN", new_y="NEXT")
+    for section in sections_of(facts, opinion):
+        document.ln(5)
+        document.set_font("text", "B", _HEAD)
+        document.multi_cell(0, 7, section.title, new_x="LMARGIN", new_y="NEXT")
+        document.set_font("text", "", _TEXT)
+        for text in section.texts:
+            document.multi_cell(0, 5, text, new_x="LMARGIN", new_y="NEXT")
+            document.ln(1)
+        if section.rows:
+            widths = {2: (1, 2), 3: (3, 2, 5), 4: (6, 1.3, 1.5, 1)}[len(section.heads)]
+            with document.table(
+                col_widths=widths,
+                line_height=4.6,
+                text_align="LEFT",
+                headings_style=FontFace(emphasis="BOLD"),
+                padding=1,
+            ) as table:
+                table.row(list(section.heads))
+                for row in section.rows:
+                    table.row(list(row))
+    target = io.BytesIO()
+    document.output(target)
+    return target.getvalue()
+
+
+def _plain(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def _number(value: object) -> str:
+    if value is None:
+        return "kept apart"
+    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
