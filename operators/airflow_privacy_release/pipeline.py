@@ -37,7 +37,7 @@ from privacy_engine.errors import PrivacyEngineError
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.spec.catalogue import attempted, catalogue, partitioned_releases, raise_if_any
 from privacy_release.spec.floor import floor_policy, under_floor
-from privacy_release.spec.model import RELEASE, ArrivalsSpec, ParticipationSpec, ReleaseSpec, ScheduleSpec
+from privacy_release.spec.model import RELEASE, ReleaseSpec, ScheduleSpec
 from privacy_release.spec.parameters import limits, meaning
 from privacy_release.spending.budget import DEFAULT_LEDGER
 from privacy_release.work.engines import DEFAULT_MEMORY, LOCAL
@@ -227,9 +227,8 @@ def _ingest(spec: ReleaseSpec) -> Any:
     }
     if spec.history:
         shared |= {"person": spec.history.identifier, "membership_key": spec.history.key}
-    over_time = spec.budget.over_time if spec.budget is not None else None
-    if spec.numbered and isinstance(over_time, ParticipationSpec | ArrivalsSpec):
-        shared |= {"numbering": over_time.key}
+    if spec.numbering_key is not None:
+        shared |= {"numbering": spec.numbering_key}
     waits: dict[str, Any] = {
         "when_missing": source.when_missing,
         "timeout": source.waits.timeout,

@@ -34,10 +34,13 @@ For all of a period: epsilon of the tests, and firings + 1 measurements.
 """
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.dp.accounting import Spend
+from privacy_engine.dp.loss import rounded_up
 from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale, split
 
 Ints = npt.NDArray[np.int64]
@@ -79,6 +82,24 @@ class ChangeTest:
         16.0
         """
         return laplace_scale(epsilon=self._half, sensitivity=2 * self.sensitivity)
+
+    def spends(self, target: str) -> tuple[Spend, ...]:
+        """The mechanisms, of all stretches: the noise of the threshold, and that of the answers."""
+        epsilon = rounded_up(Fraction(self._half) * self.firings)
+        found = []
+        for by in (self.sensitivity, 2 * self.sensitivity):
+            scale = laplace_scale(epsilon=self._half, sensitivity=by)
+            found.append(
+                Spend(
+                    mechanism="discrete_laplace",
+                    target=target,
+                    epsilon=epsilon,
+                    sensitivity=by,
+                    scale=scale,
+                    runs=self.firings,
+                )
+            )
+        return tuple(found)
 
     def noisy_threshold(self) -> int:
         """T'."""

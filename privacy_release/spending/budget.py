@@ -15,30 +15,36 @@ The order is what counts: reserve, read, measure, commit, sample.
 
 Where a schedule bounds in how many releases a person takes part, its promise is booked once, and who takes
 part is counted before anything is measured, see `privacy_release.spending.participation`. Where everybody
-may be in all of them, the promise is kept in equal parts, see `privacy_release.spending.yearly`.
+may be in all of them, the promise is kept in equal parts, see `privacy_release.spending.yearly`; or the
+releases go on from one another, see `privacy_release.spending.streams`.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError, SpecError
-from privacy_engine.registry import is_randomizer
+from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError, SchemaError, SpecError
+from privacy_engine.registry import can_be_followed, is_randomizer
 from privacy_release.spending.following import Turn, is_opened, turn_of
 from privacy_release.spending.participation import Schedule
+from privacy_release.spending.streams import Stream
 from privacy_release.spending.yearly import Yearly
 from privacy_release.work.engines import open_engine
 from privacy_release.work.parquet import read_private, require_unchanged
 from privacy_release.work.references import BookingRef, TableRef
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from privacy_engine.dp.ledger import Booking
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.dp.promises import Promise
+    from privacy_engine.latent.latent_class import LatentClass
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
@@ -66,7 +72,7 @@ class Budget:
     run: str
     ledger: "BudgetLedger"
     connection: str = DEFAULT_LEDGER
-    schedule: Schedule | Yearly | None = None
+    schedule: Schedule | Yearly | Stream | None = None
 
     def promise(self, each: "PrivacyLoss") -> "Promise | None":
         """The promise that a release of that loss is booked under; errors as of `Schedule.promise`."""
@@ -118,8 +124,24 @@ def require_budget(
                 f"budget.over_time: {method.key} answers for each row and cannot hide who takes part; take "
                 "a synthesizer, or remove over_time"
             )
+        if isinstance(budget.schedule, Stream):
+            _require_single_records(method, schema)
         budget.promise(loss)  # refuses a loss that is not about persons, or no part of it
     return loss
+
+
+def _require_single_records(method: "ReleaseMethod", schema: "DataSchema") -> None:
+    """Refuse what no stream can follow: another method, and persons of several records."""
+    if not can_be_followed(method.key):
+        raise SpecError(
+            f"budget.over_time: a stream follows the tables of latent_class, got {method.key}; take that, or "
+            "the regime yearly"
+        )
+    if schema.by and getattr(method, "max_rows", None) != 1:
+        raise SpecError(
+            "budget.over_time: a stream counts one record a person; give release.max_rows: 1, or take the "
+            "regime yearly"
+        )
 
 
 def require_left(budget: Budget, loss: "PrivacyLoss") -> bool:
@@ -191,6 +213,7 @@ def measured_model(
         InfeasibleError: if the table is too small for the method; of a schedule, if a noisy number of records
             is, and then again in every retry.
         VerificationError: if those who took part in a schedule are known by another key.
+        SpecError: if a stream was begun with another promise, method or schema.
         CapacityError: if its engine has too little memory or disk.
         IntegrityError: if the table changed since it was ingested, or the ledger was edited.
     """
@@ -210,10 +233,18 @@ def measured_model(
     loss = turn.method.privacy_loss(schema)
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail, promise=turn.promise)
     if booking.model is None:
-        measure = _measure_participants if isinstance(budget.schedule, Schedule) else _measure
-        measured, told = measure(turn, table, schema, budget, booking, tell)
+        measured, told = _how_to_measure(budget)(turn, table, schema, budget, booking, tell)
         booking = budget.ledger.commit(budget.dataset, key, measured, token=booking.token, detail=told)
     return _of(booking, budget)
+
+
+def _how_to_measure(budget: Budget) -> Callable[..., tuple[str, Mapping[str, str]]]:
+    match budget.schedule:
+        case Schedule():
+            return _measure_participants
+        case Stream():
+            return _measure_stream
+    return _measure
 
 
 def _measure(
@@ -272,6 +303,66 @@ def _measure_participants(
         return json.dumps({_REFUSED: str(error)}), told
 
 
+def _measure_stream(
+    turn: Turn,
+    table: TableRef,
+    schema: "DataSchema",
+    budget: Budget,
+    booking: "Booking",
+    tell: Callable[[str], None],
+) -> tuple[str, Mapping[str, str]]:
+    """Go on from the last release, draw the noise of this one and store what the next goes on from."""
+    from privacy_engine.latent.latent_class import LatentClass
+    from privacy_engine.synthesizers.synthesizer import LEAST_ROWS
+
+    stream, method = budget.schedule, turn.method
+    assert isinstance(stream, Stream)
+    assert isinstance(method, LatentClass)
+    asked = {
+        "over_time": stream.question,
+        "parameters": method.measurement_parameters(),
+        "schema": schema.to_dict(),
+    }
+    with _given_back(budget, booking):
+        tell("reading")
+        people, key_id = None, None
+        if stream.how.names_people:
+            coded, people, key_id = _records_of_people(method, table, schema)
+        else:
+            coded = _coded(method, table, schema)
+        if len(coded) < LEAST_ROWS:
+            raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
+        tell(f"going on with stream {stream.stream}")
+        with stream.held(budget.ledger, booking, asked, key_id) as held:
+            state = held.advanced(method, coded, people)
+            told = held.detail(state)
+    tell(f"running {method.key}")
+    return state.model(method, coded).to_json(), told
+
+
+def _records_of_people(
+    method: "LatentClass", table: TableRef, schema: "DataSchema"
+) -> "tuple[CodedTable, npt.NDArray[np.int64], str]":
+    """The records, who they are of, and by which key: one record a person."""
+    from privacy_engine.tables.domains import CodedTable
+
+    if "engine" in table or "numbered" not in table:
+        raise SpecError(
+            "budget.over_time needs to know how often a person changed: ingest the table with `numbering` "
+            "and the engine local, and leave out transforms, after which persons have other numbers"
+        )
+    frame = read_private(table["uri"], table["sha256"])
+    people = frame[schema.by].to_numpy(dtype="int64")
+    repeated = len(people) - len(frame[schema.by].unique())
+    if repeated:
+        raise SchemaError(
+            f"{schema.by} must name each person once beside `changes`, which are of a person's one record: "
+            f"{repeated} rows name somebody again; aggregate the source to one row a person"
+        )
+    coded = CodedTable.encode(frame, schema, method.levels)
+    return replace(coded, persons=len(coded)), people, table["numbered"]
+
+
 @contextmanager
 def _given_back(budget: Budget, booking: "Booking") -> Iterator[None]:
     """The reservation is given back where it is this call's and the block refuses; it draws no noise then."""
@@ -312,6 +403,8 @@ def _of(booking: "Booking", budget: Budget) -> Measured:
     reference = reference_to(booking, budget.connection)
     if budget.schedule is not None and booking.promise is not None:
         reference["over_time"] = budget.schedule.told(booking.loss)
+        if isinstance(budget.schedule, Stream):
+            reference["over_time"] |= budget.schedule.told_of(budget.ledger, booking)
     return Measured(model=SynthesizerModel.from_json(text), text=text, booking=reference)
 
 

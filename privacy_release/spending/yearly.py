@@ -8,12 +8,10 @@ With an opening the first release of the schedule is paid for beside the promise
 all parts go to measuring these again (`privacy_release.spending.following`).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
-from privacy_release.spending.participation import Schedule
 
 if TYPE_CHECKING:
     from privacy_engine.dp.loss import Neighbours, PrivacyLoss
@@ -97,8 +95,3 @@ class Yearly:
             "releases": self.releases,
             "period": self.period,
         } | ({"opening": self.opening} if self.opening is not None else {})
-
-
-def schedule_named(name: str, said: Mapping[str, Any]) -> Schedule | Yearly:
-    """The schedule of that name, of what `privacy_release.spec.model.schedule_of` gives."""
-    return Yearly(name=name, **said) if "epsilon" in said else Schedule(name=name, **said)

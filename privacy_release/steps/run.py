@@ -33,7 +33,8 @@ from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.spending.budget import Budget, require_budget, require_left
 from privacy_release.spending.participation import Schedule
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
-from privacy_release.spending.yearly import Yearly, schedule_named
+from privacy_release.spending.streams import Stream, schedule_named
+from privacy_release.spending.yearly import Yearly
 from privacy_release.steps.approval import ApprovalRef
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.tries import attack_staged
@@ -305,12 +306,13 @@ def _budget(
     if budget is not None and loss is not None:
         promise = budget.promise(loss)
         under = f", under a promise of epsilon {promise.loss.epsilon:g}" if promise is not None else ""
+        under += " for all of its releases together" if isinstance(budget.schedule, Stream) else ""
         watch(Stage.BUDGET, f"epsilon {loss.epsilon:g} of {budget.dataset}{under}")
         require_left(budget, loss)
     return budget
 
 
-def _schedule(spec: "ReleaseSpec") -> Schedule | Yearly | None:
+def _schedule(spec: "ReleaseSpec") -> Schedule | Yearly | Stream | None:
     """The schedule whose promise a release is paid under; None: it is paid by itself."""
     said = spec.budget.schedule if spec.budget is not None else None
     if said is None:

@@ -1,0 +1,426 @@
+"""Streams: a release goes on from the last one, is paid once, and nothing is noised twice."""
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from deploy.local.embedded import checkout
+from privacy_engine.continual.standing import Standing
+from privacy_engine.continual.stored import from_bytes
+from privacy_engine.continual.stream import TableStream
+from privacy_engine.dp.limits import Limit, Period
+from privacy_engine.dp.loss import Neighbours
+from privacy_engine.errors import (
+    BudgetExceededError,
+    IntegrityError,
+    SchemaError,
+    SpecError,
+    VerificationError,
+)
+from privacy_release import run_release
+from privacy_release.lake.read import manifest_of, read_release, releases
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.spending.streams import Follow, Stand, Stream, schedule_named
+from privacy_release.work.area import WorkArea
+
+ROWS = 400
+CONTINUAL = {"regime": "continual", "epsilon": 4.0, "delta": 1e-9, "releases": 3, "changes": 1}
+ON_CHANGE = {"regime": "on_change", "epsilon": 8.0, "releases": 4, "anew": 1, "tolerance": 0.3}
+
+
+@pytest.fixture(autouse=True)
+def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", "k" * 40)
+    return tmp_path / "curator"
+
+
+class Stage:
+    """A specification with a promise, and what its runs leave."""
+
+    def __init__(self, home: Path, lake: Lake, work: WorkArea, ledger: BudgetLedger, curator: Path) -> None:
+        self.home, self.lake, self.work, self.ledger, self.curator = home, lake, work, ledger, curator
+        self.said: list[str] = []
+
+    def spec(self, over_time: dict[str, Any], **changes: Any) -> ReleaseSpec:
+        path = self.home / "releases" / "people.yaml"
+        told = yaml.safe_load(path.read_text())
+        kept = {name: told[name] for name in ("name", "policy", "publish")}
+        kept["source"] = {"uri": str(self.home / "people.parquet")}
+        fields: dict[str, Any] = {
+            "town": {"role": "quasi_identifier", "kind": "categorical", "categories": ["north", "south"]},
+            "illness": {"role": "sensitive", "kind": "categorical", "categories": ["cold", "flu", "gout"]},
+            "who": {"role": "identifier", "kind": "categorical"},
+        }
+        kept["release"] = {"method": "latent_class", "classes": 2, "fits": 1}
+        if "changes" in over_time:
+            kept |= {"person": "who"}
+            kept["release"]["max_rows"] = 1
+        kept |= {"schema": fields, "budget": {"dataset": "people", "over_time": over_time}}
+        kept["budget"]["curator_report"] = False
+        policy = {"max_epsilon": 8.0, "max_delta": 1e-9}
+        (self.home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
+        path.write_text(yaml.safe_dump(kept | changes))
+        unit = Neighbours.REPLACE_PERSON if "changes" in over_time else Neighbours.REPLACE_ONE
+        year = Limit(epsilon=8.0, delta=2e-9, neighbours=unit, period=Period.parse("365d"))
+        self.ledger.grant("people", year, reason="a test", by="officer")
+        return load_spec(path)
+
+    def deliver(self, week: int, *, flu: float = 0.5, ids: list[str] | None = None) -> None:
+        rng = np.random.default_rng(week)
+        columns = {
+            "who": ids or [f"p{i}" for i in range(ROWS)],
+            "town": rng.choice(["north", "south"], ROWS),
+            "illness": rng.choice(["cold", "flu"], ROWS, p=[1 - flu, flu]),
+        }
+        pd.DataFrame(columns).to_parquet(self.home / "people.parquet", index=False)
+
+    def run(self, spec: ReleaseSpec, release: str) -> dict[str, Any]:
+        run_release(
+            spec, self.lake, release, self.work, ledger=self.ledger, watch=lambda _, t: self.said.append(t)
+        )
+        return dict(manifest_of(self.lake, "people", release))
+
+    def week(self, spec: ReleaseSpec, number: int, **given: Any) -> dict[str, Any]:
+        self.deliver(number, **given)
+        return self.run(spec, str(number))
+
+    def files(self) -> list[Path]:
+        return sorted(self.curator.glob("streams/*/*.state"), key=lambda p: self.head(p)["number"])
+
+    @staticmethod
+    def head(path: Path) -> dict[str, Any]:
+        return dict(json.loads(path.read_bytes().partition(b"\n")[0]))
+
+    def state(self) -> TableStream | Standing:
+        return from_bytes(self.files()[-1].read_bytes().partition(b"\n")[2])
+
+    def spent(self) -> float:
+        return float(self.ledger.standing("people")[0].spent)
+
+    def events(self) -> list[str]:
+        return [e.event.value for e in self.ledger.check("people") if e.event.value != "grant"]
+
+
+@pytest.fixture
+def stage(home: Path, lake: Lake, work: WorkArea, tmp_path: Path, curator: Path) -> Stage:
+    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
+    ledger.migrate()
+    return Stage(home, lake, work, ledger, curator)
+
+
+# What is released, and what it costs
+
+
+@pytest.mark.parametrize("over_time", [CONTINUAL, CONTINUAL | {"kind": "tree", "changes": 0}], ids=str)
+def test_all_releases_of_a_stream_are_paid_once_and_one_more_is_refused(
+    stage: Stage, over_time: dict[str, Any]
+) -> None:
+    spec = stage.spec(over_time)
+    for number in (1, 2, 3):
+        manifest = stage.week(spec, number)
+        assert stage.spent() == 4.0
+        assert (manifest["loss"]["epsilon"], manifest["loss"]["delta"]) == (4.0, 1e-9)
+        told = manifest["over_time"]
+        assert (told["stream"], told["number"], told["since"]) == ("1", number, number)
+        assert told["loss"]["epsilon"] == 4.0
+    stage.deliver(4)
+    with pytest.raises(BudgetExceededError, match="is for 3 releases, and all of them were made"):
+        stage.run(spec, "4")
+    assert len(releases(stage.lake, "people")) == 3
+    assert any("under a promise of epsilon 4 for all of its releases together" in text for text in stage.said)
+
+
+def test_a_release_goes_on_from_the_tables_of_the_last(stage: Stage) -> None:
+    spec = stage.spec(CONTINUAL)
+    stage.week(spec, 1)
+    before = stage.state()
+    stage.week(spec, 2, flu=0.9)
+    after = stage.state()
+    assert isinstance(before, TableStream)
+    assert isinstance(after, TableStream)
+    assert after.views.members == before.views.members
+    for old, new in zip(before.tables.noisy, after.tables.noisy, strict=True):
+        assert (new[: len(old)] == old).all()  # what is measured is never drawn again
+
+
+def test_the_same_bytes_again_are_the_same_release_and_cost_nothing(stage: Stage) -> None:
+    spec = stage.spec(CONTINUAL)
+    first = stage.week(spec, 1)
+    stage.week(spec, 2)
+    again = stage.week(spec, 1)  # its file was removed: the ledger has the model
+    assert again["booking"] == first["booking"]
+    twin = stage.run(spec, "twin")
+    assert twin["over_time"] == first["over_time"]
+    assert twin["booking"] == first["booking"]
+    assert stage.events() == ["reserve", "commit"] * 2
+    assert [Stage.head(path)["number"] for path in stage.files()] == [1, 2]
+    stage.week(spec, 3)
+    assert [Stage.head(path)["number"] for path in stage.files()] == [2, 3]  # nobody asks for the first
+
+
+def test_another_stream_begins_anew_and_its_promise_counts_beside_the_first(stage: Stage) -> None:
+    stage.week(stage.spec(CONTINUAL), 1)
+    manifest = stage.week(stage.spec(CONTINUAL | {"stream": "2027"}), 2)
+    assert (manifest["over_time"]["stream"], manifest["over_time"]["number"]) == ("2027", 1)
+    assert stage.spent() == 8.0
+
+
+def test_what_is_published_tells_the_promise_and_nothing_of_the_exact_tables(stage: Stage) -> None:
+    manifest = stage.week(stage.spec(CONTINUAL), 1)
+    assert "exact" not in json.dumps(manifest)
+    mechanisms = manifest["model"]["mechanisms"]
+    assert sum(m["rho"] for m in mechanisms) <= manifest["loss"]["rho"]
+    text = json.dumps(manifest)
+    assert not any(name in text for name in ("state_sha256", str(stage.curator)))
+
+
+# A release that stands
+
+
+def test_a_release_stands_until_the_records_move(stage: Stage) -> None:
+    spec = stage.spec(ON_CHANGE)
+    stage.week(spec, 1, flu=0.05)
+    quiet = stage.week(spec, 2, flu=0.05)
+    # The noise of an answer has at most scale 120; of 400 records .85 move: 680 a table, beyond 240 a table.
+    moved = stage.week(spec, 3, flu=0.95)
+    last = stage.week(spec, 4, flu=0.05)
+    told = [(m["over_time"]["number"], m["over_time"]["since"]) for m in (quiet, moved, last)]
+    assert told == [(2, 1), (3, 3), (4, 3)]
+    assert stage.spent() == 8.0
+    tables = {}
+    for entry in releases(stage.lake, "people"):
+        tables[entry["release_id"]] = read_release(
+            stage.lake, "people", entry["release_id"], entry["version"]
+        )
+    assert tables["1"].equals(tables["2"])
+    assert tables["3"].equals(tables["4"])
+    assert not tables["1"].equals(tables["3"])
+    stage.deliver(5)
+    with pytest.raises(BudgetExceededError, match="is for 4 releases, and all of them were made"):
+        stage.run(spec, "5")
+
+
+# What must not noise anything twice
+
+
+def dying(*_: Any, **__: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def test_a_run_that_died_before_it_committed_is_gone_on_with(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = stage.spec(CONTINUAL)
+    stage.week(spec, 1)
+    stage.deliver(2)
+    with monkeypatch.context() as killed:
+        killed.setattr(BudgetLedger, "commit", dying)
+        with pytest.raises(KeyboardInterrupt):
+            stage.run(spec, "2")
+    stored = stage.files()[-1].read_bytes()
+    third = stage.week(spec, 3)  # another one goes on from what was stored
+    assert third["over_time"]["number"] == 3
+    second = stage.week(spec, 2)  # and the retry finds it
+    assert second["over_time"]["number"] == 2
+    by_number = {Stage.head(path)["number"]: path for path in stage.files()}
+    assert by_number[2].read_bytes() == stored
+    assert stage.events().count("reserve") == 3
+
+
+def test_two_runs_at_once_are_two_releases_of_the_stream(stage: Stage, tmp_path: Path) -> None:
+    spec = stage.spec(CONTINUAL)
+    stage.week(spec, 1)
+    specs = {}
+    for number in (2, 3):
+        stage.deliver(number)
+        place = tmp_path / f"{number}.parquet"
+        (stage.home / "people.parquet").rename(place)
+        source = spec.only_source.model_copy(update={"uri": str(place)})
+        specs[number] = spec.model_copy(update={"source": source})
+    works = {number: WorkArea(tmp_path / "works", str(number)) for number in specs}
+
+    def release(number: int) -> None:
+        run_release(specs[number], stage.lake, str(number), works[number], ledger=stage.ledger)
+
+    with works[2], works[3], ThreadPoolExecutor(2) as pool:
+        list(pool.map(release, specs))
+    numbers = [manifest_of(stage.lake, "people", str(n))["over_time"]["number"] for n in specs]
+    assert sorted(numbers) == [2, 3]
+
+
+@pytest.mark.parametrize("what", ["missing", "altered", "cut", "older", "foreign"])
+def test_a_stream_whose_state_is_not_that_of_the_ledger_stops(stage: Stage, what: str) -> None:
+    spec = stage.spec(CONTINUAL)
+    stage.week(spec, 1)
+    old = stage.files()[0]
+    kept = old.read_bytes()
+    stage.week(spec, 2)
+    path = stage.files()[-1]
+    match what:
+        case "missing":
+            path.unlink()
+        case "altered":
+            path.write_bytes(path.read_bytes().replace(b'"number": 2', b'"number": 1'))
+        case "cut":
+            path.write_bytes(path.read_bytes()[:100])
+        case "older":
+            path.unlink()
+            old.write_bytes(kept)
+        case "foreign":
+            line = Stage.head(path) | {"release": "f" * 64, "number": 9}
+            foreign = path.with_name("f" * 64 + ".state")
+            foreign.write_bytes(json.dumps(line).encode() + b"\n" + path.read_bytes().partition(b"\n")[2])
+    stage.deliver(3)
+    with pytest.raises(IntegrityError, match="from its newest backup"):
+        stage.run(spec, "3")
+    assert stage.events()[-1] == "cancel"
+    assert len(releases(stage.lake, "people")) == 2
+
+
+def test_a_stream_that_goes_on_with_something_else_is_refused(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.week(stage.spec(CONTINUAL), 1)
+    stage.deliver(2)
+    for other in (CONTINUAL | {"changes": 2}, CONTINUAL | {"kind": "tree"}):
+        with pytest.raises(SpecError, match="was begun with another promise, method, parameter or schema"):
+            stage.run(stage.spec(other), "2")
+    monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", "other" * 10)
+    with pytest.raises(VerificationError, match="bring the key back"):
+        stage.run(stage.spec(CONTINUAL), "2")
+    assert stage.events() == ["reserve", "commit", *["reserve", "cancel"] * 3]
+
+
+def test_a_person_of_two_rows_is_refused_before_anything_is_noised(stage: Stage) -> None:
+    spec = stage.spec(CONTINUAL)
+    stage.deliver(1, ids=[f"p{i // 2}" for i in range(ROWS)])
+    with pytest.raises(SchemaError, match="200 rows name somebody again; aggregate the source"):
+        stage.run(spec, "1")
+    assert stage.files() == []
+    assert stage.events() == ["reserve", "cancel"]
+
+
+# A process that is killed
+
+
+def killed(stage: Stage, point: str, release: str) -> None:
+    """Run the specification of the stage in a process that dies at a point, by SIGKILL."""
+    task = {
+        "point": point,
+        "spec": str(stage.home / "releases" / "people.yaml"),
+        "release": release,
+        "lake": stage.lake.root,
+        "ledger": str(stage.home.parents[1] / "ledger.db"),
+        "work": str(stage.home.parent / "of the child"),
+    }
+    child = subprocess.run(
+        [sys.executable, str(checkout() / "tests/children/schedule_child.py"), json.dumps(task)],
+        cwd=checkout(),
+        env={
+            "PYTHONPATH": str(checkout()),
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(stage.home.parent),
+            "PRIVACY_CURATOR": str(stage.curator),
+            "PRIVACY_MEMBERSHIP_KEY": "k" * 40,
+        },
+        timeout=240,
+        check=False,
+    )
+    assert child.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["booked", "noised", "stored", "committed"])
+def test_a_killed_release_of_a_stream_is_made_once_by_its_retry(stage: Stage, point: str) -> None:
+    spec = stage.spec(CONTINUAL)
+    stage.week(spec, 1)
+    stage.deliver(2)
+    killed(stage, point, "2")
+    stored = stage.files()[-1]
+    before = stored.read_bytes()
+    assert Stage.head(stored)["number"] == (2 if point in ("stored", "committed") else 1)
+    assert stage.events() == ["reserve", "commit", "reserve", *(["commit"] if point == "committed" else [])]
+    assert len(releases(stage.lake, "people")) == 1
+
+    manifest = stage.run(spec, "2")
+    assert manifest["over_time"]["number"] == 2
+    assert stage.events() == ["reserve", "commit"] * 2
+    assert stage.spent() == 4.0
+    if point in ("stored", "committed"):
+        assert stored.read_bytes() == before  # what was drawn is not drawn again
+    commit = stage.ledger.history("people")[-1]
+    assert commit.detail["state_sha256"] == hashlib.sha256(stage.files()[-1].read_bytes()).hexdigest()
+    assert stage.week(spec, 3)["over_time"]["number"] == 3
+
+
+@pytest.mark.slow
+def test_who_took_part_in_a_killed_release_takes_part_in_its_retry_alone(stage: Stage) -> None:
+    bounded = {"regime": "participation", "releases": 1, "period": "365d"}
+    release = {"method": "latent_class", "classes": 2, "fits": 1, "epsilon": 2.0, "max_rows": 1}
+    spec = stage.spec(bounded, person="who", release=release)
+    year = Limit(epsilon=8.0, neighbours=Neighbours.REPLACE_PERSON, period=Period.parse("365d"))
+    stage.ledger.grant("people", year, reason="a test", by="officer")
+    stage.deliver(1)
+    killed(stage, "counted", "1")
+    (counted,) = stage.curator.glob("participation/*/*.people")
+    before = counted.read_bytes()
+    assert len(before.splitlines()) == 1 + ROWS
+    assert stage.events() == ["reserve"]
+
+    stage.week(spec, 2)  # other bytes: nobody is left to take part
+    files = set(stage.curator.glob("participation/*/*.people")) - {counted}
+    assert [len(path.read_bytes().splitlines()) for path in files] == [1]
+    stage.week(spec, 1)  # the retry, of the same bytes
+    assert counted.read_bytes() == before
+    assert stage.events() == ["reserve", "reserve", "commit", "commit"]
+    assert stage.spent() == 4.0
+
+
+# What a specification says
+
+
+@pytest.mark.parametrize(
+    ("over_time", "changes", "told"),
+    [
+        (CONTINUAL | {"kind": "each_week"}, {}, "kind"),
+        (CONTINUAL | {"changes": -1}, {}, "changes"),
+        (CONTINUAL, {"release": {"method": "privbayes", "max_rows": 1}}, "must stand beside latent_class"),
+        (CONTINUAL, {"release": {"method": "latent_class", "max_rows": 1, "epsilon": 1}}, "must be left out"),
+        (ON_CHANGE, {"release": {"method": "latent_class", "delta": 1e-9}}, "must be left out"),
+        (CONTINUAL, {"person": {"none": "each row is of another person"}}, "must stand beside a person"),
+        (CONTINUAL, {"release": {"method": "latent_class", "max_rows": 2}}, "max_rows must be 1"),
+        (CONTINUAL, {"transform": {"sql": "select * from source"}}, "must not stand beside a transform"),
+        ({"regime": "continual", "epsilon": 1.0, "releases": 3, "changes": 1}, {}, "delta"),
+        (CONTINUAL | {"releases": 401}, {}, "releases"),
+        (ON_CHANGE | {"tolerance": 0}, {}, "tolerance"),
+    ],
+)
+def test_a_specification_that_no_stream_can_keep_is_refused(
+    stage: Stage, over_time: dict[str, Any], changes: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(SpecError, match=told):
+        stage.spec(over_time, **changes)
+
+
+def test_a_regime_is_the_same_stream_for_an_operator() -> None:
+    from airflow_privacy_release.hooks.connections import schedule_from
+
+    fields = {"name": "people", "stream": "1", "epsilon": 4.0, "releases": 3}
+    follow = Stream(**fields, delta=1e-9, how=Follow(kind="square_root", changes=1))
+    assert schedule_from(CONTINUAL | {"schedule": "people"}) == follow
+    stand = Stream(**(fields | {"epsilon": 8.0, "releases": 4}), delta=0.0, how=Stand(anew=1, tolerance=0.3))
+    assert schedule_from(ON_CHANGE | {"schedule": "people"}) == stand
+    assert schedule_named("people", {"releases": 2, "period": "365d"}).name == "people"
