@@ -3,7 +3,6 @@
 Every regime is one function from the weeks to the error of each of them; `REGIMES` lists what is drawn.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.dp_persons import CLASSES, COUNTIES
+from benchmarks.dp_persons import CLASSES, COUNTIES, true_marginals
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import Table, synthea_visits
 from privacy_engine import DataSchema, load_method
@@ -20,7 +19,6 @@ from privacy_engine.dp.contributions import person_numbers
 from privacy_engine.dp.limits import Period
 from privacy_engine.dp.participation import REPLACED, Participation
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
-from privacy_engine.tables.domains import CodedTable
 
 Marginals = Mapping[tuple[str, str], npt.NDArray[np.float64]]
 Errors = list[float]  # of each week, in percent
@@ -96,20 +94,7 @@ def weeks_of_a_year(classes: Sequence[str], copies: int = COPIES, weeks: int = W
     found = []
     for number in range(weeks):
         own = year[year["week"] == number].drop(columns="week").reset_index(drop=True)
-        found.append(Week(frame=own, truth=marginals(own)))
-    return found
-
-
-def marginals(frame: pd.DataFrame) -> Marginals:
-    """Exact marginals of two attributes, each person weighing one."""
-    coded = CodedTable.encode(frame, SCHEMA)
-    weights = 1 / frame.groupby("patient")["patient"].transform("size").to_numpy()
-    found = {}
-    for a, b in itertools.combinations(range(len(coded.names)), 2):
-        shape = (coded.sizes[a], coded.sizes[b])
-        cells = np.ravel_multi_index((coded.codes[a], coded.codes[b]), shape)
-        counts = np.bincount(cells, weights, minlength=shape[0] * shape[1]).reshape(shape)
-        found[coded.names[a], coded.names[b]] = counts / counts.sum()
+        found.append(Week(frame=own, truth=true_marginals(own, SCHEMA, by_person=True)))
     return found
 
 
@@ -161,7 +146,9 @@ def bias(weeks: Sequence[Week], releases: int) -> Errors:
     """What the exact marginals of those who take part are apart from those of all."""
     kept = taking_part(weeks, releases)
     return [
-        apart(marginals(week.frame[k].reset_index(drop=True)), week.truth) if k.any() else 100.0
+        apart(true_marginals(week.frame[k].reset_index(drop=True), SCHEMA, by_person=True), week.truth)
+        if k.any()
+        else 100.0
         for week, k in zip(weeks, kept, strict=True)
     ]
 

@@ -75,9 +75,9 @@ def repeated(frame: pd.DataFrame, copies: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def true_marginals(frame: pd.DataFrame, *, by_person: bool) -> Marginals:
+def true_marginals(frame: pd.DataFrame, schema: DataSchema, *, by_person: bool) -> Marginals:
     """Exact marginals of two attributes, each visit or each person weighing one."""
-    coded = CodedTable.encode(frame, SCHEMA)
+    coded = CodedTable.encode(frame, schema)
     rows = frame.groupby("patient")["patient"].transform("size").to_numpy()
     weights = 1 / rows if by_person else np.ones(len(frame))
     found = {}
@@ -104,7 +104,9 @@ def run(
     """Measure and describe; ``table`` is not used."""
     frame = visits()
     each = frame["patient"].value_counts()
-    truths = {name: true_marginals(frame, by_person=name == "persons") for name in ("persons", "rows")}
+    truths = {
+        name: true_marginals(frame, SCHEMA, by_person=name == "persons") for name in ("persons", "rows")
+    }
     apart = float(np.mean([_tvd(truths["rows"][pair], table) for pair, table in truths["persons"].items()]))
     note = NOTE.format(
         rows=len(frame),
