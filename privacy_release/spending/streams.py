@@ -252,20 +252,21 @@ class Held:
         """The key of the last release that left a state, and the entries of all that are committed."""
         from privacy_engine.dp.ledger import Event, State
 
+        numbers = {key: self.files.number(key) for key in self.files.keys}
+        head = max(numbers, key=lambda key: numbers[key], default=None)
+        # Asked first: what is reserved may be committed by the time the history is read, never the reverse.
+        booking = None if head is None else self.ledger.booking(self.booking.dataset, head)
+        is_open = booking is not None and booking.state is State.RESERVED
         committed = {
             entry.key: entry
             for entry in self.ledger.history(self.booking.dataset)
             if entry.event is Event.COMMIT and entry.detail.get(STREAM) == self.files.of
         }
-        numbers = {key: self.files.number(key) for key in self.files.keys}
-        head = max(numbers, key=lambda key: numbers[key], default=None)
         newest = max(committed, key=lambda key: int(committed[key].detail[NUMBER]), default=None)
         if newest is not None:
             self.files.require(newest, committed[newest].detail[STATE])
-        if head is not None and head not in committed and head != self.booking.key:
-            booking = self.ledger.booking(self.booking.dataset, head)
-            if booking is None or booking.state is not State.RESERVED:
-                raise self.files.altered()
+        if head is not None and not is_open and head not in committed:
+            raise self.files.altered()
         return head, committed
 
     def _prune(self, committed: "Mapping[str, Entry]") -> None:

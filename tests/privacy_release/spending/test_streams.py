@@ -17,6 +17,7 @@ import yaml
 from deploy.local.embedded import checkout
 from privacy_engine.continual.standing import Standing
 from privacy_engine.continual.stored import from_bytes
+from privacy_engine.continual.strategies import UNIT
 from privacy_engine.continual.stream import TableStream
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.dp.loss import Neighbours
@@ -27,6 +28,7 @@ from privacy_engine.errors import (
     SpecError,
     VerificationError,
 )
+from privacy_engine.latent.latent_class import LatentClass
 from privacy_release import run_release
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
@@ -70,11 +72,11 @@ class Stage:
             kept["release"]["max_rows"] = 1
         kept |= {"schema": fields, "budget": {"dataset": "people", "over_time": over_time}}
         kept["budget"]["curator_report"] = False
-        policy = {"max_epsilon": 8.0, "max_delta": 1e-9}
+        policy = {"max_epsilon": 40.0, "max_delta": 1e-9}
         (self.home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
         path.write_text(yaml.safe_dump(kept | changes))
         unit = Neighbours.REPLACE_PERSON if "changes" in over_time else Neighbours.REPLACE_ONE
-        year = Limit(epsilon=8.0, delta=2e-9, neighbours=unit, period=Period.parse("365d"))
+        year = Limit(epsilon=40.0, delta=2e-9, neighbours=unit, period=Period.parse("365d"))
         self.ledger.grant("people", year, reason="a test", by="officer")
         return load_spec(path)
 
@@ -424,3 +426,42 @@ def test_a_regime_is_the_same_stream_for_an_operator() -> None:
     stand = Stream(**(fields | {"epsilon": 8.0, "releases": 4}), delta=0.0, how=Stand(anew=1, tolerance=0.3))
     assert schedule_from(ON_CHANGE | {"schedule": "people"}) == stand
     assert schedule_named("people", {"releases": 2, "period": "365d"}).name == "people"
+
+
+# An audit: people who are in every release
+
+
+def test_all_releases_of_a_stream_show_of_a_person_at_least_half_of_the_claim_and_no_more(
+    stage: Stage,
+) -> None:
+    """A thousand people, in every release, each in one of two cells: what all noisy rows tell of which.
+
+    The likelihood ratio of Gaussian noise has means that are d apart and a variance v, with rho = d^2 / 2 v.
+    Of 1,000 people d is off by more than 12 % at rho = 5, and v by more than 27 %, once in 1e9 each.
+    """
+    people, others = 1_000, 14  # in each cell, so that none is joined with another one for being rare
+    cells = [f"v{number:04}" for number in range(2 * people)]
+    schema = {
+        "who": {"role": "identifier", "kind": "categorical"},
+        "cell": {"role": "quasi_identifier", "kind": "categorical", "categories": cells},
+    }
+    release = {"method": "latent_class", "classes": 1, "fits": 1, "rules": 0, "max_rows": 1, "replicates": 0}
+    spec = stage.spec(CONTINUAL | {"epsilon": 40.0, "changes": 0}, schema=schema, release=release)
+    rng = np.random.default_rng(7)
+    second = rng.integers(0, 2, people)
+    rows = np.concatenate([2 * np.arange(people) + second, np.repeat(np.arange(2 * people), others)])
+    frame = pd.DataFrame({"who": [f"p{i}" for i in range(len(rows))], "cell": np.array(cells)[rows]})
+    for week in (1, 2, 3):
+        frame.sample(frac=1, random_state=week).to_parquet(stage.home / "people.parquet", index=False)
+        stage.run(spec, str(week))
+
+    state = stage.state()
+    assert isinstance(state, TableStream)
+    (noisy,), (claim,) = state.tables.noisy, state.tables.rhos
+    assert noisy.shape == (3, 2 * people)
+    tells = state.tables.strategy.rows.sum(axis=1) / UNIT @ noisy / UNIT
+    right = (tells[1::2] - tells[::2]) * (2 * second - 1)
+    shown = 2 * right.mean() ** 2 / right.var()
+    assert claim / 2 <= shown <= 1.75 * claim
+    spent = LatentClass(epsilon=40.0, delta=1e-9).noise().whole
+    assert 5 < claim <= spent / 2
