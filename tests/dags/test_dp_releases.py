@@ -13,7 +13,9 @@ from privacy_engine.dp.limits import Limit, Period
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.spec.methods import build_method
 from privacy_release.spec.model import load_spec
+from privacy_release.spending.streams import schedule_named
 from tests.dags.weeks import Week, key_of
 
 pytestmark = pytest.mark.slow
@@ -195,10 +197,19 @@ def test_the_shipped_weekly_release_spends_per_partition_and_stops_cleanly(
     name = "adult_synthetic_weekly"
     spec = load_spec(checkout() / "include" / "releases" / f"{name}.yaml")
     assert spec.budget is not None
-    epsilon = spec.release.parameters["epsilon"]
-    grant(ledger, spec.budget.dataset, 2 * epsilon)
-    states = [run_week(week, name).tasks["publish"] for week in range(3)]
-    assert states == ["success", "success", "skipped"]
+    dataset, said = spec.budget.dataset, spec.budget.schedule
+    assert said is not None
+    year = Limit(epsilon=1.5, delta=2e-9, period=Period.parse("365d"))  # as the file says
+    ledger.grant(dataset, year, reason="a test", by="officer")
+    assert [run_week(week, name).tasks["publish"] for week in range(2)] == ["success", "success"]
+    (standing,) = ledger.standing(dataset)
+    assert (float(standing.spent), float(standing.left)) == (1.5, 0)  # the opening, and all of the promise
+    part = build_method(spec.release.method, spec.release.parameters).privacy_loss(spec.method_schema())
+    assert part is not None
+    promise = schedule_named(name, said).promise(part)
+    for other in range(51):  # the second week was the first of 52 parts
+        ledger.reserve(dataset, f"{other:064x}", part, promise=promise)
+    assert run_week(2, name).tasks["publish"] == "skipped"
     weeks = releases(airflow_lake, spec.publish.table)
     assert {entry["rows"] for entry in weeks} == {3_000}
     assert len({entry["sha256"] for entry in weeks}) == 2

@@ -91,7 +91,8 @@ def _environment(root: Path, port: int) -> dict[str, str]:
     (home / "passwords.json").write_text(json.dumps(PASSWORDS))
     ledger = BudgetLedger(str(root / "ledger.db"))
     ledger.migrate()
-    ledger.grant("adult", Limit(epsilon=1.0, period=Period.parse("365d")), reason="for tests", by="officer")
+    year = Limit(epsilon=1.5, delta=2e-9, period=Period.parse("365d"))
+    ledger.grant("adult", year, reason="for tests", by="officer")
     return embedded_environment(root, port) | {
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ROLES,

@@ -285,10 +285,10 @@ def test_the_budget_drops_by_what_a_private_release_spends(
     log_in: Callable[..., Any],
     picture: Callable[..., None],
 ) -> None:
-    assert "1 of 1 left, in any 365 days" in budget_at_first
+    assert "1.5 of 1.5 left, in any 365 days" in budget_at_first
     page = log_in("officer")
     budget = open_in_menu(server, page, "Budget")
-    budget.get_by_role("heading", name="0.8 of 1 left, in any 365 days").wait_for()
+    budget.get_by_role("heading", name="1 of 1.5 left, in any 365 days").wait_for()
     budget.get_by_text("History").click()
     budget.get_by_text(runs[SYNTHETIC]).first.wait_for()
     picture(page, "budget")
