@@ -32,7 +32,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
     ledger = default_ledger()
     for budget in filter(None, (load_spec(file).budget for file in FILES)):
-        ledger.grant(budget.dataset, Limit(epsilon=100.0), reason="a test", by="officer")
+        ledger.grant(budget.dataset, Limit(epsilon=100.0, delta=1e-6), reason="a test", by="officer")
 
 
 @pytest.fixture(autouse=True)

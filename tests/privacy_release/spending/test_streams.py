@@ -196,7 +196,7 @@ def test_a_release_stands_until_the_records_move(stage: Stage) -> None:
     spec = stage.spec(ON_CHANGE)
     stage.week(spec, 1, flu=0.05)
     quiet = stage.week(spec, 2, flu=0.05)
-    # The noise of an answer has at most scale 120; of 400 records .85 move: 680 a table, beyond 240 a table.
+    # The noise of an answer is of scale 5, the threshold 240: of 400 records nine in ten move, by 720 cells.
     moved = stage.week(spec, 3, flu=0.95)
     last = stage.week(spec, 4, flu=0.05)
     told = [(m["over_time"]["number"], m["over_time"]["since"]) for m in (quiet, moved, last)]
