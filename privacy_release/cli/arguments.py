@@ -82,3 +82,16 @@ def work_root() -> Path:
             return work_area_root()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return (Path(cache).expanduser() / "privacy-release" / "work_area").absolute()
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write the file that `--output` names: the whole of it or none."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise WrongArgumentError(
+            f"--output: the file must be writable, got {os.strerror(error.errno or 0)}"
+        ) from None

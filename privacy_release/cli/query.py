@@ -3,13 +3,12 @@
 import argparse
 import io
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_release.cli.arguments import WrongArgumentError, default_lake, lake_at
+from privacy_release.cli.arguments import WrongArgumentError, default_lake, lake_at, write_whole
 
 if TYPE_CHECKING:
     from privacy_release.query.answer import Answer
@@ -100,7 +99,7 @@ def _query(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         print(data.decode(), end="")
     else:
-        _write(arguments.output, data)
+        write_whole(arguments.output, data)
     for source in given.sources:
         print(f"source    {_plain(str(source))}", file=sys.stderr)
     return 0
@@ -158,16 +157,3 @@ def _is_number(kind: Any) -> bool:
     import pyarrow.types as t
 
     return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind))
-
-
-def _write(path: Path, data: bytes) -> None:
-    """The whole file or none."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        partial.write_bytes(data)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise WrongArgumentError(
-            f"--output: the file must be writable, got {os.strerror(error.errno or 0)}"
-        ) from None

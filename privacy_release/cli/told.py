@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from privacy_release.cli.arguments import WrongArgumentError, table_of, usage
+from privacy_release.cli.arguments import WrongArgumentError, table_of, usage, write_whole
 from privacy_release.reports.registry import CURATORS, SCHEMA_VERSION, SECTORS, Deployment
 
 if TYPE_CHECKING:
@@ -83,13 +83,7 @@ def _make_evidence(arguments: argparse.Namespace) -> int:
     data = pack(lake, name, arguments.release, keys, opinion=opinion, pdf=not arguments.no_pdf)
     release = "".join(c if c.isalnum() or c in "-_." else "_" for c in arguments.release)
     output: Path = arguments.output or Path(f"{name}-{release}-evidence.zip")
-    partial = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
-        partial.write_bytes(data)
-        partial.replace(output)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise WrongArgumentError(f"--output: the file cannot be written, {error.strerror}") from None
+    write_whole(output, data)
     said = "the expert's opinion" if opinion is not None else "a form for the expert's opinion"
     signed = keys[0].public.id[:16]
     print(f"{output}: evidence of release {arguments.release} of {name}, with {said}, signed {signed}")
