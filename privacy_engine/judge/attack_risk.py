@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from privacy_engine.choice import choice
 from privacy_engine.vocabulary import AttackName
@@ -34,6 +34,9 @@ class AttackRisk:
         confidence: of the interval, 0.5 <= confidence < 1.
         holdout: share of the people who are left out of the release, to be attacked as the control; above 0
             and at most 0.5. Of several rules the largest counts.
+        publish_figures: true: the manifest tells the excess and its interval, rounded to hundredths. They are
+            statistics of the true records, so they are never told of a differentially private or randomized
+            release, whatever this says. Left out: that the bound was kept is told, and no figure.
 
     >>> AttackRisk(attack="inference", excess=1.5)
     Traceback (most recent call last):
@@ -44,6 +47,7 @@ class AttackRisk:
     excess: float
     confidence: float = 0.95
     holdout: float = 0.1
+    publish_figures: Literal[True] | None = None
     name: ClassVar[str] = "attack_risk"
     at_least: ClassVar[bool] = False
 
@@ -63,6 +67,8 @@ class AttackRisk:
             number = isinstance(given, int | float) and not isinstance(given, bool)
             if not (number and low <= given <= high):  # type: ignore[operator]  # it is a number
                 raise ValueError(f"{field} must be {told}, got {given!r}")
+        if self.publish_figures is not None and self.publish_figures is not True:
+            raise ValueError(f"publish_figures must be true, or left out, got {self.publish_figures!r}")
 
     @property
     def threshold(self) -> float:

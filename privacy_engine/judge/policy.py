@@ -33,7 +33,7 @@ from privacy_engine.judge.models import (
 # Parameters of models of which more, or less, asks for more.
 _MORE_IS_STRICTER = frozenset({"k", "l", "m", "confidence"})
 _LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t", "excess"})
-_NEITHER = frozenset({"holdout"})
+_NEITHER = frozenset({"holdout", "publish_figures"})
 # Rules that are one of some words, the strictest first.
 _WORDS: Mapping[str, tuple[str, ...]] = {
     "pseudonyms": ("forbid", "random", "release", "any"),

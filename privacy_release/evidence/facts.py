@@ -25,6 +25,7 @@ _WHERE_TOLD = (
     "suppressed",
     "person",
     "holdout",
+    "attacks",
 )
 
 

@@ -61,6 +61,8 @@ def sections_of(facts: Mapping[str, Any], opinion: str) -> list[Section]:
     ]
     if facts["risks"] or facts.get("classes"):
         parts.append(_risks(facts))
+    if facts.get("attacks"):
+        parts.append(_attacks(facts["attacks"]))
     parts += [
         Section(
             title=standard,
@@ -99,6 +101,28 @@ def _risks(facts: Mapping[str, Any]) -> Section:
         ],
         heads=("Figure", "Value", "Meaning"),
         rows=[*((r["name"], r["value"], r["meaning"]) for r in facts["risks"]), *sizes],
+    )
+
+
+def _attacks(told: Sequence[Mapping[str, Any]]) -> Section:
+    """The figures of attacks that the manifest tells."""
+    return Section(
+        title="Attacks that were tried",
+        texts=[
+            "What an attacker gets right about people in the release beyond what is right about people who "
+            "were left out of it. An attack never certifies: another one may find more."
+        ],
+        heads=("Attack", "Excess risk", "Interval", "Bound"),
+        rows=[
+            (
+                f"{about['attack'].replace('_', ' ')}: {o['subject']}",
+                f"{o['excess']:.2f}",
+                f"{o['low']:.2f} to {o['high']:.2f}",
+                _number(about["bound"]),
+            )
+            for about in told
+            for o in about["outcomes"]
+        ],
     )
 
 

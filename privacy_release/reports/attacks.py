@@ -1,6 +1,7 @@
 """The curator's report on the attacks that were tried on a release: exact figures, not to be published."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.reports.release import page_template
@@ -30,6 +31,29 @@ def figures_of(outcome: "Outcome") -> dict[str, Any]:
         "high": outcome.high,
         "planted": outcome.planted.excess,
         "verdict": outcome.verdict.value,
+    }
+
+
+def published_figures(rule: "AttackRisk", outcomes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a manifest may tell of an attack: no rate, and the interval rounded outwards to hundredths.
+
+    Args:
+        rule: that the attack was tried for.
+        outcomes: of `figures_of`.
+    """
+    return {
+        "attack": rule.attack.value,
+        "bound": rule.excess,
+        "confidence": rule.confidence,
+        "outcomes": [
+            {
+                "subject": o["subject"],
+                "excess": round(o["excess"], 2),
+                "low": math.floor(o["low"] * 100) / 100,
+                "high": min(1.0, math.ceil(o["high"] * 100) / 100),
+            }
+            for o in outcomes
+        ],
     }
 
 

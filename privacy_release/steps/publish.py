@@ -21,7 +21,7 @@ from privacy_release.reports.dictionary import (
 )
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
-from privacy_release.steps.attacks.tries import require_attacked
+from privacy_release.steps.attacks.tries import published_attacks, require_attacked
 from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.work.durations import parse_duration
@@ -104,6 +104,8 @@ def publish_staged(
     manifest |= {"policy": report["policy"], "measured": report["findings"]}
     if "floor_policy" in report:
         manifest["floor_policy"] = report["floor_policy"]
+    if attacks := published_attacks(report):
+        manifest["attacks"] = attacks
     if approval is not None:
         manifest["approval"] = approval
     if signer is not None:  # whoever checks the release measures it again, and needs the schema for that

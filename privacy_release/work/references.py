@@ -278,6 +278,7 @@ class TrialRef(TypedDict):
         rule: as text.
         bound: largest excess risk.
         outcomes: figures by what was attacked, for whoever decides; none of a differentially private release.
+        published: figures that the manifest tells, where the rule says so; none of a private release.
     """
 
     rule: str
@@ -285,6 +286,7 @@ class TrialRef(TypedDict):
     bound: float
     passed: bool
     outcomes: NotRequired[list[dict[str, Any]]]
+    published: NotRequired[dict[str, Any]]
 
 
 class AttackRef(TypedDict):

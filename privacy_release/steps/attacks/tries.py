@@ -1,7 +1,8 @@
 """Trying attacks on a staged release, as its policy asks, before anybody is asked to approve it.
 
 What an attack finds is measured on the true records. Of a release without a privacy loss its figures are
-shown to whoever decides, and the manifest says of each rule that it was kept, with the bound, and no figure.
+shown to whoever decides, and the manifest says of each rule that it was kept, with the bound. It tells a
+figure only where the rule has `publish_figures: true`.
 **Of a differentially private or randomized release no figure leaves the curator's report**: it would be a
 second release, of exact numbers, that nobody paid for. What is left is that such a release was published at
 all, by which the attacks kept their bounds: one yes or no about the source for each release, that its epsilon
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
 from privacy_engine.progress import portion
 from privacy_engine.vocabulary import AttackName
-from privacy_release.reports.attacks import attack_page, figures_of
+from privacy_release.reports.attacks import attack_page, figures_of, published_figures
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.history import earlier_releases, staged_membership
 from privacy_release.steps.ingest import ingest
@@ -102,6 +103,12 @@ def attack_staged(
     return told
 
 
+def published_attacks(report: ReportRef) -> list[dict[str, Any]]:
+    """The figures of attacks that the manifest tells, by rule; none where no rule says so."""
+    trials = report["attacks"]["trials"] if "attacks" in report else []
+    return [trial["published"] for trial in trials if "published" in trial]
+
+
 def require_attacked(report: ReportRef) -> None:
     """Refuse a release whose policy bounds attacks, unless each was tried on its bytes and kept its bound.
 
@@ -184,6 +191,8 @@ def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool
     told = TrialRef(rule=rule_of(rule), attack=rule.attack.value, bound=rule.excess, passed=passed)
     if not private:
         told["outcomes"] = [figures_of(outcome) for outcome in results.outcomes]
+        if rule.publish_figures:
+            told["published"] = published_figures(rule, told["outcomes"])
     return told
 
 

@@ -315,6 +315,26 @@ def test_the_trend_draws_each_figure_over_the_releases_that_are_not_retracted(
     assert "Prosecutor risk, highest: from 0.200 (1 in 5.0) to 0.111 (1 in 9.0) over 2 releases" in labels
 
 
+def test_published_figures_of_attacks_are_shown_and_drawn(
+    officer: Visit, publish_people: Callable[..., int]
+) -> None:
+    outcomes = [
+        {"subject": subject, "excess": excess, "low": -0.1, "high": 0.2}
+        for subject, excess in (("illness", 0.11), ("<i>", -0.03))
+    ]
+    about = {"attack": "inference", "bound": 0.3, "confidence": 0.95}
+    first = publish_people(release_id="w1", manifest={"attacks": [about | {"outcomes": outcomes}]})
+    publish_people(release_id="w2", manifest={})
+    publish_people(release_id="w3", manifest={"attacks": [about | {"outcomes": outcomes[1:]}]})
+    text = officer.get("/release", one(first)).text
+    assert "Attacks on this release" in text
+    assert "0.11" in text
+    assert "<i>" not in text
+    read = Page(officer.get("/trend", {"table": "people"}).text)
+    labels = [a["aria-label"] or "" for tag, a in read.tags if tag == "svg"]
+    assert "Excess risk: inference: from 0.11 to 0.00 over 2 releases" in labels
+
+
 def test_of_a_private_release_no_figure_of_the_source_is_shown(
     officer: Visit, publish_people: Callable[..., int]
 ) -> None:

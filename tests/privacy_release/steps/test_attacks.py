@@ -1,7 +1,9 @@
 """The gate of attacks: a leaking release is refused, a kept bound is told without a figure, nothing leaks."""
 
+import io
 import json
 import stat
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import yaml
 from privacy_engine.attacks.trial import Evidence, case_of, try_attack
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError, VerificationError
 from privacy_engine.registry import load_attack
+from privacy_release.evidence.archive import pack
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
+from privacy_release.proof.keys import SigningKey
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.attacks.holdout import hold_out
@@ -88,6 +92,27 @@ def test_a_bound_that_is_kept_is_told_without_figures(
     assert "person-" not in json.dumps([done.report, done.staged, seen])
 
 
+def test_figures_that_the_steward_publishes_are_rounded_and_tell_no_rate(
+    write: Any, lake: Lake, work: WorkArea
+) -> None:
+    # As above: an excess above the bound of 0.5 is ten standard errors away.
+    done = run_release(write(INFERENCE | {"publish_figures": True}), lake, "r1", work)
+    (told,) = manifest_of(lake, "people", "r1")["attacks"]
+    (exact,) = done.report["attacks"]["trials"][0]["outcomes"]
+    (outcome,) = told["outcomes"]
+    assert (told["attack"], told["bound"], told["confidence"]) == ("inference", 0.5, 0.95)
+    assert outcome.keys() == {"subject", "excess", "low", "high"}
+    assert outcome["low"] <= exact["low"] <= outcome["low"] + 0.01
+    assert outcome["high"] - 0.01 <= exact["high"] <= outcome["high"]
+    assert all(round(outcome[name], 2) == outcome[name] for name in ("excess", "low", "high"))
+    data = pack(lake, "people", "r1", [SigningKey.new()], pdf=False)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert "Attacks that were tried" in archive.read("evidence.html").decode()
+        texts = b"".join(archive.read(name) for name in archive.namelist())
+    for secret in (b"person-", b"holdout.key", b'"planted"', b'"main"', b'"control"'):
+        assert secret not in texts
+
+
 def test_a_release_that_leaks_is_refused_and_nothing_is_published(
     write: Any, lake: Lake, work: WorkArea, curator: Path
 ) -> None:
@@ -108,8 +133,9 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     ledger = BudgetLedger(f"sqlite:///{tmp_path / 'ledger.db'}")
     ledger.migrate()
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
+    asked = INFERENCE | {"publish_figures": True}  # it publishes nothing here
     spec = write(
-        INFERENCE,
+        asked,
         schema={
             "name": SCHEMA["name"],
             "age": {**SCHEMA["age"], "bins": 10},
@@ -120,12 +146,13 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
         release={"method": "latent_class", "epsilon": 1.0},
         budget={"dataset": "people"},
     )
-    rules = {"require": [INFERENCE], "max_epsilon": 1, "max_delta": 0}
+    rules = {"require": [asked], "max_epsilon": 1, "max_delta": 0}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(rules))
     done = run_release(spec, lake, "r1", work, ledger=ledger)
     manifest = manifest_of(lake, "people", "r1")
     assert not [f for f in manifest["measured"] if f["rule"].startswith("attack_risk")]
     assert manifest["policy"]["require"][0]["model"] == "attack_risk"
+    assert "attacks" not in manifest
     assert done.report["attacks"]["trials"][0].keys() == {"rule", "attack", "bound", "passed"}
 
 
@@ -173,6 +200,9 @@ def test_bounds_that_no_attack_can_be_tried_for_are_found_beforehand(write: Any)
         check_files(write(intersection), None)
     with pytest.raises(SpecError, match="engine local"):
         check_files(write(INFERENCE, engine={"kind": "fragments"}), None)
+    for wrong in ("yes", 1, False):
+        with pytest.raises(SpecError, match="publish_figures must be true, or left out"):
+            check_files(write(INFERENCE | {"publish_figures": wrong}), None)
     with pytest.raises(SpecError, match="must not be averaging"):
         check_files(write({**INFERENCE, "attack": "averaging"}), None)
 

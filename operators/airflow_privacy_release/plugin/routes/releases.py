@@ -82,6 +82,7 @@ def one_release(request: Request, user: GetUserDep, lake: str, table: str, versi
         {
             "row": row,
             "manifest": manifest,
+            "attacks": published.attacks_in(manifest),
             "manifest_text": json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False),
             "claims": [claim(fields) for fields in row.entry.figures.get("guarantees") or []],
             "findings": row.entry.figures.get("measured") or [],

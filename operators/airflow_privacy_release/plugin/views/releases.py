@@ -208,6 +208,20 @@ def with_manifest(lake: Lake, row: Listed) -> Release:
     return Release(row=row, manifest=row.entry.figures if gone else manifest_of(lake, row))
 
 
+def attacks_in(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a manifest tells of attacks, by attack and subject; most tell nothing.
+
+    >>> about = {"attack": "inference", "bound": 0.1, "outcomes": [{"subject": "illness", "excess": 0.02}]}
+    >>> attacks_in({"attacks": [about]})
+    [{'attack': 'inference', 'bound': 0.1, 'subject': 'illness', 'excess': 0.02}]
+    """
+    return [
+        {"attack": told["attack"], "bound": told["bound"], **outcome}
+        for told in manifest.get("attacks") or ()
+        for outcome in told["outcomes"]
+    ]
+
+
 def report_of(lake: Lake, row: Listed) -> bytes:
     """The report of a publication that is not retracted.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
-from airflow_privacy_release.plugin.views.releases import Release
+from airflow_privacy_release.plugin.views.releases import Release, attacks_in
 from airflow_privacy_release.plugin.views.words import day, number
 from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown
 
@@ -52,7 +52,25 @@ def risk(releases: Sequence[Release]) -> list[Trend]:
         for symbol, (label, _, of) in COUNTED.items()
         if symbol != "rows"
     ]
-    return _drawn([*symbols, *(_figure(name, *about) for name, about in RISKS.items())], releases)
+    linked = [_figure(name, *about) for name, about in RISKS.items()]
+    told = (found["attack"] for release in releases for found in attacks_in(release.manifest))
+    return _drawn([*symbols, *linked, *map(_attack, dict.fromkeys(told))], releases)
+
+
+def _attack(attack: str) -> _Figure:
+    """The excess risk of an attack, as far as the manifests tell it; one below 0 is drawn as 0."""
+
+    def value(release: Release) -> float | None:
+        found = [a["excess"] for a in attacks_in(release.manifest) if a["attack"] == attack]
+        return max(0.0, *found) if found else None
+
+    return _Figure(
+        name=f"Excess risk: {attack.replace('_', ' ')}",
+        meaning="What an attacker gets right about people in the release beyond what is right about others, "
+        "for the subject where it is highest.",
+        text=lambda v: f"{v:.2f}",
+        value=value,
+    )
 
 
 def _symbol(symbol: str) -> Callable[[Release], float | None]:
