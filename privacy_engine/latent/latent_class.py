@@ -43,6 +43,13 @@ Vietri, Wu: Iterative Methods for Private Synthetic Data, 2021). Ours: few class
 together by a prior in the units of the known noise; a mean of several fits; views restricted to those that
 bring new pairs; one record replaced as the neighbour, and every number that a claim rests on an integer.
 
+Where more than a third of the attributes are on scales of 32 values or more, by the schema, pairs of these
+are counted over groups four times as coarse and EM takes more steps: a ridge in 10,000 noisy cells is told by
+few of them. Of a correlation of .95 between two scales of 100 values .87 is left at epsilon 1, where it was
+.67; on Adult's age, hours and weight in 64 bins beside three other attributes nothing changes. Beside twelve
+others the distance of marginals would grow by 3 % with groups three times as coarse, and by 10 % with eight:
+so not where such scales are few.
+
 One set of defaults for all tables, chosen on a few splits of NLTCS and Adult (16 bins): so figures on these
 two are somewhat too good for a table that was never tried. ACS and NIST's table were not looked at for that.
 
@@ -109,9 +116,13 @@ LARGE_PAIR = 256  # cells that a pair is worth: from there on groups of values a
 COVERED = 0.85  # part of the sets that would bring all pairs together: the last bring few
 MOST_PROBABILITIES = 500_000  # of all replicates together: some megabytes of the stored model
 LEAST_COARSE = 3  # groups of an attribute in a table of groups
+LONG_SCALE = 32  # values on a scale, from which on neighbours are much alike
+MANY_LONG = 1 / 3  # of the attributes, from which on pairs of long scales are what the table is about
+FEWER_CELLS = 4  # times less cells of a table of groups of two long scales, where there are many
 SEARCH_SHARE, TEST_SHARE, FUNCTION_SHARE = 0.015, 0.01, 0.04  # parts of epsilon for one dependency
 ROUND_STEPS = {"em_steps": 15, "descent_steps": 40}
 LAST_STEPS = {"em_steps": 30, "descent_steps": 100}
+MORE_STEPS = {"em_steps": 100, "descent_steps": 100}  # a ridge along two long scales takes EM longer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,6 +357,7 @@ class Run:
         self.sizes = [groups.size for groups in self.groups]
         self.coverage.sizes = self.sizes
         self.on_scale = [self._groups_on_scale(a) for a in range(len(self.sizes))]
+        self.long = self._long_scales()
 
     def plan_views(self) -> None:
         """Steps 4 and 5, the number of rounds and their parts."""
@@ -404,6 +416,8 @@ class Run:
 
     def _coarse(self, pair: Members, cells: int) -> Groups:
         """Groups of the values of two attributes whose table has at most so many cells."""
+        if self.long and self.long.issuperset(pair):
+            cells = max(cells // FEWER_CELLS, LEAST_COARSE**2)
         side = math.isqrt(cells)
         first, second = (self.sizes[a] for a in pair)
         most = (cells // second, second) if second <= side else (min(first, side), cells // min(first, side))
@@ -435,7 +449,8 @@ class Run:
         """Steps 11 and 12, and replicates."""
         classes, fits = (self.method.classes, self.method.fits) if self._classes_tell_more() else (1, 1)
         starts = [random_start(self.sizes, classes, self.rng) for _ in range(fits)]
-        fitted = [fit(self.views, start, on_scale=self.on_scale, **LAST_STEPS) for start in tracked(starts)]
+        steps = MORE_STEPS if self.long else LAST_STEPS
+        fitted = [fit(self.views, start, on_scale=self.on_scale, **steps) for start in tracked(starts)]
         model = with_single_values(mean_of(fitted), self.views)
         return Learned(
             network=as_network(model, self.groups, self.free, self.dependencies, self.coded),
@@ -504,6 +519,11 @@ class Run:
     def _on_scale(self, attribute: int) -> int:
         domain = self.coded.domains[self.free[attribute]]
         return domain.bins if isinstance(domain, BinnedDomain | DatedDomain) else 0
+
+    def _long_scales(self) -> frozenset[int]:
+        """Attributes on a long scale; none where they are one, or few among the others."""
+        found = frozenset(a for a in range(len(self.free)) if self._on_scale(a) >= LONG_SCALE)
+        return found if len(found) > max(1, MANY_LONG * len(self.free)) else frozenset()
 
     def _groups_on_scale(self, attribute: int) -> int:
         on_scale = self._on_scale(attribute)
