@@ -162,6 +162,45 @@ def _matches(s: _Sought, most: int) -> tuple[Ints, Ints]:
     return count, which
 
 
+@kernel(inline="always")
+def _within(s: _Sought, i: int, low: Floats, high: Floats, null: Bools, codes: Codes, p: int, a: int) -> bool:
+    """Whether the cell of record i in attribute a lies within that of predicate p.
+
+    A cell in order does where both its ends do, and it covers a null only where the predicate does; of
+    another attribute it is the same cell.
+    """
+    o = low.shape[1]
+    if a >= o:
+        return bool(s.codes[i, a - o] == codes[p, a - o])
+    if s.low[i, a] != s.low[i, a]:
+        return bool(null[p, a])
+    ends = low[p, a] <= s.low[i, a] and s.high[i, a] <= high[p, a]
+    return bool(ends and (null[p, a] or not s.null[i, a]))
+
+
+@kernel(parallel=True)
+def _first_alone(s: _Sought, low: Floats, high: Floats, null: Bools, codes: Codes, times: Floats) -> Ints:
+    """(p,) the first set of attributes (rows of asked) with one record within each predicate; or -1."""
+    first = np.full(len(low), -1)
+    for p in nb.prange(len(low)):
+        for one in range(len(s.asked)):
+            count = 0.0
+            for i in range(len(s.low)):
+                fits = True
+                for a in range(s.asked.shape[1]):
+                    if s.asked[one, a] and not _within(s, i, low, high, null, codes, p, a):
+                        fits = False
+                        break
+                if fits:
+                    count += times[i]
+                    if count > 1.0:
+                        break
+            if count == 1.0:
+                first[p] = one
+                break
+    return first
+
+
 @dataclass(frozen=True)
 class Target:
     """Released records that people are sought in.
@@ -200,6 +239,13 @@ class Target:
         """(t,) chance that a random one of the nearest records could be a person's own, and is it."""
         sought = _sought(self.space, self.records, people, known)
         found: Floats = _passing(sought, _nearest(sought)[0], self.multiple)
+        return found
+
+    def first_alone(self, predicates: Cells, sets: Bools) -> Ints:
+        """(p,) the first of some sets of attributes in which one record lies within a predicate; or -1."""
+        sought = _sought(self.space, self.records, predicates, sets)
+        cells = (predicates.low, predicates.high, predicates.null, predicates.codes)
+        found: Ints = _first_alone(sought, *cells, self.multiple)
         return found
 
 

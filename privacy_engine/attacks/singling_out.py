@@ -2,9 +2,19 @@
 
 After Giomi et al. (2023), section 5.1; the notion is that of the Article 29 Working Party's opinion 05/2014,
 and of Cohen and Nissim, "Towards formalizing the GDPR's notion of singling out" (2020). The attacker takes a
-released record and some of its cells, such that no other released record has these, and says: exactly one
-person has values that these cells cover. Univariate predicates are of one attribute, multivariate ones of
-several, as few as single the record out of some random sets.
+released record and some of its cells, such that no other released record fits, and says: exactly one person
+has values that fit. There are predicates of one attribute, and of several:
+
+* **values**: the person's values are in the cells of the record, in as few attributes as single it out of
+  some random sets, or in the whole record;
+* **ranges**, of attributes in order, dates among them: at most the record's upper end where the record lies
+  below the median of the release, at least its lower end where it lies above (a cell of any other attribute
+  as before). Of one attribute these are the ends of the release, where one record is there. The paper's;
+* **near** ranges, as far as `NEAR` beyond the record on either side: values that are changed a little are
+  true of nobody, and these still of the person. Ours.
+
+Which kind of predicate of several attributes works best is chosen on one half of the people and judged on the
+other, and the other way round, so the choice flatters no result.
 
 Deviation: the predicates are held against the people in the release and those who are not in it, together. A
 predicate is right if exactly one person of all of them fits. That person is in the release as often, for
@@ -14,22 +24,42 @@ corrects by a model of how often a predicate singles out in each.
 
 The baseline are predicates from values in random order, of the release; of one attribute, where that changes
 nothing, from the outsiders' values. An attacker who aims at one person in n is right by luck with a chance of
-up to 1/e (Cohen and Nissim), so a class that k people share, with a sensitive value beside it, singles out by
-no more than luck where k is large.
+up to 1/e (Cohen and Nissim). A class that k people share singles nobody out by itself; with a value beside it
+that one of them alone has, it does, beyond luck where k is small.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from privacy_engine.attacks.cells import Bools, Cells, alone
-from privacy_engine.attacks.seeking import covered_people
+from privacy_engine.attacks.cells import Bools, Cells, Floats, Ints, alone
+from privacy_engine.attacks.seeking import Target, covered_people
 from privacy_engine.attacks.trial import Case, Rate, Tries
 
-FEW = 0.01  # of the people who stand alone in an attribute: with fewer no predicate of one singles out
+FEW, LEAST = 0.01, 100  # share and number of people alone in an attribute; with fewer nothing could be seen
+NEAR = 0.02  # of an attribute's extent: how far a value may be changed that is near
+RANGES = 5_000  # predicates of ranges at most, for each is held against all released records
 MOST_PAIRS = 2e9  # predicates times people; beyond it fewer predicates are tried
+
+
+@dataclass(frozen=True)
+class _Predicates:
+    """What somebody says of exactly one person.
+
+    Attributes:
+        cells: (p,) what the person's values are in.
+        asked: (p, a) in which attributes.
+        tried: records that a predicate was sought for.
+    """
+
+    cells: Cells
+    asked: Bools
+    tried: int
+
+
+_Way = Callable[[Cells], _Predicates]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,42 +83,142 @@ class SinglingOut:
     def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
         """Of one attribute, where some people stand alone in one; and of several."""
         attributes = len(case.space.names)
+        everybody = case.people.joined(case.outsiders)
+        most = min(self.predicates, max(1, int(MOST_PAIRS / max(len(everybody), 1))))
         one = np.eye(attributes, dtype=np.bool_)
         numbered, found = case.people.numbered(), dict[str, Tries]()
-        if np.any([alone(numbered, np.array([j])) for j in range(attributes)], axis=0).mean() >= FEW:
-            found["one attribute"] = self._of(case, one, case.outsiders, rng)
+        lone = np.any([alone(numbered, np.array([j])) for j in range(attributes)], axis=0)
+        if lone.sum() >= max(LEAST, FEW * len(lone)):
+            ways: dict[str, _Way] = {"values and ends": lambda cells: _of_one(cells, one, most, rng)}
+            found["one attribute"] = _best(case, ways, case.outsiders, everybody)
         if attributes > 1:
             sizes = rng.integers(2, attributes + 1, self.sets)
             several = np.array([rng.permutation(attributes) < size for size in sizes])
-            several = np.vstack([several, np.ones(attributes, np.bool_)])
-            found["several attributes"] = self._of(case, several, case.released.shuffled(rng), rng)
+            whole = np.ones((1, attributes), np.bool_)
+            several = np.vstack([several, whole])
+            ways = {
+                "values": lambda cells: _values(cells, several, most, rng),
+                "whole record": lambda cells: _values(cells, whole, most, rng),
+            }
+            if case.space.ordered:
+                ways["ranges"] = lambda cells: _ranges(case, cells, several, most, rng)
+                ways["near"] = lambda cells: _windows(case, cells, several, most, rng)
+            found["several attributes"] = _best(case, ways, case.released.shuffled(rng), everybody)
         return found
 
-    def _of(self, case: Case, sets: Bools, known: Cells, rng: np.random.Generator) -> Tries:
-        """Predicates from the release, and from what is known without it."""
-        everybody = case.people.joined(case.outsiders)
-        most = min(self.predicates, max(1, int(MOST_PAIRS / max(len(everybody), 1))))
-        inside, outside, tried = _right(case, case.released, sets, everybody, most, rng)
-        blind = _right(case, known, sets, everybody, most, rng)
-        share = len(case.outsiders) / max(len(case.people), 1)
+
+def _best(case: Case, ways: Mapping[str, _Way], known: Cells, everybody: Cells) -> Tries:
+    """The best way on the other half of the people, from the release and from what is known without it."""
+    each = {how: _halves(case, way(case.released), way(known), everybody) for how, way in ways.items()}
+    parts = []
+    for chosen_on, judged_on in ((0, 1), (1, 0)):
+        best = max(each, key=lambda how: each[how][chosen_on].excess)
+        parts.append(each[best][judged_on])
+    return Tries(
+        main=parts[0].main + parts[1].main,
+        control=parts[0].control + parts[1].control,
+        baseline=parts[0].baseline + parts[1].baseline,
+    )
+
+
+def _halves(case: Case, told: _Predicates, blind: _Predicates, everybody: Cells) -> tuple[Tries, Tries]:
+    """Who is singled out, of every other person."""
+    share = len(case.outsiders) / max(len(case.people), 1)
+    main, control = _singled(case, told, everybody)
+    baseline, _ = _singled(case, blind, everybody)
+
+    def tries(half: int) -> Tries:
+        def rate(who: Ints, tried: float) -> Rate:
+            return Rate(right=min(float((who % 2 == half).sum()), tried), tries=tried)
+
         return Tries(
-            main=Rate(right=inside, tries=tried),
-            control=Rate(right=outside, tries=tried * share),
-            baseline=Rate(right=blind[0], tries=blind[2]),
+            main=rate(main, told.tried / 2),
+            control=rate(control, told.tried * share / 2),
+            baseline=rate(baseline, blind.tried / 2),
         )
 
+    return tries(0), tries(1)
 
-def _right(
-    case: Case, released: Cells, sets: Bools, everybody: Cells, most: int, rng: np.random.Generator
-) -> tuple[int, int, int]:
-    """People in the release and outsiders who are singled out, once each, and how often it was tried."""
+
+def _singled(case: Case, predicates: _Predicates, everybody: Cells) -> tuple[Ints, Ints]:
+    """People in the release, and outsiders, of whom alone a predicate is true; each once."""
+    count, who = covered_people(case.space, predicates.cells, everybody, predicates.asked, 2)
+    singled, people = np.unique(who[count == 1]), len(case.people)
+    return singled[singled < people], singled[singled >= people] - people
+
+
+def _values(released: Cells, sets: Bools, most: int, rng: np.random.Generator) -> _Predicates:
+    """The cells of records in the smallest of some sets of attributes in which no other record has them."""
     rows = rng.permutation(len(released))[:most]
-    order = sorted(range(len(sets)), key=lambda i: (sets[i].sum(), rng.random()))
     chosen, numbered = np.full(len(rows), -1), released.numbered()
-    for i in order:
+    for i in _smallest_first(sets, rng):
         chosen[alone(numbered, np.flatnonzero(sets[i]))[rows] & (chosen < 0)] = i
     made = np.flatnonzero(chosen >= 0)
-    count, who = covered_people(case.space, released.take(rows[made]), everybody, sets[chosen[made]], 2)
-    singled = np.unique(who[count == 1])
-    inside = int((singled < len(case.people)).sum())
-    return inside, len(singled) - inside, len(rows)
+    return _Predicates(released.take(rows[made]), sets[chosen[made]], len(rows))
+
+
+def _of_one(released: Cells, sets: Bools, most: int, rng: np.random.Generator) -> _Predicates:
+    """Values of one attribute that no other record has; and the ends of the release, where one record is."""
+    values = _values(released, sets, most, rng)
+    cells, asked, tried = values.cells, [values.asked], values.tried
+    for j in range(released.low.shape[1]):
+        for ends, first in ((released.high[:, j], np.nanmin), (released.low[:, j], np.nanmax)):
+            if np.isnan(ends).all():
+                continue
+            at = np.flatnonzero(ends == first(ends))
+            tried += 1
+            if len(at) == 1:
+                cells, asked = (
+                    cells.joined(_from_end(released.take(at), j, below=first is np.nanmin)),
+                    [*asked, sets[[j]]],
+                )
+    return _Predicates(cells, np.vstack(asked), tried)
+
+
+def _from_end(record: Cells, j: int, *, below: bool) -> Cells:
+    """A record that covers what lies beyond it in one attribute, too, and no null."""
+    low, high, null = record.low.copy(), record.high.copy(), record.null.copy()
+    null[:, j] = False
+    if below:
+        low[:, j] = 0.0
+    else:
+        high[:, j] = 1.0
+    return Cells(low, high, null, record.codes)
+
+
+def _ranges(case: Case, released: Cells, sets: Bools, most: int, rng: np.random.Generator) -> _Predicates:
+    """From a record on, away from the median, in the smallest set in which no other record is there."""
+    middle: Floats = (released.low + released.high) / 2
+    known = np.where(np.isnan(middle).all(axis=0), 0.5, middle)
+    rows = rng.permutation(len(released))[: min(most, RANGES)]
+    below, some = (middle <= np.nanmedian(known, axis=0))[rows], released.take(rows)
+    low, high = np.where(below, 0.0, some.low), np.where(below, some.high, 1.0)
+    return _only_within(case, released, some, (low, high), sets, rng)
+
+
+def _windows(case: Case, released: Cells, sets: Bools, most: int, rng: np.random.Generator) -> _Predicates:
+    """Near a record, in the smallest set in which no other record is there."""
+    some = released.sample(min(most, RANGES), rng)
+    return _only_within(case, released, some, (some.low - NEAR, some.high + NEAR), sets, rng)
+
+
+def _only_within(
+    case: Case,
+    released: Cells,
+    some: Cells,
+    ends: tuple[Floats, Floats],
+    sets: Bools,
+    rng: np.random.Generator,
+) -> _Predicates:
+    """The smallest set in which no other released record lies within some ends; a null stays one."""
+    nothing = np.isnan(some.low)
+    low, high = (np.where(nothing, np.nan, end) for end in ends)
+    within = Cells(low, high, some.null, some.codes)
+    order = _smallest_first(sets, rng)
+    chosen = Target.of(case.space, released).first_alone(within, sets[order])
+    made = np.flatnonzero(chosen >= 0)
+    return _Predicates(within.take(made), sets[order][chosen[made]], len(some))
+
+
+def _smallest_first(sets: Bools, rng: np.random.Generator) -> list[int]:
+    return sorted(range(len(sets)), key=lambda i: (sets[i].sum(), rng.random()))

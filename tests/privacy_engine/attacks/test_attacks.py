@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privacy_engine.attacks import singling_out
 from privacy_engine.attacks.inference import Inference
 from privacy_engine.attacks.linkage import Linkage
 from privacy_engine.attacks.membership import MembershipInference
@@ -212,3 +213,79 @@ def test_a_release_of_other_columns_is_refused() -> None:
     other = pd.DataFrame({"colour": ["red"]})
     with pytest.raises(SchemaError, match="nothing to attack"):
         case_of(Evidence(release=other, source=SCHEMA, people=people(5, rng), outsiders=people(5, rng)), rng)
+
+
+def numbers(columns: str, **given: object) -> DataSchema:
+    return DataSchema(
+        tuple(
+            Attribute(name=c, role=Role.QUASI_IDENTIFIER, kind=Kind.NUMERIC, bounds=(-1e3, 1e3), **given)
+            for c in columns
+        )
+    )
+
+
+def test_ranges_single_out_whom_no_value_is_true_of() -> None:
+    # Released is everybody, each value .4 above the true one; the median of x is 4.4, of y 3.4. Of the ranges
+    # "x <= 1.4, y <= 1.4" is true of the first alone, "x <= 2.4, y >= 9.4" and "x >= 9.4, y <= 2.4" of nobody
+    # (the second has y = 9, the last x = 9); the other two are of two released records, so nobody says them.
+    inside = pd.DataFrame({"x": [1.0, 2.0, 4.0, 8.0, 9.0], "y": [1.0, 9.0, 3.0, 3.0, 2.0]})
+    outside = pd.DataFrame({"x": [5.0], "y": [5.0]})
+    rng = np.random.default_rng(11)
+    one = case_of(Evidence(release=inside + 0.4, source=numbers("xy"), people=inside, outsiders=outside), rng)
+    both = np.ones((1, 2), np.bool_)
+    everybody = one.people.joined(one.outsiders)
+    values = singling_out._values(one.released, both, 10, rng)
+    assert [len(who) for who in singling_out._singled(one, values, everybody)] == [0, 0]
+    ranges = singling_out._ranges(one, one.released, both, 10, rng)
+    within = sorted(zip(*(ranges.cells.low * 8.4 + 1).T.round(1), strict=True))
+    assert within == [(1.0, 1.0), (1.0, 9.4), (9.4, 1.0)]
+    assert [who.tolist() for who in singling_out._singled(one, ranges, everybody)] == [[0], []]
+    ends = singling_out._of_one(one.released, np.eye(2, dtype=np.bool_), 10, rng)
+    # x <= 1.4, y <= 1.4; x >= 9.4 and y >= 9.4 are true of nobody.
+    assert [who.tolist() for who in singling_out._singled(one, ends, everybody)] == [[0], []]
+    assert ends.tried == 5 + 4
+
+
+def changed(table: pd.DataFrame, schema: DataSchema, outside: pd.DataFrame) -> Verdict:
+    rng = np.random.default_rng(12)
+    evidence = Evidence(release=table, source=schema, people=PLACED, outsiders=outside)
+    found = try_attack(SinglingOut(), case_of(evidence, rng, targets=300), rng)
+    return {o.subject: o.verdict for o in found.outcomes}["several attributes"]
+
+
+PLACED, PLACED_ELSEWHERE = (
+    pd.DataFrame(np.random.default_rng(seed).normal(0, 100, (400, 6)).clip(-999, 999), columns=list("abcdef"))
+    for seed in (13, 14)
+)
+
+
+def test_ranges_see_through_a_little_noise_and_not_through_classes() -> None:
+    schema = numbers("abcdef")
+    noise = np.random.default_rng(15).normal(0, 2, PLACED.shape)
+    assert changed(PLACED + noise, schema, PLACED_ELSEWHERE) is Verdict.LEAK
+    assert changed(PLACED_ELSEWHERE + noise, schema, PLACED_ELSEWHERE[:100] + 3) is Verdict.QUIET
+    # Ten neighbours in `a` form a class and have one span in each attribute.
+    classes = pd.DataFrame(index=PLACED.index)
+    group = PLACED["a"].rank().sub(1).floordiv(10)
+    for c in PLACED:
+        classes[f"{c}_from"] = PLACED[c].groupby(group).transform("min")
+        classes[f"{c}_to"] = PLACED[c].groupby(group).transform("max")
+    assert changed(classes, schema, PLACED_ELSEWHERE) is Verdict.QUIET
+
+
+def test_dates_that_are_shifted_a_little_single_out() -> None:
+    days = PLACED.round().astype(int)
+    inside = pd.DataFrame({c: pd.Timestamp("2020-01-01") + pd.to_timedelta(days[c], unit="D") for c in days})
+    later, rng = inside + pd.Timedelta(days=1), np.random.default_rng(16)
+    schema = DataSchema(tuple(Attribute(name=c, role=Role.QUASI_IDENTIFIER, kind=Kind.DATE) for c in PLACED))
+    one = case_of(Evidence(release=later, source=schema, people=inside, outsiders=later[:100]), rng)
+    every = np.ones((1, 6), np.bool_)
+    values, near = (
+        way(one.released, every)
+        for way in (
+            lambda *of: singling_out._values(*of, 400, rng),
+            lambda *of: singling_out._windows(one, *of, 400, rng),
+        )
+    )
+    assert not len(singling_out._singled(one, values, one.people)[0])
+    assert len(singling_out._singled(one, near, one.people)[0]) > 390
