@@ -7,8 +7,7 @@ to the people outside (density ratio: Chen et al. 2020, "GAN-Leaks", section 4.5
 `control` of outsiders, taken for members: whoever guesses takes as many of both.
 
 A third of the outsiders is the reference of the density ratio, a third sets the limits, and a third is asked.
-Shadow models (training the method again with and without a person) need the method, not the release:
-`benchmarks.audit` does it for every method with a privacy loss.
+Where there are shadow releases of the same method, a third attacker learns from them; see `shadow`.
 """
 
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ import numpy as np
 from privacy_engine.attacks.cells import Cells, Floats
 from privacy_engine.attacks.inference import cross_fitted
 from privacy_engine.attacks.seeking import Target
+from privacy_engine.attacks.shadow import scores_of
 from privacy_engine.attacks.trial import Case, Tries
 
 LEAST = 30  # outsiders, ten for each purpose
@@ -42,7 +42,7 @@ class MembershipInference:
             raise ValueError(f"false_alarms must be above 0 and below 1, got {self.false_alarms}")
 
     def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
-        """One subject; none where there are too few outsiders."""
+        """By the release alone, and with shadows; none where there are too few outsiders."""
         third = len(case.outsiders) // 3
         if 3 * third < LEAST:
             return {}
@@ -50,11 +50,20 @@ class MembershipInference:
         reference, setting, asked = (case.outsiders.take(r) for r in rows)
         release = Target.of(case.space, case.released)
         beside = Target.of(case.space, reference)
-        groups = (setting, case.attacked, asked.sample(len(case.targets), rng))
+        most = len(case.targets)
+        groups = (setting.sample(most, rng), case.attacked, asked.sample(most, rng))
         near = [_distance(release, group) for group in groups]
         far = [_distance(beside, group) for group in groups]
         ratio = [(f - n) / np.maximum(f + n, 1e-9) for n, f in zip(near, far, strict=True)]
-        scores = {"nearest record": [-n for n in near], "density ratio": ratio}
+        by_release = {"nearest record": [-n for n in near], "density ratio": ratio}
+        found = {"people in the release": self._taken(by_release, rng)}
+        if by_shadows := scores_of(case, rng):
+            three = [by_shadows.setting, by_shadows.people, by_shadows.asked]
+            found["people in the release, by shadow models"] = self._taken({"shadows": three}, rng)
+        return found
+
+    def _taken(self, scores: Mapping[str, list[Floats]], rng: np.random.Generator) -> Tries:
+        """People and outsiders who are taken for members, by scores of those who set limits, and of both."""
         # Equal scores are put in random order, else a limit that many share would raise the false alarms.
         mixed = {how: [s + 1e-9 * rng.random(len(s)) for s in three] for how, three in scores.items()}
         right = {
@@ -64,7 +73,7 @@ class MembershipInference:
         }
         main, control = cross_fitted(right)
         # Without the release as many of the members would be found as outsiders are.
-        return {"people in the release": Tries(main=main, control=control, baseline=control)}
+        return Tries(main=main, control=control, baseline=control)
 
 
 def _distance(target: Target, people: Cells) -> Floats:

@@ -121,6 +121,23 @@ def _votes(s: _Sought, nearest: Floats, weights: Floats, labels: Ints, classes: 
 
 
 @kernel(parallel=True)
+def _densities(s: _Sought, weights: Floats, widths: Floats) -> tuple[Floats, Floats]:
+    """(t, widths) weight of the records round about each person; (t, a) of those that cover a value."""
+    kernels, shares = np.zeros((len(s.truth), len(widths))), np.zeros(s.asked.shape)
+    for t in nb.prange(len(s.truth)):
+        for i in range(len(s.low)):
+            d = 0.0
+            for a in range(s.asked.shape[1]):
+                far = _far(s, i, t, a)
+                d += far
+                if far <= SMALLER:
+                    shares[t, a] += weights[i]
+            for w in range(len(widths)):
+                kernels[t, w] += weights[i] * np.exp(-d / widths[w])
+    return kernels, shares
+
+
+@kernel(parallel=True)
 def _passing(s: _Sought, nearest: Floats, multiple: Floats) -> Floats:
     """(t,) chance that one of the nearest records, drawn at random, is taken for the person's own, and is it.
 
@@ -239,6 +256,15 @@ class Target:
         """(t,) chance that a random one of the nearest records could be a person's own, and is it."""
         sought = _sought(self.space, self.records, people, known)
         found: Floats = _passing(sought, _nearest(sought)[0], self.multiple)
+        return found
+
+    def densities(self, people: Cells, widths: Floats) -> tuple[Floats, Floats]:
+        """(t, widths) mean over all records of exp(-distance / width); (t, a) share of them that covers."""
+        every = np.ones((len(people), len(self.space.names)), np.bool_)
+        weights = self.multiple / self.multiple.sum()
+        found: tuple[Floats, Floats] = _densities(
+            _sought(self.space, self.records, people, every), weights, widths
+        )
         return found
 
     def first_alone(self, predicates: Cells, sets: Bools) -> Ints:

@@ -120,6 +120,19 @@ def _failing(rate: Rate, confidence: float) -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Shadow:
+    """A release that the same method made from some of the outsiders; see `privacy_engine.attacks.shadow`.
+
+    Attributes:
+        release: as it would be published, and never is.
+        inside: which of the outsiders it was made from.
+    """
+
+    release: pd.DataFrame
+    inside: Ints
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What is known of a release by whoever tries attacks on it; as private as the source.
 
@@ -131,6 +144,7 @@ class Evidence:
         memberships: who is in which class of the release, and of the earlier releases of the same table.
         answers: releases of random answers of the same people, each in the order of `people`.
         register: public records of people, by their quasi-identifiers, `people` among them.
+        shadows: releases of the outsiders by the same method, as of `shadow.shadows_of`.
     """
 
     release: pd.DataFrame
@@ -140,6 +154,7 @@ class Evidence:
     memberships: tuple[Membership, ...] = ()
     answers: tuple[pd.DataFrame, ...] = ()
     register: pd.DataFrame | None = None
+    shadows: tuple[Shadow, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
