@@ -125,7 +125,6 @@ def _release_tasks(spec: ReleaseSpec) -> None:
             title=spec.name,
             name=spec.publish.table,
             lake=spec.publish.lake,
-            register=spec.attacks.register_.model_dump(mode="json") if spec.attacks else None,
             **_RETRIES,
         ).output
     approved = None

@@ -10,7 +10,7 @@ from privacy_engine.registry import is_anonymizer
 from privacy_engine.vocabulary import AttackName, Intervals, PublishMode, taken_bounds
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, refuse_weaker, under_floor
-from privacy_release.spec.model import RegisterSpec, ReleaseSpec
+from privacy_release.spec.model import ReleaseSpec
 from privacy_release.spec.reading import LARGEST_HIERARCHY
 from privacy_release.work.problems import gathered, raise_problems
 
@@ -134,8 +134,6 @@ def refuse_attacks(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
     Raises:
         SpecError: naming what stands against it, and what to do.
     """
-    if spec.attacks is not None:
-        _refuse_register(spec, spec.attacks.register_, policy)
     if not policy.attacks:
         return
     if spec.scaled or spec.linked:
@@ -150,23 +148,6 @@ def refuse_attacks(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
             ("history",),
             "history must be declared beside attack_risk of intersection: else nobody knows who is in "
             "several releases; add `history: {identifier: <column>}`, or take the rule out of the policy",
-        )
-
-
-def _refuse_register(spec: ReleaseSpec, register: RegisterSpec, policy: "ReleasePolicy") -> None:
-    """Refuse a register that no attack looks at, or whose columns nobody could match."""
-    if not any(rule.attack is AttackName.LINKAGE for rule in policy.attacks):
-        raise _wrong(
-            ("attacks", "register"),
-            "attacks.register must stand beside a policy with attack_risk of linkage, the attack that looks "
-            "into it; add the rule to the policy, or remove the register",
-        )
-    known = [a.name for a in spec.method_schema().quasi_identifiers]
-    if unknown := sorted(set(register.columns) - set(known)):
-        raise _wrong(
-            ("attacks", "register", "columns"),
-            f"attacks.register.columns must be quasi-identifiers of the schema, one of {', '.join(known)}; "
-            f"{len(unknown)} are not: {', '.join(unknown)}; correct them",
         )
 
 

@@ -811,29 +811,6 @@ def kept_of(fields: Mapping[str, Any]) -> dict[str, Any]:
         raise wrong("history", "; ".join(problems_of(error, HistorySpec))) from None
 
 
-class RegisterSpec(_Strict):
-    """A public register of the population that the people of the table are from, which an attacker may have.
-
-    Attributes:
-        uri: Parquet file, folder or glob, as a path or address.
-        columns: quasi-identifiers that it has, by the names and in the values of the source; a record that
-            has none of these values for an attribute may be null there.
-    """
-
-    uri: str = Field(min_length=1)
-    columns: tuple[str, ...] = Field(min_length=1)
-
-
-class AttacksSpec(_Strict):
-    """What attackers are taken to have, beside the release, where the policy bounds attacks.
-
-    Attributes:
-        register: a public register; the attack `linkage` is tried with it, too.
-    """
-
-    register_: RegisterSpec = Field(alias="register")
-
-
 class PersonSpec(_Strict):
     """Whose record a row is: a column, or a reason why each row is of another person.
 
@@ -1125,7 +1102,6 @@ class ReleaseSpec(_Strict):
         person: whose record a row is; the guarantee is of persons then.
         engine: what works on the table; with another than `local` no step holds it in memory.
         transform: a step of your own, after the expectations were met.
-        attacks: what attackers are taken to have, where the policy bounds attacks.
     """
 
     model_config = ConfigDict(
@@ -1154,7 +1130,6 @@ class ReleaseSpec(_Strict):
     budget: BudgetSpec | None = None
     policy: IncludeFile
     history: HistorySpec | None = None
-    attacks: AttacksSpec | None = None
     approval: ApprovalSpec | None = None
     publish: PublishSpec
     alerts: AlertsSpec | None = None

@@ -37,7 +37,7 @@ from privacy_release.spending.streams import Stream, schedule_named
 from privacy_release.spending.yearly import Yearly
 from privacy_release.steps.approval import ApprovalRef
 from privacy_release.steps.attacks.holdout import hold_out
-from privacy_release.steps.attacks.tries import attack_staged, read_register
+from privacy_release.steps.attacks.tries import attack_staged
 from privacy_release.steps.curator import report_to_curator
 from privacy_release.steps.history import (
     Past,
@@ -148,11 +148,7 @@ def run_release(
     budget = _budget(spec, release_id, spec.method_schema(), ledger, watch)
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)
-    register = None
     if asked.attacks:
-        if spec.attacks is not None:
-            public = spec.attacks.register_
-            register = read_register(public.uri, public.columns, table, work)
         table = hold_out(table, work, asked.holdout)
         watch(Stage.HOLD_OUT, f"{table['rows']:,} records are left to be released")
     with portion(0.5):
@@ -192,7 +188,6 @@ def run_release(
                 lake=lake,
                 name=spec.publish.table,
                 run=(release_id, release_id),
-                register=register,
                 tell=lambda text: watch(Stage.ATTACK, text),
             )
         watch(Stage.ATTACK, f"{len(asked.attacks)} bounds kept")

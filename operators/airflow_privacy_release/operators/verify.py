@@ -11,7 +11,6 @@ from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored, tell_alerts, tell_findings
 from airflow_privacy_release.task.run import release_id, run_key, run_work_area
-from privacy_engine.errors import SpecError
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -164,12 +163,10 @@ class AttackOperator(BaseOperator):
         title: of the release; the curator's reports of each have a folder of their own.
         name: the release table, whose earlier releases the attack `intersection` looks at.
         lake: Airflow connection id of its lake.
-        register: a public register that attackers may have: `uri` of its Parquet files and `columns`, the
-            quasi-identifiers that it has; the attack `linkage` is tried with it, too.
     """
 
-    template_fields = ("source", "table", "report", "title", "name", "lake", "register")
-    template_fields_renderers = {"source": "json", "table": "json", "report": "json", "register": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields = ("source", "table", "report", "title", "name", "lake")
+    template_fields_renderers = {"source": "json", "table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#fbe3dc"
 
     def __init__(
@@ -181,7 +178,6 @@ class AttackOperator(BaseOperator):
         title: str,
         name: str | None = None,
         lake: str = DEFAULT_LAKE,
-        register: "Mapping[str, Any] | None" = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -191,21 +187,15 @@ class AttackOperator(BaseOperator):
         self.title = title
         self.name = name
         self.lake = lake
-        self.register = register
 
     @guarded
     @monitored("attack")
     def execute(self, context: "Context") -> "ReportRef":
         """Attack; the report with what became of each rule."""
-        from privacy_release.steps.attacks.tries import attack_staged, read_register
+        from privacy_release.steps.attacks.tries import attack_staged
 
-        if self.register is not None and set(self.register) != {"uri", "columns"}:
-            raise SpecError("attack: register must have `uri` and `columns`, and nothing else; correct it")
         followed = "persons" in self.table and self.name is not None
-        with run_work_area(context) as work:
-            register = None
-            if self.register is not None:
-                register = read_register(self.register["uri"], self.register["columns"], self.source, work)
+        with run_work_area(context):
             report = attack_staged(
                 self.source,
                 self.table,
@@ -215,7 +205,6 @@ class AttackOperator(BaseOperator):
                 lake=lake_of(self.lake) if followed else None,
                 name=self.name,
                 run=(release_id(context), run_key(context)),
-                register=register,
                 tell=lambda text: self.log.info("attacking", attack=text),
             )
         for trial in report["attacks"]["trials"] if "attacks" in report else ():

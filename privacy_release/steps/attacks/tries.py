@@ -12,14 +12,12 @@ does not cover.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
+from privacy_engine.errors import IntegrityError, SpecError, VerificationError
 from privacy_engine.progress import portion
 from privacy_engine.vocabulary import AttackName
 from privacy_release.reports.attacks import attack_page, figures_of, published_figures
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.history import earlier_releases, staged_membership
-from privacy_release.steps.ingest import ingest
-from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import AttackRef, ReportRef, StagedRef, TableRef, TrialRef
 from privacy_release.work.staged import read_manifest, read_schema
@@ -41,7 +39,6 @@ def attack_staged(
     lake: "Lake | None" = None,
     name: str | None = None,
     run: tuple[str, str] | None = None,
-    register: TableRef | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> ReportRef:
     """Try the attacks that the policy of a report bounds; the report with what they found.
@@ -55,7 +52,6 @@ def attack_staged(
         lake: of the release table, whose earlier releases `intersection` looks at.
         name: of the release table.
         run: release id and run key of who asks.
-        register: of `read_register`; None: attackers have none.
         tell: told each attack as it begins.
 
     Returns:
@@ -81,7 +77,7 @@ def attack_staged(
     rng = np.random.default_rng(int(staged["sha256"][:16], 16))
     followed = any(rule.attack is AttackName.INTERSECTION for rule in rules)
     memberships = _memberships(staged, lake, name, run) if followed else ()
-    case = case_of(_evidence(table, staged, memberships, register), rng)
+    case = case_of(_evidence(table, staged, memberships), rng)
     found: list[tuple[AttackRisk, Results]] = []
     for rule in rules:
         tell(f"{rule.attack} by {len(case.targets):,} of {len(case.people):,} people")
@@ -129,32 +125,7 @@ def require_attacked(report: ReportRef) -> None:
         )
 
 
-def read_register(uri: str, columns: Sequence[str], table: TableRef, work: WorkArea) -> TableRef:
-    """Copy a public register into the work area of a run, held against the schema of the source.
-
-    Args:
-        uri: Parquet file, folder or glob.
-        columns: quasi-identifiers that it has.
-        table: what the release is made from, whose schema they must fit; nulls are let through.
-        work: where it is kept until teardown.
-
-    Raises:
-        SchemaError: if it cannot be read or does not fit, by column, rule and remedy; it says that it is the
-            register's.
-    """
-    schema = read_schema(table["schema"]).select(list(columns))
-    try:
-        return ingest(uri, schema, work, columns=columns, nulls="keep", label="register")
-    except SchemaError as error:
-        raise SchemaError(f"of the public register: {error}") from None
-
-
-def _evidence(
-    table: TableRef,
-    staged: StagedRef,
-    memberships: "tuple[Membership, ...]",
-    register: TableRef | None,
-) -> "Evidence":
+def _evidence(table: TableRef, staged: StagedRef, memberships: "tuple[Membership, ...]") -> "Evidence":
     from privacy_engine.attacks.trial import Evidence
 
     if "holdout" not in table:
@@ -168,7 +139,6 @@ def _evidence(
         people=read_private(table["uri"], table["sha256"]),
         outsiders=read_private(table["holdout"]["uri"], table["holdout"]["sha256"]),
         memberships=memberships,
-        register=None if register is None else read_private(register["uri"], register["sha256"]),
     )
 
 

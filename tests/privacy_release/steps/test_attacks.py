@@ -12,9 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from privacy_engine.attacks.trial import Evidence, case_of, try_attack
-from privacy_engine.errors import InfeasibleError, SchemaError, SpecError, VerificationError
-from privacy_engine.registry import load_attack
+from privacy_engine.errors import InfeasibleError, SpecError, VerificationError
 from privacy_release.evidence.archive import pack
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
@@ -22,12 +20,11 @@ from privacy_release.proof.keys import SigningKey
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.attacks.holdout import hold_out
-from privacy_release.steps.attacks.tries import attack_staged, read_register, require_attacked
+from privacy_release.steps.attacks.tries import attack_staged, require_attacked
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.run import Stage, run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
-from privacy_release.work.staged import read_schema
 from tests.conftest import POLICY, SCHEMA, SPEC
 
 N = 1000
@@ -205,82 +202,3 @@ def test_bounds_that_no_attack_can_be_tried_for_are_found_beforehand(write: Any)
             check_files(write(INFERENCE | {"publish_figures": wrong}), None)
     with pytest.raises(SpecError, match="must not be averaging"):
         check_files(write({**INFERENCE, "attack": "averaging"}), None)
-
-
-# A public register
-
-
-LINKAGE = {"model": "attack_risk", "attack": "linkage", "excess": 0.2}
-
-
-def with_register(
-    write: Any, home: Path, *columns: str, rules: Any = (LINKAGE,), **register: Any
-) -> ReleaseSpec:
-    """The release with a register of all people, by their age and zip."""
-    told = {"uri": str(home / "register.parquet"), "columns": list(columns or ("age", "zip")), **register}
-    spec: ReleaseSpec = write(*rules, attacks={"register": told})
-    pd.read_parquet(home / "people.parquet")[["age", "zip"]].to_parquet(home / "register.parquet")
-    return spec
-
-
-def test_linkage_is_tried_with_a_public_register_too(
-    write: Any, home: Path, lake: Lake, work: WorkArea, curator: Path
-) -> None:
-    run_release(with_register(write, home), lake, "r1", work)
-    (page,) = curator.rglob("*.html")
-    assert "a public register" in page.read_text()
-    assert "register" not in json.dumps(manifest_of(lake, "people", "r1"))
-
-
-def test_who_has_a_register_names_people_behind_a_release_of_the_records(
-    write: Any, home: Path, work: WorkArea
-) -> None:
-    """Their ages are all different, so that a copy of the table tells who everybody is."""
-    spec = with_register(write, home)
-    table = ingest(str(home / "people.parquet"), spec.data_schema(), work)
-    register = read_register(str(home / "register.parquet"), ["age", "zip"], table, work)
-    table = hold_out(table, work, 0.1)
-    people = read_private(table["uri"], table["sha256"])
-    schema = read_schema(table["schema"])
-    evidence = Evidence(
-        release=people.sample(frac=1, random_state=3),
-        source=schema,
-        people=people,
-        outsiders=read_private(table["holdout"]["uri"], table["holdout"]["sha256"]),
-        register=read_private(register["uri"], register["sha256"]),
-    )
-    rng = np.random.default_rng(5)
-    found = try_attack(load_attack("linkage"), case_of(evidence, rng), rng, 0.95)
-    (named,) = [o for o in found.outcomes if o.subject == "a public register"]
-    assert named.low > 0.8
-
-
-@pytest.mark.parametrize(
-    ("columns", "rules", "told"),
-    [
-        (("age", "illness"), (LINKAGE,), "must be quasi-identifiers of the schema"),
-        (("age",), (INFERENCE,), "must stand beside a policy with attack_risk of linkage"),
-    ],
-)
-def test_a_register_that_nobody_could_use_is_refused_before_anything_is_read(
-    write: Any, home: Path, lake: Lake, work: WorkArea, columns: Any, rules: Any, told: str
-) -> None:
-    spec = with_register(write, home, *columns, rules=rules)
-    (home / "people.parquet").unlink()
-    with pytest.raises(SpecError, match=told):
-        run_release(spec, lake, "r1", work)
-
-
-def test_a_register_that_does_not_fit_the_schema_says_so(
-    write: Any, home: Path, lake: Lake, work: WorkArea
-) -> None:
-    spec = with_register(write, home)
-    strange = pd.DataFrame({"age": [900.0, 30.0], "zip": ["N1", "N2"]})
-    strange.to_parquet(home / "register.parquet")
-    with pytest.raises(SchemaError, match=r"of the public register: .*age") as refused:
-        run_release(spec, lake, "r1", work)
-    assert "900" not in str(refused.value)
-    (home / "register.parquet").write_bytes(b"PAR1")
-    with pytest.raises(SchemaError, match="of the public register"):
-        run_release(spec, lake, "r1", work)
-    assert not releases(lake, "people")
