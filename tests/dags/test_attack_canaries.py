@@ -1,0 +1,93 @@
+"""Invented values planted in the source of releases that are attacked are looked for in all that runs leave.
+
+So are the key by which people are held out, and their records: both must go with the work area. The evidence
+of what was published is searched, too, each file of it by itself.
+"""
+
+import io
+import zipfile
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_release.evidence.archive import pack
+from privacy_release.lake.read import manifest_of
+from privacy_release.proof.keys import SigningKey
+from tests.dags.conftest import POLICY
+from tests.dags.scanner import CANARIES, MARK, Left, left_by, new_root, planted
+
+pytestmark = pytest.mark.slow
+
+GREEN, N = "people", 1000
+# The disease is drawn at random, as in `test_attacks`: ten standard errors below the bound.
+INFERENCE = {"model": "attack_risk", "attack": "inference", "excess": 0.5, "publish_figures": True}
+MEMBERSHIP = {"model": "attack_risk", "attack": "membership", "excess": 0.5}
+RELEASE = {"method": "mondrian", "k": 20, "l": 2, "seed": 7}
+# What is wrong with each: the step that must fail, and the rule about attacks.
+FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "leaks": ("attack", MEMBERSHIP),
+    "too_few_people": ("hold_out", INFERENCE | {"holdout": 0.001}),
+}
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any) -> Left:
+    root = new_root(tmp_path_factory.mktemp("attacked"))
+    home, rng = make_home(root), np.random.default_rng(6)
+    table = planted(
+        pd.DataFrame(
+            {
+                "age": rng.random(N) * 100,
+                "town": rng.choice(["north", "south"], N),
+                "disease": rng.choice(["cold", "flu", "gout"], N),
+                "remark": [f"{MARK}-remark-{i:04d}" for i in range(N)],
+            }
+        )
+    )
+    alike = table.assign(remark=f"{MARK}-remark")
+    for name, rule in [(GREEN, INFERENCE), *((name, rule) for name, (_, rule) in FAULTS.items())]:
+        home.write(
+            table if name == "leaks" else alike,
+            name=name,
+            policy={"require": [*POLICY["require"], rule]},
+            release=RELEASE,
+        )
+    return left_by(root, [GREEN, *FAULTS], {"PRIVACY_CURATOR": str(root / "curator")})
+
+
+def test_an_attacked_release_is_published_with_its_figures(left: Left) -> None:
+    assert len(left.rows(GREEN)) == 900
+    (told,) = manifest_of(*left.release(GREEN))["attacks"]
+    assert [outcome["subject"] for outcome in told["outcomes"]] == ["disease"]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_faulty_run_fails_where_it_should(name: str, left: Left) -> None:
+    left.require_failed_at(name, FAULTS[name][0])
+
+
+def test_no_planted_value_is_left_behind_also_not_for_the_curator(left: Left) -> None:
+    pages = [name for name in left.files if name.startswith("curator")]
+    assert len(pages) == 2  # of the green run, and of the leak
+    assert left.leaks(*CANARIES) == []
+
+
+def test_nothing_of_the_people_who_were_held_out_is_left(left: Left) -> None:
+    left.require_empty_work_area()
+    kept = [str(path) for path in left.root.rglob("*") if path.name.startswith("holdout.")]
+    assert kept == []
+
+
+def test_no_planted_value_is_in_the_evidence(left: Left) -> None:
+    data = pack(*left.release(GREEN), [SigningKey.new()], pdf=False)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        files = {name: archive.read(name).lower() for name in archive.namelist()}
+    assert "release/manifest.json" in files
+    assert b"attacks that were tried" in files["evidence.html"]
+    assert [name for name, content in files.items() if any(c in content for c in CANARIES)] == []
+
+
+def test_the_search_saw_logs_database_manifest_report_and_commit_log(left: Left) -> None:
+    left.require_whole_search(failures=len(FAULTS))
