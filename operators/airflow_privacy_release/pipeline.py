@@ -99,7 +99,10 @@ def _release_tasks(spec: ReleaseSpec) -> None:
             action=spent.when_short,
             **_RETRIES,
         )
-    table, validated = prepared(spec, guard)
+    register = _register(spec)
+    if guard is not None and register is not None:
+        guard >> register
+    table, validated = prepared(spec, register or guard)
     attacked = _bounds_attacks(spec)
     if attacked:
         table = HoldOutOperator(task_id="hold_out", table=table, policy=spec.policy).output
@@ -125,6 +128,7 @@ def _release_tasks(spec: ReleaseSpec) -> None:
             title=spec.name,
             name=spec.publish.table,
             lake=spec.publish.lake,
+            register=None if register is None else register.output,
             **_RETRIES,
         ).output
     approved = None
@@ -252,6 +256,23 @@ def _ingest(spec: ReleaseSpec) -> Any:
         **waits,
         **_filled({"uri": source.place}),
         **shared,
+    )
+
+
+def _register(spec: ReleaseSpec) -> BaseOperator | None:
+    """The task that reads the public register; None where there is none.
+
+    It goes before the others: one beside them could write into the work area after that was removed.
+    """
+    if spec.public_register is None:
+        return None
+    return IngestParquetOperator(
+        task_id="register",
+        connection=spec.public_register.connection,
+        schema=spec.register_fields,
+        columns=spec.public_register.columns,
+        nulls="keep",
+        **_filled({"uri": spec.public_register.uri}),
     )
 
 

@@ -134,6 +134,13 @@ def refuse_attacks(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
     Raises:
         SpecError: naming what stands against it, and what to do.
     """
+    linked = any(rule.attack is AttackName.LINKAGE for rule in policy.attacks)
+    if spec.public_register is not None and not linked:
+        raise _wrong(
+            ("public_register",),
+            "public_register must stand beside attack_risk of linkage in the policy or the floor policy, "
+            "which alone uses it; add the rule, or remove public_register",
+        )
     if not policy.attacks:
         return
     if spec.scaled or spec.linked:

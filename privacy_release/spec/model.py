@@ -1087,6 +1087,25 @@ def _schedule_form(value: object) -> str:
     return "event" if isinstance(value, Mapping | ScheduleSpec) else "cron"
 
 
+class RegisterSpec(_Strict):
+    """Public records of the whole population, which the attack `linkage` tries to name people with.
+
+    Attributes:
+        uri: Parquet file, folder or glob, as the `uri` of a source.
+        connection: Airflow connection id of the object store.
+        columns: which quasi-identifiers it tells, by the names and with the forms of schema.
+    """
+
+    uri: str = Field(min_length=1)
+    connection: Connection | None = None
+    columns: tuple[str, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _address(self) -> Self:
+        check_placeholders(self.uri)
+        return self
+
+
 class ReleaseSpec(_Strict):
     """One release; see the files in `include/releases`.
 
@@ -1102,6 +1121,7 @@ class ReleaseSpec(_Strict):
         person: whose record a row is; the guarantee is of persons then.
         engine: what works on the table; with another than `local` no step holds it in memory.
         transform: a step of your own, after the expectations were met.
+        public_register: public records that attacks may use, beside `attack_risk` of linkage in the policy.
     """
 
     model_config = ConfigDict(
@@ -1129,6 +1149,7 @@ class ReleaseSpec(_Strict):
     release: MethodSpec
     budget: BudgetSpec | None = None
     policy: IncludeFile
+    public_register: RegisterSpec | None = None
     history: HistorySpec | None = None
     approval: ApprovalSpec | None = None
     publish: PublishSpec
@@ -1196,6 +1217,26 @@ class ReleaseSpec(_Strict):
                     f"tables.{name}.schema must shift no dates, it shifts {shifted}; remove `shift`, or "
                     "release each table by itself"
                 )
+
+    @model_validator(mode="after")
+    def _register_fits(self) -> Self:
+        if self.public_register is None:
+            return self
+        if self.tables is not None or self.transform is not None:
+            raise ValueError(
+                "public_register must not stand beside tables or a transform, whose columns it does not "
+                "have; remove it"
+            )
+        asked = self.public_register.columns
+        told = {n for n, a in self.attributes.items() if a.role == "quasi_identifier" and a.derive is None}
+        told -= {n for n, a in self.attributes.items() if a.shift is not None}
+        if len(set(asked)) < len(asked) or not told.issuperset(asked):
+            wrong = [name for name in asked if name not in told] or "repeated ones"
+            raise ValueError(
+                f"public_register.columns must be distinct quasi-identifiers of schema that are neither "
+                f"derived nor shifted, got {wrong}; remove them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _person_fits(self) -> Self:
@@ -1521,6 +1562,12 @@ class ReleaseSpec(_Strict):
         return self._with_person(_fields_of(self.attributes, self.only_source))
 
     @property
+    def register_fields(self) -> dict[str, dict[str, Any]]:
+        """The schema of the public register, which nobody is named in; empty where there is none."""
+        names = self.public_register.columns if self.public_register is not None else ()
+        return _fields_of({name: self.attributes[name] for name in names}, self.only_source)
+
+    @property
     def transformed_fields(self) -> dict[str, dict[str, Any]] | None:
         """The schema of what `transform` makes, without identifiers; None: as of the source."""
         own = self.transform.attributes if self.transform is not None else None
@@ -1593,7 +1640,11 @@ def load_spec(path: str | Path) -> ReleaseSpec:
         text = f"name must be {path.stem!r} like the file, so that no two are the same; rename one"
         raise at_lines(path, [Problem(text=text, path=("name",))])
     if spec.tables is None:
-        return spec.model_copy(update={"source": _found_from(spec.only_source, home)})
+        found: dict[str, Any] = {"source": _found_from(spec.only_source, home)}
+        if (register := spec.public_register) is not None:
+            uri = _address_from(register.uri, home)
+            found["public_register"] = register.model_copy(update={"uri": uri})
+        return spec.model_copy(update=found)
     tables = {
         name: table.model_copy(update={"source": _found_from(table.source, home)})
         for name, table in spec.tables.items()
@@ -1603,9 +1654,14 @@ def load_spec(path: str | Path) -> ReleaseSpec:
 
 def _found_from(source: SourceSpec, home: Path) -> SourceSpec:
     """A source whose address depends on no folder."""
-    if source.uri is None or re.match(r"[A-Za-z][\w+.-]*://|/", source.uri):
+    if source.uri is None:
         return source
-    return source.model_copy(update={"uri": str(home / source.uri)})
+    return source.model_copy(update={"uri": _address_from(source.uri, home)})
+
+
+def _address_from(uri: str, home: Path) -> str:
+    """An address that depends on no folder."""
+    return uri if re.match(r"[A-Za-z][\w+.-]*://|/", uri) else str(home / uri)
 
 
 def json_schema() -> dict[str, Any]:

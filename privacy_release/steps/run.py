@@ -146,6 +146,7 @@ def run_release(
     _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, spec.method_schema(), ledger, watch)
+    register = _register(spec, release_id, work)
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)
     if asked.attacks:
@@ -189,6 +190,7 @@ def run_release(
                 name=spec.publish.table,
                 run=(release_id, release_id),
                 tell=lambda text: watch(Stage.ATTACK, text),
+                register=register,
             )
         watch(Stage.ATTACK, f"{len(asked.attacks)} bounds kept")
     warnings = _warned(spec, staged, report, lake, release_id, budget)
@@ -210,6 +212,20 @@ def run_release(
         path = report_to_curator(table, staged, spec.name, release_id)
         watch(Stage.CURATOR, f"a private report, not to be published: {path}")
     return Outcome(staged=staged, report=report, published=published, warnings=warnings)
+
+
+def _register(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> TableRef | None:
+    """The public register, copied into the work area, if the specification names one."""
+    if spec.public_register is None:
+        return None
+    return ingest(
+        ReleaseName.of(release_id).address(spec.public_register.uri),
+        load_schema(spec.register_fields),
+        work,
+        columns=spec.public_register.columns,
+        nulls="keep",
+        label="register",
+    )
 
 
 def _warned(

@@ -163,10 +163,12 @@ class AttackOperator(BaseOperator):
         title: of the release; the curator's reports of each have a folder of their own.
         name: the release table, whose earlier releases the attack `intersection` looks at.
         lake: Airflow connection id of its lake.
+        register: reference to public records of the population that an ingesting task has read, with some of
+            the quasi-identifiers; the attack `linkage` tries to name people by them, too.
     """
 
-    template_fields = ("source", "table", "report", "title", "name", "lake")
-    template_fields_renderers = {"source": "json", "table": "json", "report": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields = ("source", "table", "report", "title", "name", "lake", "register")
+    template_fields_renderers = {"source": "json", "table": "json", "report": "json", "register": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#fbe3dc"
 
     def __init__(
@@ -178,9 +180,11 @@ class AttackOperator(BaseOperator):
         title: str,
         name: str | None = None,
         lake: str = DEFAULT_LAKE,
+        register: "TableRef | XComArg | None" = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.register: Any = register
         self.source: Any = source  # references by the time of execute
         self.table: Any = table
         self.report: Any = report
@@ -206,6 +210,7 @@ class AttackOperator(BaseOperator):
                 name=self.name,
                 run=(release_id(context), run_key(context)),
                 tell=lambda text: self.log.info("attacking", attack=text),
+                register=self.register,
             )
         for trial in report["attacks"]["trials"] if "attacks" in report else ():
             self.log.info("attack", rule=trial["rule"], passed=trial["passed"])

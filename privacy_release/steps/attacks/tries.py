@@ -40,6 +40,7 @@ def attack_staged(
     name: str | None = None,
     run: tuple[str, str] | None = None,
     tell: Callable[[str], None] = lambda _: None,
+    register: TableRef | None = None,
 ) -> ReportRef:
     """Try the attacks that the policy of a report bounds; the report with what they found.
 
@@ -53,6 +54,7 @@ def attack_staged(
         name: of the release table.
         run: release id and run key of who asks.
         tell: told each attack as it begins.
+        register: public records of the population, ingested, by which `linkage` tries to name people, too.
 
     Returns:
         The report; it is the same where the policy bounds no attack.
@@ -77,7 +79,7 @@ def attack_staged(
     rng = np.random.default_rng(int(staged["sha256"][:16], 16))
     followed = any(rule.attack is AttackName.INTERSECTION for rule in rules)
     memberships = _memberships(staged, lake, name, run) if followed else ()
-    case = case_of(_evidence(table, staged, memberships), rng)
+    case = case_of(_evidence(table, staged, memberships, register), rng)
     found: list[tuple[AttackRisk, Results]] = []
     for rule in rules:
         tell(f"{rule.attack} by {len(case.targets):,} of {len(case.people):,} people")
@@ -125,7 +127,9 @@ def require_attacked(report: ReportRef) -> None:
         )
 
 
-def _evidence(table: TableRef, staged: StagedRef, memberships: "tuple[Membership, ...]") -> "Evidence":
+def _evidence(
+    table: TableRef, staged: StagedRef, memberships: "tuple[Membership, ...]", register: TableRef | None
+) -> "Evidence":
     from privacy_engine.attacks.trial import Evidence
 
     if "holdout" not in table:
@@ -139,6 +143,7 @@ def _evidence(table: TableRef, staged: StagedRef, memberships: "tuple[Membership
         people=read_private(table["uri"], table["sha256"]),
         outsiders=read_private(table["holdout"]["uri"], table["holdout"]["sha256"]),
         memberships=memberships,
+        register=None if register is None else read_private(register["uri"], register["sha256"]),
     )
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from privacy_engine.errors import InfeasibleError, SpecError, VerificationError
+from privacy_engine.errors import InfeasibleError, SchemaError, SpecError, VerificationError
 from privacy_release.evidence.archive import pack
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
@@ -29,6 +29,7 @@ from tests.conftest import POLICY, SCHEMA, SPEC
 
 N = 1000
 INFERENCE = {"model": "attack_risk", "attack": "inference", "excess": 0.5}
+LINKAGE = {"model": "attack_risk", "attack": "linkage", "excess": 0.5}
 MEMBERSHIP = {"model": "attack_risk", "attack": "membership", "excess": 0.5}
 
 
@@ -151,6 +152,59 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     assert manifest["policy"]["require"][0]["model"] == "attack_risk"
     assert "attacks" not in manifest
     assert done.report["attacks"]["trials"][0].keys() == {"rule", "attack", "bound", "passed"}
+
+
+@pytest.fixture
+def listed(write: Any, home: Path) -> Any:
+    """Write the release with a public register of everybody, some columns of which differ."""
+
+    def written(*rules: dict[str, Any], columns: tuple[str, ...] = ("age", "zip"), **changed: Any) -> Any:
+        spec = write(*rules, public_register={"uri": "voters.parquet", "columns": list(columns)})
+        voters = pd.read_parquet(home / "people.parquet")[["age", "zip"]].assign(**changed)
+        voters.to_parquet(home / "voters.parquet")
+        return spec
+
+    return written
+
+
+def test_linkage_tries_to_name_people_by_a_public_register(listed: Any, lake: Lake, work: WorkArea) -> None:
+    # Whoever knows a half of two attributes finds at most every second planted record, and of a class of 5
+    # and more nobody oftener than once in five times: .3 is eight standard errors from both.
+    done = run_release(listed(LINKAGE | {"excess": 0.3}), lake, "r1", work)
+    (trial,) = done.report["attacks"]["trials"]
+    part, register = trial["outcomes"]
+    assert (part["subject"], register["subject"]) == ("a part of the record", "a public register")
+    assert register["planted"] > 0.5
+    assert "voters" not in json.dumps([done.report, manifest_of(lake, "people", "r1")])
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"age": 130.0}, "age"),
+        ({"age": "old"}, "age"),
+        ({"zip": "elsewhere"}, "zip"),
+    ],
+    ids=["out of bounds", "text for a number", "not in the hierarchy"],
+)
+def test_a_register_that_does_not_fit_the_schema_is_refused_before_a_release_is_made(
+    listed: Any, lake: Lake, work: WorkArea, changed: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(SchemaError, match=told) as refused:
+        run_release(listed(LINKAGE, **changed), lake, "r1", work)
+    assert "elsewhere" not in str(refused.value)
+    assert not releases(lake, "people")
+
+
+def test_a_register_that_nothing_uses_or_that_tells_too_much_is_refused(listed: Any, home: Path) -> None:
+    with pytest.raises(SpecError, match="must stand beside attack_risk of linkage"):
+        check_files(listed(INFERENCE), None)
+    for columns in (("age", "illness"), ("name",), ("nothing",), ("age", "age")):
+        with pytest.raises(SpecError, match=r"public_register\.columns must be distinct quasi-identifiers"):
+            listed(LINKAGE, columns=columns)
+    spec = listed(LINKAGE)
+    (home / "voters.parquet").unlink()
+    check_files(spec, None)  # the file is read by the run
 
 
 def test_a_report_without_the_attack_is_not_published(write: Any, lake: Lake, work: WorkArea) -> None:
