@@ -12,6 +12,7 @@ from benchmarks import (
     audit,
     closeness,
     cost,
+    dp_aim,
     dp_deltas,
     dp_intervals,
     dp_over_time,
@@ -57,6 +58,7 @@ FULL: Mapping[str, Part] = {
     "dp_persons": dp_persons.run,
     "dp_regimes": dp_regimes.run,
     "dp_deltas": dp_deltas.run,
+    "dp_aim": dp_aim.run,
     "dp_intervals": dp_intervals.run,
     "visits": visits.run,
     "over_time": over_time.run,
@@ -89,6 +91,7 @@ QUICK: Mapping[str, Part] = {
     "dp_standing": lambda table: dp_standing.run(table, runs=1, shown=(1, 13, 52)),
     "dp_regimes": lambda table: dp_regimes.run(table, runs=1),
     "dp_deltas": lambda table: dp_deltas.run(table, runs=1),
+    "dp_aim": lambda table: dp_aim.run(table, runs=1, with_peers=False),
     "dp_intervals": lambda table: dp_intervals.run(table, epsilons=(1.0,), runs=3),
     "dp_persons": lambda table: dp_persons.run(table, epsilons=(1.0,), runs=3, copies=20),
     "ppnb": lambda table: ppnb.run(table, p_0s=(0.1, 0.35, 0.49, 0.8), runs=1, peer_runs=0, rows=None),
@@ -109,6 +112,7 @@ REPEATED: Mapping[str, Callable[..., Section]] = {
     "dp_regimes": dp_regimes.run,
     "dp_standing": dp_standing.run,
     "dp_deltas": dp_deltas.run,
+    "dp_aim": dp_aim.run,
     "ppnb": ppnb.run,
 }
 

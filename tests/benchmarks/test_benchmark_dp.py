@@ -9,7 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import dp_cases, dp_peers, dp_speed, dp_synthesis, environments, imlap, intervals
+from benchmarks import (
+    dp_aim,
+    dp_cases,
+    dp_deltas,
+    dp_peers,
+    dp_speed,
+    dp_synthesis,
+    environments,
+    imlap,
+    intervals,
+)
 from benchmarks.cases import Measured
 from benchmarks.dp_methods import DPSM_BAYES, LATENT_CLASS, METHODS, PRIVBAYES
 from benchmarks.dp_scores import Scores, lead
@@ -243,3 +253,27 @@ def test_a_timed_synthesizer_runs_in_a_process_of_its_own() -> None:
     assert set(measured.timings) == {dp_cases.FIT, dp_cases.DRAW, dp_cases.ROWS}
     assert measured.timings[dp_cases.FIT].cpu > 0
     assert measured.peak > 1e7
+
+
+@pytest.mark.parametrize(("theirs", "word"), [(0.05, "**Holds**"), (0.012, "**Does not hold**")])
+def test_a_peer_at_half_of_epsilon_is_judged_by_paired_runs(data: Data, theirs: float, word: str) -> None:
+    ours = {0.8: [0.010, 0.013, 0.012]}
+    found = {label: dp_aim.Found(ours, 1.0) for label in (dp_deltas.PURE, dp_deltas.APPROXIMATE)}
+    found["AIM"] = dp_aim.Found({0.8: [theirs, theirs + 0.001, theirs]}, 300.0, 2e9)
+    judged = dp_aim.verdicts(data, found)
+    assert len(judged) == 2  # MST was not measured
+    assert all(word in line and "AIM" in line for line in judged)
+
+
+def test_bars_are_held_against_means_and_left_out_where_there_are_none(data: Data) -> None:
+    far = {0.2: [0.03, 0.03, 0.03], 0.8: [0.012, 0.012, 0.012], 1.6: [0.008, 0.008, 0.008]}
+    found = {label: dp_deltas.Found(far, 1.0) for label in (dp_deltas.PURE, dp_deltas.APPROXIMATE)}
+    case = dp_deltas.Case(load=lambda: data, bars={0.2: 0.030, 0.8: 0.011})
+    judged = dp_deltas.verdicts(data, case, found, {})
+    assert len(judged) == 2
+    assert all("**Does not hold**" in line and "0.0110 at 0.8" in line for line in judged)
+    assert dp_deltas.verdicts(data, dp_deltas.Case(load=lambda: data), found, {}) == []
+    table = dp_deltas.distance_table(
+        data, case, found, {dp_deltas.RESAMPLED: [0.01], dp_deltas.INDEPENDENT: [0.2]}
+    )
+    assert "| bar | 0.0300 | 0.0110 |  |" in table
