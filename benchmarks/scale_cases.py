@@ -119,7 +119,8 @@ def class_sizes(*, file: str) -> Figures:
     names = [a.name for a in schema().quasi_identifiers]
     with opened("local", Path(file).parent) as running:
         sizes = running.class_sizes([file], names)
-    return {"classes": len(sizes), "rows": int(sizes.sum()), "smallest": int(sizes[0])}
+    rows = sum(size * classes for size, classes in sizes.items())
+    return {"classes": sum(sizes.values()), "rows": rows, "smallest": min(sizes)}
 
 
 def contingency(*, file: str) -> Figures:

@@ -1,9 +1,11 @@
 """Verification and risks of released records in files, of which only counts come into memory."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +13,12 @@ import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.engines.class_sql import changed_values
-from privacy_engine.engines.engine import Engine, Files
+from privacy_engine.engines.engine import Engine, Files, Fold
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError
 from privacy_engine.judge import known_rows
 from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.tally import tallied
 from privacy_engine.judge.verification import (
     Finding,
     Report,
@@ -24,10 +27,10 @@ from privacy_engine.judge.verification import (
     require_own_cells,
     require_own_pseudonyms,
     require_persons,
-    verify_classes,
+    verify_tallies,
 )
 from privacy_engine.measures.risk import PartFigures
-from privacy_engine.tables.classes import Classes, CountedClasses, SensitiveValues
+from privacy_engine.tables.classes import Classes, SensitiveValues
 from privacy_engine.tables.persons import TABLE, Person, ValuesLeft, shares_of_persons
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Role
@@ -50,7 +53,7 @@ def verify_files(
     """Measure every rule of a policy on released records in Parquet files.
 
     The report is the one that `verify` gives on the records; arguments and errors as there, and `across` as
-    for `verify_classes`.
+    for `verify_tallies`.
 
     Where the schema names a person, `by_person` are the quasi-identifiers and sensitive attributes of the
     same records, and in the column of that name whose record each is. They are counted then. Where rows are
@@ -66,10 +69,11 @@ def verify_files(
     check_columns(columns, schema)
     require_persons(schema, by_person is not None, loss)
     asked = attributes_of(policy.known_rows, schema)
-    parts, persons = _counted(engine, files, schema, by_person)
-    tables, known = _by_table(engine, files, schema, asked) if schema.tables else ((), {})
-    return verify_classes(
-        parts,
+    judging = _Judging(policy, schema, by_person=schema.linked or by_person is not None)
+    tallies, persons = _counted(engine, files, schema, by_person, judging)
+    tables, known = _by_table(engine, files, schema, asked, judging) if schema.tables else ((), {})
+    return verify_tallies(
+        chain(tallies, tables),
         columns,
         schema,
         policy,
@@ -78,7 +82,6 @@ def verify_files(
         across=across,
         persons=persons,
         known=known or _known(engine, files, schema, by_person, asked),
-        tables=tables,
         values=partial(_values, engine, files),
         year=year,
     )
@@ -91,12 +94,45 @@ class Examined:
     Attributes:
         report: of `verify_files`.
         risk: the figures of `risk.figures`, and of `known_rows.figures` where persons were counted.
-        sizes: (c,) int64 persons in each class, ascending; the records, where each counts as a person.
+        sizes: persons in a class -> classes of that size, ascending; the records, where each counts as a
+            person.
     """
 
     report: Report
     risk: dict[str, float]
-    sizes: npt.NDArray[np.int64]
+    sizes: dict[int, int]
+
+
+@dataclass(frozen=True)
+class _Judging:
+    """What is made of classes where they are counted: a fold of `Engine.fold_classes`; it can be pickled."""
+
+    policy: ReleasePolicy
+    schema: DataSchema
+    by_person: bool
+    of_table: bool = False
+
+    def __call__(self, parts: Iterable[Classes]) -> dict[str, Any]:
+        given = {"by_person": self.by_person, "of_table": self.of_table}
+        return tallied(parts, self.policy, self.schema, **given)
+
+
+class _Examining(_Judging):
+    """The same, with what `examine_files` tells beside the policy."""
+
+    def __call__(self, parts: Iterable[Classes]) -> dict[str, Any]:
+        risk, sizes = PartFigures(), Counter[int]()
+
+        def seen() -> Iterator[Classes]:
+            for part in parts:
+                risk.add(part)
+                own, classes = np.unique(part.people, return_counts=True)
+                sizes.update(dict(zip(own.tolist(), classes.tolist(), strict=True)))
+                yield part
+                del part
+
+        tally = super().__call__(seen())
+        return {"tally": tally, "risk": risk.told(), "sizes": [*sizes.items()]}
 
 
 def examine_files(
@@ -114,25 +150,26 @@ def examine_files(
     Raises:
         VerificationError, SchemaError: as `verify_files`.
     """
-    risk, sizes = PartFigures(), [np.zeros(0, dtype=np.int64)]
-
-    def seen(parts: Iterable[Classes]) -> Iterator[Classes]:
-        for part in parts:
-            risk.add(part)
-            sizes.append(part.people)
-            yield part
-
     if schema.tables:
         raise SchemaError("the rows of several tables cannot be examined as one: verify them")
     columns = engine.columns(files).names
     check_columns(columns, schema)
     require_persons(schema, by_person is not None)
-    parts, persons = _counted(engine, files, schema, by_person)
+    examining = _Examining(policy, schema, by_person=schema.linked or by_person is not None)
+    folded, persons = _counted(engine, files, schema, by_person, examining)
     every = [a.name for a in schema.sensitive]
     known = _known(engine, files, schema, by_person, every)
-    report = verify_classes(seen(parts), columns, schema, policy, persons=persons, known=known)
+    risk, sizes = PartFigures(every), Counter[int]()
+
+    def tallies() -> Iterator[Mapping[str, Any]]:
+        for told in folded:
+            risk.take(told["risk"])
+            sizes.update(dict(told["sizes"]))
+            yield told["tally"]
+
+    report = verify_tallies(tallies(), columns, schema, policy, persons=persons, known=known)
     figures = risk.figures() | known_rows.figures(known, policy.require)
-    return Examined(report=report, risk=figures, sizes=np.sort(np.concatenate(sizes)))
+    return Examined(report=report, risk=figures, sizes=dict(sorted(sizes.items())))
 
 
 def sensitive_values(
@@ -173,19 +210,24 @@ def _weights(
 
 
 def _counted(
-    engine: Engine, files: Files, schema: DataSchema, by_person: Files | None
-) -> tuple[Iterator[Classes], int | None]:
-    """The classes of the records, and how many persons they are of; None where each counts as a person."""
+    engine: Engine, files: Files, schema: DataSchema, by_person: Files | None, fold: Fold
+) -> tuple[Iterator[Mapping[str, Any]], int | None]:
+    """The folded classes of the records, and how many persons these are of; None: each counts as a person."""
     if schema.linked and by_person is not None:
         told = ([PSEUDONYM], [PERSON], [PSEUDONYM, PERSON])
-        require_own_pseudonyms(schema, *(len(engine.class_sizes(by_person, names)) for names in told))
+        require_own_pseudonyms(schema, *(_distinct(engine, by_person, names) for names in told))
     if schema.tables:
         require_own_cells(schema, engine.filled_cells(files, TABLE))
         schema = replace(schema, attributes=tuple(a for a in schema.attributes if a not in schema.sensitive))
     counted = files if schema.linked else by_person
     if counted is None:
-        return _parts(engine, files, schema, None), None
-    return _parts(engine, counted, schema, schema.by), len(engine.class_sizes(counted, [schema.by]))
+        return _folded(engine, files, schema, None, fold), None
+    return _folded(engine, counted, schema, schema.by, fold), _distinct(engine, counted, [schema.by])
+
+
+def _distinct(engine: Engine, files: Files, columns: Sequence[str]) -> int:
+    """How many combinations of values some columns have."""
+    return sum(engine.class_sizes(files, columns).values())
 
 
 def _known(
@@ -211,9 +253,9 @@ def _values(engine: Engine, files: Files, column: str) -> tuple[pd.Series, npt.N
 
 
 def _by_table(
-    engine: Engine, files: Files, schema: DataSchema, attributes: Sequence[str]
-) -> tuple[Iterator[Classes], dict[str, ValuesLeft]]:
-    """The classes of each table with a sensitive attribute, and what is known of some of these attributes."""
+    engine: Engine, files: Files, schema: DataSchema, attributes: Sequence[str], judging: _Judging
+) -> tuple[Iterator[Mapping[str, Any]], dict[str, ValuesLeft]]:
+    """The tallies of each table with a sensitive attribute, and what is known of some of these attributes."""
     quasi = [a.name for a in schema.quasi_identifiers]
     kept = {t.name: [a.name for a in schema.of_table(t.name).sensitive] for t in schema.tables}
     kept = {name: sensitive for name, sensitive in kept.items() if sensitive}
@@ -226,17 +268,15 @@ def _by_table(
         own = DataSchema((label, *(schema[a] for a in sensitive)), person)
         asked = [a for a in attributes if a in sensitive]
         known |= _known(engine, [], own, [written.files[name]], asked)
-        parts.append(_parts(engine, [written.files[name]], own, schema.by))
+        of_table = replace(judging, of_table=True)
+        parts.append(_folded(engine, [written.files[name]], own, schema.by, of_table))
     return chain.from_iterable(parts), known
 
 
-def _parts(engine: Engine, files: Files, schema: DataSchema, person: str | None) -> Iterator[Classes]:
-    """The classes of the records; before them a part of none, so that an empty table has attributes, too."""
+def _folded(
+    engine: Engine, files: Files, schema: DataSchema, person: str | None, fold: Fold
+) -> Iterator[Mapping[str, Any]]:
+    """What a fold makes of the classes of the records."""
     values = sensitive_values(engine, files, schema, person=person)
-    none = np.zeros(0, dtype=np.int64)
     columns = [a.name for a in schema.quasi_identifiers]
-    yield CountedClasses.of_entries(none, dict.fromkeys(values, (none, none, none)), values)
-    if person is None:
-        yield from engine.sensitive_counts(files, columns, values)
-    else:
-        yield from engine.person_counts(files, columns, values, person, linked=schema.linked)
+    yield from engine.fold_classes(files, columns, values, fold, person=person, linked=schema.linked)

@@ -122,9 +122,58 @@ def named(combinations: pa.Table, source: Source, columns: Sequence[str]) -> pa.
     return combinations.rename_columns(result.names).cast(result)
 
 
-def sizes_sql(source: Source, columns: Sequence[str], part: str) -> str:
-    """One row a class: ``n``, its records; arguments as of `combinations_sql`."""
-    return f"SELECT n FROM ({combinations_sql(source, columns, part)})"
+def sizes_sql(source: Source, columns: Sequence[str]) -> str:
+    """One row for each size of a class: ``size``, and ``classes``, how many have it."""
+    sizes = f"SELECT n FROM ({combinations_sql(source, columns)})"
+    return f"SELECT n AS size, count(*) AS classes FROM ({sizes}) GROUP BY n ORDER BY n"
+
+
+def is_wide(sensitive: Mapping[str, SensitiveValues], most: int) -> bool:
+    """Whether a class is one row of `wide_columns`; otherwise it has a list of the values that are in it."""
+    return sum(values.size for values in sensitive.values()) <= most
+
+
+def wide_columns(codes: Sequence[str], sensitive: Mapping[str, SensitiveValues]) -> dict[str, str]:
+    """What is counted of each class, by name: its records, and those with each of the sensitive values.
+
+    Numbers of a fixed width: whoever groups can spill them, adds them up before anything is sent elsewhere,
+    and needs neither lists nor a second grouping. DuckDB and Spark read the expressions alike.
+
+    Args:
+        codes: the column that has the codes of each attribute.
+        sensitive: sensitive attribute -> its values in the whole table.
+    """
+    told = {"n": "count(*)"}
+    for i, (code, values) in enumerate(zip(codes, sensitive.values(), strict=True)):
+        told |= {f"n{i}_{value}": f"count_if({code} = {value})" for value in range(values.size)}
+    return told
+
+
+def wide_sql(source: Source, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]) -> str:
+    """One row a class, of `wide_columns`; the codes come from tables ``values_i``, as of `people_sql`."""
+    group, records = _coded_records(source, columns, list(sensitive), "true")
+    counts = wide_columns([f"s{i}" for i in range(len(sensitive))], sensitive)
+    told = ", ".join(f"({expression})::BIGINT AS {name}" for name, expression in counts.items())
+    return f"SELECT {told} FROM ({records}) GROUP BY {group}"
+
+
+def counted_wide(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
+    """The classes of rows of `wide_columns`.
+
+    Raises:
+        IntegrityError: if a record has a value that is not among the known ones.
+    """
+    sizes = rows.column("n").to_numpy()
+    entries = {}
+    for i, (name, values) in enumerate(sensitive.items()):
+        counts = np.zeros((len(sizes), values.size), np.int64)
+        for value in range(values.size):
+            counts[:, value] = rows.column(f"n{i}_{value}").to_numpy()
+        if not np.array_equal(counts.sum(axis=1), sizes):
+            raise changed_values()
+        classes, codes = np.nonzero(counts)
+        entries[name] = (classes, codes, counts[classes, codes])
+    return CountedClasses.of_entries(sizes, entries, sensitive)
 
 
 def counts_sql(source: Source, columns: Sequence[str], sensitive: Sequence[str], part: str) -> str:

@@ -3,7 +3,7 @@
 Each reads Parquet files and holds no table. What it gives back is as large as its answer, not as its input.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +18,9 @@ Files = Sequence[str]  # the Parquet files of one table, all with the same colum
 Assign = Callable[[pd.DataFrame], npt.NDArray[np.int32]]  # records -> (n,) the fragment of each
 Code = Callable[[pa.Table], pa.Table]  # some records -> rows to count, not necessarily one a record
 Work = Callable[[int, pa.Table], Mapping[str, Any]]  # fragment and its records -> plain values
+Fold = Callable[[Iterable[CountedClasses]], Mapping[str, Any]]  # some of the classes -> plain values
+
+WIDE = 64  # values of all sensitive attributes together, up to which each has a column of counts of its own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,33 +51,41 @@ class Engine(Protocol):
     def rows(self, files: Files) -> int:
         """Number of records."""
 
-    def class_sizes(self, files: Files, columns: Sequence[str]) -> npt.NDArray[np.int64]:
-        """(c,) records in each class of equal values of the columns, ascending."""
+    def class_sizes(self, files: Files, columns: Sequence[str]) -> dict[int, int]:
+        """How many classes of equal values of the columns have so many records: size -> classes, ascending.
 
-    def sensitive_counts(
-        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
-    ) -> Iterator[CountedClasses]:
-        """The classes of equal values of the columns, part by part: each class is in one part, whole.
-
-        Args:
-            files: of the table.
-            columns: the quasi-identifiers.
-            sensitive: sensitive attribute -> its values in the whole table.
+        Of n records there are no more than the square root of 2n different sizes.
         """
 
-    def person_counts(
+    def fold_classes(
         self,
         files: Files,
         columns: Sequence[str],
         sensitive: Mapping[str, SensitiveValues],
-        person: str,
+        fold: Fold,
         *,
+        person: str | None = None,
         linked: bool = False,
-    ) -> Iterator[CountedClasses]:
-        """The same, counted by persons: ``person`` is the column that tells whose record each is.
+    ) -> Iterator[Mapping[str, Any]]:
+        """What ``fold`` makes of the classes of equal values of the columns, where they are counted.
 
-        ``sensitive`` has the weights of the values. Where the rows of a person are ``linked``, a class is of
-        persons with equal trajectories, see `tables.persons`.
+        Each class is given to it once, whole, and together with others: to one call on one machine, to a call
+        on each executor of several. The classes themselves go nowhere else, however many there are.
+
+        Args:
+            files: of the table.
+            columns: the quasi-identifiers.
+            sensitive: sensitive attribute -> its values in the whole table, with weights where a person is
+                given.
+            fold: can be pickled; it takes the classes one part after the other, perhaps none, and gives plain
+                values. The results of several calls come in no particular order.
+            person: the column that tells whose record each is, to count by persons; None: each record counts
+                as a person.
+            linked: whether the rows of a person are linked; a class is of persons with equal trajectories
+                then, see `tables.persons`.
+
+        Raises:
+            IntegrityError: if the values are not those that ``sensitive`` counts: the files changed.
         """
 
     def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
@@ -93,7 +104,7 @@ class Engine(Protocol):
             columns: the quasi-identifiers.
             attribute: the sensitive attribute.
             person: the column that tells whose record each is.
-            linked: as for `person_counts`.
+            linked: as for `fold_classes`.
 
         Returns:
             Columns ``left``, ``persons`` and ``records``, all int64, ascending by the first.

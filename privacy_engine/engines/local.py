@@ -1,8 +1,11 @@
 """The engine of one machine: DuckDB aggregates straight on Parquet, and processes work on fragments.
 
 DuckDB gets a share of the memory and a private folder to spill to. It counts classes exactly, by grouping the
-columns themselves. What it cannot spill, the lists of counts of the classes, is bounded by counting a part of
-the classes at a time; which part a class is in, a hash of its columns says.
+columns themselves, in one pass: it partitions the classes by a hash, and spills partitions to the folder.
+
+What it cannot spill are lists: of the counts of values where these are many, and of persons. They are bounded
+by counting a part of the classes at a time; which part a class is in, a hash of its columns says. Each part
+reads the files again: to read a record is so cheap that forty parts cost less than a file for each would.
 """
 
 import math
@@ -28,16 +31,19 @@ from privacy_engine.engines.class_sql import (
     combinations_sql,
     counted,
     counted_people,
+    counted_wide,
     counts_sql,
+    is_wide,
     keys,
     named,
     people_sql,
     sizes_sql,
     values_left_sql,
     weights_sql,
+    wide_sql,
 )
 from privacy_engine.engines.coded_counts import counted_codes, whole_runs
-from privacy_engine.engines.engine import Assign, Code, Files, TrajectoryFiles, Work
+from privacy_engine.engines.engine import WIDE, Assign, Code, Files, Fold, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches, common_schema, footer, sampled, unreadable
 from privacy_engine.engines.partitions import counted_fragments, partition
@@ -61,9 +67,8 @@ _CODING_SHARE = 0.4  # of the memory; where Python encodes what DuckDB counts
 _LISTS_SHARE = 0.4  # of the memory; for the lists of counts, which DuckDB cannot spill
 _ENTRY_BYTES = 24  # of a count in a list
 _CLASS_ENTRIES = 7  # what the lists of a class take by themselves, in entries
-_SIZE_ENTRIES = 2  # and what a class takes of which the size alone is counted; the rest DuckDB can spill
 _BUFFER_SHARE = 0.2  # of the memory; for records on their way to the files of their fragments
-_CLASSES = 65_536  # most classes of a part
+_CLASSES = 16_384  # most classes of a part
 
 
 class LocalEngine:
@@ -76,17 +81,25 @@ class LocalEngine:
         memory: bytes that an aggregation may take.
         spill: existing private folder for what does not fit into them; a new subfolder is removed at the end.
         processes: that work on fragments at a time; None = one for each core, as far as memory goes.
-        entries: of a part of `sensitive_counts`, about: a class has one for each of its sensitive values, and
-            takes some by itself; None = as many as fit into the memory.
+        entries: of a part of the classes that are counted by lists, about: a class has one for each of its
+            sensitive values, and takes some by itself; None = as many as fit into the memory.
+        wide: most values of the sensitive attributes that are counted without lists.
     """
 
     def __init__(
-        self, *, memory: int, spill: Path, processes: int | None = None, entries: int | None = None
+        self,
+        *,
+        memory: int,
+        spill: Path,
+        processes: int | None = None,
+        entries: int | None = None,
+        wide: int = WIDE,
     ) -> None:
         self.memory = memory
         self.spill = spill
         self.processes = processes
         self.entries = entries or int(memory * _LISTS_SHARE / _ENTRY_BYTES)
+        self.wide = wide
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="engine-", dir=self.spill))  # of mode 0700
@@ -128,15 +141,26 @@ class LocalEngine:
         """Number of records."""
         return sum(footer(file).num_rows for file in files)
 
-    def class_sizes(self, files: Files, columns: Sequence[str]) -> npt.NDArray[np.int64]:
-        """(c,) records in each class of equal values of the columns, ascending."""
-        source, parts = self._source(files), []
-        for chosen in self._parts(files, source, columns, {}):
-            classes = sizes_sql(source, columns, chosen)
-            parts.append(self._table(files, f"SELECT n, count(*) AS classes FROM ({classes}) GROUP BY n"))
-        found = pa.concat_tables(parts).sort_by("n")
-        sizes: npt.NDArray[np.int64] = np.repeat(found["n"].to_numpy(), found["classes"].to_numpy())
-        return sizes
+    def class_sizes(self, files: Files, columns: Sequence[str]) -> dict[int, int]:
+        """How many classes of equal values of the columns there are of each size; see `Engine`."""
+        found = self._table(files, sizes_sql(self._source(files), columns))
+        return dict(zip(found["size"].to_pylist(), found["classes"].to_pylist(), strict=True))
+
+    def fold_classes(
+        self,
+        files: Files,
+        columns: Sequence[str],
+        sensitive: Mapping[str, SensitiveValues],
+        fold: Fold,
+        *,
+        person: str | None = None,
+        linked: bool = False,
+    ) -> Iterator[Mapping[str, Any]]:
+        """What ``fold`` makes of all classes, which it gets part by part; see `Engine`."""
+        if person is None:
+            yield fold(self.sensitive_counts(files, columns, sensitive))
+        else:
+            yield fold(self.person_counts(files, columns, sensitive, person, linked=linked))
 
     def sensitive_counts(
         self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
@@ -146,23 +170,12 @@ class LocalEngine:
         Raises:
             IntegrityError: if the sensitive values are not those that were counted before.
         """
-        source = self._source(files)
-        parts = self._parts(files, source, columns, sensitive)
-        if not sensitive:
-            for number, chosen in enumerate(parts):
-                advance(number / len(parts))
-                for rows in self._stream(files, sizes_sql(source, columns, chosen)):
-                    yield CountedClasses(rows.column("n").to_numpy(), {}, {})
-            return
-        tables = coded_values(source, sensitive, in_one_list=True)
+        parts = self._wide if is_wide(sensitive, self.wide) else self._listed
         totals = {name: np.zeros(values.size, np.int64) for name, values in sensitive.items()}
-        for number, chosen in enumerate(parts):
-            advance(number / len(parts))
-            for rows in self._stream(files, counts_sql(source, columns, list(sensitive), chosen), tables):
-                classes = counted(rows, sensitive)
-                for name, total in totals.items():
-                    np.add.at(total, classes.entries[name].values, classes.entries[name].counts)
-                yield classes
+        for classes in parts(files, columns, sensitive):
+            for name, total in totals.items():
+                np.add.at(total, classes.entries[name].values, classes.entries[name].counts)
+            yield classes
         if any((total != sensitive[name].counts).any() for name, total in totals.items()):
             raise IntegrityError(
                 "records with each sensitive value must be as many as were counted before, got others: the "
@@ -352,6 +365,27 @@ class LocalEngine:
             fragments = self.partition_by_fragment(files, assign, Path(folder))
             yield from work_apart(work, fragments, process_count(self.processes))
 
+    def _wide(
+        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
+    ) -> Iterator[CountedClasses]:
+        """The classes, each counted in one row."""
+        source = self._source(files)
+        tables = coded_values(source, sensitive, in_one_list=False)
+        for rows in self._stream(files, wide_sql(source, columns, sensitive), tables):
+            yield counted_wide(rows, sensitive)
+
+    def _listed(
+        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
+    ) -> Iterator[CountedClasses]:
+        """The classes, each with a list of the values that are in it."""
+        source = self._source(files)
+        tables = coded_values(source, sensitive, in_one_list=True)
+        parts = self._parts(files, source, columns, sensitive)
+        for number, chosen in enumerate(parts):
+            advance(number / len(parts))
+            for rows in self._stream(files, counts_sql(source, columns, list(sensitive), chosen), tables):
+                yield counted(rows, sensitive)
+
     @contextmanager
     def _limited(self, share: float) -> Iterator[None]:
         """Less memory for DuckDB than otherwise, until the block ends."""
@@ -378,8 +412,7 @@ class LocalEngine:
         self, files: Files, source: Source, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
     ) -> list[str]:
         """Conditions on the records that divide the classes into parts which fit into memory."""
-        own = _CLASS_ENTRIES if sensitive else _SIZE_ENTRIES
-        if self.rows(files) * (len(sensitive) + own) <= self.entries:
+        if self.rows(files) * (len(sensitive) + _CLASS_ENTRIES) <= self.entries:
             return ["true"]
         shared = keys(source, columns)
         counted = [shared, *([*shared, source.value(name)] for name in sensitive)]
@@ -388,7 +421,7 @@ class LocalEngine:
         )
         found = self._table(files, f"SELECT {distinct} FROM {source.sql}")
         classes, *entries = (column[0].as_py() for column in found.columns)
-        parts = max(1, math.ceil((classes * own + sum(entries)) / self.entries))
+        parts = max(1, math.ceil((classes * _CLASS_ENTRIES + sum(entries)) / self.entries))
         return [f"hash({', '.join(shared)}) % {parts} = {part}" for part in range(parts)]
 
     def _table(self, files: Files, sql: str) -> pa.Table:

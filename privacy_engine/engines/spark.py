@@ -14,26 +14,30 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from privacy_engine.engines.class_sql import counted_people
-from privacy_engine.engines.engine import Assign, Code, Files, TrajectoryFiles, Work
+from privacy_engine.engines.class_sql import counted_people, counted_wide, is_wide, wide_columns
+from privacy_engine.engines.engine import WIDE, Assign, Code, Files, Fold, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import common_schema, footer, subset
 from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
 from privacy_engine.engines.spark_columns import Columns, carried_type, key_names, restored
 from privacy_engine.engines.spark_errors import in_our_words
 from privacy_engine.engines.spark_workers import (
+    FOLDED,
     FRAGMENT,
     POSITION,
     WORKED,
     Parts,
     assigning,
+    check_sums,
     coding,
+    counted_lists,
+    folding,
     opening,
     result_of,
     working,
 )
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, SchemaError, SpecError
-from privacy_engine.tables.classes import CountedClasses, SensitiveValues
+from privacy_engine.tables.classes import SensitiveValues
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,6 +48,7 @@ _SETTINGS = {
     "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "131072",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 26),
     # A table without the records of a damaged file would be another table.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
@@ -66,8 +71,8 @@ class SparkEngine:
     Args:
         session: classic or Connect; some of its SQL settings are set.
         memory: bytes that an answer may take in this process.
-        entries: of a part of `sensitive_counts`, about: a class has one for each of its sensitive values. And
-            of a part of `count_coded`, which has one for each row.
+        entries: of a part of `count_coded`, about, which has one for each row.
+        wide: most values of the sensitive attributes that are counted without lists.
         parts: of a file that the driver alone can read; None: executors read the files.
     """
 
@@ -78,11 +83,13 @@ class SparkEngine:
         *,
         memory: int = _MEMORY,
         entries: int = _ENTRIES,
+        wide: int = WIDE,
         parts: Parts | None = None,
     ) -> None:
         self._session = session
         self.memory = memory
         self._entries = entries
+        self._wide = wide
         self._parts = parts
         for name, value in _SETTINGS.items():
             session.conf.set(name, value)
@@ -102,96 +109,99 @@ class SparkEngine:
         return sum(footer(file).num_rows for file in files)
 
     @in_our_words
-    def class_sizes(self, files: Files, columns: Sequence[str]) -> npt.NDArray[np.int64]:
-        """See `Engine`. How many classes there are of each size is all that travels."""
+    def class_sizes(self, files: Files, columns: Sequence[str]) -> dict[int, int]:
+        """See `Engine`."""
         keyed, keys = self._keyed(files, columns)
         sizes = keyed.groupBy(*keys).count().groupBy("count").count().toDF("size", "classes")
         found = sizes.where("size > 0").toArrow().sort_by("size")
-        sized: npt.NDArray[np.int64] = np.repeat(found["size"].to_numpy(), found["classes"].to_numpy())
-        return sized
+        return dict(zip(found["size"].to_pylist(), found["classes"].to_pylist(), strict=True))
 
-    def sensitive_counts(
-        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
-    ) -> Iterator[CountedClasses]:
-        """See `Engine`. The classes wait on the executors' disks until their part is asked for.
-
-        Raises:
-            IntegrityError: if the values are not those that ``sensitive`` counts: the files changed.
-        """
-        classes, parts = self._classes(files, columns, sensitive)
-        totals = {name: np.zeros(values.size, np.int64) for name, values in sensitive.items()}
-        try:
-            for part in range(parts):
-                counted = self._part(classes, f"pmod(place, {parts}) = {part}", sensitive)
-                for name, entries in counted.entries.items():
-                    np.add.at(totals[name], entries.values, entries.counts)
-                yield counted
-        finally:
-            with suppress(PrivacyEngineError):  # the session may be what failed
-                self._forget(classes)
-        if any(not np.array_equal(totals[name], values.counts) for name, values in sensitive.items()):
-            raise _changed(sensitive)
-
-    def person_counts(
+    def fold_classes(
         self,
         files: Files,
         columns: Sequence[str],
         sensitive: Mapping[str, SensitiveValues],
-        person: str,
+        fold: Fold,
         *,
+        person: str | None = None,
         linked: bool = False,
-    ) -> Iterator[CountedClasses]:
-        """See `Engine`. The classes wait on the executors' disks until their part is asked for.
+    ) -> Iterator[Mapping[str, Any]]:
+        """See `Engine`. The records, or counts of them, go once to where their class is counted and folded.
 
         Raises:
             IntegrityError: if the values are not those that ``sensitive`` counts: the files changed.
         """
-        classes, parts = self._people(files, columns, sensitive, person, linked)
-        records = 0
-        try:
-            for part in range(parts):
-                counted = self._people_part(classes, f"pmod(place, {parts}) = {part}", sensitive)
-                records += counted.records
-                yield counted
-        finally:
-            with suppress(PrivacyEngineError):  # the session may be what failed
-                self._forget(classes)
-        if any(values.counts.sum() != records for values in sensitive.values()):
+        keyed, keys = self._coded_keys(files, [*columns, *([person] if person else [])], sensitive)
+        if person is not None:
+            classes, counted = self._people(keyed, keys, sensitive, linked), counted_people
+        elif is_wide(sensitive, self._wide):
+            classes, counted = self._counted_wide(keyed, keys, sensitive), counted_wide
+        else:
+            classes, counted = self._listed(keyed, keys, sensitive), counted_lists
+        told = self._told(classes, folding(sensitive, counted, fold))
+        if person is not None:  # who has a value counts once in a class, however many records they have there
+            records = sum(part["records"] for part in told)
+            same = all(values.counts.sum() == records for values in sensitive.values())
+        else:
+            same = check_sums(told, sensitive)
+        if not same:
             raise _changed(sensitive)
+        yield from (part["fold"] for part in told)
+
+    @in_our_words
+    def _told(self, classes: "DataFrame", work: Any) -> list[Mapping[str, Any]]:
+        found = classes.mapInArrow(work, FOLDED).toArrow()
+        return [result_of(outcome) for outcome in found["outcome"].to_pylist()]
+
+    @in_our_words
+    def _counted_wide(
+        self, keyed: "DataFrame", keys: Sequence[str], sensitive: Mapping[str, SensitiveValues]
+    ) -> "DataFrame":
+        """A row a class, of `wide_columns`: counts add up before they are sent, and are sent once."""
+        counts = wide_columns([f"e{i}" for i in range(len(sensitive))], sensitive)
+        told = [self._expression(f"{counted} as {name}") for name, counted in counts.items()]
+        return keyed.groupBy(*keys).agg(*told).select(*counts).where("n > 0")
+
+    @in_our_words
+    def _listed(
+        self, keyed: "DataFrame", keys: Sequence[str], sensitive: Mapping[str, SensitiveValues]
+    ) -> "DataFrame":
+        """A row a class, of ``entries``: attribute, code, count.
+
+        One list holds the entries of all attributes, so that no class must be found again for the next one.
+        """
+        codes = [f"e{i}" for i in range(len(sensitive))]
+        sent = self._sent(keyed.select(*keys, *codes), keys)
+        pairs = ", ".join(f"{i}, {code}" for i, code in enumerate(codes))
+        entries = sent.selectExpr(*keys, f"stack({len(codes)}, {pairs}) as (attribute, code)")
+        counted = entries.groupBy(*keys, "attribute", "code").count()
+        listed = self._expression("collect_list(struct(attribute, code, count)) as entries")
+        return counted.groupBy(*keys).agg(listed).select("entries").where("size(entries) > 0")
 
     @in_our_words
     def _people(
         self,
-        files: Files,
-        columns: Sequence[str],
+        keyed: "DataFrame",
+        keys: Sequence[str],
         sensitive: Mapping[str, SensitiveValues],
-        person: str,
         linked: bool,
-    ) -> tuple["DataFrame", int]:
-        """A row a class, of ``place``, a hash, and what `people_sql` tells of it; and how many parts."""
-        from pyspark import StorageLevel
-
-        keyed, (*keys, who) = self._coded_keys(files, [*columns, person], sensitive)
+    ) -> "DataFrame":
+        """A row a class, of what `people_sql` tells of it."""
+        *keys, who = keys
         if linked:
             keyed, keys = self._trajectories(keyed, keys, who)
-        had = [self._expression(f"collect_set(coalesce(e{i}, -1)) as f{i}") for i in range(len(sensitive))]
-        pairs = keyed.groupBy(*keys, who).agg(self._expression("count(*) as n"), *had).where("n > 0")
+        codes = [f"e{i}" for i in range(len(sensitive))]
+        sent = self._sent(keyed.select(*keys, who, *codes), keys)
+        had = [self._expression(f"collect_set(coalesce({code}, -1)) as f{i}") for i, code in enumerate(codes)]
+        pairs = sent.groupBy(*keys, who).agg(self._expression("count(*) as n"), *had).where("n > 0")
         lists = [self._expression(f"collect_list(f{i}) as f{i}") for i in range(len(sensitive))]
         counts = [self._expression(text) for text in ("sum(n) as n", "count(*) as people")]
         classes = pairs.groupBy(*keys).agg(*counts, *lists).where("people > 0")
-        place = f"xxhash64({', '.join(keys)})" if keys else "0L"
-        shown = ["n", "people", *(f"f{i}" for i in range(len(sensitive)))]
-        kept = classes.selectExpr(f"{place} as place", *shown).persist(StorageLevel.DISK_ONLY)
-        total = kept.selectExpr("coalesce(sum(people), 0L) as total").toArrow()["total"][0].as_py()
-        return kept, -(-total * max(len(sensitive), 1) // self._entries)
+        return classes.select("n", "people", *(f"f{i}" for i in range(len(sensitive))))
 
-    @in_our_words
-    def _people_part(
-        self, classes: "DataFrame", chosen: str, sensitive: Mapping[str, SensitiveValues]
-    ) -> CountedClasses:
-        rows = classes.where(chosen).toArrow().combine_chunks()
-        (batch,) = rows.to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-        return counted_people(batch, sensitive)
+    def _sent(self, keyed: "DataFrame", keys: Sequence[str]) -> "DataFrame":
+        """The records with those of their class: what groups them by the keys, and more, sends none again."""
+        return keyed.repartition(*keys) if keys else keyed
 
     @in_our_words
     def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
@@ -359,43 +369,6 @@ class SparkEngine:
         return outcomes
 
     @in_our_words
-    def _classes(
-        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
-    ) -> tuple["DataFrame", int]:
-        """A row a class, of ``place``, a hash, and ``entries``: attribute, code, count; and how many parts.
-
-        One list holds the entries of all attributes, so that no class must be found again for the next one.
-        """
-        from pyspark import StorageLevel
-
-        keyed, keys = self._coded_keys(files, columns, sensitive)
-        pairs = ", ".join(f"{i}, e{i}" for i in range(len(sensitive))) or "0, 0"
-        entries = keyed.selectExpr(*keys, f"stack({max(len(sensitive), 1)}, {pairs}) as (attribute, code)")
-        counted = entries.groupBy(*keys, "attribute", "code").count()
-        listed = self._expression("collect_list(struct(attribute, code, count)) as entries")
-        classes = counted.groupBy(*keys).agg(listed).where("size(entries) > 0")
-        place = f"xxhash64({', '.join(keys)})" if keys else "0L"
-        kept = classes.selectExpr(f"{place} as place", "entries").persist(StorageLevel.DISK_ONLY)
-        total = kept.selectExpr("coalesce(sum(size(entries)), 0L) as total").toArrow()["total"][0].as_py()
-        return kept, -(-total // self._entries)
-
-    @in_our_words
-    def _part(
-        self, classes: "DataFrame", chosen: str, sensitive: Mapping[str, SensitiveValues]
-    ) -> CountedClasses:
-        lists = classes.where(chosen).select("entries").toArrow()["entries"].combine_chunks()
-        attribute, code, count = (lists.flatten().field(i) for i in range(3))
-        if code.null_count:
-            raise _changed(sensitive)
-        attribute, code, count = (a.to_numpy().astype(np.int64) for a in (attribute, code, count))
-        of_class = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy())
-        first = attribute == 0
-        sizes = np.bincount(of_class[first], count[first], len(lists)).astype(np.int64)
-        own = {name: attribute == i for i, name in enumerate(sensitive)}
-        entries = {name: (of_class[at], code[at], count[at]) for name, at in own.items()}
-        return CountedClasses.of_entries(sizes, entries, sensitive)
-
-    @in_our_words
     def _forget(self, classes: "DataFrame") -> None:
         classes.unpersist()
 
@@ -464,7 +437,10 @@ class SparkEngine:
         """The records, under Spark's names."""
         if self._parts is not None:
             return self._opened(files, self._parts).drop(POSITION)
-        return self._union([self._file(file) for file in files]).toDF(*_columns(files).carried)
+        names = _columns(files).carried
+        if any(_PATTERN.search(file) for file in files):
+            return self._union([self._file(file) for file in files]).toDF(*names)
+        return self._session.read.parquet(*map(_uri, files)).toDF(*names)  # one scan, however many there are
 
     def _numbered(self, files: Files) -> "DataFrame":
         """The same, with the ``position`` of each in the table."""
@@ -498,7 +474,7 @@ class SparkEngine:
                     f"{PurePath(file).name} has; move the work area"
                 )
             reader = reader.option("__globPaths__", "false")
-        return reader.parquet(file if ":/" in file else f"file:{file}")
+        return reader.parquet(_uri(file))
 
     @property
     def _connect(self) -> bool:
@@ -513,6 +489,10 @@ class SparkEngine:
         from pyspark.sql.functions import expr
 
         return expr(text)
+
+
+def _uri(file: str) -> str:
+    return file if ":/" in file else f"file:{file}"
 
 
 def _columns(files: Files) -> Columns:

@@ -2,20 +2,29 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privacy_engine.engines.engine import Assign, Code, Work
+from privacy_engine.engines.class_sql import changed_values
+from privacy_engine.engines.engine import Assign, Code, Fold, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.spark_columns import Columns
 from privacy_engine.engines.spark_errors import error_of, from_worker, told_of
 from privacy_engine.errors import PrivacyEngineError, SchemaError
+from privacy_engine.tables.classes import CountedClasses, SensitiveValues
+from privacy_engine.tables.persons import scrambled
 
 FRAGMENT, POSITION = "fragment", "position"
 WORKED = f"{FRAGMENT} int, rows bigint, outcome string"  # what `working` gives back, in Spark's words
+FOLDED = "outcome string"  # and `folding`
+Counted = Callable[[pa.RecordBatch, Mapping[str, SensitiveValues]], CountedClasses]
+
+_RANGE = 1 << 64
 
 
 class Part(Protocol):
@@ -92,6 +101,89 @@ def working(columns: Columns, work: Work) -> Callable[[tuple[pa.Scalar, ...], pa
         return pa.table(values, schema=pa.schema(types))
 
     return fragment
+
+
+def folding(
+    sensitive: Mapping[str, SensitiveValues], counted: Counted, fold: Fold
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function that gives the classes of a task, each a row, to ``fold``, and tells what that gives.
+
+    Beside it how many records they have, and of each attribute a sum of what was counted: see `check_sums`.
+
+    Args:
+        sensitive: sensitive attribute -> its values in the whole table.
+        counted: classes of some rows.
+        fold: of `Engine.fold_classes`.
+    """
+    # A worker knows the values by their codes.
+    known = {name: replace(values, column=values.column.iloc[:0]) for name, values in sensitive.items()}
+
+    def batches(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        outcome = from_worker(lambda: _folded(given, known, counted, fold))
+        yield pa.RecordBatch.from_pydict({"outcome": [outcome]})
+
+    return batches
+
+
+def _folded(
+    given: Iterator[pa.RecordBatch], sensitive: Mapping[str, SensitiveValues], counted: Counted, fold: Fold
+) -> str:
+    sums = dict.fromkeys(sensitive, 0)
+    records = 0
+
+    def parts() -> Iterator[CountedClasses]:
+        nonlocal records
+        for batch in given:
+            if batch.num_rows:
+                part = counted(batch, sensitive)
+                records += part.records
+                for name, entries in part.entries.items():
+                    if part.persons is None:
+                        sums[name] = (sums[name] + _sum(entries.values, entries.counts)) % _RANGE
+                yield part
+                del part
+
+    try:
+        return json.dumps({"result": {"fold": dict(fold(parts())), "records": records, "sums": sums}})
+    except PrivacyEngineError as error:  # not worth a second try, which Spark gives to what raises
+        return json.dumps(told_of(error))
+
+
+def check_sums(told: Sequence[Mapping[str, Any]], sensitive: Mapping[str, SensitiveValues]) -> bool:
+    """Whether the classes of all tasks together have as many records with each value as were counted before.
+
+    The counts are compared by a sum of them, each times a scrambled number that stands for its value, modulo
+    2 ** 64: it is as short for a million values as for two, and differs where any count does, but for a
+    chance of about one in 2 ** 64 in a table that was not made for it.
+    """
+    return all(
+        sum(part["sums"][name] for part in told) % _RANGE == _sum(np.arange(values.size), values.counts)
+        for name, values in sensitive.items()
+    )
+
+
+def _sum(codes: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> int:
+    with np.errstate(over="ignore"):
+        return int((scrambled(codes) * counts.astype(np.uint64)).sum(dtype=np.uint64))
+
+
+def counted_lists(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
+    """The classes of rows of ``entries``: lists of attribute, code and count.
+
+    Raises:
+        IntegrityError: if a record has a value that is not among the known ones.
+    """
+    lists = rows.column("entries")
+    attribute, code, count = (lists.flatten().field(i) for i in range(3))
+    if code.null_count:
+        raise changed_values()
+    attribute, code, count = (a.to_numpy().astype(np.int64) for a in (attribute, code, count))
+    of_class = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy())
+    first = attribute == 0
+    sizes = np.bincount(of_class[first], count[first], len(lists)).astype(np.int64)
+    own = {name: attribute == i for i, name in enumerate(sensitive)}
+    entries = {name: (of_class[at], code[at], count[at]) for name, at in own.items()}
+    return CountedClasses.of_entries(sizes, entries, sensitive)
 
 
 def result_of(outcome: str) -> Mapping[str, Any]:

@@ -16,14 +16,9 @@ from privacy_engine.judge.column_checks import Broken, Values, broken
 from privacy_engine.judge.counterfeits import of_nobody, wrongly_told
 from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membership
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
-from privacy_engine.judge.models import (
-    PrivacyModel,
-    asks_of,
-    classes_asked,
-    require_distances,
-    rule_of,
-)
+from privacy_engine.judge.models import classes_asked, require_distances, rule_of
 from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.tally import Judged, Tally, tallied
 from privacy_engine.tables.classes import Classes, EquivalenceClasses, class_labels
 from privacy_engine.tables.linked import ReleasedClasses
 from privacy_engine.tables.persons import TABLE, ValuesLeft
@@ -154,11 +149,11 @@ def verify(
         require_own_cells(schema, {name: dict(cells.loc[name]) for name in cells.index})
     released = ReleasedClasses.of_table(table, schema, persons if schema.by else None)
     classes = released.whole
-    judged = _judged(policy, by_person=classes.persons is not None)
+    judged = Tally(policy, schema, by_person=classes.persons is not None).judged
     for model in judged:
         for part in classes_asked(model.model, released):
             model.add(part)
-    found = [model.finding() for model in judged]
+    found = [_finding(model) for model in judged]
     if persons is not None:
         found = with_counterfeits(found, table, schema, policy, persons)
     if classes.persons is not None:
@@ -292,10 +287,10 @@ def with_counterfeits(
     if told is None and not fake.any():
         return list(findings)
     counting = [model for model in policy.require if hasattr(model, "k")]
-    alone = [_Judged(model, rule_of(model)) for model in counting]
+    alone = [Judged(model, rule_of(model)) for model in counting]
     for model in alone:
         model.add(EquivalenceClasses.of_table(table[~fake].reset_index(drop=True), schema))
-    of_persons = {model.rule: model.finding() for model in alone}
+    of_persons = {model.rule: _finding(model) for model in alone}
     labels = EquivalenceClasses.of_table(table, schema).labels
     wrong = wrongly_told(labels, fake, told)
     nobody = int((np.bincount(labels[~fake], minlength=int(labels.max(initial=-1)) + 1) == 0).sum())
@@ -357,8 +352,46 @@ def verify_classes(
             limited and the year is not given.
         SchemaError: if the policy asks for a distance that a sensitive attribute does not have.
     """
+    by_person = persons is not None
+    told = {False: parts, True: tables}
+    return verify_tallies(
+        (tallied(told[t], policy, schema, by_person=by_person, of_table=t) for t in told),
+        columns,
+        schema,
+        policy,
+        loss=loss,
+        figures=figures,
+        across=across,
+        persons=persons,
+        known=known,
+        values=values,
+        year=year,
+    )
+
+
+def verify_tallies(
+    tallies: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    schema: DataSchema,
+    policy: ReleasePolicy,
+    *,
+    loss: PrivacyLoss | None = None,
+    figures: Mapping[str, float] | None = None,
+    across: Sequence[Finding] | None = None,
+    persons: int | None = None,
+    known: Mapping[str, ValuesLeft] | None = None,
+    values: Values | None = None,
+    year: int | None = None,
+) -> Report:
+    """Measure every rule of a policy on released records whose classes were tallied where they are counted.
+
+    ``tallies`` are of all classes, each in one of them, as `tallied` gives them; they are asked for when all
+    else is in order. The other arguments are as for `verify_classes`.
+
+    Raises:
+        VerificationError, SchemaError: as `verify_classes`.
+    """
     check_columns(columns, schema)
-    require_distances(policy.require, {a.name: a for a in schema.sensitive})
     require_persons(schema, persons is not None, loss)
     if across is None and policy.across:
         demanded = ", ".join(model.name for model in policy.across)
@@ -366,29 +399,21 @@ def verify_classes(
             f"the policy demands {demanded}, which follows people through releases; give what was found of "
             "them, or take it out of the policy"
         )
-    judged = _judged(policy, by_person=persons is not None)
-    for model in judged:  # nothing fails yet; a model that cannot be measured at all says so
+    tally = Tally(policy, schema, by_person=persons is not None)
+    for judged in tally.judged:  # nothing fails yet; a model that cannot be measured at all says so
         none = ReleasedClasses.of_table(pd.DataFrame(columns=list(columns)), schema)
-        for empty in classes_asked(model.model, none):
-            model.add(empty)
-    of_rows = [m for m in judged if not (schema.tables and asks_of(m.model, _sensitive(schema)))]
-    rows = classes = 0
-    for part in parts:
-        rows, classes = rows + part.records, classes + len(part)
-        for model in of_rows:
-            model.add(part)
-    for part in tables:
-        for model in judged:
-            if asks_of(model.model, part.sensitive):
-                model.add(part)
-    found = [model.finding() for model in judged]
+        for empty in classes_asked(judged.model, none):
+            judged.add(empty)
+    for told in tallies:
+        tally.take(told)
+    found = [_finding(judged) for judged in tally.judged]
     if persons is not None:
-        found += known_rows_findings(policy, known or {}, rows)
+        found += known_rows_findings(policy, known or {}, tally.rows)
     limits = [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
     limits += untried_findings(policy)
-    told = column_findings(policy, schema, values, rows, year)
-    findings = (*found, *(across or ()), *limits, *told)
-    return Report(rows=rows, classes=classes, persons=persons, findings=findings)
+    of_columns = column_findings(policy, schema, values, tally.rows, year)
+    findings = (*found, *(across or ()), *limits, *of_columns)
+    return Report(rows=tally.rows, classes=tally.classes, persons=persons, findings=findings)
 
 
 def column_findings(
@@ -438,10 +463,6 @@ def broken_finding(told: Broken, rows: int) -> Finding:
     )
 
 
-def _sensitive(schema: DataSchema) -> list[str]:
-    return [a.name for a in schema.sensitive]
-
-
 def attributes_of(models: Sequence[RowIntersection], schema: DataSchema) -> tuple[str, ...]:
     """The sensitive attributes that models of known rows ask for.
 
@@ -476,41 +497,16 @@ def _known_rows_finding(model: RowIntersection, known: Mapping[str, ValuesLeft],
     )
 
 
-def _judged(policy: ReleasePolicy, *, by_person: bool) -> list["_Judged"]:
-    """The models of classes; those of known rows, too, where each row counts as a person."""
-    judged = [_Judged(model, rule_of(model)) for model in policy.require]
-    if not by_person:
-        judged += [_Judged(model.of_class(), rule_of(model)) for model in policy.known_rows]
-    return judged
-
-
-class _Judged:
-    """A model held against the classes of a table, some at a time."""
-
-    def __init__(self, model: PrivacyModel, rule: str) -> None:
-        self.model, self.rule = model, rule
-        self.measured = math.nan
-        self.classes = self.failing_classes = self.failing_rows = 0
-
-    def add(self, classes: Classes) -> None:
-        measured = self.model.measure(classes)
-        violations = self.model.violations(classes)
-        if len(classes) or not self.classes:  # what no class is like counts only where there is none
-            worse = min if self.model.at_least else max
-            self.measured = worse(self.measured, measured) if self.classes else measured
-        self.classes += len(classes)
-        self.failing_classes += int(violations.sum())
-        self.failing_rows += int(classes.sizes[violations].sum())
-
-    def finding(self) -> Finding:
-        return Finding(
-            rule=self.rule,
-            threshold=self.model.threshold,
-            measured=self.measured if math.isfinite(self.measured) else None,
-            passed=self.classes > 0 and not self.failing_classes,
-            failing_classes=self.failing_classes,
-            failing_rows=self.failing_rows,
-        )
+def _finding(judged: Judged) -> Finding:
+    """What a model said of all classes."""
+    return Finding(
+        rule=judged.rule,
+        threshold=judged.model.threshold,
+        measured=judged.measured if math.isfinite(judged.measured) else None,
+        passed=judged.classes > 0 and not judged.failing_classes,
+        failing_classes=judged.failing_classes,
+        failing_rows=judged.failing_rows,
+    )
 
 
 def check_columns(columns: Sequence[str], schema: DataSchema) -> None:

@@ -10,6 +10,8 @@ f_j is the number of persons in class j; each record counts as a person unless i
 """
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -113,12 +115,16 @@ def figures(classes: Classes, population: npt.NDArray[np.int64] | None = None) -
 
 
 class PartFigures:
-    """As `figures` without a population, for the classes of a table that come part by part."""
+    """As `figures` without a population, for the classes of a table that come part by part.
 
-    def __init__(self) -> None:
+    Args:
+        sensitive: the sensitive attributes, where there may be no class that tells them.
+    """
+
+    def __init__(self, sensitive: Iterable[str] = ()) -> None:
         self._classes = self._records = self._exposed = self._smallest = 0
         self._linked = 0.0
-        self._homogeneous: Counter[str] = Counter()
+        self._homogeneous = Counter(dict.fromkeys(sensitive, 0))
 
     def add(self, part: Classes) -> None:
         """Take some of the classes into account."""
@@ -130,6 +136,27 @@ class PartFigures:
         self._exposed += _exposed(part, THRESHOLD)
         self._linked += _linked(part, part.people)
         self._homogeneous.update({name: _homogeneous(part, name) for name in part.sensitive})
+
+    def told(self) -> dict[str, Any]:
+        """Plain values, which `take` takes."""
+        return {
+            "classes": self._classes,
+            "records": self._records,
+            "smallest": self._smallest,
+            "exposed": self._exposed,
+            "linked": self._linked,
+            "homogeneous": dict(self._homogeneous),
+        }
+
+    def take(self, told: Mapping[str, Any]) -> None:
+        """Take in what another one added up of other classes."""
+        if told["classes"]:
+            self._smallest = min(self._smallest or told["smallest"], told["smallest"])
+        self._classes += told["classes"]
+        self._records += told["records"]
+        self._exposed += told["exposed"]
+        self._linked += told["linked"]
+        self._homogeneous.update(told["homogeneous"])
 
     def figures(self) -> dict[str, float]:
         """Of all classes that were added."""

@@ -1,5 +1,6 @@
 """What a report tells of a release, whether its table was at hand or is known by its counts alone."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,6 @@ from privacy_release.reports.text import (
 )
 
 if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
-    import numpy as np
-    import numpy.typing as npt
-
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.judge.models import PrivacyModel
     from privacy_engine.measures.association import Association
@@ -62,7 +60,7 @@ class ReportData:
     Attributes:
         rows: that were released.
         guarantees: what the method claims.
-        class_sizes: (c,) int64.
+        class_sizes: records in a class, or persons where they are known -> classes of that size, ascending.
         losses: attribute, its mean loss by common ancestor, and by its own values; of each quasi-identifier.
         distributions: before and after, protected.
         limits: what no guarantee promises: name and text.
@@ -77,7 +75,7 @@ class ReportData:
     schema: "DataSchema"
     rows: int
     guarantees: Sequence[Measured]
-    class_sizes: "npt.NDArray[np.int64]"
+    class_sizes: Mapping[int, int]
     notes: Mapping[str, float] = field(default_factory=dict)
     loss: "PrivacyLoss | None" = None
     losses: Sequence[tuple[str, float, float]] = ()
@@ -107,13 +105,14 @@ def data_of_release(release: "Release", smallest_count: int) -> ReportData:
     alone = release.of_persons
     released = ReleasedClasses.of_table(alone.table, alone.schema, alone.persons)
     recodings = _recodings(release)
+    sizes = Counter(released.whole.people.tolist())
     return ReportData(
         method=release.method,
         parameters=release.parameters,
         schema=release.schema,
         rows=len(release.table),
         guarantees=[_measured(model, released) for model in release.guarantees],
-        class_sizes=released.whole.people,
+        class_sizes=dict(sorted(sizes.items())),
         notes=release.notes,
         loss=release.loss,
         losses=_losses(recodings),

@@ -31,9 +31,6 @@ from privacy_release.reports.text import (
 from privacy_release.work.references import ShiftRef
 
 if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where a report is made
-    import numpy as np
-    import numpy.typing as npt
-
     from privacy_engine.measures.distributions import Distribution, Withheld
     from privacy_engine.release import Release
 
@@ -291,20 +288,21 @@ def _guarantee(measured: Measured, *, of_persons: bool) -> dict[str, Any]:
     }
 
 
-def _class_sizes(sizes: "npt.NDArray[np.int64]") -> list[Bar]:
+def _class_sizes(told: Mapping[int, int]) -> list[Bar]:
     """Classes by size; bins double where sizes differ much, since few classes are much larger than k."""
     import numpy as np
 
-    if not len(sizes):
+    if not told:
         return []
-    low, high = int(sizes.min()), int(sizes.max())
+    sizes, classes = np.array([*told.items()]).T
+    low, high = min(told), max(told)
     firsts = [low]
     while firsts[-1] <= high:
         doubled = high >= low * 4
         step = firsts[-1] if doubled else max(1, -(-(high - low + 1) // SIZE_BARS))
         firsts.append(firsts[-1] + step)
-    counts = np.histogram(sizes, bins=firsts)[0]
-    records = np.histogram(sizes, bins=firsts, weights=sizes)[0]
+    counts = np.histogram(sizes, bins=firsts, weights=classes)[0]
+    records = np.histogram(sizes, bins=firsts, weights=sizes * classes)[0]
     return [
         Bar(
             label=f"{a:,}" if b - a == 1 else f"{a:,} to {b - 1:,}",

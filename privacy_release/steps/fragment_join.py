@@ -23,8 +23,6 @@ from privacy_release.work.references import FileRef, FragmentReleaseRef, PeopleR
 from privacy_release.work.staged import codes_of, facts_of, finite, json_bytes, read_schema
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
     from privacy_engine.engines.checking import Examined
@@ -303,7 +301,7 @@ def _report(
     joined: _Joined,
     measured: Sequence[Measured],
     figures: tuple[Mapping[str, float], Mapping[str, float]],
-    sizes: "npt.NDArray[np.int64]",
+    sizes: Mapping[int, int],
     title: str | None,
 ) -> str:
     """The report of a release that no process ever held; `figures` are of loss and of risk."""

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from privacy_engine.engines.engine import Work
 from privacy_engine.errors import InfeasibleError
+from privacy_engine.tables.classes import CountedClasses
 
 CANARY = "CANARY-7f3a91"
 
@@ -26,6 +27,33 @@ def by_number(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
 def uneven(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
     """Fragments 0, 1, 2 and 5: the others have no record."""
     return np.array([0, 1, 2, 5, 5, 5], dtype=np.int32)[(frame["number"] % 6).to_numpy(dtype=np.int64)]
+
+
+def shown(parts: Iterable[CountedClasses]) -> dict[str, Any]:
+    """A fold that tells every class by its size, its persons and its counts, as text."""
+    found: list[str] = []
+    for part in parts:
+        counts = {name: part.counts(name) for name in sorted(part.sensitive)}
+        for i, size in enumerate(part.sizes):
+            entries = [
+                (
+                    [
+                        (int(v), float(c))
+                        for of, v, c in zip(e.classes, e.values, e.counts, strict=True)
+                        if of == i
+                    ],
+                    int(e.distinct[i]),
+                )
+                for e in counts.values()
+            ]
+            found.append(repr((int(size), int(part.people[i]), entries)))
+    return {"classes": found}
+
+
+def totals(parts: Iterable[CountedClasses]) -> dict[str, Any]:
+    """A fold of three numbers: records, classes, and records by their salary."""
+    told = [(part.records, len(part), int(part.counts("salary").counts.sum())) for part in parts]
+    return {"totals": [sum(numbers) for numbers in zip((0, 0, 0), *told, strict=True)]}
 
 
 CODED = pa.schema({"0": pa.uint8(), "a value": pa.string()})
@@ -87,3 +115,9 @@ class Waiting:
             _, fragment, process = note.name.split("-")
             found.setdefault(int(fragment), []).append(int(process))
         return found
+
+
+def sizes(parts: Iterable[CountedClasses]) -> dict[str, Any]:
+    """A fold of two numbers: how many classes there are, and the size of the smallest."""
+    told = [(len(part), int(part.sizes.min(initial=2**62))) for part in parts]
+    return {"classes": sum(n for n, _ in told), "smallest": min((least for _, least in told), default=2**62)}

@@ -8,6 +8,7 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -59,14 +60,14 @@ def test_combinations_are_counted_as_one_by_one(
     paths = written(table, tmp_path, files=files, rows=group)
     expected = combinations(table, columns)
     assert counted(local.contingency(paths, columns)) == expected
-    assert local.class_sizes(paths, columns).tolist() == sorted(expected.values())
+    assert local.class_sizes(paths, columns) == Counter(expected.values())
     assert local.rows(paths) == len(rows)
 
 
 def test_a_class_over_files_and_row_groups_is_one_class(local: LocalEngine, tmp_path: Path) -> None:
     table = pa.table({"zip": ["a", "b", "a", "b", "a", None, None]})
     paths = written(table, tmp_path, files=4, rows=1)
-    assert local.class_sizes(paths, ["zip"]).tolist() == [2, 2, 3]
+    assert local.class_sizes(paths, ["zip"]) == {2: 2, 3: 1}
 
 
 @pytest.mark.parametrize("known", [0.0, 10.0])
@@ -114,7 +115,7 @@ def test_a_type_whose_values_would_run_together_is_refused(local: LocalEngine, t
 @pytest.mark.parametrize("name", ['quo"ted', "it's", "select", "count", "k0", "n"])
 def test_a_column_may_have_any_name(local: LocalEngine, tmp_path: Path, name: str) -> None:
     paths = written(pa.table({name: ["a", "a", "b"], name.upper(): [1, 2, 3]}), tmp_path)
-    assert local.class_sizes(paths, [name]).tolist() == [1, 2]
+    assert local.class_sizes(paths, [name]) == {1: 1, 2: 1}
     assert local.extent(paths, name.upper()) == (1, 3)
 
 
@@ -124,7 +125,7 @@ def test_a_file_is_read_by_its_very_name(local: LocalEngine, tmp_path: Path, fol
         (tmp_path / name).mkdir()
         written(pa.table({"n": range(size)}), tmp_path / name)
     path = str(tmp_path / folder / "part-0.parquet")
-    assert local.class_sizes([path], []).tolist() == [2]
+    assert local.class_sizes([path], []) == {2: 1}
     assert local.columns([path]).names == ["n"]  # a folder is no column
     assert counted(local.contingency([path], ["n"])) == {(0,): 1, (1,): 1}
 
@@ -224,22 +225,54 @@ def test_a_class_of_one_record_too_few_is_found_among_two_hundred_thousand(
     zips = np.random.default_rng(1).permutation(np.repeat(np.arange(20_000), 10)).astype(str)
     lacking = np.flatnonzero(zips == "777")[0]
     paths = written(pa.table({"zip": np.delete(zips, lacking)}), tmp_path, files=3, rows=10_000)
-    sizes = local.class_sizes(paths, ["zip"])
-    assert (len(sizes), sizes[0], sizes[1]) == (20_000, 9, 10)
+    assert local.class_sizes(paths, ["zip"]) == {9: 1, 10: 19_999}
 
 
-def test_sizes_that_are_counted_in_parts_are_those_of_the_whole(tmp_path: Path, spill: Path) -> None:
+def test_classes_that_are_counted_in_parts_are_those_of_the_whole(tmp_path: Path, spill: Path) -> None:
     rng = np.random.default_rng(1)
     values = [None if v == 7 else float(v) for v in rng.integers(0, 40, 500)]
     table = pa.table({"n": pa.array(values, pa.float64()), "t": rng.integers(0, 3, 500).astype(str)})
     paths = written(table, tmp_path, files=2)
-    with LocalEngine(memory=500_000_000, spill=spill, entries=20) as engine:
-        assert engine.class_sizes(paths, ["n", "t"]).tolist() == sorted(
-            combinations(table, ["n", "t"]).values()
-        )
-        parts = list(engine.sensitive_counts(paths, ["n", "t"], {}))
+    with LocalEngine(memory=500_000_000, spill=spill, entries=20, wide=2) as engine:
+        values = {
+            "t": SensitiveValues.of(
+                to_frame(found := engine.contingency(paths, ["t"]))["t"], found["count"].to_numpy(), None
+            )
+        }
+        parts = list(engine.sensitive_counts(paths, ["n"], values))
         assert len(parts) > 1
-        assert sum(part.records for part in parts) == 500
+        assert Counter(int(size) for part in parts for size in part.sizes) == engine.class_sizes(paths, ["n"])
+        assert Counter(combinations(table, ["n"]).values()) == engine.class_sizes(paths, ["n"])
+
+
+@pytest.mark.parametrize("wide", [-1, 2, 3, 1_000])
+def test_classes_with_lists_and_without_are_the_same(tmp_path: Path, spill: Path, wide: int) -> None:
+    """Both ways to count give the classes that counting one by one does, on both sides of the limit."""
+    rng = np.random.default_rng(1)
+    keys, values = rng.integers(0, 40, 500), rng.choice(["a", "b", None], 500)
+    paths = written(pa.table({"n": keys, "s": pa.array(values, pa.string())}), tmp_path, files=2)
+    expected = Counter(zip(keys.tolist(), values.tolist(), strict=True))
+    of_class: dict[int, Counter[str | None]] = {}
+    for (key, value), count in expected.items():
+        of_class.setdefault(key, Counter())[value] = count
+    with LocalEngine(memory=500_000_000, spill=spill, entries=20, wide=wide) as engine:
+        known = counts_of(engine, paths)
+        texts = dict(zip(known["s"].codes.tolist(), known["s"].column, strict=True))
+        found = []
+        for part in engine.sensitive_counts(paths, ["n"], known):
+            counts = part.counts("s")
+            rows = zip(counts.classes.tolist(), counts.values.tolist(), counts.counts.tolist(), strict=True)
+            held: list[Counter[str | None]] = [Counter() for _ in range(len(part))]
+            for number, code, count in rows:
+                held[number][None if pd.isna(texts[code]) else texts[code]] = count
+            found += held
+    assert sorted(map(repr, map(sorted_items, found))) == sorted(
+        map(repr, map(sorted_items, of_class.values()))
+    )
+
+
+def sorted_items(counts: Counter[str | None]) -> list[tuple[str, int]]:
+    return sorted((str(value), count) for value, count in counts.items())
 
 
 def counts_of(engine: LocalEngine, paths: list[str]) -> dict[str, SensitiveValues]:
