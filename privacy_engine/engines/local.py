@@ -46,7 +46,7 @@ from privacy_engine.engines.coded_counts import counted_codes, whole_runs
 from privacy_engine.engines.engine import WIDE, Assign, Code, Files, Fold, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches, common_schema, footer, sampled, unreadable
-from privacy_engine.engines.partitions import counted_fragments, partition
+from privacy_engine.engines.partitions import counted_fragments, partition, partition_streams
 from privacy_engine.engines.processes import process_count, work_apart
 from privacy_engine.engines.profiling import (
     ColumnProfile,
@@ -362,7 +362,8 @@ class LocalEngine:
             RuntimeError: if ``work`` raises anything else; only its type is told.
         """
         with tempfile.TemporaryDirectory(prefix="fragments-", dir=self._folder) as folder:
-            fragments = self.partition_by_fragment(files, assign, Path(folder))
+            buffer = int(self.memory * _BUFFER_SHARE)
+            fragments = partition_streams(files, assign, Path(folder), buffer)
             yield from work_apart(work, fragments, process_count(self.processes))
 
     def _wide(

@@ -21,7 +21,8 @@ import pyarrow as pa
 import threadpoolctl
 
 from privacy_engine.engines.engine import Work
-from privacy_engine.engines.parquet import opened, reading
+from privacy_engine.engines.parquet import reading
+from privacy_engine.engines.partitions import read_streams
 from privacy_engine.errors import CapacityError, PrivacyEngineError
 from privacy_engine.foreign import is_panic, translated
 
@@ -39,8 +40,8 @@ def process_count(wanted: int | None) -> int:
 def work_apart(work: Work, files: Mapping[int, Path], processes: int) -> Iterator[Mapping[str, Any]]:
     """``work`` done on the records of each fragment; its results as they come.
 
-    The file of a fragment is removed as soon as its work is done. The processes end with the iterator, also
-    where the caller stops early or a fragment fails.
+    The file of a fragment, of Arrow streams, is removed as soon as its work is done. The processes end with
+    the iterator, also where the caller stops early or a fragment fails.
 
     Raises:
         CapacityError: if processes die twice over the same fragment, or one runs out of memory.
@@ -139,7 +140,7 @@ def _done(work: Work, fragment: int, file: str) -> Mapping[str, Any] | Exception
     """The result, or an error that quotes no cell."""
     try:
         with reading(file):
-            records = opened(file).read()
+            records = pa.concat_tables(read_streams(Path(file)))
         return dict(work(fragment, records))
     except PrivacyEngineError as error:
         return error

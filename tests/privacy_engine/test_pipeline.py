@@ -1,0 +1,106 @@
+"""Steps that are done at the same time: the order, the errors and the progress of one after the other."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from privacy_engine.pipeline import ahead, each_ahead
+from privacy_engine.progress import advance, telling
+
+PATIENCE = 60.0  # seconds until a thread that never comes is a failure
+
+
+def test_two_items_are_in_the_making_at_the_same_time_and_their_order_stays() -> None:
+    together = threading.Barrier(2)
+    second = threading.Event()
+
+    def work(item: int) -> int:
+        together.wait(PATIENCE)
+        if item % 2:
+            second.set()
+        else:
+            assert second.wait(PATIENCE)  # the later one is done first
+            second.clear()
+        return -item
+
+    assert list(each_ahead(work, range(6), 2)) == [0, -1, -2, -3, -4, -5]
+
+
+def test_an_error_comes_in_its_place_and_few_items_are_begun_after_it() -> None:
+    begun = []
+
+    def work(item: int) -> int:
+        begun.append(item)
+        if item == 3:
+            raise ValueError("three")
+        return item
+
+    found = each_ahead(work, range(100), 2)
+    assert [next(found) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="three"):
+        next(found)
+    assert max(begun) <= 3 + 2
+
+
+def test_the_next_item_is_made_while_the_caller_has_the_one_before() -> None:
+    made = [threading.Event() for _ in range(3)]
+
+    def items() -> Iterator[int]:
+        for number, event in enumerate(made):
+            event.set()
+            yield number
+
+    with ahead(items()) as numbers:
+        assert next(numbers) == 0
+        assert made[1].wait(PATIENCE)
+        assert not made[2].is_set()
+        assert list(numbers) == [1, 2]
+
+
+def test_an_error_of_the_items_comes_after_those_before_it_and_closes_them() -> None:
+    closed = []
+
+    def items() -> Iterator[int]:
+        try:
+            yield 0
+            raise ValueError("one")
+        finally:
+            closed.append(True)
+
+    with ahead(items()) as numbers:
+        assert next(numbers) == 0
+        with pytest.raises(ValueError, match="one"):
+            next(numbers)
+    assert closed == [True]
+
+
+def test_who_leaves_early_closes_the_items_and_nothing_more_is_made() -> None:
+    made, closed = [], threading.Event()
+
+    def items() -> Iterator[int]:
+        try:
+            for number in range(100):
+                made.append(number)
+                yield number
+        finally:
+            closed.set()
+
+    with ahead(items()) as numbers:
+        assert next(numbers) == 0
+    assert closed.is_set()
+    assert len(made) <= 2
+    assert not [thread for thread in threading.enumerate() if "ThreadPoolExecutor" in thread.name]
+
+
+def test_the_progress_of_the_items_is_told_to_whoever_listens_to_the_caller() -> None:
+    told: list[float] = []
+
+    def items() -> Iterator[int]:
+        for number in range(4):
+            yield number
+            advance((number + 1) / 4)
+
+    with telling(told.append), ahead(items()) as numbers:
+        assert len(list(numbers)) == 4
+    assert told == [0.25, 0.5, 0.75, 1.0]
