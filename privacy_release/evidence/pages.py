@@ -163,14 +163,14 @@ def pdf_of(facts: Mapping[str, Any], opinion: str) -> bytes:
     lead = (
         f"Evidence of release {facts['release']}, published {facts['published'][:10]}: {facts['guarantee']}."
     )
-    document.multi_cell(0, 5, lead, new_x="LMARGIN", new_y="NEXT")
+    document.multi_cell(0, 5, lead, align="L", new_x="LMARGIN", new_y="NEXT")
     for section in sections_of(facts, opinion):
         document.ln(5)
         document.set_font("text", "B", _HEAD)
         document.multi_cell(0, 7, section.title, new_x="LMARGIN", new_y="NEXT")
         document.set_font("text", "", _TEXT)
         for text in section.texts:
-            document.multi_cell(0, 5, text, new_x="LMARGIN", new_y="NEXT")
+            document.multi_cell(0, 5, text, align="L", new_x="LMARGIN", new_y="NEXT")
             document.ln(1)
         if section.rows:
             widths = {2: (1, 2), 3: (3, 2, 5), 4: (6, 1.3, 1.5, 1)}[len(section.heads)]
