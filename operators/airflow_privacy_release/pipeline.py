@@ -335,7 +335,11 @@ def _in_fragments(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) 
     )
     released = ReleaseFragmentOperator.partial(
         task_id="release_fragment",
-        map_index_template="fragment {{ task.fragment['fragment'] }}",
+        map_index_template=(
+            "{% if task.fragment is mapping %}fragment {{ task.fragment['fragment'] }}"
+            "{% else %}{{ task.fragment | length }} fragments, the first {{ task.fragment[0]['fragment'] }}"
+            "{% endif %}"
+        ),
         **_repeated(spec),
     ).expand(fragment=cut.output)
     return JoinFragmentsOperator(

@@ -6,7 +6,7 @@ The parts are worked on in a process pool, on Spark, or by mapped tasks: what is
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,8 @@ from privacy_release.work.fragment_files import (
 from privacy_release.work.parquet import part_bytes, require_unchanged, unchanged_batches
 from privacy_release.work.references import FileRef, FragmentRef, FragmentReleaseRef, TableRef
 from privacy_release.work.staged import read_schema
+
+Fragments = FragmentRef | list[FragmentRef]  # what one task releases
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +85,6 @@ def cut_table(
     method: str,
     parameters: Mapping[str, Any],
     seed: int | None,
-    most: int | None = None,
 ) -> Cut:
     """How a table is to be cut so that each part can meet the guarantees by itself; nothing is written.
 
@@ -93,10 +94,9 @@ def cut_table(
         method: registry key.
         parameters: of the method.
         seed: of the cuts and of all fragments; None takes fresh entropy.
-        most: fragments that whoever works on them can take; None: any number.
 
     Raises:
-        SpecError: if the method cannot work in fragments, or there would be too many.
+        SpecError: if the method cannot work in fragments.
         InfeasibleError: if not even the whole table can be one class.
         IntegrityError: if the table changed since it was ingested.
     """
@@ -104,13 +104,9 @@ def cut_table(
     from privacy_release.spec.methods import build_method
 
     rows = table["engine"]["rows"]
-    if most is not None and table["rows"] > most * rows:
-        raise _too_many(f"at least {-(-table['rows'] // rows):,}", most, table)
     releaser, schema = build_method(method, parameters), read_schema(table["schema"])
     require_unchanged(table["uri"], table["sha256"])
     plan = plan_fragments(engine, [table["uri"]], schema, releaser, rows=rows, seed=seed)
-    if most is not None and plan.tree.fragments > most:
-        raise _too_many(f"{plan.tree.fragments:,}", most, table)
     return Cut(table=table, plan=plan, method=method, parameters=dict(parameters), seeded=seed is not None)
 
 
@@ -155,6 +151,21 @@ def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
         )
         for fragment, path in sorted(found.items())
     ]
+
+
+def in_batches(fragments: Sequence[FragmentRef], most: int) -> list[Fragments]:
+    """Fragments for tasks: one each, or where there are more of them than tasks, as equal batches as can be.
+
+    >>> in_batches(["a", "b", "c", "d", "e"], 2)
+    [['a', 'c', 'e'], ['b', 'd']]
+
+    Args:
+        fragments: at least one.
+        most: tasks.
+    """
+    if len(fragments) <= most:
+        return [*fragments]
+    return [[*fragments[task::most]] for task in range(most)]
 
 
 def release_one(fragment: FragmentRef) -> FragmentReleaseRef:
@@ -231,11 +242,3 @@ def _typed(released: "pa.Table", schema: "DataSchema", source: "pa.Schema") -> "
         for field in released.schema
     ]
     return released.cast(pa.schema([field.remove_metadata() for field in fields]))
-
-
-def _too_many(count: str, most: int, table: TableRef) -> SpecError:
-    return SpecError(
-        f"a table of {table['rows']:,} records would be cut into {count} fragments, and Airflow maps a task "
-        f"over {most:,} at most (core.max_map_length); raise engine.rows, now {table['engine']['rows']:,}, "
-        "or that option, or take mapped: false"
-    )

@@ -17,7 +17,7 @@ from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.links import ReportLink
-from airflow_privacy_release.task.metrics import monitored, tell_budget
+from airflow_privacy_release.task.metrics import each, monitored, tell_budget
 from airflow_privacy_release.task.rendering import chosen_engine, method_parameters, read_text
 from airflow_privacy_release.task.run import file_label, release_id, run_key, run_work_area
 from privacy_engine.errors import SpecError
@@ -28,6 +28,7 @@ from privacy_release.work.engines import FRAGMENTS, open_engine
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
 
+    from privacy_release.steps.fragments import Fragments
     from privacy_release.steps.history import Past
     from privacy_release.work.references import FragmentRef, FragmentReleaseRef, StagedRef, TableRef
 
@@ -232,8 +233,8 @@ class CutFragmentsOperator(BaseOperator):
 
     @guarded
     @monitored("cut")
-    def execute(self, context: "Context") -> "list[FragmentRef]":
-        """Cut; a reference to each fragment."""
+    def execute(self, context: "Context") -> "list[Fragments]":
+        """Cut; a reference to each fragment, or where Airflow maps over fewer, lists of some."""
         from privacy_release.steps import fragments
         from privacy_release.steps.release import require_fitting_engine, worked_on_by
 
@@ -250,44 +251,50 @@ class CutFragmentsOperator(BaseOperator):
                 method=self.method,
                 parameters=method_parameters(self.method, self.parameters or {}),
                 seed=read_text(self.seed, int | None),
-                most=most_mapped(),
             )
             plan = fragments.keep(cut, work, file_label(context))
             refs = fragments.partition(cut, plan, engine)
         self.log.info("cut", rows=table["rows"], fragments=len(refs))
-        return refs
+        return fragments.in_batches(refs, most_mapped())
 
 
 class ReleaseFragmentOperator(BaseOperator):
-    """Release one fragment of a table; what it gives is nothing by itself, `JoinFragmentsOperator` takes all.
+    """Release one fragment of a table, or a batch of them; `JoinFragmentsOperator` makes a release of all.
 
     A retry gives the same bytes: the random choices follow from the seed of the cut and the fragment's
     number.
 
     Args:
-        fragment: reference to a fragment, from `CutFragmentsOperator`: `.expand(fragment=cut.output)`.
+        fragment: reference to a fragment, from `CutFragmentsOperator`: `.expand(fragment=cut.output)`. Where
+            there are more fragments than Airflow maps a task over (`core.max_map_length`), a list of them,
+            which are released one after the other.
     """
 
     template_fields = ("fragment",)
     template_fields_renderers = {"fragment": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
 
-    def __init__(self, *, fragment: "FragmentRef | XComArg", **kwargs: Any) -> None:
+    def __init__(self, *, fragment: "Fragments | XComArg", **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.fragment: Any = fragment  # a reference by the time of execute
+        self.fragment: Any = fragment  # a reference, or a list of them, by the time of execute
 
     @guarded
     @monitored("fragment")
-    def execute(self, context: "Context") -> "FragmentReleaseRef":
-        """Release; a reference to the released records."""
+    def execute(self, context: "Context") -> "FragmentReleaseRef | list[FragmentReleaseRef]":
+        """Release; a reference to the released records of the fragment, or of each one of the batch."""
+        with run_work_area(context):
+            if isinstance(self.fragment, list):
+                return [self._released(fragment) for fragment in self.fragment]
+            return self._released(self.fragment)
+
+    def _released(self, fragment: "FragmentRef") -> "FragmentReleaseRef":
         from privacy_release.steps.fragments import release_one
 
-        with run_work_area(context):
-            released = release_one(self.fragment)
+        released = release_one(fragment)
         self.log.info(
             "fragment released",
             fragment=released["fragment"],
-            rows_in=self.fragment["rows"],
+            rows_in=fragment["rows"],
             rows=released["rows"],
         )
         return released
@@ -297,7 +304,7 @@ class JoinFragmentsOperator(BaseOperator):
     """Stage the fragments of a table as one release, each exactly once, if together they keep the guarantees.
 
     Args:
-        fragments: what `ReleaseFragmentOperator` gave for each of them.
+        fragments: what `ReleaseFragmentOperator` gave for each of them, or for each batch.
         title: of the report.
     """
 
@@ -319,8 +326,9 @@ class JoinFragmentsOperator(BaseOperator):
         """Stage the release; a reference to it."""
         from privacy_release.steps.fragment_join import join_staged
 
+        released = each(self.fragments)
         with run_work_area(context) as work:
-            staged = join_staged(list(self.fragments), work, title=self.title, label=file_label(context))
+            staged = join_staged(released, work, title=self.title, label=file_label(context))
         self.log.info("staged", method=staged["method"], rows=staged["rows"], **staged["figures"])
         return staged
 

@@ -8,7 +8,7 @@ logged, and a metric that cannot be sent fails no release.
 import functools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -118,8 +118,9 @@ def _seconds(result: Any, measured: float) -> float:
 def _figures(result: Any) -> Iterator[tuple[str, float]]:
     """What the reference that a step returned says in numbers, or the list of them."""
     if isinstance(result, list):
-        yield "rows", sum(part["rows"] for part in result)
-        yield "fragments", len(result)
+        parts = each(result)
+        yield "rows", sum(part["rows"] for part in parts)
+        yield "fragments", len(parts)
         return
     yield "rows", result["rows"]
     if "method" in result:
@@ -132,6 +133,15 @@ def _figures(result: Any) -> Iterator[tuple[str, float]]:
         yield "rows_dropped", result["source"]["dropped"]
         if result.get("outliers"):
             yield "outliers", result["outliers"][-1]["flagged"]
+
+
+def each(parts: Iterable[Any]) -> list[Any]:
+    """References one by one, also where some are in batches.
+
+    >>> each([1, [2, 3]])
+    [1, 2, 3]
+    """
+    return [ref for part in parts for ref in (part if isinstance(part, list) else [part])]
 
 
 def _of_task(context: Any, stage: str, kind: str, name: str, value: float = 1) -> None:

@@ -33,7 +33,6 @@ from deploy.local.embedded import checkout
 from privacy_engine.errors import CapacityError, EngineError, PrivacyEngineError
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
-from privacy_release.work.area import WorkArea
 from tests.airflow_privacy_release.task.test_metrics import Recorder
 
 ENGINE = {"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1}
@@ -161,16 +160,27 @@ def test_a_method_that_cannot_work_in_fragments_is_refused(
         cut(ingested(source), method=method, parameters={})
 
 
-def test_more_fragments_than_airflow_maps_over_are_refused_with_what_to_do(
+def test_more_fragments_than_airflow_maps_over_are_released_in_batches(
     source: Path, work_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "2")
     table = ingested(source)
-    with pytest.raises(
-        AirflowFailException, match=r"maps a task over 2 at most.*raise engine\.rows, now 1,000"
-    ):
-        cut(table)
-    assert not list(WorkArea(work_root, "people/run 1").folder.glob("cut*"))
+    count = len(cut(table))
+    one_by_one = JoinFragmentsOperator(task_id="alone", fragments=[release(ref) for ref in cut(table)])
+    alone = one_by_one.execute(context("alone"))
+    monkeypatch.setenv("AIRFLOW__CORE__MAX_MAP_LENGTH", "2")
+    batches = cut(table)
+    assert len(batches) == 2
+    assert max(map(len, batches)) - min(map(len, batches)) <= 1
+    assert sorted(ref["fragment"] for batch in batches for ref in batch) == list(range(count))
+    parts = [
+        ReleaseFragmentOperator(task_id="release_fragment", fragment=batch).execute(
+            context("release_fragment", number)
+        )
+        for number, batch in enumerate(batches)
+    ]
+    with pytest.raises(AirflowFailException, match=f"{len(batches[1])} missing"):
+        join(parts[:1])
+    assert join(parts)["sha256"] == alone["sha256"]
 
 
 def test_one_task_may_choose_another_engine_than_the_table_was_ingested_with(

@@ -365,18 +365,6 @@ def test_what_travels_holds_no_value_and_no_count_below_a_fragment(released: Rel
     assert not any(word in text for word in ("cold", "cough", "measles", "tallies", "person"))
 
 
-def test_more_fragments_than_can_be_mapped_are_refused_before_anything_is_written(
-    ingested: tuple[WorkArea, TableRef],
-) -> None:
-    work, table = ingested
-    for most, count in ((3, "at least 4"), (4, "6")):
-        with open_engine(ENGINE, work.folder) as engine:
-            before = sorted(work.folder.rglob("*"))
-            with pytest.raises(SpecError, match=rf"cut into {count} .*raise engine\.rows, now 1,000"):
-                fragments.cut_table(table, engine, method="mondrian", parameters=MONDRIAN, seed=7, most=most)
-            assert sorted(work.folder.rglob("*")) == before
-
-
 def test_the_process_pool_gives_the_bytes_of_mapped_tasks(
     ingested: tuple[WorkArea, TableRef], released: Released
 ) -> None:
