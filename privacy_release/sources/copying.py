@@ -4,19 +4,22 @@ What is hashed is what is parsed, and identifiers stay in the source; a number s
 where the schema says that several rows may be of one. Each file is first copied, in a stream, to a file of
 the work area that has no name and goes with this process; then its records are read from that copy, some at a
 time: columns are derived from true dates, all is held against the schema, dates are shifted and cut, and the
-records are written on. Memory: a row group of the source, and one of the copy. Disk: one file of the source,
-and the copy. Where days are counted since the first row of a person, all files are read once before.
+records are written on. These four (copying, reading, checking, writing) are done at the same time, each by a
+thread and a step ahead of the next one, in the order of the file names: the copy, its fingerprint and every
+error are those of one after the other. Memory: two row groups of the source, and two of the copy. Disk: three
+files of the source, and the copy. Where days are counted since the first row of a person, all files are read
+once before.
 """
 
 import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError
+from privacy_engine.pipeline import ahead
 from privacy_engine.progress import advance
 from privacy_release.sources.addresses import Source, reading, without_values
 from privacy_release.sources.footers import opened_source, records_of, source_schema
@@ -142,8 +145,9 @@ def copy_source(
         disguise=disguise or Disguise(),
     )
     with private_parquet(target) as copy:
-        for part in regrouped(read.parts()):
-            copy.write(part)
+        with ahead(regrouped(read.parts())) as parts:
+            for part in parts:
+                copy.write(part)
         read.require_fit()
     return Copied(
         sha256=copy.sha256,
@@ -207,10 +211,11 @@ class _Reading:
         self._find_first_days()
         needed = {*self.kept.names, *self.repeats.columns, *self.schema.derived_from, self.shifts.by}
         wanted = [name for name in self.schema.read.names if name in needed]
-        for place, table in self._tables(wanted, self.digest):
-            yield from self._fitting(table, place)
-            if len(self.problems) >= _TOLD:
-                return
+        with ahead(self._tables(wanted, self.digest)) as tables:
+            for place, table in tables:
+                yield from self._fitting(table, place)
+                if len(self.problems) >= _TOLD:
+                    return
 
     def _find_first_days(self) -> None:
         """Read all files for the first day of each person, where a column counts the days since."""
@@ -232,19 +237,19 @@ class _Reading:
 
     def _tables(self, wanted: Sequence[str], digest: "_Hash") -> Iterator[tuple[str, "pa.Table"]]:
         """The records of all files, some at a time, and where they stand; the files are hashed."""
-        first = None
-        files = list(zip(self.source.files, self.source.names, strict=True))
-        for number, (file, name) in enumerate(files):
-            with _copied(self.source, file, name, self.folder, digest) as stream:
-                types = self._types(stream, name, wanted)
-                first = types if first is None else first
-                check_equal(first, types, self.source.names[0], name)
-                begin = 1
-                rows = opened_source(stream, name, self.max_expansion)[0].metadata.num_rows
-                for table in tables_of(stream, name, wanted, self.max_expansion, self.partitions):
-                    yield f"{without_values(name)}, {_span(begin, table)}", table
-                    begin += len(table)
-                    advance((number + begin / max(rows, begin)) / len(files))
+        first, names = None, self.source.names
+        with ahead(_copies(self.source, self.folder, digest)) as copies:
+            for number, (name, copy) in enumerate(zip(names, copies, strict=True)):
+                with copy as stream:
+                    types = self._types(stream, name, wanted)
+                    first = types if first is None else first
+                    check_equal(first, types, names[0], name)
+                    begin = 1
+                    rows = opened_source(stream, name, self.max_expansion)[0].metadata.num_rows
+                    for table in tables_of(stream, name, wanted, self.max_expansion, self.partitions):
+                        yield f"{without_values(name)}, {_span(begin, table)}", table
+                        begin += len(table)
+                        advance((number + begin / max(rows, begin)) / len(names))
 
     def _types(self, stream: IO[bytes], name: str, wanted: Sequence[str]) -> "pa.Schema":
         """Names and types of what is read of a file; its footer may not be the one checked before."""
@@ -322,17 +327,28 @@ class _Reading:
             raise SchemaError("the table is empty: nothing can be released")
 
 
-@contextmanager
-def _copied(source: Source, file: str, name: str, folder: Path, digest: "_Hash") -> Iterator[IO[bytes]]:
-    """A file of a source, as a file of the work area without a name; its hash goes into the fingerprint."""
-    own, size = hashlib.sha256(), 0
-    with tempfile.TemporaryFile(dir=folder) as copy:
-        for block in _blocks(source, file, name):
-            own.update(block)
-            size += copy.write(block)
+def _copies(source: Source, folder: Path, digest: "_Hash") -> Iterator[IO[bytes]]:
+    """Each file of a source, as a file of the work area without a name; its hash goes into the fingerprint.
+
+    Whoever takes one closes it, which removes it.
+    """
+    for file, name in zip(source.files, source.names, strict=True):
+        own, size = hashlib.sha256(), 0
+        copy = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # it is closed by whoever takes it
+        try:
+            for block in _blocks(source, file, name):
+                own.update(block)
+                size += copy.write(block)
+            copy.seek(0)
+        except BaseException:
+            copy.close()
+            raise
         digest.update(f"{name}\0{size}\0{own.hexdigest()}\n".encode())
-        copy.seek(0)
-        yield copy
+        try:
+            yield copy
+        except GeneratorExit:  # nobody took it
+            copy.close()
+            raise
 
 
 def _blocks(source: Source, file: str, name: str) -> Iterator[bytes]:

@@ -257,6 +257,51 @@ def test_empty_tables_and_tables_of_nulls_are_refused(tmp_path: Path, folder: Pa
     assert not list(folder.iterdir())
 
 
+def test_the_fingerprint_is_of_the_set_of_files_and_of_every_byte_of_them(
+    tmp_path: Path, folder: Path
+) -> None:
+    source = tmp_path / "source"
+    for number in range(7):
+        write(source / f"{number}.parquet", people(20 + number, number))
+    files = sorted(source.iterdir())
+
+    def told() -> str:
+        return "".join(
+            f"{file.name}\0{len(data)}\0{hashlib.sha256(data).hexdigest()}\n"
+            for file in files
+            for data in [file.read_bytes()]
+        )
+
+    before, _ = copy(source, folder)
+    assert before.fingerprint == hashlib.sha256(told().encode()).hexdigest()
+    assert before.rows == sum(range(20, 27))
+    first, last = files[0].read_bytes(), files[-1].read_bytes()
+    files[-1].write_bytes(last.replace(b"parquet-cpp", b"parquet-cpq"))  # in the footer alone
+    assert copy(source, folder)[0].fingerprint not in {before.fingerprint}
+    files[-1].write_bytes(first)  # the same records, each under the name of the other
+    files[0].write_bytes(last)
+    assert copy(source, folder)[0].fingerprint != before.fingerprint
+    files[-1].write_bytes(last)
+    files[0].write_bytes(first)
+    assert copy(source, folder)[0] == before
+
+
+def test_files_that_were_copied_ahead_are_closed_where_an_earlier_one_does_not_fit(
+    tmp_path: Path, folder: Path
+) -> None:
+    for number in range(5):
+        write(tmp_path / "source" / f"{number}.parquet", with_last(people(20, number), "age", 121))
+
+    def unnamed() -> list[str]:
+        found = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        return [name for name in found if name.startswith(str(folder))]
+
+    with pytest.raises(SchemaError, match=r"0\.parquet.*1\.parquet.*2\.parquet.*later records were not"):
+        copy(tmp_path / "source", folder)
+    assert not list(folder.iterdir())
+    assert unnamed() == []
+
+
 def test_a_file_that_cannot_be_copied_leaves_nothing(tmp_path: Path, folder: Path) -> None:
     file = write(tmp_path / "t" / "a.parquet", people(10))
     source = find_source(str(tmp_path / "t"))

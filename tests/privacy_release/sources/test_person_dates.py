@@ -294,16 +294,16 @@ def test_derived_columns_are_of_true_dates_over_all_files(tmp_path: Path, shifte
 def test_what_is_read_twice_is_the_source_that_is_fingerprinted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that is replaced after the first days were found: no copy, and run again."""
+    """A file that is replaced while the first days are found: no copy, and run again."""
     table = visits(50)
-    joined = FirstDays.of
+    add = FirstDays.add
 
     def replaced(self: FirstDays, *given: Any, **more: Any) -> Any:
         late = table.set_column(2, "at", pa.array([START - dt.timedelta(days=9)] * 50))
-        pq.write_table(late, tmp_path / "source" / "1.parquet")
-        return joined(self, *given, **more)
+        pq.write_table(late, tmp_path / "source" / "0.parquet")  # which was read before
+        return add(self, *given, **more)
 
-    monkeypatch.setattr(FirstDays, "of", replaced)
+    monkeypatch.setattr(FirstDays, "add", replaced)
     with pytest.raises(IntegrityError, match="must stay as they are while they are read"):
         copied(tmp_path, {"0": table, "1": table}, DERIVED)
     assert not (tmp_path / "copy.parquet").exists()
