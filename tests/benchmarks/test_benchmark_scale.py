@@ -1,7 +1,9 @@
 """The benchmark of scale on small tables: that it counts all processes, and judges by the numbers."""
 
 import math
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -12,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks import scale, scale_cases, scale_report, scale_tables
+from benchmarks import scale, scale_cases, scale_report, scale_steps, scale_tables
 from benchmarks.environments import UnavailableError
 from benchmarks.scale_report import ILP, MONDRIAN, REFINED, Found
 from benchmarks.scale_run import Measured, Runner
@@ -205,3 +207,29 @@ def test_every_case_of_the_plan_is_a_case() -> None:
     assert set(scale_cases.CASES) == {
         "fragments", "whole", "verify", "class_sizes", "contingency", "measure", "compare", "session",
     }  # fmt: skip
+
+
+def test_steps_are_measured_from_many_files_to_the_joined_release(table: Table, tmp_path: Path) -> None:
+    lines = scale_steps.measure(table, 150_000, tmp_path)
+    assert [line[0] for line in lines] == [
+        "ingest of 2 files",  # one for each row group
+        "find how to cut",
+        "cut and work on the fragments",
+        "join, count and verify",
+    ]
+    assert all(float(cpu) > 0 for _, _, cpu, _ in lines)
+
+
+def test_a_thread_counts_while_it_could_run_and_not_while_it_waits() -> None:
+    work = "print(flush=True)\nfor _ in iter(int, 1): pass"
+    with subprocess.Popen([sys.executable, "-c", work], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            assert any(scale_steps.running(child.pid, besides=0) == 1 for _ in range(1_000))
+            assert scale_steps.running(child.pid, besides=child.pid) == 0  # its only thread
+            child.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+            assert scale_steps.running(child.pid, besides=0) == 0
+        finally:
+            child.kill()

@@ -1,0 +1,125 @@
+"""Where a release in fragments spends its time, step by step: ``python -m benchmarks.scale_steps ROWS``.
+
+For each step: wall and CPU seconds, and the share of the time in which two threads or more could run. That
+share does not depend on other load of the machine, for a thread that waits for a core counts, too.
+"""
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+
+from benchmarks.cases import K, L
+from benchmarks.report import markdown_table
+from benchmarks.scale_cases import SEED, opened, reference
+from benchmarks.scale_tables import schema, write_table
+from benchmarks.scale_usage import Usage
+from benchmarks.tables import Table, adult
+from privacy_release.sources.addresses import find_source
+from privacy_release.sources.copying import copy_source
+from privacy_release.steps.fragment_join import join
+from privacy_release.steps.fragments import cut_table, keep, release_records
+from privacy_release.steps.made import Job
+from privacy_release.work.area import WorkArea
+
+FILES = 12  # of the source
+FRAGMENT = 500_000  # records at most
+PAUSE = 0.1  # seconds between two looks
+
+
+class Steps:
+    """What each step took, as lines of a table."""
+
+    def __init__(self) -> None:
+        self.lines: list[list[str]] = []
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Measure a step; processes that it starts end with it."""
+        looks, over = [0, 0], threading.Event()
+        watch = threading.Thread(target=_watch, args=(looks, over), daemon=True)
+        began, before = time.perf_counter(), time.process_time()
+        with Usage() as usage:
+            watch.start()
+            yield
+            over.set()
+            watch.join()
+        wall, own = time.perf_counter() - began, time.process_time() - before
+        below = usage.cpu - time.process_time()
+        share = looks[1] / max(1, looks[0])
+        self.lines.append([name, f"{wall:.1f}", f"{own + below:.1f}", f"{share:.0%}"])
+
+
+def _watch(looks: list[int], over: threading.Event) -> None:
+    """Count looks, and those at which two threads or more could run beside this one."""
+    me = threading.get_native_id()
+    while not over.wait(PAUSE):
+        own = psutil.Process()
+        could = sum(running(process.pid, me) for process in [own, *own.children(recursive=True)])
+        looks[0] += 1
+        looks[1] += could >= 2
+
+
+def running(process: int, besides: int) -> int:
+    """Threads of a process that run or could run, as Linux tells."""
+    found = 0
+    for thread in Path(f"/proc/{process}/task").glob("*"):
+        try:
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:  # it has ended
+            continue
+        found += state == "R" and thread.name != str(besides)
+    return found
+
+
+def measure(table: Table, rows: int, folder: Path) -> list[list[str]]:
+    """The steps from a source of many files to the joined release."""
+    source, steps = folder / "source", Steps()
+    source.mkdir()
+    whole = folder / "whole.parquet"
+    write_table(table, rows, whole)
+    with pq.ParquetFile(whole) as made:
+        groups = made.num_row_groups
+        for number in range(FILES):
+            chosen = range(number * groups // FILES, (number + 1) * groups // FILES)
+            if chosen:
+                part = made.read_row_groups(list(chosen))
+                pq.write_table(part, source / f"{number:02d}.parquet", compression="zstd")
+    whole.unlink()
+    work = WorkArea(folder, "steps")
+    with work, opened("local", folder) as engine:
+        file = work.path("table.parquet")
+        with steps(f"ingest of {len(list(source.iterdir()))} files"):
+            copy_source(find_source(str(source)), schema(), file)
+        given = reference(file, rows, FRAGMENT, work)
+        with steps("find how to cut"):
+            cut = cut_table(given, engine, method="mondrian", parameters={"k": K, "l": L}, seed=SEED)
+        plan = keep(cut, work, "table")
+        with steps("cut and work on the fragments"):
+            assign, work_on = cut.plan.tree.assign, partial(release_records, plan)
+            released = list(engine.apply_by_fragment([str(file)], assign, work_on))
+        with steps("join, count and verify"):
+            join(released, plan, Job(work=work, label="released"), engine)
+    work.remove()
+    return steps.lines
+
+
+def main() -> None:
+    """Print the table."""
+    rows = int(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        lines = measure(adult(), rows, Path(folder))
+    heads = [f"{rows:,} rows, {len(os.sched_getaffinity(0))} cores", "wall s", "CPU s", "two threads or more"]
+    print(markdown_table(heads, lines))
+
+
+if __name__ == "__main__":
+    main()
