@@ -130,6 +130,8 @@ def _check_specs(arguments: argparse.Namespace) -> int:
         for path, answer in found.items():
             if not answer.problems:
                 print(f"{path}: right{_cost_line(answer.cost)}")
+            if answer.promise is not None:
+                print(f"{path}: {answer.promise}")
             for problem in answer.problems:
                 line = "" if problem.line is None else f"{problem.line}:"
                 named = "" if problem.file == str(path.absolute()) else f" (named by {path})"
@@ -165,9 +167,10 @@ def _users() -> frozenset[str] | None:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What is wrong with a specification; and what a run costs, or why that is not told, where asked for."""
+    """What is wrong with a specification, or its schedule's promise; and what a run costs, where asked for."""
 
     problems: "Sequence[Problem]" = ()
+    promise: str | None = None
     cost: "Cost | str | None" = None
 
 
@@ -181,6 +184,8 @@ def _told(path: Path, answer: _Answer) -> dict[str, Any]:
             for p in answer.problems
         ],
     }
+    if answer.promise is not None:
+        told["promise"] = answer.promise
     if answer.cost is not None:
         told["cost"] = answer.cost if isinstance(answer.cost, str) else asdict(answer.cost)
     return told
@@ -216,7 +221,7 @@ def _answer(path: Path, rules: _Rules) -> _Answer:
 
     try:
         spec = _check_whole(path, rules)
-        return _Answer(cost=_check_source(spec, rules)) if rules.source else _Answer()
+        return _Answer(promise=_promise(spec), cost=_check_source(spec, rules) if rules.source else None)
     except PrivacyEngineError as error:
         return _Answer(list(dict.fromkeys(located(path, error).problems)))
     except Exception as error:  # noqa: BLE001  the other files are checked; its message may quote records
@@ -254,6 +259,20 @@ def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
         )
     raise_problems(found)
     return spec
+
+
+def _promise(spec: "ReleaseSpec") -> str | None:
+    """What all releases of its schedule lose together, in words; None where each is paid by itself."""
+    from privacy_release.reports.text import promise_in_words
+    from privacy_release.spec.methods import build_method
+    from privacy_release.spending.streams import schedule_named
+
+    said = None if spec.budget is None else spec.budget.schedule
+    if said is None:
+        return None
+    loss = build_method(spec.release.method, spec.release.parameters).privacy_loss(spec.method_schema())
+    assert loss is not None  # a budget stands beside a method that spends
+    return promise_in_words(schedule_named(spec.name, said).told(loss))
 
 
 def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":

@@ -491,7 +491,7 @@ def _opened(told: Mapping[str, Any]) -> str:
     if "opening" not in told:
         return ""
     return (
-        f" The schedule's first release, whose tables this one measures again, spent epsilon "
+        f" The schedule's first release, whose tables all later ones measure again, spends epsilon "
         f"{told['opening']['epsilon']:.4g} beside it, once."
     )
 

@@ -74,8 +74,8 @@ def test_who_changed_often_enough_is_counted_as_before() -> None:
 def test_a_release_stands_until_the_records_moved_and_measurements_are_left() -> None:
     state = Standing.begun(PURE, Patience(anew=1, tolerance=0.2), week(0.1))
     first = state.model(PURE, week(0.1))
-    # The noise of an answer is of scale 4 s / e, 13 here: the misfit of records that stay is some 300,
-    # of those that did 3,200, each more than a thousand from the threshold, 1,600.
+    # The noise of an answer is of scale 4 s / e, 13 here: the misfit of records that did not move is some
+    # 300, of those that did 3,200, each more than a thousand from the threshold, 1,600.
     quiet = state.after(PURE, week(0.1, seed=6))
     assert (quiet.number, quiet.since, quiet.is_new) == (2, 1, False)
     assert quiet.model(PURE, week(0.1)).to_json() == first.to_json()

@@ -243,3 +243,14 @@ def test_a_source_that_is_not_there_is_told_at_its_address(
     (missing / "people.parquet").unlink()
     assert main(["check", "--curator", str(missing / RELEASE)]) == WRONG_FILE
     assert f"{RELEASE}:4: " in capsys.readouterr().err
+
+
+def test_what_a_schedule_promises_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    weekly = checkout() / "include" / "releases" / "adult_synthetic_weekly.yaml"
+    assert main(["check", str(weekly)]) == 0
+    promise = "Each person's loss is at most epsilon 1 and delta 1e-09 in any 365 days"
+    assert promise in capsys.readouterr().out
+    assert main(["check", "--json", str(weekly)]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["promise"].startswith(promise)
+    assert "spends epsilon 0.5 beside it, once" in told["promise"]
