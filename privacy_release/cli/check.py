@@ -167,7 +167,7 @@ def _users() -> frozenset[str] | None:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What is wrong with a specification, or its schedule's promise; and what a run costs, where asked for."""
+    """What is wrong with a specification, what its schedule promises, and what a run costs, if asked."""
 
     problems: "Sequence[Problem]" = ()
     promise: str | None = None
