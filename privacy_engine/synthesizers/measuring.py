@@ -121,7 +121,7 @@ def coded_people(
     empty = to_frame(plain_columns(columns.empty_table(), read))
     storages = {a.name: Storage.of(empty[a.name], a) for a in released.attributes}
     domains = public_domains(schema, storages, levels or {})
-    persons = len(engine.class_sizes(files, [schema.by]))
+    persons = sum(engine.class_sizes(files, [schema.by]).values())
     most_combinations(domains, persons * contribution.units(persons), engine.memory)
     kind = np.dtype(code_type(domains))
     names = [str(number) for number in range(len(domains))]
