@@ -28,11 +28,19 @@ class Contained(Services):
         for service in (name for name, told in services().items() if told["image"] == image):
             for volume, place in self.mounts(service).items():
                 if volume.name in volumes() and not volume.exists():
-                    told = self.image.run("stat", "--format", "%u %g %a", place.split(":")[0], volumes={})
-                    user, group, mode = told.split()
+                    user, group, mode = self._owner_and_mode(place.split(":")[0])
                     volume.mkdir()
                     os.chown(volume, int(user), int(group))
                     volume.chmod(int(mode, 8))
+
+    def _owner_and_mode(self, place: str) -> list[str]:
+        """Of a folder of the image."""
+        told = ""
+        while (
+            not told
+        ):  # on a busy machine buildah can end before it has passed on what a quick command wrote
+            told = self.image.run("stat", "--format", "%u %g %a", place, volumes={})
+        return told.split()
 
     def mounts(self, service: str) -> dict[Path, str]:
         """What the compose file mounts into a service: folder or file of this machine -> place."""
