@@ -110,8 +110,8 @@ def pack(
         )
     if opinion is not None and not 0 < len(opinion.strip()) <= _LONGEST:
         raise SpecError(f"the opinion must have 1 to {_LONGEST:,} characters, got {len(opinion.strip()):,}")
-    facts, entry = facts_of(lake, name, release_id), publication_of(lake, name, release_id)
-    facts |= {"opinion": opinion is not None}
+    entry = publication_of(lake, name, release_id)
+    facts = facts_of(lake, name, entry) | {"opinion": opinion is not None}
     text = opinion or TEMPLATE.format(table=name, release=release_id)
     files = {
         "README.txt": README.format(table=name, release=release_id, index=INDEX).encode(),
@@ -255,5 +255,6 @@ def _unzipped(data: bytes) -> dict[str, bytes]:
             if any(entry.file_size > LARGEST for entry in entries):
                 raise IntegrityError(f"a file of the archive must have at most {LARGEST:,} bytes")
             return {entry.filename: archive.read(entry) for entry in entries}
+    # All that zipfile raises for a cut or foreign file, a compression that it does not know among them.
     except (zipfile.BadZipFile, OSError, EOFError, NotImplementedError, RuntimeError, ValueError, zlib.error):
         raise IntegrityError("the file must be an evidence archive, whole; ask for it again") from None

@@ -40,15 +40,15 @@ def publication_of(lake: Lake, name: str, release_id: str) -> "Publication":
     return [entry for entry in publications(lake, name) if entry.release_id == release_id][-1]
 
 
-def facts_of(lake: Lake, name: str, release_id: str) -> dict[str, Any]:
-    """What is told of a release, as JSON.
+def facts_of(lake: Lake, name: str, entry: "Publication") -> dict[str, Any]:
+    """What is told of a publication of `publication_of`, as JSON.
 
     Raises:
-        PublishError, IntegrityError: as of `publication_of`.
+        PublishError, IntegrityError: as there.
     """
     from privacy_engine.registry import DETECTORS, METHODS
 
-    entry = publication_of(lake, name, release_id)
+    release_id = entry.release_id
     manifest = manifest_of(lake, name, release_id)
     home = {**METHODS, **DETECTORS}.get(manifest["method"])
     told: dict[str, Any] = {

@@ -87,8 +87,8 @@ def turn_of(
     detail = {FOLLOWS: schedule.name, TABLES: tables}
     releases = [entry for entry in _releases(schedule, ledger, dataset) if entry.key != key]
     held = ledger.booking(dataset, key)
-    booked = held is not None and held.state is not State.CANCELLED
-    if (held is not None and booked and held.promise is None) or not releases:
+    begun = held is not None and held.state is not State.CANCELLED and held.promise is None
+    if begun or not releases:
         opening = replace(method, epsilon=schedule.opening or 0.0, delta=schedule.delta)
         return Turn(method=opening, promise=None, measure=lambda coded: opened(opening, coded), detail=detail)
     if any(entry.detail[TABLES] != tables for entry in releases):
@@ -97,11 +97,15 @@ def turn_of(
             f"{method.key}, and its tables cannot be measured of this table; go on as before, or give the "
             "schedule another name, whose first release is paid for as that one was"
         )
-    first, *later = (_model(ledger, dataset, entry.key) for entry in releases)
+
+    def measure(coded: "CodedTable") -> "SynthesizerModel":
+        first, *later = (_model(ledger, dataset, entry.key) for entry in releases)
+        return followed(method, coded, first, later)
+
     return Turn(
         method=method,
         promise=schedule.promise(method.privacy_loss(schema)),
-        measure=lambda coded: followed(method, coded, first, later),
+        measure=measure,  # a release that is committed already reads no model of the others
         detail=detail,
     )
 
