@@ -17,7 +17,7 @@ from privacy_engine.continual.tables import Known
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.noise import NoiseBudget
 from privacy_engine.latent.dependencies import Dependency
-from privacy_engine.latent.latent_class import LAST_STEPS, LatentClass, Run, as_network, replicates_of
+from privacy_engine.latent.latent_class import LAST_STEPS, LatentClass, Run, as_network, learned_of
 from privacy_engine.latent.latent_classes import (
     LatentClasses,
     View,
@@ -179,19 +179,17 @@ class FixedViews:
             noise: that was drawn.
         """
         views = self._told(estimates, len(coded))
-        fitted = self._fits(views)
-        model = with_single_values(mean_of(fitted), views)
-        replicates = replicates_of(
+        return learned_of(
             self.method,
             views,
-            model,
-            fitted,
+            self._fits(views),
             on_scale=self.on_scale,
-            groups={coded.names[a]: g for a, g in zip(self.free, self.groups, strict=True)},
-            imitated=noise.imitated,
+            groups=self.groups,
+            free=self.free,
+            found=self.found,
+            coded=coded,
+            noise=noise,
         )
-        network = self.network(model, coded)
-        return Learned(network=network, spends=tuple(noise.spends), replicates=replicates)
 
     def _told(self, estimates: Sequence[Known], rows: int) -> list[View]:
         return [

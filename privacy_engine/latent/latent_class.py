@@ -451,22 +451,16 @@ class Run:
         starts = [random_start(self.sizes, classes, self.rng) for _ in range(fits)]
         steps = MORE_STEPS if self.long else LAST_STEPS
         fitted = [fit(self.views, start, on_scale=self.on_scale, **steps) for start in tracked(starts)]
-        model = with_single_values(mean_of(fitted), self.views)
-        return Learned(
-            network=as_network(model, self.groups, self.free, self.dependencies, self.coded),
-            spends=tuple(self.noise.spends),
-            replicates=self._replicates(model, fitted),
-        )
-
-    def _replicates(self, model: LatentClasses, fitted: Sequence[LatentClasses]) -> ReplicateModels | None:
-        return replicates_of(
+        return learned_of(
             self.method,
             self.views,
-            model,
             fitted,
             on_scale=self.on_scale,
-            groups={self.coded.names[a]: g for a, g in zip(self.free, self.groups, strict=True)},
-            imitated=self.noise.imitated,
+            groups=self.groups,
+            free=self.free,
+            found=self.dependencies,
+            coded=self.coded,
+            noise=self.noise,
         )
 
     def _classes_tell_more(self) -> bool:
@@ -564,6 +558,36 @@ def misfit_score(counts: Ints, expected: Ints, noise: int) -> int:
         noise: the expected sum of the noise over the cells, which the public sizes give.
     """
     return int(np.abs(counts - expected).sum()) - noise
+
+
+def learned_of(
+    method: LatentClass,
+    views: Sequence[View],
+    fitted: Sequence[LatentClasses],
+    *,
+    on_scale: Sequence[int],
+    groups: Sequence[ValueGroups],
+    free: Sequence[int],
+    found: Sequence[Dependency],
+    coded: CodedTable,
+    noise: NoiseBudget,
+) -> Learned:
+    """Step 12, and replicates: the mean of the fits as a network. Of `coded` no record is read.
+
+    Arguments as of `replicates_of` and `as_network`; ``noise`` is what the views were measured with.
+    """
+    model = with_single_values(mean_of(fitted), views)
+    replicates = replicates_of(
+        method,
+        views,
+        model,
+        fitted,
+        on_scale=on_scale,
+        groups={coded.names[a]: g for a, g in zip(free, groups, strict=True)},
+        imitated=noise.imitated,
+    )
+    network = as_network(model, groups, free, found, coded)
+    return Learned(network=network, spends=tuple(noise.spends), replicates=replicates)
 
 
 def replicates_of(
