@@ -69,19 +69,22 @@ def write_table(table: Table, rows: int, file: Path, *, seed: int = 1, part: int
             writer.close()
 
 
-def parts(table: Table, rows: int, seed: int, part: int = PART) -> Iterator[pa.Table]:
+def parts(
+    table: Table, rows: int, seed: int, part: int = PART, redrawn: float = REDRAWN
+) -> Iterator[pa.Table]:
     """The records, part by part, each with its own stream of random numbers."""
     columns = {name: pd.factorize(table.frame[name]) for name in RESAMPLED}
     ages = table.frame["age"].to_numpy()
     for number, start in enumerate(range(0, rows, part)):
         rng = np.random.default_rng([seed, number])
-        yield _part(columns, ages, min(part, rows - start), rng)
+        yield _part(columns, ages, min(part, rows - start), redrawn, rng)
 
 
 def _part(
     columns: dict[str, tuple[npt.NDArray[np.intp], pd.Index]],
     ages: npt.NDArray[np.int64],
     rows: int,
+    redrawn: float,
     rng: np.random.Generator,
 ) -> pa.Table:
     source = rng.integers(len(ages), size=rows)
@@ -94,7 +97,7 @@ def _part(
         ),
     }
     for name, (codes, values) in columns.items():
-        anew = rng.random(rows) < REDRAWN
+        anew = rng.random(rows) < redrawn
         picked = codes[np.where(anew, rng.integers(len(ages), size=rows), source)].astype(np.int32)
         # Parquet keeps it as dictionary pages, and readers see plain text
         made[name] = pa.DictionaryArray.from_arrays(picked, pa.array(values.to_list()))
