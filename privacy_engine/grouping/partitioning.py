@@ -13,6 +13,7 @@ child to be a part, and has no answer where one is too small); `CutRule` says wh
 
 from enum import StrEnum
 
+import numba as nb
 import numpy as np
 
 from privacy_engine.compiled import kernel
@@ -20,10 +21,14 @@ from privacy_engine.grouping.boxes import Codes, Ints, tabulate
 from privacy_engine.grouping.constraints import Constraints
 from privacy_engine.grouping.cuts import NOBODY, Task, cheapest_cut, cover, widest_cut
 from privacy_engine.grouping.model_rules import require_feasible
+from privacy_engine.pipeline import each_ahead
 from privacy_engine.progress import advance
 from privacy_engine.tables.geometry import Geometry
 
 AT_ONCE = 2_000_000  # records that are looked at between two looks at how many have a class
+RUNS = 4  # parts for each thread at least, the first of which are cut by one thread alone
+FEW = 50_000  # records that one thread cuts
+Run = tuple[int, int]  # of `order`: its first record, and the one behind its last
 
 
 class CutRule(StrEnum):
@@ -110,16 +115,52 @@ def _labels(task: Task, persons: Ints | None, *, enough: int, by_loss: bool) -> 
         return labels
     order = np.arange(len(task.codes))
     opens = np.zeros(len(task.codes), np.int64)
-    open_runs = np.empty((len(order) // task.least + 2, 2), np.int64)  # each has `least` records or more
-    open_runs[0] = 0, len(order)
-    waiting = 1
-    while waiting:
-        waiting = _cut_some(task, enough, by_loss, order, opens, open_runs, waiting)
-        left = int(np.diff(open_runs[:waiting]).sum())  # records that have no class yet
-        advance(1.0 - left / max(len(order), 1))
+    threads = nb.get_num_threads()
+
+    def cut(run: Run) -> int:
+        """Cut a run until no part of it can be cut; how many records it has."""
+        open_runs = _open(run, task.least)
+        waiting = 1
+        while waiting:
+            waiting = _cut_some(task, enough, by_loss, order, opens, open_runs, waiting, AT_ONCE)
+            left = int(np.diff(open_runs[:waiting]).sum())  # records of the run that have no class yet
+            advance((run[1] - left) / max(len(order), 1))  # nobody hears it from a thread of a pool
+        return run[1] - run[0]
+
+    runs = _shared_out(task, enough, by_loss, order, opens, threads)
+    done = len(order) - sum(last - first for first, last in runs)
+    for records in each_ahead(cut, runs, threads) if len(runs) > 1 else map(cut, runs):
+        done += records
+        advance(done / max(len(order), 1))
     labels = np.empty(len(order), np.int64)
     labels[order] = np.cumsum(opens) - 1
     return labels
+
+
+def _shared_out(task: Task, enough: int, by_loss: bool, order: Ints, opens: Ints, threads: int) -> list[Run]:
+    """Cut the largest parts until each is small enough for threads to be busy for equal times.
+
+    What a part is cut into does not depend on the other parts, nor on when it is cut.
+    """
+    runs = [(0, len(order))]
+    least = len(order) // (RUNS * threads) if threads > 1 and len(order) > FEW else len(order)
+    waiting = [run for run in runs if run[1] - run[0] > least]
+    while waiting:
+        run = waiting.pop()
+        runs.remove(run)
+        open_runs = _open(run, task.least)
+        parts = _cut_some(task, enough, by_loss, order, opens, open_runs, 1, 1)
+        made = [(int(first), int(last)) for first, last in open_runs[:parts]]
+        runs += made
+        waiting += [part for part in made if part[1] - part[0] > least]
+    return sorted(runs, key=lambda run: run[0] - run[1])
+
+
+def _open(run: Run, least: int) -> Ints:
+    """Room for all runs of at least `least` records within one, which is the first."""
+    open_runs = np.empty(((run[1] - run[0]) // least + 2, 2), np.int64)
+    open_runs[0] = run
+    return open_runs
 
 
 def _taken(task: Task, persons: Ints, rows: Ints) -> Task:
@@ -131,18 +172,25 @@ def _taken(task: Task, persons: Ints, rows: Ints) -> Task:
     )
 
 
-@kernel()
+@kernel(nogil=True)
 def _cut_some(
-    task: Task, enough: int, by_loss: bool, order: Ints, opens: Ints, open_runs: Ints, waiting: int
+    task: Task,
+    enough: int,
+    by_loss: bool,
+    order: Ints,
+    opens: Ints,
+    open_runs: Ints,
+    waiting: int,
+    at_once: int,
 ) -> int:
     """Rearrange `order` (n,) so that classes are runs; `opens` (n,) marks with 1 where a run begins.
 
     Parts of more than `enough` records are cut while a cut is allowed. The first `waiting` of `open_runs` are
-    still to be cut; as many are when `AT_ONCE` records were looked at.
+    still to be cut; as many are when `at_once` records were looked at.
     """
     part, spare = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
     seen = 0
-    while waiting > 0 and seen < AT_ONCE:
+    while waiting > 0 and seen < at_once:
         waiting -= 1
         first, last = open_runs[waiting]
         seen += last - first
