@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.errors import InfeasibleError
+from privacy_engine.grouping import partitioning
 from privacy_engine.grouping.constraints import Rule, RuleKind, no_constraints, pack_rules
 from privacy_engine.grouping.partitioning import CutRule, blocks, mondrian
+from privacy_engine.progress import telling
 from privacy_engine.tables.geometry import Geometry, class_spans, span_costs
 from privacy_engine.tables.hierarchy import Hierarchy
 
@@ -329,3 +331,41 @@ def test_blocks_have_twice_k_persons(records, data):
     labels = blocks(codes, GEOMETRY, 4, 2, sensitive, no_constraints(), persons)
     whole = len(set(persons))
     assert all(len(set(persons[rows])) >= min(4, whole) for rows in classes_of(labels))
+
+
+@pytest.mark.parametrize("of_persons", [False, True])
+@pytest.mark.parametrize("work", ["mondrian", "blocks"])
+def test_threads_find_the_classes_that_one_finds(monkeypatch, of_persons, work):
+    """Some of what is shared out cannot be cut any more."""
+    monkeypatch.setattr(partitioning, "FEW", 100)
+    rng = np.random.default_rng(3)
+    codes = np.stack([rng.geometric(0.4, 5_000).clip(max=8) - 1, rng.integers(0, 5, 5_000)], axis=1)
+    codes = codes.astype(np.int32)
+    sensitive = rng.integers(0, 4, (1, 5_000)).astype(np.int32)
+    persons = rng.integers(0, 2_000, 5_000) if of_persons else None
+    rules = distinct(2, sensitive)
+
+    def labels(threads):
+        monkeypatch.setattr(partitioning.nb, "get_num_threads", lambda: threads)
+        if work == "mondrian":
+            return mondrian(codes, GEOMETRY, 10, sensitive, rules, persons=persons)
+        return blocks(codes, GEOMETRY, 200, 10, sensitive, rules, persons=persons)
+
+    one = labels(1)
+    assert len(np.unique(one)) > 8
+    for threads in (2, 3, 7):
+        np.testing.assert_array_equal(labels(threads), one)
+
+
+def test_what_is_done_is_told_by_one_thread_and_by_several(monkeypatch):
+    monkeypatch.setattr(partitioning, "FEW", 100)
+    monkeypatch.setattr(partitioning, "AT_ONCE", 500)
+    rng = np.random.default_rng(4)
+    codes = np.stack([rng.integers(0, 8, 2_000), rng.integers(0, 5, 2_000)], axis=1).astype(np.int32)
+    for threads in (1, 2):
+        monkeypatch.setattr(partitioning.nb, "get_num_threads", lambda given=threads: given)
+        told = []
+        with telling(told.append):
+            mondrian(codes, GEOMETRY, 10, np.zeros((0, 2_000), np.int32), no_constraints())
+        assert len(told) > 3
+        assert told == sorted(told)
