@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from privacy_engine.engines.parquet import subset
 from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.tables.classes import SensitiveValues
 from tests.spark.work import sizes
@@ -121,3 +122,17 @@ def test_how_many_classes_there_are_of_each_size_is_all_that_is_collected(
     few, large = found
     assert few.stages == large.stages
     assert large.collected < 1.5 * few.collected
+
+
+def test_records_of_many_files_are_numbered_by_one_scan(local_spark: SparkEngine, tmp_path: Path) -> None:
+    folder = tmp_path / "run 1+x %20é=~&;,#!"
+    folder.mkdir()
+    table = written(folder, 6_000, 6)
+    numbered = local_spark._numbered(table.files)
+    assert numbered._jdf.queryExecution().executedPlan().toString().count("FileScan parquet") == 1
+    records = pa.concat_tables(pq.read_table(path) for path in table.files)
+    assert local_spark.sample(table.files, 6_000, 1).equals(records)
+    some = local_spark.sample(table.files, 50, 1)
+    assert some.equals(records.take(subset(6_000, 50, np.random.default_rng(1))))
+    twice = [*table.files, table.files[0]]  # which of the two a record is of is not told
+    assert len(local_spark.sample(twice, 10_000, 1)) == 6_000 + len(pq.read_table(table.files[0]))
