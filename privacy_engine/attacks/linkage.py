@@ -3,8 +3,8 @@
 Two attackers. One knows a random half of the quasi-identifiers of each target, and takes one of the released
 records that are nearest in these, at random (after Giomi et al. 2023, section 5.2, who hold two releases of
 different attributes against each other). The other has a public register of the whole population, with the
-quasi-identifiers of everybody, and the person behind a released record is any of those in the register whom
-its cells cover (the journalist of El Emam and Dankar 2008).
+quasi-identifiers of everybody or some of them, and the person behind a released record is any of those in
+the register whom its cells cover in these (the journalist of El Emam and Dankar 2008).
 
 A guess is right if the record is the person's own: it covers what the attacker did not know, too, and of m
 equal records it is the right one with a chance of 1 in m. Of a class of k people that is 1 in k at the most.
@@ -49,8 +49,7 @@ class Linkage:
         blind = target.taken_for_own(groups[0], np.zeros_like(known[0]))
         found = {"a part of the record": _tries(main, control, blind, rng)}
         if len(case.register):
-            whole = [_some(len(g), len(case.space.names), asked, len(asked), rng) for g in groups]
-            named = [_named(case, target, g, w) for g, w in zip(groups, whole, strict=True)]
+            named = [_named(case, target, group, asked) for group in groups]
             anybody = np.full(len(groups[0]), 1.0 / len(case.register))
             found["a public register"] = _tries(named[0], named[1], anybody, rng)
         return found
@@ -64,12 +63,20 @@ def _some(people: int, attributes: int, asked: Ints, count: int, rng: np.random.
     return known
 
 
-def _named(case: Case, target: Target, people: Cells, known: Bools) -> Floats:
-    """(t,) chance to name a person by the nearest record: one of those in the register whom it covers."""
-    _, which = target.nearest(people, known)
+def _named(case: Case, target: Target, people: Cells, asked: Ints) -> Floats:
+    """(t,) chance to name a person by their record: one of those in the register whom it covers.
+
+    The record is the nearest in all that is asked. The register is looked through for what it tells alone.
+    """
+    whole = np.zeros((len(people), len(case.space.names)), np.bool_)
+    whole[:, asked] = True
+    listed_by = np.zeros_like(whole)
+    listed_by[:, case.listed_by] = True
+    _, which = target.nearest(people, whole)
     records = target.records.take(which)
-    listed, _ = covered_people(case.space, records, case.register, known, len(case.register) + 1)
-    own = covers_own(case.space, records, people, known)
+    listed, _ = covered_people(case.space, records, case.register, listed_by, len(case.register) + 1)
+    # Where the register has nobody whom the record covers, nobody is named.
+    own = covers_own(case.space, records, people, whole) & (listed > 0)
     return np.where(own, 1.0 / np.maximum(listed, 1), 0.0)
 
 

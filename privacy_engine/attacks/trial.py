@@ -167,6 +167,7 @@ class Case:
         targets: (t,) which of them are attacked.
         outsiders: people who are not in it, in random order.
         register: of the public register, empty where there is none.
+        listed_by: places of the attributes that the register tells.
         leak: whether a leak is planted.
     """
 
@@ -177,6 +178,7 @@ class Case:
     targets: Ints
     outsiders: Cells
     register: Cells
+    listed_by: Ints
     evidence: Evidence
     leak: bool = False
 
@@ -222,6 +224,7 @@ def case_of(evidence: Evidence, rng: np.random.Generator, targets: int = TARGETS
         targets=rng.permutation(len(inside))[:targets].astype(np.int64),
         outsiders=outside.take(rng.permutation(len(outside))),
         register=listed,
+        listed_by=space.places([] if evidence.register is None else list(evidence.register.columns)),
         evidence=evidence,
     )
 

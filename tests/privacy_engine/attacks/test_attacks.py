@@ -120,6 +120,44 @@ def test_a_register_names_people_in_raw_records_and_not_in_classes() -> None:
     assert found["classes"].verdict is Verdict.QUIET
 
 
+def test_a_register_of_a_part_of_the_quasi_identifiers_names_nobody_by_what_it_does_not_tell() -> None:
+    """Of 20 people of each town and age one name in 20 is right, which is what the register alone tells."""
+    rng = np.random.default_rng(8)
+    schema = DataSchema(
+        (
+            Attribute(name="age", role=Role.QUASI_IDENTIFIER, kind=Kind.NUMERIC, bounds=(0, 100)),
+            Attribute(name="town", role=Role.QUASI_IDENTIFIER, categories=("a", "b", "c", "d", "e")),
+            Attribute(name="ill", role=Role.SENSITIVE, categories=("yes", "no")),
+        )
+    )
+    place = rng.permutation(1000)
+    everybody = pd.DataFrame(
+        {
+            "age": place % 10,
+            "town": np.array(list("abcde"))[place // 10 % 5],
+            "ill": rng.choice(["yes", "no"], 1000),
+        }
+    )
+    inside, outside = everybody.iloc[:600].reset_index(drop=True), everybody.iloc[600:].reset_index(drop=True)
+    for told, alike in ((["age", "town"], 20), (["age"], 100), (["town"], 200)):
+        evidence = Evidence(
+            release=inside, source=schema, people=inside, outsiders=outside, register=everybody[told]
+        )
+        tries = Linkage().tries(case_of(evidence, rng), rng)["a public register"]
+        # 600 guesses, each right with the chance 1 / alike: of 3 that are expected at least, 17 or more
+        # are right with a chance of 1e-8.
+        assert abs(tries.main.value - 1 / alike) < 8 * np.sqrt(1 / alike / 600)
+
+
+def test_a_register_that_has_nobody_of_the_release_names_nobody() -> None:
+    rng = np.random.default_rng(9)
+    inside, outside = people(200, rng), people(100, rng)
+    register = inside[[a.name for a in SCHEMA.quasi_identifiers]].iloc[:0]
+    stranger = register.reindex([0])
+    evidence = Evidence(release=inside, source=SCHEMA, people=inside, outsiders=outside, register=stranger)
+    assert Linkage().tries(case_of(evidence, rng), rng)["a public register"].main.right == 0
+
+
 def memberships(first: np.ndarray, second: np.ndarray) -> tuple[Membership, ...]:
     persons = np.array([f"p{i}" for i in range(len(first))], dtype=object)
     return tuple(Membership(persons=persons, labels=labels) for labels in (second, first))
