@@ -10,6 +10,7 @@ from typing import Any
 from privacy_engine.errors import SpecError
 from privacy_release.evidence.criteria import HIPAA, NIST, WP29
 from privacy_release.reports.release import page_template
+from privacy_release.reports.text import signed
 
 _MARGIN, _TEXT, _HEAD = 18, 9, 13  # of a PDF: millimetres, and points
 
@@ -116,8 +117,8 @@ def _attacks(told: Sequence[Mapping[str, Any]]) -> Section:
         rows=[
             (
                 f"{about['attack'].replace('_', ' ')}: {o['subject']}",
-                f"{o['excess']:.2f}",
-                f"{o['low']:.2f} to {o['high']:.2f}",
+                signed(o["excess"]),
+                f"{signed(o['low'])} to {signed(o['high'])}",
                 _number(about["bound"]),
             )
             for about in told

@@ -107,7 +107,7 @@ def publish(
     release_id: str,
     staged: Path,
     manifest: Mapping[str, Any],
-    report_html: Path,
+    report_html: Path | bytes,
     *,
     expected_sha256: str,
     run_key: str | None = None,
@@ -129,7 +129,7 @@ def publish(
         release_id: the run's partition key, else its run id.
         staged: Parquet file; read batch by batch, hashed before and after, never changed.
         manifest: plain JSON: what was done and what is guaranteed, no cell values.
-        report_html: the report for people, one file.
+        report_html: the report for people, one file, or its bytes.
         expected_sha256: of the file that verification read.
         run_key: names the run across its retries, e.g. DAG id and run id; default: the release id, which
             makes a release final: it can be retracted, but not replaced.
@@ -419,7 +419,9 @@ def _store_proof(lake: Lake, name: str, data: bytes, kind: str) -> str:
     return digest
 
 
-def _report_bytes(report_html: Path) -> bytes:
+def _report_bytes(report_html: Path | bytes) -> bytes:
+    if isinstance(report_html, bytes):
+        return report_html
     try:
         return report_html.read_bytes()
     except OSError as error:

@@ -1,15 +1,22 @@
-"""The curator's report on the attacks that were tried on a release: exact figures, not to be published."""
+"""What reports tell of the attacks that were tried on a release.
+
+The curator's own report has exact figures, which are not to be published. The published report tells of each
+attack that it kept its bound, and a figure only where the manifest does.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from privacy_release.reports.release import page_template
+from privacy_release.reports.release import ATTACKS_PLACE, page_template
+from privacy_release.reports.text import signed
 
 if TYPE_CHECKING:
     from privacy_engine.attacks.trial import Outcome, Results
     from privacy_engine.judge.attack_risk import AttackRisk
+    from privacy_release.work.references import TrialRef
 
+_MARGIN = 0.04  # of a plot, beyond its outermost figure
 ABOUT = {
     "singling_out": "A predicate read off the release is true of exactly one person.",
     "linkage": "Somebody who knows a part of a person finds the rest in the release.",
@@ -48,13 +55,76 @@ def published_figures(rule: "AttackRisk", outcomes: Sequence[Mapping[str, Any]])
         "outcomes": [
             {
                 "subject": o["subject"],
-                "excess": round(o["excess"], 2),
+                "excess": round(o["excess"], 2) + 0.0,  # no -0.0
                 "low": math.floor(o["low"] * 100) / 100,
                 "high": min(1.0, math.ceil(o["high"] * 100) / 100),
             }
             for o in outcomes
         ],
     }
+
+
+def plotted(outcomes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Outcomes with their places in plots of one scale, 0 .. 100 from the left, and their figures as text.
+
+    >>> about = {"attack": "inference", "subject": "illness", "bound": 0.3}
+    >>> (one,) = plotted([about | {"excess": 0.02, "low": -0.1, "high": 0.1}])
+    >>> one["text"], round(one["zero"]), round(one["limit"])
+    ('0.02 (-0.10 to 0.10)', 27, 96)
+
+    Args:
+        outcomes: attack, subject, bound, excess, low and high of each.
+    """
+    least = min([0.0, *(o["low"] for o in outcomes)])
+    most = max([0.0, *(max(o["high"], o["bound"]) for o in outcomes)])
+    span = (most - least) or 1.0
+
+    def place(value: float) -> float:
+        return 100 * (_MARGIN + (1 - 2 * _MARGIN) * (value - least) / span)
+
+    return [
+        {
+            **o,
+            "text": f"{signed(o['excess'])} ({signed(o['low'])} to {signed(o['high'])})",
+            "zero": place(0.0),
+            "point": place(o["excess"]),
+            "from": place(o["low"]),
+            "to": place(o["high"]),
+            "limit": place(o["bound"]),
+        }
+        for o in outcomes
+    ]
+
+
+def with_attacks(report: str, trials: "Sequence[TrialRef]") -> str:
+    """A published report with what everybody may know of the attacks that were tried on its release.
+
+    Of a trial without published figures that is its attack and its bound alone.
+
+    Args:
+        report: of `render_report`.
+        trials: each of them kept its bound.
+    """
+    told = [
+        {"attack": t["attack"], "bound": t["bound"], **outcome}
+        for t in trials
+        for outcome in (t["published"]["outcomes"] if "published" in t else ())
+    ]
+    drawn = iter(plotted(told))
+    section = page_template("attacked.html.j2").render(
+        figures=bool(told),
+        rules=[
+            {
+                "attack": t["attack"],
+                "about": ABOUT.get(t["attack"], ""),
+                "bound": t["bound"],
+                "published": "published" in t,
+                "outcomes": [next(drawn) for _ in t["published"]["outcomes"]] if "published" in t else [],
+            }
+            for t in trials
+        ],
+    )
+    return report.replace(ATTACKS_PLACE, section, 1)
 
 
 def attack_page(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from markupsafe import Markup
 
 from privacy_release.reports.data import SMALLEST_COUNT, Measured, ReportData, claimed_k, data_of_release
 from privacy_release.reports.released import SharesPart, drawing
@@ -36,6 +37,9 @@ if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where 
 
 __all__ = ["SMALLEST_COUNT", "page_template", "render", "render_report"]
 
+# Where a published report tells of attacks, which are tried after it is made. No text of others makes it: `<`
+# is escaped in that.
+ATTACKS_PLACE = "<!-- attacks -->"
 SIZE_BARS = 16
 FOLDED = 8  # rules or columns; longer lists are folded
 
@@ -179,6 +183,7 @@ def render(
         heat=None if data.association is None else drawing(data.association),
         folded=FOLDED,
         smallest_count=smallest_count,
+        attacks_place=Markup(ATTACKS_PLACE),  # no text of others
     )
 
 

@@ -562,3 +562,12 @@ def shown(value: float, unit: str) -> str:
     if unit == "risk":
         return f"{value:.3f} (1 in {1 / value:,.1f})" if value else "0"
     return f"{value:,.0f}" if unit == "count" else f"{value:,.4g}"
+
+
+def signed(value: float, digits: int = 2) -> str:
+    """A number that may be below 0; without a sign where it is rounded to 0.
+
+    >>> signed(-0.001), signed(-0.013), signed(0.1234, 3)
+    ('0.00', '-0.01', '0.123')
+    """
+    return f"{round(value, digits) + 0.0:.{digits}f}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError, PublishError, SpecError, VerificationError
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.lake.replicates import REPLICATES, replicates_file
+from privacy_release.reports.attacks import with_attacks
 from privacy_release.reports.dictionary import (
     DICTIONARY,
     column_comments,
@@ -121,7 +122,7 @@ def publish_staged(
                 release_id,
                 Path(staged["uri"]),
                 manifest,
-                Path(staged["report"]),
+                _report(staged, report),
                 expected_sha256=report["sha256"],
                 run_key=run_key,
                 proofs={
@@ -151,6 +152,17 @@ def publish_staged(
     with as_readable_as_the_lake(lake):
         _settle(lake, name, published, rules)
     return published
+
+
+def _report(staged: StagedRef, report: ReportRef) -> Path | bytes:
+    """The report to publish: the staged one, with what is told of attacks where the policy asks for them."""
+    path = Path(staged["report"])
+    if "attacks" not in report:
+        return path
+    try:
+        return with_attacks(path.read_text("utf-8"), report["attacks"]["trials"]).encode()
+    except OSError:
+        return path  # that it cannot be read is an error of publishing
 
 
 def _replicates(staged: StagedRef) -> dict[str, bytes]:

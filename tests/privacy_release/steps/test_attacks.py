@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import stat
 import zipfile
 from pathlib import Path
@@ -14,8 +15,9 @@ import yaml
 
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError, VerificationError
 from privacy_release.evidence.archive import pack
+from privacy_release.lake.log import proof_folder
 from privacy_release.lake.read import manifest_of, releases
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import Lake, get
 from privacy_release.proof.keys import SigningKey
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import ReleaseSpec, load_spec
@@ -69,6 +71,12 @@ def write(home: Path) -> Any:
     return written
 
 
+def report_of(lake: Lake) -> str:
+    """The report of the release that was published last."""
+    entry = releases(lake, "people")[-1]
+    return get(lake, f"{proof_folder('people')}/{entry['report_sha256']}.html").decode()
+
+
 def test_a_bound_that_is_kept_is_told_without_figures(
     write: Any, lake: Lake, work: WorkArea, curator: Path
 ) -> None:
@@ -81,6 +89,12 @@ def test_a_bound_that_is_kept_is_told_without_figures(
     assert [(f["threshold"], f["measured"], f["passed"]) for f in told] == [(0.5, None, True)]
     assert manifest["source"]["holdout"] == 0.1
     assert "outcomes" not in json.dumps(manifest)
+    report = report_of(lake)
+    assert re.findall(r"bound kept|at most [\d.]+", report[report.index('id="attacks"') :])[:2] == [
+        "bound kept",
+        "at most 0.5",
+    ]
+    assert "Excess risk 0" not in report
     (page,) = curator.rglob("*.html")
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     assert "Inference" in page.read_text()
@@ -103,6 +117,11 @@ def test_figures_that_the_steward_publishes_are_rounded_and_tell_no_rate(
     assert outcome["low"] <= exact["low"] <= outcome["low"] + 0.01
     assert outcome["high"] - 0.01 <= exact["high"] <= outcome["high"]
     assert all(round(outcome[name], 2) == outcome[name] for name in ("excess", "low", "high"))
+    label = re.search(r'aria-label="Excess risk (\S+) \((\S+) to (\S+)\), bound (\S+)"', report_of(lake))
+    assert label is not None  # of the plot
+    shown = dict(zip(("excess", "low", "high"), map(float, label.groups()[:3]), strict=True))
+    assert shown == {name: outcome[name] for name in shown}
+    assert float(label[4]) == 0.5
     data = pack(lake, "people", "r1", [SigningKey.new()], pdf=False)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert "Attacks that were tried" in archive.read("evidence.html").decode()
@@ -152,6 +171,10 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     assert manifest["policy"]["require"][0]["model"] == "attack_risk"
     assert "attacks" not in manifest
     assert done.report["attacks"]["trials"][0].keys() == {"rule", "attack", "bound", "passed"}
+    report = report_of(lake)
+    told = report[report.index('id="attacks"') : report.index('id="meaning"')]
+    assert "bound kept" in told
+    assert "<svg" not in told
 
 
 @pytest.fixture
