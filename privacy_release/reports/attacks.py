@@ -75,8 +75,8 @@ def plotted(outcomes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     Args:
         outcomes: attack, subject, bound, excess, low and high of each.
     """
-    least = min([0.0, *(o["low"] for o in outcomes)])
-    most = max([0.0, *(max(o["high"], o["bound"]) for o in outcomes)])
+    least: float = min([0.0, *(o["low"] for o in outcomes)])
+    most: float = max([0.0, *(max(o["high"], o["bound"]) for o in outcomes)])
     span = (most - least) or 1.0
 
     def place(value: float) -> float:

@@ -92,11 +92,16 @@ def write_for_curator(
         IntegrityError: if the folder is a link or another user's.
         OSError: if the file cannot be written.
     """
-    slug = re.sub(r"[^A-Za-z0-9_-]+", "_", release_id)[:60]
-    digest = hashlib.sha256(release_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    path = WorkArea(folder or curator_folder(), name).path(f"{slug}-{digest}{ending}")
+    path = WorkArea(folder or curator_folder(), name).path(curator_file(release_id, ending))
     write_private(path, text.encode())
     return path
+
+
+def curator_file(release_id: str, ending: str) -> str:
+    """The name of a curator's file on a release or run."""
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "_", release_id)[:60]
+    digest = hashlib.sha256(release_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{slug}-{digest}{ending}"
 
 
 def render_curator_report(

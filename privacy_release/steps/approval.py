@@ -23,6 +23,7 @@ from privacy_release.reports.text import (
     SYNTHETIC_LIMITS,
     promise_in_words,
     shown,
+    signed,
 )
 from privacy_release.work.references import ReportRef, StagedRef, symbols_of
 
@@ -79,6 +80,7 @@ class Question(TypedDict):
         alerts: warnings about figures that are out of their trend.
         attacks: what attacks found that the policy bounds: attack, subject and figures as text; of a private
             release, that the bound was kept.
+        excess: what each attack gained on the earlier releases and on this one, where there is a figure.
         approvers: how many people must approve.
         first: what the first of two has said.
         until: when the question ends, ISO 8601.
@@ -100,10 +102,30 @@ class Question(TypedDict):
     limits: list[list[str]]
     alerts: NotRequired[list[str]]
     attacks: NotRequired[list[list[str]]]
+    excess: NotRequired[list["Course"]]
     difference: "Difference | None"
     approvers: int
     first: Answer | None
     until: str
+
+
+class Excess(TypedDict):
+    """What an attack gained on a release, with its interval; `committed` is empty before it is published."""
+
+    release: str
+    committed: str
+    excess: float
+    low: float
+    high: float
+
+
+class Course(TypedDict):
+    """What an attack gained on the releases of a table, oldest first; the last is the one to decide on."""
+
+    attack: str
+    subject: str
+    bound: float
+    releases: list[Excess]
 
 
 class Difference(TypedDict):
@@ -206,6 +228,7 @@ def question(
         limits=_limits(staged),
         alerts=[alert["text"] for alert in report.get("alerts", ())],
         attacks=_attacks(report),
+        excess=_courses(report, lake, name, release_id),
         difference=_difference(staged, report, lake, name, release_id),
         approvers=approvers,
         first=None,
@@ -357,13 +380,48 @@ def _attacks(report: ReportRef) -> list[list[str]]:
     for trial in report["attacks"]["trials"] if "attacks" in report else ():
         bound = f"{trial['bound']:g}"
         for o in trial.get("outcomes", ()):
-            excess = f"{o['excess']:.3f} ({o['low']:.3f} to {o['high']:.3f})"
+            excess = f"{signed(o['excess'], 3)} ({signed(o['low'], 3)} to {signed(o['high'], 3)})"
             shares = (f"{o['main']:.3f}", f"{max(o['control'], o['baseline']):.3f}", excess)
             lines.append([trial["attack"], o["subject"], *shares, bound, f"{o['planted']:.3f}"])
         if not trial.get("outcomes"):
             kept = "kept; see the curator's report" if trial["passed"] else "NOT kept"
             lines.append([trial["attack"], "", "", "", kept, bound, ""])
     return lines
+
+
+def _courses(report: ReportRef, lake: "Lake", name: str, release_id: str) -> list[Course]:
+    """What each attack gained on the earlier releases, as far as it is known, and on this one."""
+    from privacy_release.steps.attacks.earlier import figures_of_earlier
+
+    trials = [t for t in report["attacks"]["trials"] if t.get("outcomes")] if "attacks" in report else []
+    earlier = figures_of_earlier(lake, name, report["attacks"]["curator"]) if trials else []
+    return [
+        Course(
+            attack=trial["attack"],
+            subject=o["subject"],
+            bound=trial["bound"],
+            releases=[
+                *(
+                    _excess(release.release_id, release.committed, found)
+                    for release in earlier
+                    if (found := release.figures.get((trial["attack"], o["subject"])))
+                ),
+                _excess(release_id, "", o),
+            ],
+        )
+        for trial in trials
+        for o in trial["outcomes"]
+    ]
+
+
+def _excess(release_id: str, committed: str, found: Mapping[str, float]) -> Excess:
+    return Excess(
+        release=release_id,
+        committed=committed,
+        excess=found["excess"],
+        low=found["low"],
+        high=found["high"],
+    )
 
 
 def _attacked(asked: Question) -> list[str]:

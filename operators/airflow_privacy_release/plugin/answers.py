@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
 from airflow_privacy_release.plugin.auth import name_of
 from airflow_privacy_release.plugin.views.words import breakable, day, moment, number
@@ -116,7 +116,12 @@ def static(name: str, known: str | None) -> Response | None:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("airflow_privacy_release.plugin", "templates"),
+        loader=ChoiceLoader(
+            [
+                PackageLoader("airflow_privacy_release.plugin", "templates"),
+                PrefixLoader({"reports": PackageLoader("privacy_release.reports", "templates")}),
+            ]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

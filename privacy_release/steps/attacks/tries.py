@@ -17,6 +17,7 @@ from privacy_engine.progress import portion
 from privacy_engine.vocabulary import AttackName
 from privacy_release.reports.attacks import attack_page, figures_of, published_figures
 from privacy_release.reports.curator import write_for_curator
+from privacy_release.steps.attacks.earlier import keep_figures
 from privacy_release.steps.history import earlier_releases, staged_membership
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import AttackRef, ReportRef, StagedRef, TableRef, TrialRef
@@ -91,6 +92,8 @@ def attack_staged(
     alone = followed and len(memberships) == 1  # there is no earlier release to hold this one against
     trials = [_trial(rule, results, private=private, alone=alone) for rule, results in found]
     _raise_if_failed(trials, found, private=private)
+    if not private:
+        keep_figures(trials, staged["sha256"], title=title, release_id=release_id)
     told = report.copy()
     told["attacks"] = AttackRef(sha256=staged["sha256"], trials=trials, curator=str(path))
     if not private:

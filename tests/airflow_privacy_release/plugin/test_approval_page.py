@@ -193,6 +193,26 @@ def test_alerts_stand_above_the_decision(officer: Visit, approvals: Approvals, s
     assert MARKUP not in page
 
 
+def test_what_attackers_gain_is_drawn_after_what_they_gained_on_earlier_releases(
+    officer: Visit, approvals: Approvals, staged: Path
+) -> None:
+    found = {"excess": 0.02, "low": -0.1, "high": 0.11}
+    before = {"release": f"{MARKUP} last", "committed": "2026-11-18T10:00:00+00:00"}
+    now = {"release": "this", "committed": ""}
+    about = {"attack": "inference", "bound": 0.3}
+    courses = [
+        about
+        | {"subject": f"illness {MARKUP}", "releases": [before | found, now | found | {"excess": 0.05}]},
+        about | {"subject": "age", "releases": [now | found]},  # there is nothing before it
+    ]
+    line = ["inference", f"illness {MARKUP}", "0.3", "0.3", "0.050 (-0.100 to 0.110)", "0.3", "0.8"]
+    approvals.waits(question(staged, attacks=[line], excess=courses))
+    text = officer.get("/approval", PLACE).text
+    labels = [a["aria-label"] for tag, a in Page(text).tags if tag == "svg"]
+    assert labels == [f"Inference: illness {MARKUP}: from 0.02 to 0.05 over 2 releases, bound 0.3"]
+    assert MARKUP not in text
+
+
 @pytest.mark.parametrize("user", ["visitor", None], ids=["reader", "nobody"])
 def test_others_see_nothing_and_answer_nothing(
     visit: Callable[..., Visit], officer: Visit, approvals: Approvals, staged: Path, user: str | None

@@ -328,11 +328,13 @@ def test_published_figures_of_attacks_are_shown_and_drawn(
     publish_people(release_id="w3", manifest={"attacks": [about | {"outcomes": outcomes[1:]}]})
     text = officer.get("/release", one(first)).text
     assert "Attacks on this release" in text
-    assert "0.11" in text
+    plots = [a["aria-label"] or "" for tag, a in Page(text).tags if tag == "svg"]
+    assert plots[0] == "Excess risk 0.11 (-0.10 to 0.20), bound 0.3"
+    assert "-0.03 (-0.10 to 0.20)" in text
     assert "<i>" not in text
     read = Page(officer.get("/trend", {"table": "people"}).text)
     labels = [a["aria-label"] or "" for tag, a in read.tags if tag == "svg"]
-    assert "Excess risk: inference: from 0.11 to 0.00 over 2 releases" in labels
+    assert "Excess risk: inference: from 0.11 to -0.03 over 2 releases, bound 0.3" in labels
 
 
 def test_of_a_private_release_no_figure_of_the_source_is_shown(

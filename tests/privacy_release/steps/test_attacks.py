@@ -21,6 +21,7 @@ from privacy_release.lake.store import Lake, get
 from privacy_release.proof.keys import SigningKey
 from privacy_release.spec.check import check_files
 from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.steps.approval import question
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.tries import attack_staged, require_attacked
 from privacy_release.steps.ingest import ingest
@@ -122,6 +123,10 @@ def test_figures_that_the_steward_publishes_are_rounded_and_tell_no_rate(
     shown = dict(zip(("excess", "low", "high"), map(float, label.groups()[:3]), strict=True))
     assert shown == {name: outcome[name] for name in shown}
     assert float(label[4]) == 0.5
+    (course,) = question(done.staged, done.report, lake, "people", "r2")["excess"]
+    before, now = course["releases"]
+    assert (before["release"], before["excess"]) == ("r1", outcome["excess"])
+    assert now == {"release": "r2", "committed": "", **{name: exact[name] for name in shown}}
     data = pack(lake, "people", "r1", [SigningKey.new()], pdf=False)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert "Attacks that were tried" in archive.read("evidence.html").decode()

@@ -22,6 +22,7 @@ from airflow_privacy_release.plugin.answers import page
 from airflow_privacy_release.plugin.auth import Rights, holds, logged, require, token_for
 from airflow_privacy_release.plugin.views import approvals, run_reports
 from airflow_privacy_release.plugin.views.approvals import Approval, Bytes, Records
+from airflow_privacy_release.plugin.views.trends import excess_trends
 from privacy_release.steps.approval import (
     APPROVE,
     ATTACKED,
@@ -187,6 +188,7 @@ def _page(
             "checks": [(f, approvals.check_in_words(f)) for f in asked["findings"]] if asked else [],
             "attacked": ATTACKED,
             "attacks": asked.get("attacks", []) if asked else [],
+            "attack_trends": excess_trends(asked.get("excess", [])) if asked else [],
             "alerts": asked.get("alerts", []) if asked else [],
             "report": urlencode(run | {"task_id": report[0], "map_index": report[1]}) if report else "",
             "again": asked is not None and _was_first(asked, user),

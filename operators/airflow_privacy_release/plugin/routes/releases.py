@@ -18,6 +18,7 @@ from airflow_privacy_release.plugin.views.releases import Listed
 from airflow_privacy_release.plugin.views.selection import FILTERS, ORDERS, Selection
 from privacy_engine.errors import PublishError
 from privacy_release.lake.store import Lake
+from privacy_release.reports.attacks import plotted
 from privacy_release.reports.text import FIGURES, RISKS, claim, shown
 
 router = APIRouter()
@@ -82,7 +83,7 @@ def one_release(request: Request, user: GetUserDep, lake: str, table: str, versi
         {
             "row": row,
             "manifest": manifest,
-            "attacks": published.attacks_in(manifest),
+            "attacks": plotted(published.attacks_in(manifest)),
             "manifest_text": json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False),
             "claims": [claim(fields) for fields in row.entry.figures.get("guarantees") or []],
             "findings": row.entry.figures.get("measured") or [],

@@ -245,6 +245,7 @@ def check_in_words(finding: Mapping[str, Any]) -> str:
 
 
 _CHECKS: Mapping[str, str] = {
+    "attack_risk": "What somebody who attacks the release may gain at most beyond what is known of others.",
     "max_epsilon": "How much the release may depend on any one person, over all that it tells.",
     "epsilon": "How much the release may depend on any one person, over all that it tells.",
     "max_delta": "The chance that the bound on epsilon does not hold.",

@@ -16,11 +16,13 @@ class Point:
         x: place, in any unit.
         y: value.
         text: what a pointer on it is told.
+        span: an interval of the value, where it has one.
     """
 
     x: float
     y: float
     text: str
+    span: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +40,7 @@ class Chart:
 
     Attributes:
         label: says all of it in one sentence, for those who do not see it.
-        line, area: path data.
+        line, area: path data; the area is that down to the floor, or of the intervals if all points have one.
         limit: height of the dashed line; None without one.
         top, bottom: words at the ends of the value axis; first, last: of the other.
     """
@@ -92,10 +94,17 @@ def chart(
     for (_, before), (x, y) in pairwise(places):
         line += f"L{_at(x, before)}L{_at(x, y)}" if steps else f"L{_at(x, y)}"
     floor = HEIGHT - _MARGIN
+    spans = [p.span for p in points if p.span is not None]
+    if len(spans) == len(points):
+        ends_of = [(x, up(low), up(high)) for (x, _), (low, high) in zip(places, spans, strict=True)]
+        edge = [_at(x, high) for x, _, high in ends_of] + [_at(x, low) for x, low, _ in reversed(ends_of)]
+        area = f"M{'L'.join(edge)}Z"
+    else:
+        area = f"{line}L{_at(places[-1][0], floor)}L{_at(places[0][0], floor)}Z"
     return Chart(
         label=label,
         line=line,
-        area=f"{line}L{_at(places[-1][0], floor)}L{_at(places[0][0], floor)}Z",
+        area=area,
         dots=tuple(
             Dot(x=f"{x:.1f}", y=f"{y:.1f}", text=p.text) for (x, y), p in zip(places, points, strict=True)
         ),

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
 from airflow_privacy_release.plugin.views.releases import Release, attacks_in
 from airflow_privacy_release.plugin.views.words import day, number
-from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown
+from privacy_release.reports.text import COUNTED, FIGURES, RISKS, shown, signed
+from privacy_release.steps.approval import Course, Excess
 
 LONGEST = 60  # releases in a trend
 
@@ -53,24 +55,94 @@ def risk(releases: Sequence[Release]) -> list[Trend]:
         if symbol != "rows"
     ]
     linked = [_figure(name, *about) for name, about in RISKS.items()]
-    told = (found["attack"] for release in releases for found in attacks_in(release.manifest))
-    return _drawn([*symbols, *linked, *map(_attack, dict.fromkeys(told))], releases)
+    return _drawn([*symbols, *linked], releases) + _attacks(releases)
 
 
-def _attack(attack: str) -> _Figure:
-    """The excess risk of an attack, as far as the manifests tell it; one below 0 is drawn as 0."""
-
-    def value(release: Release) -> float | None:
-        found = [a["excess"] for a in attacks_in(release.manifest) if a["attack"] == attack]
-        return max(0.0, *found) if found else None
-
-    return _Figure(
-        name=f"Excess risk: {attack.replace('_', ' ')}",
-        meaning="What an attacker gets right about people in the release beyond what is right about others, "
-        "for the subject where it is highest.",
-        text=lambda v: f"{v:.2f}",
-        value=value,
+def _attacks(releases: Sequence[Release]) -> list[Trend]:
+    """The excess risk of each attack as far as the manifests tell it, for the subject where it is highest."""
+    courses: dict[str, list[tuple[Excess, float]]] = {}
+    for release in releases:
+        worst: dict[str, dict[str, Any]] = {}
+        for told in attacks_in(release.manifest):
+            worst[told["attack"]] = max(
+                told, worst.get(told["attack"], told), key=lambda told: float(told["excess"])
+            )
+        for attack, told in worst.items():
+            entry = release.row.entry
+            found = Excess(
+                release=entry.release_id,
+                committed=entry.committed,
+                excess=told["excess"],
+                low=told["low"],
+                high=told["high"],
+            )
+            courses.setdefault(attack, []).append((found, told["bound"]))
+    meaning = (
+        "What an attacker gets right about people in the release beyond what is right about others, for the "
+        "subject where it is highest; the band is its interval, the dashed line the last bound."
     )
+    return [
+        excess_trend(
+            f"Excess risk: {attack.replace('_', ' ')}", meaning, [found for found, _ in course], course[-1][1]
+        )
+        for attack, course in courses.items()
+    ]
+
+
+def excess_trends(courses: Sequence[Course]) -> list[Trend]:
+    """What the attacks on a release gain, after what they gained on the earlier ones; none of one alone."""
+    return [
+        excess_trend(
+            f"{course['attack'].replace('_', ' ').capitalize()}: {course['subject']}",
+            "",
+            course["releases"],
+            course["bound"],
+        )
+        for course in courses
+        if len(course["releases"]) > 1
+    ]
+
+
+def excess_trend(name: str, meaning: str, course: Sequence[Excess], bound: float) -> Trend:
+    """Excess risks with their intervals, against a bound; what is below 0 is drawn as 0.
+
+    Args:
+        name: of the figure.
+        meaning: in one sentence; may be empty.
+        course: oldest first, at least one.
+        bound: of the last one.
+    """
+    top = max(bound, *(found["high"] for found in course))
+    texts = [
+        f"{signed(found['excess'])} ({signed(found['low'])} to {signed(found['high'])})" for found in course
+    ]
+    first, last = course[0], course[-1]
+    return Trend(
+        name=name,
+        meaning=meaning,
+        chart=chart(
+            [
+                Point(
+                    x=i,
+                    y=max(0.0, found["excess"]),
+                    text=f"{found['release']}: {text}",
+                    span=(max(0.0, found["low"]), max(0.0, found["high"])),
+                )
+                for i, (found, text) in enumerate(zip(course, texts, strict=True))
+            ],
+            label=f"{name}: from {signed(first['excess'])} to {signed(last['excess'])} over {len(course)} "
+            f"release{'s' if len(course) > 1 else ''}, bound {bound:g}",
+            ends=(_day(first), _day(last) if len(course) > 1 else ""),
+            top=top,
+            texts=(signed(top), "0"),
+            limit=bound,
+        ),
+        values=tuple((found["release"], text) for found, text in zip(course, texts, strict=True)),
+    )
+
+
+def _day(found: Excess) -> str:
+    return day(found["committed"]) if found["committed"] else "this one"
 
 
 def _symbol(symbol: str) -> Callable[[Release], float | None]:
