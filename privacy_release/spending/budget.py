@@ -233,111 +233,105 @@ def measured_model(
     loss = turn.method.privacy_loss(schema)
     booking = budget.ledger.reserve(budget.dataset, key, loss, detail=detail, promise=turn.promise)
     if booking.model is None:
-        measured, told = _how_to_measure(budget)(turn, table, schema, budget, booking, tell)
+        measuring = _Measuring(
+            turn=turn, table=table, schema=schema, budget=budget, booking=booking, tell=tell
+        )
+        measured, told = measuring.answer()
         booking = budget.ledger.commit(budget.dataset, key, measured, token=booking.token, detail=told)
     return _of(booking, budget)
 
 
-def _how_to_measure(budget: Budget) -> Callable[..., tuple[str, Mapping[str, str]]]:
-    match budget.schedule:
-        case Schedule():
-            return _measure_participants
-        case Stream():
-            return _measure_stream
-    return _measure
+@dataclass(frozen=True, kw_only=True)
+class _Measuring:
+    """What a booking pays for; `tell` is told the name of each part of the work as it begins."""
 
+    turn: Turn
+    table: TableRef
+    schema: "DataSchema"
+    budget: Budget
+    booking: "Booking"
+    tell: Callable[[str], None]
 
-def _measure(
-    turn: Turn,
-    table: TableRef,
-    schema: "DataSchema",
-    budget: Budget,
-    booking: "Booking",
-    tell: Callable[[str], None],
-) -> tuple[str, Mapping[str, str]]:
-    """Draw the noise. A method refuses before it does, see `Synthesizer.measure`."""
-    with _given_back(budget, booking):
-        tell("reading")
-        coded = _coded(turn.method, table, schema)
-        tell(f"running {turn.method.key}")
-        return turn.measure(coded).to_json(), turn.detail
+    def answer(self) -> tuple[str, Mapping[str, str]]:
+        """The model as text, and what the ledger tells beside it."""
+        match self.budget.schedule:
+            case Schedule():
+                return self._of_participants()
+            case Stream():
+                return self._of_stream()
+        return self._of_records()
 
+    def _of_records(self) -> tuple[str, Mapping[str, str]]:
+        """Draw the noise. A method refuses before it does, see `Synthesizer.measure`."""
+        with _given_back(self.budget, self.booking):
+            self.tell("reading")
+            coded = _coded(self.turn.method, self.table, self.schema)
+            self.tell(f"running {self.turn.method.key}")
+            return self.turn.measure(coded).to_json(), self.turn.detail
 
-def _measure_participants(
-    turn: Turn,
-    table: TableRef,
-    schema: "DataSchema",
-    budget: Budget,
-    booking: "Booking",
-    tell: Callable[[str], None],
-) -> tuple[str, Mapping[str, str]]:
-    """Count who takes part, then draw the noise.
+    def _of_participants(self) -> tuple[str, Mapping[str, str]]:
+        """Count who takes part, then draw the noise.
 
-    A method may refuse a noisy number of records, and its refusal tells of it: it is the answer that is kept
-    under this key, as a model would be. Drawn anew in each retry it would tell more than was paid for.
-    """
-    schedule = budget.schedule
-    assert isinstance(schedule, Schedule)
-    with _given_back(budget, booking):
-        if "engine" in table:
-            raise SpecError(
-                "budget.over_time needs the engine local: who takes part is told in memory; take it, or "
-                "remove over_time"
-            )
-        if "numbered" not in table:
-            raise SpecError(
-                "budget.over_time needs persons to have the same number in every run: ingest the table with "
-                "`numbering`, and leave out transforms, after which they have others"
-            )
-        tell("reading")
-        frame = read_private(table["uri"], table["sha256"])
-        persons = frame[schema.by].to_numpy(dtype="int64")
-        tell("counting who takes part")
-        with schedule.counted(budget.ledger, booking, persons, table["numbered"]) as counted:
-            rows = turn.method.coded_participants(frame, schema, counted.takes_part)
-    told = counted.detail(schedule)
-    tell(f"running {turn.method.key}")
-    try:
-        return turn.method.measure_participants(rows).to_json(), told
-    except InfeasibleError as error:
-        return json.dumps({_REFUSED: str(error)}), told
+        A method may refuse a noisy number of records, and its refusal tells of it: it is the answer that is
+        kept under this key, as a model would be. Drawn anew in each retry it would tell more than was paid
+        for.
+        """
+        schedule, turn = self.budget.schedule, self.turn
+        assert isinstance(schedule, Schedule)
+        with _given_back(self.budget, self.booking):
+            if "engine" in self.table:
+                raise SpecError(
+                    "budget.over_time needs the engine local: who takes part is told in memory; take it, or "
+                    "remove over_time"
+                )
+            if "numbered" not in self.table:
+                raise SpecError(
+                    "budget.over_time needs persons to have the same number in every run: ingest the table "
+                    "with `numbering`, and leave out transforms, after which they have others"
+                )
+            self.tell("reading")
+            frame = read_private(self.table["uri"], self.table["sha256"])
+            persons = frame[self.schema.by].to_numpy(dtype="int64")
+            self.tell("counting who takes part")
+            with schedule.counted(
+                self.budget.ledger, self.booking, persons, self.table["numbered"]
+            ) as counted:
+                rows = turn.method.coded_participants(frame, self.schema, counted.takes_part)
+        told = counted.detail(schedule)
+        self.tell(f"running {turn.method.key}")
+        try:
+            return turn.method.measure_participants(rows).to_json(), told
+        except InfeasibleError as error:
+            return json.dumps({_REFUSED: str(error)}), told
 
+    def _of_stream(self) -> tuple[str, Mapping[str, str]]:
+        """Go on from the last release, draw the noise of this one and store what the next goes on from."""
+        from privacy_engine.latent.latent_class import LatentClass
+        from privacy_engine.synthesizers.synthesizer import LEAST_ROWS
 
-def _measure_stream(
-    turn: Turn,
-    table: TableRef,
-    schema: "DataSchema",
-    budget: Budget,
-    booking: "Booking",
-    tell: Callable[[str], None],
-) -> tuple[str, Mapping[str, str]]:
-    """Go on from the last release, draw the noise of this one and store what the next goes on from."""
-    from privacy_engine.latent.latent_class import LatentClass
-    from privacy_engine.synthesizers.synthesizer import LEAST_ROWS
-
-    stream, method = budget.schedule, turn.method
-    assert isinstance(stream, Stream)
-    assert isinstance(method, LatentClass)
-    asked = {
-        "over_time": stream.question,
-        "parameters": method.measurement_parameters(),
-        "schema": schema.to_dict(),
-    }
-    with _given_back(budget, booking):
-        tell("reading")
-        people, key_id = None, None
-        if stream.how.names_people:
-            coded, people, key_id = _records_of_people(method, table, schema)
-        else:
-            coded = _coded(method, table, schema)
-        if len(coded) < LEAST_ROWS:
-            raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
-        tell(f"going on with stream {stream.stream}")
-        with stream.held(budget.ledger, booking, asked, key_id) as held:
-            state = held.advanced(method, coded, people)
-            told = held.detail(state)
-    tell(f"running {method.key}")
-    return state.model(method, coded).to_json(), told
+        stream, method = self.budget.schedule, self.turn.method
+        assert isinstance(stream, Stream)
+        assert isinstance(method, LatentClass)
+        asked = {
+            "over_time": stream.question,
+            "parameters": method.measurement_parameters(),
+            "schema": self.schema.to_dict(),
+        }
+        with _given_back(self.budget, self.booking):
+            self.tell("reading")
+            people, key_id = None, None
+            if stream.how.names_people:
+                coded, people, key_id = _records_of_people(method, self.table, self.schema)
+            else:
+                coded = _coded(method, self.table, self.schema)
+            if len(coded) < LEAST_ROWS:
+                raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
+            self.tell(f"going on with stream {stream.stream}")
+            with stream.held(self.budget.ledger, self.booking, asked, key_id) as held:
+                state = held.advanced(method, coded, people)
+                told = held.detail(state)
+        self.tell(f"running {method.key}")
+        return state.model(method, coded).to_json(), told
 
 
 def _records_of_people(
