@@ -2,17 +2,21 @@
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
 from privacy_release.evidence.criteria import HIPAA, NIST, WP29
 from privacy_release.reports.release import page_template
 from privacy_release.reports.text import signed
 
+if TYPE_CHECKING:
+    from fpdf import FPDF
+
 _MARGIN, _TEXT, _HEAD = 18, 9, 13  # of a PDF: millimetres, and points
+_FIRST = 300  # characters of a text that stand with its heading
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +145,6 @@ def pdf_of(facts: Mapping[str, Any], opinion: str) -> bytes:
     """
     try:
         from fpdf import FPDF
-        from fpdf.fonts import FontFace
     except ImportError:
         raise SpecError(
             "a PDF needs the extra `pdf`: pip install 'privacy-release[pdf]', or leave it out with --no-pdf"
@@ -166,28 +169,47 @@ def pdf_of(facts: Mapping[str, Any], opinion: str) -> bytes:
     )
     document.multi_cell(0, 5, lead, align="L", new_x="LMARGIN", new_y="NEXT")
     for section in sections_of(facts, opinion):
-        document.ln(5)
-        document.set_font("text", "B", _HEAD)
-        document.multi_cell(0, 7, section.title, new_x="LMARGIN", new_y="NEXT")
-        document.set_font("text", "", _TEXT)
-        for text in section.texts:
-            document.multi_cell(0, 5, text, align="L", new_x="LMARGIN", new_y="NEXT")
-            document.ln(1)
-        if section.rows:
-            widths = {2: (1, 2), 3: (3, 2, 5), 4: (6, 1.3, 1.5, 1)}[len(section.heads)]
-            with document.table(
-                col_widths=widths,
-                line_height=4.6,
-                text_align="LEFT",
-                headings_style=FontFace(emphasis="BOLD"),
-                padding=1,
-            ) as table:
-                table.row(list(section.heads))
-                for row in section.rows:
-                    table.row(list(row))
+        with document.offset_rendering() as trial:
+            _write(trial, _beginning(section))
+        if trial.page_break_triggered:  # a heading stands with what follows it
+            document.add_page()
+        document.start_section(section.title)  # in the outline, for viewers to go to
+        _write(document, section)
     target = io.BytesIO()
     document.output(target)
     return target.getvalue()
+
+
+def _beginning(section: Section) -> Section:
+    """What must stand with a heading: the sentences and the first row, or the first lines of a text."""
+    if section.rows:
+        return replace(section, rows=section.rows[:1])
+    return replace(section, texts=[text[:_FIRST] for text in section.texts[:1]])
+
+
+def _write(document: "FPDF", section: Section) -> None:
+    from fpdf.fonts import FontFace
+
+    document.ln(5)
+    document.set_font("text", "B", _HEAD)
+    document.multi_cell(0, 7, section.title, new_x="LMARGIN", new_y="NEXT")
+    document.set_font("text", "", _TEXT)
+    for text in section.texts:
+        document.multi_cell(0, 5, text, align="L", new_x="LMARGIN", new_y="NEXT")
+        document.ln(1)
+    if not section.rows:
+        return
+    widths = {2: (1, 2), 3: (3, 2, 5), 4: (6, 1.3, 1.5, 1)}[len(section.heads)]
+    with document.table(
+        col_widths=widths,
+        line_height=4.6,
+        text_align="LEFT",
+        headings_style=FontFace(emphasis="BOLD"),
+        padding=1,
+    ) as table:
+        table.row(list(section.heads))
+        for row in section.rows:
+            table.row(list(row))
 
 
 def _plain(value: object) -> str:

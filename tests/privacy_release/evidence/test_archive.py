@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from privacy_engine.errors import IntegrityError, PublishError, SpecError
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.evidence.archive import INDEX, check, pack, require_of_release
+from privacy_release.evidence.pages import pdf_of
 from privacy_release.lake.log import proof_folder, publications
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
@@ -70,6 +72,18 @@ def test_an_archive_tells_its_release_and_holds_what_is_published(
     told = json.loads(files["evidence.json"])
     assert sum(band["records"] for band in told["classes"]) == 200
     assert min(band["from"] for band in told["classes"] if band["records"]) == 5
+
+
+def test_no_heading_of_the_pdf_stands_alone_at_the_foot_of_a_page(made: bytes) -> None:
+    """Wherever it falls: each further rule moves what follows by 7 mm, so six of them move it over 40 mm."""
+    facts = json.loads(files_of(made)["evidence.json"])
+    rule = facts["measured"][0]
+    margin, room = 51, 70  # points: 18 mm, and a heading with a few lines
+    for rules in range(1, 7):
+        data = pdf_of(facts | {"measured": [rule] * rules}, "An opinion.")
+        above_foot = [float(y) for y in re.findall(rb"/Dest \[\d+ 0 R /XYZ \S+ (\S+) null\]", data)]
+        assert len(above_foot) >= 8
+        assert min(above_foot) > margin + room, (rules, above_foot)
 
 
 def test_of_a_private_release_no_class_is_told(shared: Lake, key: SigningKey) -> None:
