@@ -14,6 +14,7 @@ from privacy_release.reports.text import signed
 
 if TYPE_CHECKING:
     from fpdf import FPDF
+    from fpdf.recorder import FPDFRecorder
 
 _MARGIN, _TEXT, _HEAD = 18, 9, 13  # of a PDF: millimetres, and points
 _FIRST = 300  # characters of a text that stand with its heading
@@ -187,7 +188,7 @@ def _beginning(section: Section) -> Section:
     return replace(section, texts=[text[:_FIRST] for text in section.texts[:1]])
 
 
-def _write(document: "FPDF", section: Section) -> None:
+def _write(document: "FPDF | FPDFRecorder", section: Section) -> None:
     from fpdf.fonts import FontFace
 
     document.ln(5)

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from privacy_engine.errors import MissingSourceError, PrivacyEngineError, SchemaError
 from privacy_engine.foreign import translated
+from privacy_release.work.parquet import how_to_convert
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -151,6 +152,8 @@ def reading(name: str) -> Iterator[None]:
         # Of pyarrow's errors some are an OSError, but none that the system raised.
         damaged = isinstance(error, pa.ArrowException | UnicodeDecodeError)
         if damaged or (isinstance(error, OSError) and error.errno is None):
+            if how := how_to_convert(name):
+                raise SchemaError(f"{name} must be a Parquet file, got CSV; {how}") from None
             raise unreadable(error, name) from None
         raise translated(error, f"reading {name}") or SchemaError(
             f"{name} could not be read ({type(error).__name__}); check the address, the access keys and "

@@ -63,7 +63,7 @@ from privacy_release.spec.placeholders import check_placeholders, check_query
 from privacy_release.spec.reading import read_mapping
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.engines import FRAGMENTS, LOCAL
-from privacy_release.work.parquet import MAX_EXPANSION
+from privacy_release.work.parquet import MAX_EXPANSION, how_to_convert
 from privacy_release.work.problems import found_in, problems_of, shortened, wrong
 
 if TYPE_CHECKING:
@@ -1103,6 +1103,8 @@ class RegisterSpec(_Strict):
     @model_validator(mode="after")
     def _address(self) -> Self:
         check_placeholders(self.uri)
+        if how := how_to_convert(self.uri):
+            raise ValueError(f"public_register.uri must be of Parquet files, got CSV; {how}")
         return self
 
 

@@ -23,6 +23,21 @@ MAX_EXPANSION = 1_000  # bytes that the records of a source take for each byte o
 _BUFFER = 1 << 20  # bytes of a column chunk that are read at a time
 
 
+def how_to_convert(name: str) -> str | None:
+    """How a file is made Parquet whose name says that it is CSV; None of any other.
+
+    >>> how_to_convert("voters.parquet") is None
+    True
+    """
+    if not name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
+        return None
+    return (
+        "CSV has no types, so convert it with DuckDB, which is installed with this, and name the columns "
+        'whose leading zeros count: python -c "import duckdb; '
+        "duckdb.sql(\\\"COPY (FROM read_csv('FILE.csv', types={'zip': 'VARCHAR'})) TO 'FILE.parquet'\\\")\""
+    )
+
+
 def parquet_bytes(table: "pd.DataFrame") -> bytes:
     """A table as one Parquet file: equal tables give equal bytes; no index, and no metadata of the source."""
     import pyarrow as pa

@@ -1,7 +1,8 @@
 """Invented values planted in the source of releases that are attacked are looked for in all that runs leave.
 
-So are the key by which people are held out, and their records: both must go with the work area. The evidence
-of what was published is searched, too, each file of it by itself.
+So are the key by which people are held out, and their records: both must go with the work area. A public
+register has planted values of its own, people who are in no release and a column that nobody asked for among
+them. The evidence of what was published is searched, too, each file of it by itself.
 """
 
 import io
@@ -16,7 +17,7 @@ from privacy_release.evidence.archive import pack
 from privacy_release.lake.read import manifest_of
 from privacy_release.proof.keys import SigningKey
 from tests.dags.conftest import POLICY
-from tests.dags.scanner import CANARIES, MARK, Left, left_by, new_root, planted
+from tests.dags.scanner import CANARIES, MARK, NUMBER, Left, left_by, new_root, planted
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,18 @@ RELEASE = {"method": "mondrian", "k": 20, "l": 2, "seed": 7}
 FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "leaks": ("attack", MEMBERSHIP),
     "too_few_people": ("hold_out", INFERENCE | {"holdout": 0.001}),
+    "unfit_register": ("register", LINKAGE),
+    "register_that_tells_too_little": ("attack", LINKAGE),
 }
+# Of the faulty ones that have a register: what it tells.
+TELLS = {"unfit_register": ["age", "town"], "register_that_tells_too_little": ["town"]}
+
+
+def registered(table: pd.DataFrame) -> pd.DataFrame:
+    """A register of the people of a table, and of one who is in no release, with a column of their names."""
+    stranger = pd.DataFrame({"age": [NUMBER], "town": [f"{MARK}-street"]})
+    listed = pd.concat([table[["age", "town"]], stranger], ignore_index=True)
+    return listed.assign(voter=[f"{MARK}-voter-{i:04d}" for i in range(len(listed))])
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +61,10 @@ def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any) -> Left:
         )
     )
     alike = table.assign(remark=f"{MARK}-remark")
-    table[["age", "town"]].to_parquet(home.folder / "voters.parquet")
+    everybody = registered(table)
+    everybody.to_parquet(home.folder / "voters.parquet")
+    everybody.assign(age=200 + NUMBER).to_parquet(home.folder / "unfit_register_listed.parquet")
+    everybody.to_parquet(home.folder / "register_that_tells_too_little_listed.parquet")
     home.write(
         alike,
         policy={"require": [*POLICY["require"], INFERENCE, LINKAGE]},
@@ -57,11 +72,17 @@ def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any) -> Left:
         public_register={"uri": "voters.parquet", "columns": ["age", "town"]},
     )
     for name, (_, rule) in FAULTS.items():
+        register = (
+            {"public_register": {"uri": f"{name}_listed.parquet", "columns": TELLS[name]}}
+            if name in TELLS
+            else {}
+        )
         home.write(
             table if name == "leaks" else alike,
             name=name,
             policy={"require": [*POLICY["require"], rule]},
             release=RELEASE,
+            **register,
         )
     return left_by(root, [GREEN, *FAULTS], {"PRIVACY_CURATOR": str(root / "curator")})
 
@@ -71,6 +92,10 @@ def test_an_attacked_release_is_published_with_its_figures(left: Left) -> None:
     assert left.ended[GREEN]["tasks"]["register"] == "success"
     (told,) = manifest_of(*left.release(GREEN))["attacks"]
     assert [outcome["subject"] for outcome in told["outcomes"]] == ["disease"]
+    (report,) = (
+        data for name, data in left.files.items() if name.startswith(".lake/") and b">Linkage<" in data
+    )
+    assert b"Excess risk " in report  # of the inference
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -80,13 +105,13 @@ def test_a_faulty_run_fails_where_it_should(name: str, left: Left) -> None:
 
 def test_no_planted_value_is_left_behind_also_not_for_the_curator(left: Left) -> None:
     pages = [name for name in left.files if name.startswith("curator")]
-    assert len(pages) == 3  # of the green run with its figures, and of the leak
+    assert len(pages) == 4  # of the green run with its figures, and of the two that fail as they are attacked
     assert left.leaks(*CANARIES) == []
 
 
 def test_nothing_of_the_people_who_were_held_out_is_left(left: Left) -> None:
     left.require_empty_work_area()
-    kept = [str(path) for path in left.root.rglob("*") if path.name.startswith("holdout.")]
+    kept = [str(p) for p in left.root.rglob("*") if p.name.startswith(("holdout.", "register."))]
     assert kept == []
 
 

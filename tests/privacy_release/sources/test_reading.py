@@ -2,6 +2,9 @@
 
 import hashlib
 import os
+import shlex
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -321,3 +324,17 @@ def test_truncated_private_file_is_refused(tmp_path: Path) -> None:
     sha256 = write_private(path, parquet_bytes(pd.DataFrame(GOOD))[:-20])
     with pytest.raises(IntegrityError, match="whole Parquet file"):
         read_private(path, sha256)
+
+
+def test_a_source_of_csv_is_refused_with_a_command_that_converts_it(tmp_path: Path) -> None:
+    source = tmp_path / "FILE.csv"
+    source.write_text("age,zip,illness\n30,01234,flu\n")
+    with pytest.raises(
+        SchemaError, match=r"FILE\.csv must be a Parquet file, got CSV; .*: python -c "
+    ) as refused:
+        read(source)
+    assert "flu" not in str(refused.value)
+    command = str(refused.value).partition(": python ")[2]
+    subprocess.run([sys.executable, *shlex.split(command)], cwd=tmp_path, check=True)
+    found = read(tmp_path / "FILE.parquet", schema_with(zip={**FIELDS["zip"], "categories": ["01234"]}))
+    assert found.table.to_dict("list") == {"age": [30], "zip": ["01234"], "illness": ["flu"]}

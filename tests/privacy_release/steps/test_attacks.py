@@ -224,12 +224,18 @@ def test_a_register_that_does_not_fit_the_schema_is_refused_before_a_release_is_
     assert not releases(lake, "people")
 
 
-def test_a_register_that_nothing_uses_or_that_tells_too_much_is_refused(listed: Any, home: Path) -> None:
+def test_a_register_that_nothing_uses_or_that_tells_too_much_or_is_csv_is_refused(
+    write: Any, listed: Any, home: Path
+) -> None:
     with pytest.raises(SpecError, match="must stand beside attack_risk of linkage"):
         check_files(listed(INFERENCE), None)
     for columns in (("age", "illness"), ("name",), ("nothing",), ("age", "age")):
         with pytest.raises(SpecError, match=r"public_register\.columns must be distinct quasi-identifiers"):
             listed(LINKAGE, columns=columns)
+    with pytest.raises(
+        SpecError, match=r"public_register\.uri must be of Parquet files, got CSV; .* read_csv"
+    ):
+        write(LINKAGE, public_register={"uri": "voters.csv", "columns": ["age", "zip"]})
     spec = listed(LINKAGE)
     (home / "voters.parquet").unlink()
     check_files(spec, None)  # the file is read by the run
