@@ -12,10 +12,12 @@ from privacy_engine import DataSchema, load_method
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import verify
 from privacy_engine.synthesizers.privbayes import PrivBayes
+from privacy_release.reports.attacks import with_attacks
 from privacy_release.reports.comparison import render_comparison
 from privacy_release.reports.curator import render_curator_report
 from privacy_release.reports.release import render_report
 from privacy_release.steps.release import measure
+from privacy_release.work.references import TrialRef
 from tests.privacy_release.reports.test_comparison import report, staged
 from tests.synthetic_tables import SCHEMA, people
 from tests.ui.conftest import SIZES
@@ -24,6 +26,15 @@ pytestmark = [pytest.mark.ui]
 
 LONG = "a_column_with_a_name_that_is_longer_than_a_phone_is_wide"
 SECRETS = tuple(f"secret_{i}" for i in range(9))
+FOUND = [
+    {"subject": name, "excess": excess, "low": excess - 0.1, "high": excess + 0.1}
+    for name, excess in ((LONG, 0.05), (SECRETS[0], -0.9))
+]
+TRIALS = [
+    TrialRef(rule="", attack="inference", bound=0.2, passed=True, published={"outcomes": FOUND}),
+    TrialRef(rule="", attack="intersection", bound=0.2, passed=True, published={"outcomes": []}),
+    TrialRef(rule="", attack="membership", bound=0.4, passed=True),
+]
 Picture = Callable[..., None]
 
 
@@ -66,7 +77,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     public, private = synthetic()
     releases = [staged(name, 0.1 * i, 0.05 * i) for i, name in enumerate(("mondrian", LONG, "obpa"), 1)]
     told = {
-        "anonymized": anonymized(),
+        "anonymized": (plain := anonymized()),
+        "attacked": with_attacks(plain, TRIALS),
         "synthetic": public,
         "curator": private,
         "comparison": render_comparison(releases, [report(r) for r in releases], title="Three ways"),
@@ -77,7 +89,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["anonymized", "synthetic", "curator", "comparison"])
+@pytest.mark.parametrize("name", ["anonymized", "attacked", "synthetic", "curator", "comparison"])
 def test_a_report_fits_every_screen_and_everybody_can_read_it(
     pages: Path, browser: Any, picture: Picture, accessible: Callable[[Any], None], name: str, scheme: str
 ) -> None:
