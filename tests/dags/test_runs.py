@@ -12,6 +12,7 @@ from airflow_privacy_release.task.run import release_id
 from deploy.local.embedded import checkout
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.dp.limits import Limit
+from privacy_engine.dp.loss import Neighbours
 from privacy_engine.registry import method_class, method_names
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.lake.read import manifest_of, read_release, read_tables, releases
@@ -31,15 +32,17 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The default ledger, with a budget for each data set that a shipped release spends on."""
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
     ledger = default_ledger()
-    for budget in filter(None, (load_spec(file).budget for file in FILES)):
-        ledger.grant(budget.dataset, Limit(epsilon=100.0, delta=1e-6), reason="a test", by="officer")
+    for spec in filter(lambda spec: spec.budget, map(load_spec, FILES)):
+        neighbours = Neighbours.REPLACE_PERSON if spec.person else Neighbours.REPLACE_ONE
+        limit = Limit(epsilon=100.0, delta=1e-6, neighbours=neighbours)
+        ledger.grant(spec.budget.dataset, limit, reason="a test", by="officer")
 
 
 @pytest.fixture(autouse=True)
 def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The secret of each shipped release whose answers repeat."""
+    """The secret of each shipped release whose answers repeat, and the key of who took part."""
     login = json.dumps({"conn_type": "generic", "password": token_hex(32)})
-    for secret in filter(None, (load_spec(file).release.secret for file in FILES)):
+    for secret in ("membership_default", *filter(None, (load_spec(file).release.secret for file in FILES))):
         monkeypatch.setenv(f"AIRFLOW_CONN_{secret.upper()}", login)
 
 

@@ -45,6 +45,15 @@ LISTED: Mapping[str, Mapping[str, tuple[int, int, int]]] = {
 HABITS = ("swipes", "amount", "deposit", "loan")  # what changes from one delivery to the next
 CHANGED = 20  # one of so many customers has other habits in a delivery
 SEED = 2007  # of the customers; fixed, so that a repeated run has equal bytes
+PURPOSES = {  # of a visit -> its weight in each class, in the order of CLASSES
+    "cash": (15, 30, 45),
+    "deposit": (25, 30, 25),
+    "loan": (15, 20, 20),
+    "advice": (45, 20, 10),
+}
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
+OFTEN = 1.0  # shape of the gamma distribution of visits: many people come hardly ever, a few often
+VISITS = 0.05  # of a person in a week, on average
 # attribute -> bounds, then mean and standard deviation in each class
 NUMBERS: Mapping[str, tuple[tuple[float, float], tuple[tuple[float, float], ...]]] = {
     "age": ((18, 90), ((47, 9), (41, 11), (36, 12))),
@@ -98,3 +107,28 @@ def delivery(rows: int, text: str | None = None, *, seed: int = SEED) -> pd.Data
             column[some] = np.clip(column[some] * rng.uniform(0.5, 1.5, len(some)), low, high)
             table[name] = column
     return table
+
+
+def branch_visits(people: int, text: str, *, seed: int = SEED) -> pd.DataFrame:
+    """A week's visits to the branches of a bank, one row each, by people who come more or less often.
+
+    Args:
+        people: number of customers; those that come have the number and the attributes of each delivery.
+        text: names the week, such as the key of a partition; equal texts give equal visits.
+        seed: another one gives other customers.
+    """
+    import hashlib
+
+    import numpy as np
+
+    known = delivery(people, seed=seed)[["customer", "age", "occupation", CLASS]]
+    rates = np.random.default_rng(seed).gamma(OFTEN, VISITS / OFTEN, size=people)
+    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(text.encode()).digest()))
+    table = known.loc[np.repeat(np.arange(people), rng.poisson(rates))].reset_index(drop=True)
+    shares = np.array(list(PURPOSES.values()), dtype=np.float64).T
+    ends = (shares / shares.sum(axis=1, keepdims=True)).cumsum(axis=1)
+    classes = table[CLASS].map({name: code for code, name in enumerate(CLASSES)}).to_numpy()
+    drawn = (rng.random(len(table))[:, None] >= ends[classes, :-1]).sum(axis=1)
+    return table.assign(
+        purpose=np.array(list(PURPOSES))[drawn], day=np.array(DAYS)[rng.integers(len(DAYS), size=len(table))]
+    )

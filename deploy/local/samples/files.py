@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.local.samples.adult import COLUMNS, half_of, provided, sample_table
-from deploy.local.samples.customers import SEED, delivery
+from deploy.local.samples.customers import SEED, branch_visits, delivery
 from deploy.local.samples.synthea import encounters, patients, with_patients
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ SAMPLES = Path("data/samples")  # in the folder that holds `include/`
 ADULT, PATIENTS, ENCOUNTERS = "adult.parquet", "patients.parquet", "encounters.parquet"
 PERSONS = 150
 CUSTOMERS = 50_000
+VISITORS = 60_000  # of whom one in twenty comes in a week
 TEST_CUSTOMERS = 5_000  # other people: they ask a classifier that was trained on the rest
 
 
@@ -77,6 +78,7 @@ def _tables(folder: Path, keys: Sequence[str]) -> Iterator[tuple[str, Callable[[
     for key in keys:
         yield f"adult_weeks/{key}.parquet", partial(_half, folder / ADULT, key)
         yield f"bank_customers/{key}.parquet", partial(_customers, CUSTOMERS, key, SEED)
+        yield f"branch_visits/{key}.parquet", partial(_branch_visits, key)
 
 
 def _half(adult: Path, key: str) -> Made:
@@ -127,6 +129,11 @@ def _visits(folder: Path) -> Made:
 
 def _customers(rows: int, key: str | None, seed: int) -> Made:
     return delivery(rows, key, seed=seed), f"{rows:,} simulated bank-card customers, not real people."
+
+
+def _branch_visits(key: str) -> Made:
+    table = branch_visits(VISITORS, key)
+    return table, f"{len(table):,} simulated visits to a bank's branches, not of real people."
 
 
 @contextmanager

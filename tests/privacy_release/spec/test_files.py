@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from deploy.local.samples.adult import COLUMNS
-from deploy.local.samples.customers import delivery
+from deploy.local.samples.customers import branch_visits, delivery
+from deploy.local.samples.files import VISITORS
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import is_randomizer, method_names
@@ -156,6 +157,14 @@ def test_release_schema_accepts_the_simulated_customers_of_every_delivery(path: 
     )
     for text in (None, "2026-01-05", "2026-01-12"):
         schema_of(release).check(ingested(delivery(2_000, text), release))
+
+
+def test_the_visits_to_branches_fit_their_schema_and_meet_their_expectations() -> None:
+    release = load(INCLUDE / "releases" / "branch_visits_weekly.yaml")
+    table = ingested(branch_visits(VISITORS, "2026-01-05"), release)
+    schema_of(release).check(table)
+    held = validate(table, load(INCLUDE / release["expectations"]))
+    assert [name for name, ok in held.items() if not ok] == []
 
 
 def test_releases_show_each_kind_of_schedule() -> None:
