@@ -10,6 +10,12 @@ staged file: the Delta writer puts the same rows into files of its own, without 
 They are written as a stream, which no process holds. Those of a large release stand in no particular order:
 the writer deals batches out to its threads and writes them as they come back.
 
+A release that is staged as a set of files is not written again: its files are copied, each hashed on its
+way, and all are added in one commit, whose note names each with its hash; `sha256` is that of the set. Before
+that commit no reader knows of them; what a crash leaves of them is removed by `retract.clean_orphans`, as
+whatever crashed writers leave. Where the table has not the columns of the release yet, the rows are streamed
+after all.
+
 Column statistics are switched off in these tables: the log outlives a retracted release, and minima and
 maxima are cell values. The log is never shortened, because it holds the proofs; `commits` says how it is read
 without reading all of it.
@@ -18,8 +24,9 @@ without reading all of it.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +48,7 @@ from privacy_release.lake.log import (
     State,
     check_name,
     check_text,
+    existing_table,
     newest,
     newest_such,
     open_table,
@@ -49,6 +57,7 @@ from privacy_release.lake.log import (
 )
 from privacy_release.lake.rows import (
     PARTITION,
+    DataFile,
     VerifiedRows,
     refuse_other_form,
     refuse_other_types,
@@ -56,11 +65,12 @@ from privacy_release.lake.rows import (
 )
 from privacy_release.lake.signing import Signer, chained, linked
 from privacy_release.lake.store import Lake, put, reaching
+from privacy_release.work.file_sets import files_of
 from privacy_release.work.parquet import ROWS
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable, WriterProperties
+    from deltalake import CommitProperties, DeltaTable, WriterProperties
 
 # What of a manifest stands in the commit itself, readable for every Delta client without the proof folder.
 _FIGURES = ("method", "parameters", "guarantees", "measured", "loss", "policy", "approval")
@@ -127,7 +137,8 @@ def publish(
         lake: where.
         name: the release table; it is created by its first release.
         release_id: the run's partition key, else its run id.
-        staged: Parquet file; read batch by batch, hashed before and after, never changed.
+        staged: Parquet file, or the list of a set of them, read batch by batch; each is hashed before and
+            after, and never changed.
         manifest: plain JSON: what was done and what is guaranteed, no cell values.
         report_html: the report for people, one file, or its bytes.
         expected_sha256: of the file that verification read.
@@ -186,7 +197,7 @@ def publish(
             told: _store_proof(lake, name, data, told.rpartition(".")[2]) for told, data in proofs.items()
         }
     if signer is not None:
-        note["rows_digest"] = signer.rows_digest(staged, rows.column_names)
+        note["rows_digest"] = signer.rows_digest([*files_of(staged, expected_sha256)], rows.column_names)
     for _ in range(ATTEMPTS):
         table = _up_to_date(lake, name, table) or _create(lake, name, words.of(rows.schema), rules, words)
         try:
@@ -200,10 +211,15 @@ def publish(
         try:
             if not require_mode(name, table, rules):
                 write_rules(lake, table, rules.properties())
+            added: list[DataFile] = []
+            if rows.fit(_held(lake, table), whole=rules.mode is PublishMode.SNAPSHOT):
+                # Anew in each attempt: a retraction that got ahead erases what is older than itself.
+                added = rows.copied(lake, name, str(note["partition"]))
             mark = next_mark(lake, name, table.version())
-            told = note | linked(signer, lake, name, table.version(), note)
+            told = note | ({"files": [file.told for file in added]} if added else {})
+            told |= linked(signer, lake, name, table.version(), told)
             told |= {"index": asdict(mark)} if mark else {}
-            version = _commit(lake, name, table, rows, words, told)
+            version = _commit(lake, name, table, (rows, added), words, told)
         except CommitFailedError:
             table = None  # another commit got ahead: look at the table again
             continue
@@ -294,7 +310,7 @@ def _commit(
     lake: Lake,
     name: str,
     table: "DeltaTable",
-    rows: VerifiedRows,
+    data: tuple[VerifiedRows, Sequence[DataFile]],
     words: Words,
     note: Mapping[str, Any],
 ) -> int:
@@ -307,11 +323,10 @@ def _commit(
         CommitFailedError: if a conflicting commit got ahead.
         IntegrityError: if the file is not the verified one, or changed on the way; nothing was committed.
     """
-    import pyarrow as pa
     from deltalake import CommitProperties, Transaction, write_deltalake
 
-    with reaching(lake, "read the table's schema"):
-        held = pa.schema(table.schema())
+    rows, added = data
+    held = _held(lake, table)
     refuse_other_types(rows.schema, held)
     release_id, partition = str(note["release"]), str(note["partition"])
     everything = note["mode"] == PublishMode.SNAPSHOT
@@ -322,32 +337,78 @@ def _commit(
         words = Words(comments=new)
     # Two snapshots must not both find the table empty, nor a publication miss the retraction of its release.
     locks = [release_lock(release_id), *([_SNAPSHOT] if everything else [])]
-    replaced = None if everything else predicate(_partitions(lake, name, table, note))
+    partitions = None if everything else sorted(_partitions(lake, name, table, note))
+    commit = CommitProperties(
+        custom_metadata={LOG_KEY: dict(note)},
+        app_transactions=[
+            *(
+                Transaction(app_id=app_id, version=1)
+                for app_id in (_app_id(release_id, str(note["run_key"])), *locks)
+            ),
+            *chained(note),
+        ],
+    )
     try:
         with reaching(lake, "commit the release"):
-            write_deltalake(
-                table,
-                rows.stream(partition, words.of(rows.schema)),
-                mode="overwrite",
-                predicate=replaced,
-                schema_mode="overwrite" if everything else "merge",
-                writer_properties=writer_properties(),
-                commit_properties=CommitProperties(
-                    custom_metadata={LOG_KEY: dict(note)},
-                    app_transactions=[
-                        *(
-                            Transaction(app_id=app_id, version=1)
-                            for app_id in (_app_id(release_id, str(note["run_key"])), *locks)
-                        ),
-                        *chained(note),
-                    ],
-                ),
-            )
-            return table.version()
+            if added:
+                _add(table, added, partition, partitions, commit)
+            else:
+                write_deltalake(
+                    table,
+                    rows.stream(partition, words.of(rows.schema)),
+                    mode="overwrite",
+                    predicate=None if partitions is None else predicate(partitions),
+                    schema_mode="overwrite" if everything else "merge",
+                    writer_properties=writer_properties(),
+                    commit_properties=commit,
+                )
+                return table.version()
     except PublishError:
         if rows.problems:
             raise rows.problems[0] from None
         raise
+    found = _committed(lake, name, existing_table(lake, name), release_id, str(note["run_key"]), rows.sha256)
+    assert found is not None  # this very commit
+    return found.version
+
+
+def _add(
+    table: "DeltaTable",
+    files: Sequence[DataFile],
+    partition: str,
+    replaced: Sequence[str] | None,
+    commit: "CommitProperties",
+) -> None:
+    """Add files that are there to a table, in place of those of some partitions, or of all; one commit."""
+    from deltalake.transaction import AddAction
+
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    table.create_write_transaction(
+        [
+            AddAction(
+                path=file.path,
+                size=file.size,
+                partition_values={PARTITION: partition},
+                modification_time=now,
+                data_change=True,
+                stats=json.dumps({"numRecords": file.rows}),  # and nothing of any cell
+            )
+            for file in files
+        ],
+        mode="overwrite",
+        schema=table.schema(),  # it stays as it is
+        partition_by=[PARTITION],
+        partition_filters=None if replaced is None else [(PARTITION, "in", list(replaced))],
+        commit_properties=commit,
+    )
+
+
+def _held(lake: Lake, table: "DeltaTable") -> "pa.Schema":
+    """The columns of a table, its partition among them."""
+    import pyarrow as pa
+
+    with reaching(lake, "read the table's schema"):
+        return pa.schema(table.schema())
 
 
 def _partitions(lake: Lake, name: str, table: "DeltaTable", note: Mapping[str, Any]) -> set[str]:

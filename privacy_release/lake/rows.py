@@ -1,15 +1,25 @@
-"""The rows of a staged release as the lake may hold them: exactly the verified bytes, in plain types."""
+"""The rows of a staged release as the lake may hold them: exactly the verified bytes, in plain types.
 
+A set of files whose columns have these types already goes into the lake as it is, file by file.
+"""
+
+import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
 
-from privacy_engine.errors import IntegrityError, PrivacyEngineError, SchemaError
+from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishError, SchemaError
 from privacy_engine.foreign import translated
+from privacy_engine.pipeline import each_ahead
 from privacy_engine.progress import advance
 from privacy_engine.vocabulary import released_as
+from privacy_release.lake.store import Lake, put_new, remove
+from privacy_release.work.file_sets import Part, files_of, folder_of_list, is_list, listed
 from privacy_release.work.parquet import opened_parquet, require_unchanged, unchanged_batches
 
 if TYPE_CHECKING:
@@ -17,15 +27,20 @@ if TYPE_CHECKING:
 
 PARTITION = "release"
 _BATCH = 16_384  # records that the Delta writer is given at a time; it holds some dozens of such batches
+_COPIES = 4  # files of a set that are copied at a time
+_PIECE = 1 << 22  # bytes of one that are held
 _AT_ONCE = 10_000_000  # most cells of a release that the writer is given in one batch
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedRows:
-    """Rows of a staged Parquet file, which are never all in memory; columns and size are those of its footer.
+    """Rows of a staged release, which are never all in memory; columns and size are those of its footers.
 
     Attributes:
+        staged: its Parquet file, or the list of its files.
+        sha256: of the same.
         schema: the columns, in the types that the lake keeps.
+        as_kept: whether the lake keeps all columns in the types that they have in the files.
         problems: why a stream of them broke off; the Delta writer gives it on as an error of its own.
     """
 
@@ -33,12 +48,50 @@ class VerifiedRows:
     sha256: str
     schema: "pa.Schema"
     num_rows: int
+    as_kept: bool = False
     problems: list[PrivacyEngineError] = field(default_factory=list, repr=False)
 
     @property
     def column_names(self) -> list[str]:
         """The columns, in order."""
         return list(self.schema.names)
+
+    def fit(self, held: "pa.Schema", *, whole: bool) -> bool:
+        """Whether a table takes the files as they are: a set, of columns that it has.
+
+        Args:
+            held: columns of the table.
+            whole: whether it is to have no others.
+        """
+        if not self.as_kept or not is_list(self.staged):
+            return False
+        columns = {field.name: field.type for field in held if field.name != PARTITION}
+        own = {field.name: field.type for field in self.schema}
+        return own == columns if whole else own.items() <= columns.items()
+
+    def copied(self, lake: Lake, name: str, partition: str) -> "list[DataFile]":
+        """Copies of the files in the folder of a partition, under new names, which no commit tells of yet.
+
+        Each file is hashed as it is copied, so that what lies in the lake are the verified bytes.
+
+        Raises:
+            IntegrityError: if a file is not the verified one; no copy is left then.
+            PublishError: if the lake cannot be reached.
+        """
+        parts, attempt = listed(self.staged, self.sha256), uuid4()
+        files = [DataFile.of(part, f"{PARTITION}={partition}", attempt) for part in parts]
+        work = partial(_copy, lake, name, folder_of_list(self.staged))
+        done: list[DataFile] = []
+        try:
+            for file in each_ahead(work, files, _COPIES):
+                done.append(file)
+                advance(len(done) / len(files))
+        except BaseException:
+            with suppress(PublishError):  # what stays is a file that no commit names, as after a crash
+                for file in files:
+                    remove(lake, f"{name}/{file.path}")
+            raise
+        return done
 
     def stream(self, partition: str, schema: "pa.Schema | None" = None) -> "pa.RecordBatchReader":
         """The rows with their partition column, a batch at a time.
@@ -65,7 +118,7 @@ class VerifiedRows:
             size = self.num_rows if self.num_rows * len(self.schema) <= _AT_ONCE else _BATCH
             written = 0
             for batch in unchanged_batches(self.staged, self.sha256, rows=size):
-                rows = _cast(pa.Table.from_batches([batch]), self.schema)
+                rows = in_types(pa.Table.from_batches([batch]), self.schema)
                 rows = rows.append_column(PARTITION, pa.repeat(pa.scalar(partition), len(rows)))
                 yield from rows.cast(schema).to_batches()
                 written += len(batch)
@@ -75,8 +128,67 @@ class VerifiedRows:
             raise
 
 
+@dataclass(frozen=True, kw_only=True)
+class DataFile:
+    """A file of a staged set in a table.
+
+    Attributes:
+        name: in the set.
+        path: below the table's folder.
+        size: in bytes; 0 before it is there.
+    """
+
+    name: str
+    path: str
+    rows: int
+    sha256: str
+    size: int = 0
+
+    @classmethod
+    def of(cls, part: Part, folder: str, attempt: UUID) -> "DataFile":
+        """The file that a part becomes, under a name that no other attempt gives."""
+        path = f"{folder}/{part.name.removesuffix('.parquet')}-{attempt}.zstd.parquet"
+        return cls(name=part.name, path=path, rows=part.rows, sha256=part.sha256)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the note of the commit says of it."""
+        return {"name": self.name, "path": self.path, "rows": self.rows, "sha256": self.sha256}
+
+
+def _copy(lake: Lake, name: str, folder: Path, file: DataFile) -> DataFile:
+    """Put a file into the lake, hashed on its way.
+
+    Raises:
+        IntegrityError: if it is not the verified one; it may be there then.
+    """
+    digest, size = hashlib.sha256(), 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal size
+        try:
+            stream = (folder / file.name).open("rb")
+        except OSError as error:
+            raise IntegrityError(
+                f"{file.name} must be in the work area, got {type(error).__name__}; run the release again"
+            ) from None
+        with stream:
+            while piece := stream.read(_PIECE):
+                digest.update(piece)
+                size += len(piece)
+                yield piece
+
+    put_new(lake, f"{name}/{file.path}", pieces())
+    if digest.hexdigest() != file.sha256:
+        raise IntegrityError(
+            f"{file.name} must have the verified sha256 {file.sha256}, got {digest.hexdigest()}: it changed "
+            "after it was verified; run the release again"
+        )
+    return replace(file, size=size)
+
+
 def verified_rows(staged: Path, expected_sha256: str) -> VerifiedRows:
-    """The rows of a staged file, if its bytes are the verified ones.
+    """The rows of a staged file, or set of files, if its bytes are the verified ones.
 
     Raises:
         IntegrityError: if the file is missing, its hash differs, or it is no whole Parquet file.
@@ -86,20 +198,29 @@ def verified_rows(staged: Path, expected_sha256: str) -> VerifiedRows:
 
     require_unchanged(staged, expected_sha256)
     try:
-        with staged.open("rb") as stream:
-            opened = opened_parquet(stream)
-            schema, rows = opened.schema_arrow, opened.metadata.num_rows
+        footers = [_footer(file) for file in files_of(staged, expected_sha256)]
     except (pa.ArrowException, OSError) as error:
         raise translated(error, "reading the staged release") or IntegrityError(
             "the staged release is not a whole Parquet file; run the release again"
         ) from None
+    schema, rows = footers[0][0], sum(size for _, size in footers)
+    if any(not other.equals(schema) for other, _ in footers):
+        raise IntegrityError("the files of a release must have the same columns and types; run it again")
     _refuse_shape(rows, schema.names)
     return VerifiedRows(
         staged=staged,
         sha256=expected_sha256,
-        schema=plain_schema(schema),
+        schema=(kept := plain_schema(schema)),
         num_rows=rows,
+        as_kept=schema.equals(kept),
     )
+
+
+def _footer(file: Path) -> tuple["pa.Schema", int]:
+    """Columns of a Parquet file, and how many records it has."""
+    with file.open("rb") as stream:
+        opened = opened_parquet(stream)
+        return opened.schema_arrow, opened.metadata.num_rows
 
 
 def refuse_other_types(schema: "pa.Schema", held: "pa.Schema") -> None:
@@ -167,8 +288,12 @@ def plain_schema(given: "pa.Schema") -> "pa.Schema":
     return pa.schema([pa.field(field.name, _plain_type(field.name, field.type)) for field in given])
 
 
-def _cast(table: "pa.Table", schema: "pa.Schema") -> "pa.Table":
-    """Rows in the types of a schema with the same columns."""
+def in_types(table: "pa.Table", schema: "pa.Schema") -> "pa.Table":
+    """Rows in the types of a schema with the same columns.
+
+    Raises:
+        SchemaError: if a value does not fit.
+    """
     import pyarrow as pa
 
     columns = []

@@ -7,7 +7,7 @@ commit are known after it; the statement about them is stored beside the first o
 where a crash came between.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -25,8 +25,8 @@ class Signer(Protocol):
     def about(self, manifest: Mapping[str, Any], *, approved: bool) -> Self:
         """What signs the release of a manifest, which somebody approved or not."""
 
-    def rows_digest(self, staged: Path, columns: list[str]) -> str:
-        """The hash of the rows of a staged file, whatever their order."""
+    def rows_digest(self, files: Sequence[Path], columns: list[str]) -> str:
+        """The hash of the rows of staged files, whatever their order."""
 
     def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
         """Store the statement about the commit that follows a version; its sha256 and place in the chain."""

@@ -6,7 +6,7 @@ Files are reached with the Delta writer's own storage options, so a lake is conf
 import os
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -101,16 +101,17 @@ def put(lake: Lake, path: str, data: bytes) -> None:
         if lake.folder is None:
             _put_object(lake, path, data)
         else:
-            _put_file(lake.folder / path, data)
+            _put_file(lake.folder / path, [data])
 
 
-def _put_file(target: Path, data: bytes) -> None:
+def _put_file(target: Path, parts: Iterable[bytes]) -> None:
     """Write beside the target, flush to the disk, then rename: a crash leaves the old file or the new one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with partial.open("xb") as stream:
-            stream.write(data)
+            for part in parts:
+                stream.write(part)
             stream.flush()
             os.fsync(stream.fileno())
         partial.replace(target)
@@ -121,6 +122,20 @@ def _put_file(target: Path, data: bytes) -> None:
         os.fsync(parent)  # the rename itself must survive a power cut before a commit refers to it
     finally:
         os.close(parent)
+
+
+def put_new(lake: Lake, path: str, parts: Iterable[bytes]) -> None:
+    """Store bytes that come piece by piece, as `put` does, under a path that no other writer has."""
+    with reaching(lake, "store a data file"):
+        if lake.folder is None:
+            from deltalake.fs import DeltaStorageHandler
+
+            store = DeltaStorageHandler(lake.root, lake.options)._handler.open_output_stream(path, None)
+            for part in parts:
+                store.write(part)
+            store.close()  # type: ignore[attr-defined]  # its stub forgets it
+            return
+        _put_file(lake.folder / path, parts)
 
 
 def _put_object(lake: Lake, path: str, data: bytes) -> None:

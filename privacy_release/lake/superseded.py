@@ -205,7 +205,8 @@ def _move(lake: Lake, name: str, entry: Publication, history: Lake) -> bool:
     if told is None:
         raise PublishError(f"version {entry.version} of table {name} must be in its log; restore it")
     partition = f"{entry.partition}-v{entry.version}"
-    note = {key: value for key, value in told.note.items() if key != "index"} | {
+    # its rows stand in other files there
+    note = {key: value for key, value in told.note.items() if key not in ("index", "files")} | {
         "partition": partition,
         "mode": "history",
         "moved": {"table": name, "version": entry.version, "committed": entry.committed},

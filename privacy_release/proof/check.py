@@ -34,6 +34,7 @@ from privacy_release.proof.rows import filled_columns, rows_digest
 from privacy_release.proof.statement import proofs_of
 from privacy_release.spec.floor import Floor
 from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
+from privacy_release.work.file_sets import Part, list_bytes
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -297,6 +298,9 @@ class _Check:
         if _has_statistics(self.lake, self.name, entry.version):
             raise FaultError(Fault.LOG, "the log has statistics of cells, which hide rows from readers")
         signed = read_files(self.lake, self.name, statement.sha256, keys)
+        staged = _staged_files(self.name, statement.note)
+        if staged and staged != signed:
+            raise FaultError(Fault.FILES, "the data files of its commit are not the files that were verified")
         paths = sorted(data_files(self.lake, self.name, [entry.partition], version))
         copies = []
         for number, path in enumerate(paths):
@@ -306,7 +310,7 @@ class _Check:
                     digest.update(chunk)
                     target.write(chunk)
             copies.append(copy)
-            if path in signed and digest.hexdigest() != signed[path]:
+            if any(path in told and digest.hexdigest() != told[path] for told in (signed, staged)):
                 raise FaultError(Fault.FILES, f"the data file {path} is not the one that was signed")
         if not copies:
             raise FaultError(Fault.FILES, "the table has no data file of it")
@@ -357,6 +361,19 @@ class _Check:
         for told in found.wrong:
             self.say(Fault.MEASURED, told, release)
         return found
+
+
+def _staged_files(name: str, note: Mapping[str, Any]) -> dict[str, str]:
+    """Path -> sha256 of the verified files that a commit added as they were; none where it wrote others.
+
+    Raises:
+        FaultError: if they are not the set whose hash the note names.
+    """
+    files = note.get("files", [])
+    parts = [Part(name=file["name"], rows=file["rows"], sha256=file["sha256"]) for file in files]
+    if files and hashlib.sha256(list_bytes(parts)).hexdigest() != note["sha256"]:
+        raise FaultError(Fault.FILES, "the files in the note are not the set that was verified")
+    return {f"{name}/{file['path']}": file["sha256"] for file in files}
 
 
 def _has_statistics(lake: Lake, name: str, version: int) -> bool:

@@ -6,7 +6,7 @@ second one binds the files that the commit has made. docs/proof.md says what eac
 
 import hashlib
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -77,9 +77,9 @@ class StatementSigner:
         }
         return replace(self, facts=facts)
 
-    def rows_digest(self, staged: Path, columns: list[str]) -> str:
-        """The hash of the rows of a staged file, see `privacy_release.proof.rows`."""
-        return rows_digest([staged], columns, staged.parent, self.memory)[0]
+    def rows_digest(self, files: Sequence[Path], columns: list[str]) -> str:
+        """The hash of the rows of staged files, see `privacy_release.proof.rows`."""
+        return rows_digest(files, columns, files[0].parent, self.memory)[0]
 
     def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
         """Store the statement about the commit that follows a version; its sha256 and place in the chain.

@@ -65,7 +65,7 @@ class Made:
         told: what the method tells of it, see `Release.manifest`, and whatever else is to be told.
         schema: of the released records.
         figures: loss and risk, by name.
-        sha256: of the file of records.
+        sha256: of the file of records, or the hash of a set of them.
         report: as HTML.
         seconds: of the method; of the sampling alone where the release is differentially private.
         seeded: whether the random choices can be repeated.
@@ -76,6 +76,7 @@ class Made:
         earlier: versions of the release table that it was made together with; None where that was not asked.
         booking: the ledger's entry that paid for it.
         model: text of the measured model, and `mechanisms` what each part of it spent.
+        records: the list of their files, where they are a set; None where they are one, `Job.records`.
     """
 
     told: Mapping[str, Any]
@@ -92,6 +93,7 @@ class Made:
     booking: BookingRef | None = None
     model: str | None = None
     mechanisms: list[dict[str, Any]] = field(default_factory=list)
+    records: Path | None = None
 
 
 def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
@@ -115,11 +117,12 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
     }
     write_private(work.path(f"{label}.manifest.json"), json_bytes(manifest))
     write_private(work.path(f"{label}.report.html"), made.report.encode())
-    records = None if made.private else unchanged_batches(job.records, made.sha256)
+    file = made.records or job.records
+    records = None if made.private else unchanged_batches(file, made.sha256)
     columns = with_origins(made.told, read_schema(table["schema"]), made.schema, records)
     write_private(work.path(f"{label}.columns.json"), json_bytes(columns))
     staged = StagedRef(
-        uri=str(job.records),
+        uri=str(file),
         rows=manifest["rows"],
         sha256=made.sha256,
         schema=write_schema(work, label, made.schema),

@@ -26,6 +26,7 @@ from privacy_release.steps.attacks.tries import published_attacks, require_attac
 from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.work.durations import parse_duration
+from privacy_release.work.file_sets import files_of
 from privacy_release.work.references import Published, ReportRef, StagedRef
 from privacy_release.work.staged import json_bytes, read_columns, read_manifest, read_schema
 
@@ -218,7 +219,8 @@ def _dictionary(staged: StagedRef, manifest: Mapping[str, Any], name: str, relea
 
     from privacy_release.lake.rows import plain_schema
 
-    kept = Schema.from_arrow(plain_schema(pq.read_schema(staged["uri"])))
+    file = next(iter(files_of(staged["uri"], staged["sha256"])))
+    kept = Schema.from_arrow(plain_schema(pq.read_schema(file)))
     types = {field.name: str(field.type.type) for field in kept.fields}
     # A release that was staged before an upgrade says less of its columns.
     columns = read_columns(staged["columns"]) if "columns" in staged else manifest["columns"]

@@ -17,6 +17,7 @@ from privacy_release.steps.history import (
     silence_about_people,
 )
 from privacy_release.work.engines import open_engine
+from privacy_release.work.file_sets import files_of
 from privacy_release.work.parquet import read_private, require_unchanged, unchanged_batches
 from privacy_release.work.people import counted_by_person
 from privacy_release.work.references import ReportRef, StagedRef
@@ -45,7 +46,7 @@ def verify_staged(
 ) -> ReportRef:
     """Hold the staged bytes against a policy and the floor; a rule that fails is in the report, not raised.
 
-    The file is not loaded: an engine counts its classes, and it is hashed before and after. A differentially
+    No file is loaded: an engine counts their classes, and each is hashed before and after. A differentially
     private release is held against its budget ledger, too; and one that a policy demands models across
     releases of, against the earlier releases of its table.
 
@@ -79,6 +80,7 @@ def verify_staged(
     policy = together.policy
     measured = replace(policy, attacks=())  # they are tried after this, see `privacy_release.steps.attacks`
     require_unchanged(staged["uri"], staged["sha256"])
+    files = [str(file) for file in files_of(staged["uri"], staged["sha256"])]
     with (
         open_engine(staged.get("engine"), Path(staged["uri"]).parent) as engine,
         counted_by_person(staged["uri"], staged["sha256"], staged.get("people"), schema) as persons,
@@ -86,7 +88,7 @@ def verify_staged(
         with portion(0.7):
             report = verify_files(
                 engine,
-                [staged["uri"]],
+                files,
                 schema,
                 measured,
                 loss=loss,
@@ -95,7 +97,7 @@ def verify_staged(
                 by_person=persons,
                 year=datetime.now(UTC).year,
             )
-        text = text_findings([staged["uri"]], schema, policy)
+        text = text_findings(files, schema, policy)
     require_unchanged(staged["uri"], staged["sha256"])
     books: tuple[Finding, ...] = ()
     if loss is not None:

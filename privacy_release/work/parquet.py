@@ -1,4 +1,8 @@
-"""Tables as Parquet bytes, and the private files of a work area, large ones part by part."""
+"""Tables as Parquet bytes, and the private files of a work area, large ones part by part.
+
+Where a table of the work area is a set of files, its address and hash are those of their list, see
+`file_sets`; whatever reads it reads all of them, each held against its own hash in the list.
+"""
 
 import hashlib
 import io
@@ -11,6 +15,8 @@ from typing import IO, TYPE_CHECKING
 
 from privacy_engine.errors import IntegrityError
 from privacy_engine.foreign import translated
+from privacy_engine.pipeline import each_ahead
+from privacy_release.work.file_sets import files_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +26,7 @@ if TYPE_CHECKING:
 
 ROWS = 131_072  # records that a large table is read and written by: one row group
 MAX_EXPANSION = 1_000  # bytes that the records of a source take for each byte of their file, at most
+_THREADS = min(8, len(os.sched_getaffinity(0)))  # that hash files
 _BUFFER = 1 << 20  # bytes of a column chunk that are read at a time
 
 
@@ -73,18 +80,24 @@ def read_private(path: str | Path, sha256: str) -> "pd.DataFrame":
         IntegrityError: if the file is missing, changed or not whole.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from privacy_engine.engines.frames import to_frame
 
-    path = Path(path)
+    files = files_of(path, sha256)
+    return to_frame(pa.concat_tables(_read(file, own) for file, own in files.items()))
+
+
+def _read(path: Path, sha256: str) -> "pa.Table":
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         data = path.read_bytes()
     except OSError as error:
         raise _missing(path, error) from None
     _require(path, sha256, hashlib.sha256(data).hexdigest())
     try:
-        return to_frame(pq.ParquetFile(pa.BufferReader(data)).read())
+        return pq.ParquetFile(pa.BufferReader(data)).read()
     except (pa.ArrowException, OSError) as error:
         raise translated(error, f"reading {path.name}") or _broken(path, len(data)) from None
 
@@ -95,13 +108,18 @@ def require_unchanged(path: str | Path, sha256: str) -> None:
     Raises:
         IntegrityError: if the file is missing or changed.
     """
-    path = Path(path)
-    try:
-        with path.open("rb") as stream:
-            found = _hash(stream)
-    except OSError as error:
-        raise _missing(path, error) from None
-    _require(path, sha256, found)
+
+    def look(item: tuple[Path, str]) -> None:
+        file, own = item
+        try:
+            with file.open("rb") as stream:
+                found = _hash(stream)
+        except OSError as error:
+            raise _missing(file, error) from None
+        _require(file, own, found)
+
+    for _ in each_ahead(look, files_of(path, sha256).items(), _THREADS):
+        pass
 
 
 def unchanged_batches(
@@ -122,9 +140,15 @@ def unchanged_batches(
     Raises:
         IntegrityError: if the file is missing, changed or not whole.
     """
+    for file, own in files_of(path, sha256).items():
+        yield from _unchanged_batches(file, own, columns, rows)
+
+
+def _unchanged_batches(
+    path: Path, sha256: str, columns: Sequence[str] | None, rows: int
+) -> Iterator["pa.RecordBatch"]:
     import pyarrow as pa
 
-    path = Path(path)
     try:
         stream = path.open("rb")
     except OSError as error:

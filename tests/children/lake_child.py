@@ -18,7 +18,7 @@ from privacy_release.lake import commits as lake_commits
 from privacy_release.lake import publish as lake
 from privacy_release.lake import rows as lake_rows
 from privacy_release.lake.retract import retract
-from privacy_release.lake.store import Lake
+from privacy_release.lake.store import Lake, put_new
 from privacy_release.work.parquet import unchanged_batches
 
 
@@ -47,6 +47,17 @@ def die_in_the_middle(*given: Any, **options: Any) -> Iterator[pa.RecordBatch]:
     kill_me()
 
 
+def die_in_a_file(where: Lake, path: str, parts: Iterator[bytes]) -> None:
+    """Half of a file that is copied."""
+
+    def pieces() -> Iterator[bytes]:
+        piece = next(parts)
+        yield piece[: len(piece) // 2]
+        kill_me()
+
+    put_new(where, path, pieces())
+
+
 deltalake_write = deltalake.write_deltalake
 
 
@@ -73,6 +84,12 @@ def arm(point: str) -> None:
             deltalake.write_deltalake = die_with_data_on_disk
         case "in_stream":
             lake_rows.unchanged_batches = die_in_the_middle
+        case "between_files":
+            lake_rows.put_new = after(lake_rows.put_new, kill_me)
+        case "after_files":
+            lake_rows.VerifiedRows.copied = after(lake_rows.VerifiedRows.copied, kill_me)
+        case "in_file":
+            lake_rows.put_new = die_in_a_file
         case "after_commit":
             lake._commit = after(lake._commit, kill_me)
         case "after_retract_commit":

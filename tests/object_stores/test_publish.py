@@ -59,12 +59,18 @@ def test_a_release_is_read_as_it_was_staged_and_its_proofs_stand_beside_it(
     assert table_names(lake) == [NAME]
 
 
-def test_a_signed_release_is_checked_by_what_stands_in_the_store(bucket: Bucket, tmp_path: Path) -> None:
+@pytest.mark.parametrize("files", [1, 3])
+def test_a_signed_release_is_checked_by_what_stands_in_the_store(
+    bucket: Bucket, tmp_path: Path, files: int
+) -> None:
     lake, key = bucket.lake(), SigningKey.new()
-    signed_tables.Publisher(lake, tmp_path, key).publish(signed_tables.people(3), "w1")
+    signed_tables.Publisher(lake, tmp_path, key, files=files).publish(signed_tables.people(3), "w1")
     name = signed_tables.NAME
+    assert read_release(lake, name, "w1").num_rows == 12
     assert check_table(lake, name, [key.public]).right
-    (path,) = data_files(lake, name, ["w1"])
+    paths = data_files(lake, name, ["w1"])
+    assert len(paths) == files
+    path = min(paths)
     changed = bytearray(get(lake, path))
     changed[len(changed) // 2] ^= 1
     put(lake, path, bytes(changed))

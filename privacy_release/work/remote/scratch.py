@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from privacy_engine.errors import IntegrityError, PrivacyEngineError
-from privacy_release.work.area import WorkArea
+from privacy_release.work.area import WorkArea, sha256_file
+from privacy_release.work.file_sets import folder_of_list, is_list, listed, parts_of
 from privacy_release.work.presence import BEAT_SECONDS, Mark
 from privacy_release.work.remote.store import RunFiles
 
@@ -104,6 +105,9 @@ class Scratch(WorkArea):
         if name not in self._alike or self._alike[name] != _stat(path):
             self.run.get(name, path, sha256)
             self._alike[name] = _stat(path)
+        if is_list(path) and sha256 is not None:
+            for part in parts_of(path.read_bytes(), sha256, path.name):
+                self._copy(f"{folder_of_list(path).name}/{part.name}", part.sha256)
         return path
 
     def _sent(self, told: Any) -> Any:
@@ -123,6 +127,9 @@ class Scratch(WorkArea):
         path = self.folder / name
         if not _NAME.fullmatch(name) or not path.is_file():
             raise IntegrityError("a task must tell of files that it wrote to the work area")
+        if is_list(path):  # its files first: whoever finds the list finds them
+            for part in listed(path, sha256_file(path)):
+                self._stored(f"{folder_of_list(path).name}/{part.name}")
         if self._alike.get(name) != (now := _stat(path)):
             self.run.put(path, name)
             self._alike[name] = now

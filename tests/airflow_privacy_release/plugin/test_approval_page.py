@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from privacy_release.work.area import WorkArea, sha256_file
+from privacy_release.work.file_sets import folder_of_list, list_of, part_name
 from tests.airflow_privacy_release.plugin.conftest import FOREIGN_DAG, OWN_DAG, Visit
+from tests.privacy_release.proof.signed_tables import write_set
 from tests.servers.pages import Page
 
 RUN = "run_of_an_approval"
@@ -172,6 +174,22 @@ def test_who_may_answer_sees_the_verdict_columns_and_twenty_records(
     assert len(re.findall(r"row \d+\.", page.text)) == 20
     assert "at most 1 in 5" in page.text
     assert "CANARY" not in page.text
+
+
+def test_of_a_set_of_files_records_of_several_are_shown_unless_one_was_changed(
+    officer: Visit, approvals: Approvals, staged: Path
+) -> None:
+    path = list_of(staged)
+    write_set(path, pq.read_table(staged).to_pandas(), files=6)
+    approvals.waits(question(path))
+    page = officer.get("/approval", PLACE).text
+    shown = {int(row) // 5 for row in re.findall(r"row (\d+)\.", page)}
+    assert len(re.findall(r"row \d+\.", page)) == 20
+    assert shown == {0, 1, 3, 4}  # the files that they are from
+    pq.write_table(pa.table({"age": ["CANARY"]}), folder_of_list(path) / part_name(3))
+    page = officer.get("/approval", PLACE).text
+    assert "CANARY" not in page
+    assert 'value="Approve"' not in page
 
 
 def test_names_and_records_are_shown_as_text(officer: Visit, approvals: Approvals, staged: Path) -> None:

@@ -16,6 +16,7 @@ from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
+from privacy_release.work.file_sets import Part, list_bytes, list_of, new_folder, part_name
 from privacy_release.work.parquet import parquet_bytes, write_private
 from privacy_release.work.references import Published, SourceRef, StagedRef, TableRef
 from privacy_release.work.staged import write_schema
@@ -51,9 +52,14 @@ def people(classes: int = 3, shift: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SCHEMA.names))
 
 
-def staged_release(frame: pd.DataFrame, folder: Path, label: str) -> StagedRef:
-    """A release of this frame in a work area."""
+def staged_release(frame: pd.DataFrame, folder: Path, label: str, files: int = 1) -> StagedRef:
+    """A release of this frame in a work area, as one file or a set of some."""
     job = Job(work=WorkArea(folder, f"test/{label}"), label=label)
+    records = None if files == 1 else list_of(job.records)
+    if records is None:
+        sha256 = write_private(job.records, parquet_bytes(frame))
+    else:
+        sha256 = write_set(records, frame, files)
     source = SourceRef(uri="x", fingerprint="0" * 64, rows=len(frame), dropped=0, files=1, identifiers=[])  # type: ignore[typeddict-item]  # the rest is optional here
     made = Made(
         told={
@@ -66,7 +72,8 @@ def staged_release(frame: pd.DataFrame, folder: Path, label: str) -> StagedRef:
         },
         schema=SCHEMA,
         figures={"suppressed": 0.0},
-        sha256=write_private(job.records, parquet_bytes(frame)),
+        sha256=sha256,
+        records=records,
         report=f"<p>{label}</p>",
         seconds=0.0,
         seeded=True,
@@ -75,15 +82,26 @@ def staged_release(frame: pd.DataFrame, folder: Path, label: str) -> StagedRef:
     return stage(made, TableRef(uri="x", rows=len(frame), sha256="", schema=schema, source=source), job)
 
 
+def write_set(path: Path, frame: pd.DataFrame, files: int) -> str:
+    """The records in files of about equal size, and their list; its hash."""
+    folder, parts = new_folder(path), []
+    for number in range(files):
+        part = frame.iloc[number * len(frame) // files : (number + 1) * len(frame) // files]
+        sha256 = write_private(folder / part_name(number), parquet_bytes(part))
+        parts.append(Part(name=part_name(number), rows=len(part), sha256=sha256))
+    return write_private(path, list_bytes(parts))
+
+
 @dataclass(frozen=True)
 class Publisher:
-    """Publishes in a lake with a key; None signs nothing."""
+    """Publishes in a lake with a key; None signs nothing. Releases are staged as so many files."""
 
     lake: Lake
     folder: Path
     key: SigningKey | None
     policy: ReleasePolicy = POLICY
     rules: TableRules = BY_RELEASE
+    files: int = 1
 
     def publish(
         self,
@@ -95,7 +113,7 @@ class Publisher:
         run_key: str | None = None,
     ) -> Published:
         """A release that somebody approved, unless `by` is empty."""
-        staged = staged_release(frame, self.folder, f"{name}-{release_id}-{run_key}")
+        staged = staged_release(frame, self.folder, f"{name}-{release_id}-{run_key}", self.files)
         report = verify_staged(staged, self.policy)
         told = ApprovalRef(
             by=by or None, at="2026-01-01", comment="", automatic=not by, sha256=report["sha256"]

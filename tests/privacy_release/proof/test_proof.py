@@ -31,6 +31,7 @@ from privacy_release.lake.log import data_files
 from privacy_release.lake.publish import publish
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
+from privacy_release.lake.rows import DataFile
 from privacy_release.lake.signing import linked
 from privacy_release.lake.store import Lake
 from privacy_release.proof.check import Verdict, check_table
@@ -43,6 +44,7 @@ from privacy_release.proof.rows import rows_digest
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.spec.floor import read_floor
 from privacy_release.work.area import sha256_file
+from privacy_release.work.file_sets import Part, list_bytes
 from tests.privacy_release.proof.signed_tables import NAME, POLICY, SCHEMA, Publisher, people
 
 KEY, NEXT = SigningKey.new(), SigningKey.new()
@@ -117,6 +119,39 @@ def test_a_statement_binds_what_stands_in_the_lake(by: Publisher) -> None:
     assert said["note"]["figures"]["approval"]["by"] == "Olga"
     assert said["note"]["figures"]["policy"] == POLICY.to_dict()
     assert said["code"]["deltalake"]
+
+
+def test_the_files_of_a_set_are_bound_by_the_statement_that_comes_before_their_commit(by: Publisher) -> None:
+    replace(by, files=3).publish(people(3), "w1")
+    (payload,) = statements(by)
+    note = payload["predicate"]["note"]
+    parts = [Part(**{key: file[key] for key in ("name", "rows", "sha256")}) for file in note["files"]]
+    assert hashlib.sha256(list_bytes(parts)).hexdigest() == note["sha256"]
+    assert {f"{NAME}/{file['path']}": file["sha256"] for file in note["files"]} == {
+        path: sha256_file(Path(by.lake.root) / path) for path in data_files(by.lake, NAME, ["w1"])
+    }
+    verdict = checked(by)
+    assert verdict.right
+    assert [(found.rows, found.files, found.rewritten) for found in verdict.releases] == [(12, 3, False)]
+
+
+def test_a_file_of_a_set_that_is_changed_is_found(by: Publisher) -> None:
+    replace(by, files=3).publish(people(3), "w1")
+    path = max(data_files(by.lake, NAME, ["w1"]))
+    with (Path(by.lake.root) / path).open("ab") as file:
+        file.write(b"?")
+    assert faults(checked(by)) == {Fault.FILES}
+
+
+@pytest.mark.parametrize("field", ["sha256", "rows", "name"])
+def test_a_signer_of_other_files_than_were_verified_is_found_out(
+    by: Publisher, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    told = DataFile.told.fget  # type: ignore[attr-defined]  # a property has one
+    other = {"sha256": "0" * 64, "rows": 5, "name": "part-00009.parquet"}[field]
+    monkeypatch.setattr(DataFile, "told", property(lambda file: {**told(file), field: other}))
+    replace(by, files=3).publish(people(3), "w1")
+    assert faults(checked(by)) == {Fault.FILES}
 
 
 def test_any_other_proof_that_a_note_names_is_bound_and_checked(

@@ -9,9 +9,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from privacy_engine.errors import IntegrityError, SecretError, SpecError, WorkAreaError
+from privacy_release.work.file_sets import list_of, part_name
+from privacy_release.work.parquet import read_private
 from privacy_release.work.presence import Mark, Owner
 from privacy_release.work.remote.keys import Wrapping
 from privacy_release.work.remote.scratch import Scratch
@@ -19,6 +22,7 @@ from privacy_release.work.remote.sealing import CHUNK, seal, unseal
 from privacy_release.work.remote.store import Store
 from privacy_release.work.remote.sweep import sweep_store
 from privacy_release.work.sweep import Rules, State
+from tests.privacy_release.proof.signed_tables import write_set
 
 KEY, ID, NAME = bytes(range(32)), b"the key.", "run/staged.parquet"
 MARK = Mark(key="people/run 1", owner=Owner.RUN)
@@ -153,6 +157,21 @@ def test_another_worker_reads_what_one_has_written(store: Store, scratch: Callab
     assert Path(str(found["uri"])).read_bytes() == CANARY
     assert Path(str(found["uri"])).stat().st_mode & 0o777 == 0o600
     assert scratch("two").send(found)["uri"] == told["uri"]
+
+
+def test_the_files_of_a_set_travel_with_their_list(store: Store, scratch: Callable[..., Scratch]) -> None:
+    frame = pd.DataFrame({"n": range(5)})
+    with scratch("one") as work:
+        path = list_of(work.path("staged.parquet"))
+        told = work.send({"uri": str(path), "sha256": write_set(path, frame, files=2)})
+    assert told["uri"] == f"{store.of(MARK.key).address}/staged.files.json"
+    found = scratch("two").fetch(told)
+    assert "/two/" in found["uri"]
+    assert read_private(found["uri"], found["sha256"]).equals(frame)
+    part = object_of(store, f"staged.files/{part_name(1)}")
+    part.write_bytes(object_of(store, f"staged.files/{part_name(0)}").read_bytes())
+    with pytest.raises(IntegrityError):
+        scratch("three").fetch(told)
 
 
 def test_nothing_lies_in_the_store_in_clear_text(store: Store, scratch: Callable[..., Scratch]) -> None:

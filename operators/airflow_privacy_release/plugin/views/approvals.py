@@ -9,7 +9,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,12 +26,14 @@ from privacy_engine.errors import PrivacyEngineError
 from privacy_release.reports.text import PROMISES
 from privacy_release.steps.approval import COMMENT, Question
 from privacy_release.work.area import WorkArea, work_area_root
+from privacy_release.work.file_sets import Part, folder_of_list, is_list, parts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
 SHOWN = 20  # records
+_FILES = 4  # of a set that records are shown of
 _LONGEST = 80  # characters of a cell
 _LARGEST = 256 * 2**20  # bytes that are fetched and decrypted
 _WAITING = ("awaiting_input", "deferred")
@@ -151,19 +153,43 @@ def some_records(dag_id: str, run_id: str, question: Question) -> Records:
             if hashlib.file_digest(cast(Any, stream), "sha256").hexdigest() != question["sha256"]:
                 return Records(bytes=Bytes.OTHERS)
             stream.seek(0)
-            with pq.ParquetFile(stream) as file:
-                columns = tuple(file.schema_arrow.names)
-                cells = [map(_text, column.to_pylist()) for column in _spread(file).columns]
+            if is_list(name):
+                parts = parts_of(stream.read(), question["sha256"], name)
+                table = _of_set(f"{dag_id}/{run_id}", folder_of_list(Path(name)).name, parts)
+            else:
+                with pq.ParquetFile(stream) as file:
+                    table = _spread(file, SHOWN)
+            if table is None:
+                return Records(bytes=Bytes.OTHERS)
+            columns = tuple(table.column_names)
+            cells = [map(_text, column.to_pylist()) for column in table.columns]
         return Records(bytes=Bytes.SAME, columns=columns, rows=tuple(zip(*cells, strict=True)))
     return Records(bytes=Bytes.UNREAD)
 
 
-def _spread(file: "pq.ParquetFile") -> "pa.Table":
-    """At most `SHOWN` records of a file, evenly apart in it."""
+def _of_set(key: str, folder: str, parts: Sequence[Part]) -> "pa.Table | None":
+    """Records of some files of a set, evenly apart in it; None if one is not the file that its list names."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    looked = sorted({place * len(parts) // _FILES for place in range(_FILES)})
+    found = []
+    for part in (parts[place] for place in looked):
+        with _opened(key, f"{folder}/{part.name}") as stream:
+            if hashlib.file_digest(cast(Any, stream), "sha256").hexdigest() != part.sha256:
+                return None
+            stream.seek(0)
+            with pq.ParquetFile(stream) as file:
+                found.append(_spread(file, SHOWN // len(looked)))
+    return pa.concat_tables(found)
+
+
+def _spread(file: "pq.ParquetFile", most: int) -> "pa.Table":
+    """At most so many records of a file, evenly apart in it."""
     import pyarrow as pa
 
     rows = file.metadata.num_rows
-    shown = min(SHOWN, rows)
+    shown = min(most, rows)
     wanted = [place * rows // shown for place in range(shown)]
     parts, start = [file.schema_arrow.empty_table()], 0
     for group in range(file.num_row_groups):
