@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from privacy_engine.registry import load_method
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.engines import FRAGMENTS, read_engine
+from privacy_release.work.file_sets import files_of
 from privacy_release.work.references import SourceRef, TableRef
 from privacy_release.work.staged import write_schema
 
@@ -81,10 +82,22 @@ def fragments(
         made = join(released, plan, job, running)
         parts.end("join")
     if out:
-        job.records.rename(out)
+        as_one_file(files_of(made.records or job.records, made.sha256), Path(out))
     work.remove()
     counted = {"fragments": cut.plan.tree.fragments, "rows": made.told["rows"], "gcp": made.figures["gcp"]}
     return {**counted, **parts.seconds}
+
+
+def as_one_file(files: Iterable[Path], out: Path) -> None:
+    """The records of some files in one."""
+    writer: pq.ParquetWriter | None = None
+    for file in files:
+        with pq.ParquetFile(file) as part:
+            writer = writer or pq.ParquetWriter(out, part.schema_arrow, compression="zstd")
+            for batch in part.iter_batches():
+                writer.write_batch(batch)
+    assert writer is not None
+    writer.close()
 
 
 def whole(*, file: str, method: str, parameters: Mapping[str, Any]) -> Figures:

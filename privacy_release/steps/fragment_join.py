@@ -4,20 +4,38 @@ import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import InfeasibleError, IntegrityError, VerificationError
+from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, VerificationError
+from privacy_engine.pipeline import each_ahead
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
 from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.outliers import counted_in, public_outliers, suppressed_before
 from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import open_engine
-from privacy_release.work.fragment_files import Account, Cut, read_account, read_cut
-from privacy_release.work.parquet import opened_parquet, private_parquet, require_unchanged, write_private
+from privacy_release.work.engines import SPARK, executors_files, open_engine
+from privacy_release.work.file_sets import (
+    Part,
+    files_of,
+    folder_of_list,
+    is_list,
+    list_bytes,
+    list_of,
+    new_folder,
+    part_name,
+)
+from privacy_release.work.fragment_files import Account, Cut, FilesHere, PrivateFiles, read_account, read_cut
+from privacy_release.work.parquet import (
+    opened_parquet,
+    part_bytes,
+    private_parquet,
+    require_unchanged,
+    write_private,
+)
 from privacy_release.work.people import counted_by_person, people_table
 from privacy_release.work.references import FileRef, FragmentReleaseRef, PeopleRef, StagedRef
 from privacy_release.work.staged import codes_of, facts_of, finite, json_bytes, read_schema
@@ -31,6 +49,8 @@ if TYPE_CHECKING:
     from privacy_engine.fragments.figures import FragmentFigures
     from privacy_engine.tables.schema import DataSchema
 
+ROWS_OF_A_FILE = 500_000  # released records, on Spark about; a release of no more is one file
+_THREADS = 2  # that write, each with the records of a file, or hash
 MEANING = (
     "each fragment was anonymized by itself: no class was made across fragments, and what the method learns "
     "from the data it learned in each; the guarantees were measured on all fragments together"
@@ -64,8 +84,8 @@ def join(
 ) -> Made:
     """Put the fragments of a plan together as one release, if together they keep what the method claims.
 
-    The records are joined as a stream, in the order of their values: where one stands must not tell which
-    fragment it comes from. Then the engine counts them.
+    The records are put into the order of their values: where one stands must not tell which fragment it comes
+    from. A small release is one file, a larger one a set of files. Then the engine counts them.
 
     Args:
         released: every fragment of the plan, in any order.
@@ -78,19 +98,15 @@ def join(
             do not add up to those of the table.
         VerificationError: if the joined records do not keep what the method claims.
     """
-    from privacy_engine.engines.local import LocalEngine
-
     kept = read_cut(plan)
     cut = replace(kept, table=job.work.fetch(kept.table))
     in_order = _each_once(released, plan, cut)
     joined = _Joined.of(cut, in_order)
-    path = job.records
-    with LocalEngine(memory=cut.table["engine"]["memory"], spill=job.work.folder) as here:
-        written = _write(in_order, path, here, joined.schema.by)
+    written = _write(in_order, cut, job, engine, joined.schema.by)
     try:
-        examined, measured = _measured(joined, engine, path, written)
+        examined, measured = _measured(joined, engine, written)
     except VerificationError:
-        path.unlink()
+        written.remove()
         raise
     figures = joined.figures
     utility = finite(figures.notes | figures.utility())
@@ -105,6 +121,7 @@ def join(
         report=_report(joined, measured, (utility, risk), examined.sizes, job.title),
         seconds=sum(ref["seconds"] for ref in in_order),
         seeded=cut.seeded,
+        records=written.path,
     )
 
 
@@ -211,45 +228,212 @@ def _each_once(released: Sequence[FragmentReleaseRef], plan: FileRef, cut: Cut) 
 
 @dataclass(frozen=True, kw_only=True)
 class _Written:
-    """The joined records as they were written; `people` tells of their persons."""
+    """The joined records as they were written; `people` tells of their persons.
 
+    Attributes:
+        path: of the file, or of the list of the files; `sha256` of the same.
+        rows: in all.
+    """
+
+    path: Path
     sha256: str
+    rows: int
     people: PeopleRef | None = None
+
+    def remove(self) -> None:
+        """Leave no record."""
+        for path in [self.path, *([Path(self.people["uri"])] if self.people else [])]:
+            path.unlink(missing_ok=True)
+            if is_list(path):
+                shutil.rmtree(folder_of_list(path))
 
 
 def _write(
-    in_order: Sequence[FragmentReleaseRef], path: Path, engine: "LocalEngine", person: str
+    in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", person: str
 ) -> _Written:
-    """One file of all records in the order of their values, and one of their persons where they are known."""
+    """All records in the order of their values, and their persons where they are known, beside them."""
+    _require_unchanged(in_order)
+    columns, rows = _alike(in_order), sum(ref["rows"] for ref in in_order)
+    kinds = _plain(columns) if rows > ROWS_OF_A_FILE else None
+    write = _one_file if kinds is None else partial(_several_files, kinds=kinds)
+    written = write(in_order, cut, job, engine, person)
+    try:
+        _require_unchanged(in_order)  # what was checked is what is read
+        if written.rows != rows:
+            raise IntegrityError(
+                f"the fragments must have {rows:,} released records, got {written.rows:,}; release them again"
+            )
+    except IntegrityError:
+        written.remove()
+        raise
+    return written
+
+
+def _require_unchanged(released: Sequence[FragmentReleaseRef]) -> None:
+    for _ in each_ahead(lambda ref: require_unchanged(ref["uri"], ref["sha256"]), released, _THREADS):
+        pass
+
+
+def _plain(columns: "pa.Schema") -> "pa.Schema | None":
+    """The columns in the types that a lake keeps, which then takes the files as they are; None if none."""
+    from privacy_release.lake.rows import plain_schema
+
+    try:
+        return plain_schema(columns)
+    except SchemaError:
+        return None
+
+
+@contextmanager
+def _sorting(cut: Cut, job: Job) -> "Iterator[LocalEngine]":
+    """DuckDB, which sorts with all cores, and on disk what does not fit into memory."""
+    from privacy_engine.engines.local import LocalEngine
+
+    with LocalEngine(memory=cut.table["engine"]["memory"], spill=job.work.folder) as here:
+        yield here
+
+
+def _one_file(
+    in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", person: str
+) -> _Written:
+    """One file of all records, and one of their persons."""
     from privacy_engine.engines.parquet import regrouped
 
-    for ref in in_order:
-        require_unchanged(ref["uri"], ref["sha256"])
-    _require_alike(in_order)
+    path = job.records
     told = path.with_suffix(".people.parquet")
-    with ExitStack() as files:  # no file stands there where a check fails
+    with _sorting(cut, job) as here, ExitStack() as files:  # no file stands there where a check fails
         file = files.enter_context(private_parquet(path))
         people = files.enter_context(private_parquet(told)) if person else None
-        for records in regrouped(engine.ordered([ref["uri"] for ref in in_order])):
+        for records in regrouped(here.ordered([ref["uri"] for ref in in_order])):
             if people is not None:
                 people.write(people_table(records.column(person)))
                 records = records.drop_columns(person)
             file.write(records)
-        for ref in in_order:  # what was checked is what is read
-            require_unchanged(ref["uri"], ref["sha256"])
-        if file.rows != (expected := sum(ref["rows"] for ref in in_order)):
-            raise IntegrityError(
-                f"the fragments must have {expected:,} released records, got {file.rows:,}; "
-                "release them again"
-            )
-    if people is None:
-        return _Written(sha256=file.sha256)
-    beside = PeopleRef(uri=str(told), sha256=people.sha256, of=file.sha256)
-    return _Written(sha256=file.sha256, people=beside)
+    beside = None if people is None else PeopleRef(uri=str(told), sha256=people.sha256, of=file.sha256)
+    return _Written(path=path, sha256=file.sha256, rows=file.rows, people=beside)
 
 
-def _require_alike(in_order: Sequence[FragmentReleaseRef]) -> None:
-    """Refuse fragments that have not the records that were told of them, or other columns than the first."""
+def _several_files(
+    in_order: Sequence[FragmentReleaseRef],
+    cut: Cut,
+    job: Job,
+    engine: "Engine",
+    person: str,
+    *,
+    kinds: "pa.Schema",
+) -> _Written:
+    """Files of some records each, and of their persons, written and hashed where they are made.
+
+    On Spark an executor makes each; here they are cut off the sorted records, and threads write them.
+    """
+    path, told = list_of(job.records), list_of(job.records.with_suffix(".people.parquet"))
+    files, people = _files_of(path, cut), _files_of(told, cut) if person else None
+    write = _WritePart(kinds=kinds, files=files, person=person, people=people)
+    make = _ranges_on_spark if cut.table["engine"]["kind"] == SPARK else _slices_of_the_order
+    parts: dict[str, list[Part]] = {"records": [], "people": []}
+    try:
+        for made in make(in_order, cut, job, engine, write):
+            for name in parts.keys() & made:
+                ref = job.work.fetch(made[name])
+                parts[name].append(Part(name=Path(ref["uri"]).name, rows=made["rows"], sha256=ref["sha256"]))
+    except BaseException:
+        for one in (path, told):
+            shutil.rmtree(folder_of_list(one), ignore_errors=True)
+        raise
+    sha256 = write_private(path, list_bytes(parts["records"]))
+    beside = None
+    if person:
+        beside = PeopleRef(uri=str(told), sha256=write_private(told, list_bytes(parts["people"])), of=sha256)
+    return _Written(path=path, sha256=sha256, rows=sum(part.rows for part in parts["records"]), people=beside)
+
+
+def _files_of(path: Path, cut: Cut) -> PrivateFiles:
+    """The new, empty folder of a list, wherever the engine's processes reach it."""
+    folder = new_folder(path)
+    return executors_files(cut.table["engine"], folder.name) or FilesHere(folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WritePart:
+    """Writes the records of a part of the release; it can be pickled, and does the same when done again.
+
+    Attributes:
+        kinds: columns and types, the person's among them.
+        files: where the records go.
+        person: column of whose record each is; it goes to `people`, and into no file of a release.
+    """
+
+    kinds: "pa.Schema"
+    files: PrivateFiles
+    person: str
+    people: PrivateFiles | None
+
+    def __call__(self, number: int, records: "pa.Table") -> dict[str, Any]:
+        from privacy_release.lake.rows import in_types
+
+        records = in_types(records.select(self.kinds.names), self.kinds)
+        told: dict[str, Any] = {"rows": len(records)}
+        if self.people is not None:
+            people = part_bytes(people_table(records.column(self.person)))
+            told["people"] = self.people.write(part_name(number), people)
+            records = records.drop_columns(self.person)
+        return told | {"records": self.files.write(part_name(number), part_bytes(records))}
+
+
+def _slices_of_the_order(
+    in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", write: _WritePart
+) -> Iterator[Mapping[str, Any]]:
+    """Each part is as many records of the order of all: what stands where, the values alone say."""
+    from privacy_engine.engines.parquet import regrouped
+
+    with _sorting(cut, job) as here:
+        slices = regrouped(here.ordered([ref["uri"] for ref in in_order]), ROWS_OF_A_FILE)
+        yield from each_ahead(lambda part: write(*part), enumerate(slices), _THREADS)
+
+
+def _ranges_on_spark(
+    in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", write: _WritePart
+) -> Iterator[Mapping[str, Any]]:
+    """Each part is the records of a range of values, which an executor gets by a shuffle, sorts and writes.
+
+    Where ranges begin is decided by a random sample of the records, whose seed is the run's; so nothing but
+    their values has a part in where one stands. If most records are equal, one range is nearly all of them,
+    and they are sorted here.
+    """
+    import numpy as np
+
+    from privacy_engine.engines.frames import to_frame
+    from privacy_engine.fragments.ranges import OF_A_RANGE, Ranges
+
+    uris = [ref["uri"] for ref in in_order]
+    parts = -(-sum(ref["rows"] for ref in in_order) // ROWS_OF_A_FILE)
+    # Each fragment takes its random choices from the seed and its number, of which this is none.
+    (seed,) = np.random.SeedSequence([cut.plan.seed, cut.plan.tree.fragments]).generate_state(1)
+    sample = to_frame(engine.sample(uris, parts * OF_A_RANGE, int(seed)))
+    ranges = Ranges.of_sample(sample[[name for name in sample if name != write.person]], parts)
+    if ranges is None:
+        yield from _slices_of_the_order(in_order, cut, job, engine, write)
+    else:
+        yield from engine.apply_by_fragment(uris, ranges.assign, _WriteRange(write))
+
+
+@dataclass(frozen=True)
+class _WriteRange:
+    """Puts the records of a range into their order and writes them."""
+
+    write: _WritePart
+
+    def __call__(self, number: int, records: "pa.Table") -> Mapping[str, Any]:
+        from privacy_engine.fragments.ranges import in_order
+
+        # whose record it is comes last: it puts equal records into an order, which cannot be seen in them
+        first = [name for name in records.column_names if name != self.write.person]
+        last = [name for name in records.column_names if name == self.write.person]
+        return self.write(number, in_order(records.select([*first, *last])))
+
+
+def _alike(in_order: Sequence[FragmentReleaseRef]) -> "pa.Schema":
+    """The columns of all fragments; refused are ones that differ, and records that were not told of."""
     columns: pa.Schema | None = None
     for ref in in_order:
         with Path(ref["uri"]).open("rb") as stream:
@@ -266,11 +450,11 @@ def _require_alike(in_order: Sequence[FragmentReleaseRef]) -> None:
                 f"fragment {ref['fragment']} must have {ref['rows']:,} released records, got {rows:,}; "
                 "release it again"
             )
+    assert columns is not None  # no plan is without fragments
+    return columns
 
 
-def _measured(
-    joined: _Joined, engine: "Engine", path: Path, written: _Written
-) -> tuple["Examined", list[Measured]]:
+def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Examined", list[Measured]]:
     """What the method claims, held against the joined records.
 
     Raises:
@@ -283,8 +467,10 @@ def _measured(
     cut = joined.cut
     claims = build_method(cut.method, cut.parameters).guarantees(read_schema(cut.table["schema"]))
     policy, schema = ReleasePolicy(require=claims), joined.schema
-    with counted_by_person(str(path), written.sha256, written.people, schema) as persons:
-        examined = examine_files(engine, [str(path)], schema, policy, by_person=persons)
+    path, sha256 = str(written.path), written.sha256
+    files = [str(file) for file in files_of(path, sha256)]
+    with counted_by_person(path, sha256, written.people, schema) as persons:
+        examined = examine_files(engine, files, schema, policy, by_person=persons)
     report = examined.report
     if broken := [f"{f.rule} ({f.failing_rows:,} records)" for f in report.findings if not f.passed]:
         raise VerificationError(

@@ -1,4 +1,4 @@
-"""A release that Spark makes, by the steps of a run: byte for byte that of one machine's processes."""
+"""A release that Spark makes, by the steps of a run: that of one machine, byte for byte if it is small."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,15 @@ import pandas as pd
 import pytest
 
 import privacy_release
+from privacy_engine.judge.models import KAnonymity
+from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
-from privacy_release.work.area import WorkArea
+from privacy_release.steps import fragment_join
+from privacy_release.steps.verify import verify_staged
+from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.engines import read_engine
+from privacy_release.work.file_sets import files_of
+from privacy_release.work.parquet import read_private
 from tests.servers.spark_cluster import CONF, require_spark
 
 pytestmark = pytest.mark.spark
@@ -63,3 +69,24 @@ def test_spark_releases_the_bytes_of_the_process_pool(source: str, tmp_path: Pat
     told = json.loads(Path(staged["spark"]["manifest"]).read_text())["fragments"]
     assert told["count"] >= 3
     assert told["engine"] == "spark"
+
+
+@pytest.mark.usefixtures("spark_connection")
+def test_executors_write_the_files_of_a_set_in_the_order_of_one_file(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {}
+    with WorkArea(tmp_path / "work", "people/run") as work:
+        for kind, most in (("fragments", ROWS), ("spark", 600)):
+            monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", most)
+            engine = read_engine({"kind": kind, "rows": 1_000, "memory": "1GB", "processes": 1})
+            table = privacy_release.ingest(source, SCHEMA, work, engine=engine)
+            found[kind] = privacy_release.make_release(table, work, label=kind, **METHOD)
+        one, several = (read_private(found[kind]["uri"], found[kind]["sha256"]) for kind in found)
+        files = files_of(found["spark"]["uri"], found["spark"]["sha256"])
+        assert found["spark"]["figures"] == found["fragments"]["figures"]
+        assert several.equals(one)
+        assert len(files) >= 4
+        assert [sha256_file(path) for path in files] == [*files.values()]
+        report = verify_staged(found["spark"], ReleasePolicy(require=(KAnonymity(k=5),)))
+        assert report["passed"]

@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,26 @@ import pyarrow.parquet as pq
 import pytest
 
 import privacy_release
-from privacy_engine.errors import InfeasibleError, IntegrityError, SpecError, VerificationError
+from privacy_engine.errors import CapacityError, InfeasibleError, IntegrityError, SpecError, VerificationError
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.progress import telling
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.schema import DataSchema
-from privacy_release.steps import fragments
+from privacy_release.lake.log import data_files
+from privacy_release.lake.store import Lake
+from privacy_release.steps import fragment_join, fragments
 from privacy_release.steps.fragment_join import join_staged
+from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
+from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.engines import open_engine, read_engine
+from privacy_release.work.file_sets import files_of, list_of, new_folder, part_name
+from privacy_release.work.fragment_files import FilesHere
+from privacy_release.work.parquet import read_private, unchanged_batches
 from privacy_release.work.references import FragmentRef, FragmentReleaseRef, StagedRef, TableRef
+from privacy_release.work.staged import read_manifest
 from tests.servers.pages import require_closed_page
 
 ROWS = 3_600
@@ -467,3 +477,106 @@ def test_what_needs_the_whole_table_is_refused_with_what_to_do(
     work, table = ingested
     with pytest.raises(SpecError, match=message):
         make_release(TableRef(**table, **more), work, method=method, parameters=parameters, label="refused")
+
+
+# Larger releases: a set of files
+
+
+@pytest.fixture
+def in_sets(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Releases of more records than this become a set of files."""
+    monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", 1_000)
+    return 1_000
+
+
+def test_a_set_has_the_records_of_the_one_file_in_the_same_order(
+    released: Released, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = released.work.path("copy")
+    shutil.copytree(Path(released.parts[0]["plan"]["uri"]).parent, other)
+    plan = Path(released.parts[0]["plan"]["uri"]).parent
+    one = released.join()
+    table = read_private(one["uri"], one["sha256"])
+    shutil.copytree(other, plan)
+    released.work.path("release.joined.json").unlink()
+    monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", 1_000)
+    several = released.join()
+    files = files_of(several["uri"], several["sha256"])
+    assert [pq.read_metadata(file).num_rows for file in files] == [1_000] * 3 + [len(table) - 3_000]
+    assert read_private(several["uri"], several["sha256"]).equals(table)
+    assert [sha256_file(file) for file in files] == list(files.values())
+    assert several["figures"] == one["figures"]
+    assert read_manifest(several["manifest"])["sha256"] == several["sha256"] != one["sha256"]
+
+
+@pytest.mark.usefixtures("in_sets")
+def test_a_set_is_verified_and_published_as_it_is(released: Released, lake: Lake) -> None:
+    staged = released.join()
+    report = verify_staged(staged, ReleasePolicy(require=(KAnonymity(k=5),)))
+    assert (report["passed"], report["sha256"]) == (True, staged["sha256"])
+    published = publish_staged(staged, report, lake, "people", "w1")
+    assert published["rows"] == staged["rows"]
+    stored = {sha256_file(Path(lake.root) / path) for path in data_files(lake, "people", None)}
+    assert stored == set(files_of(staged["uri"], staged["sha256"]).values())
+
+
+@pytest.mark.usefixtures("in_sets")
+@pytest.mark.parametrize("verified", [False, True])
+def test_a_set_of_which_a_file_changed_is_neither_verified_nor_published(
+    released: Released, lake: Lake, verified: bool
+) -> None:
+    staged = released.join()
+    policy = ReleasePolicy(require=(KAnonymity(k=5),))
+    use: Callable[[], object] = partial(verify_staged, staged, policy)
+    if verified:
+        use = partial(publish_staged, staged, verify_staged(staged, policy), lake, "people", "w1")
+    file = list(files_of(staged["uri"], staged["sha256"]))[1]
+    pq.write_table(pq.read_table(file).slice(1), file)
+    with pytest.raises(IntegrityError, match="it changed between two steps"):
+        use()
+    assert not Path(lake.table("people")).exists()
+
+
+@pytest.mark.usefixtures("in_sets")
+def test_what_fails_while_a_set_is_written_stages_nothing(
+    released: Released, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = FilesHere.write
+
+    def full(files: FilesHere, name: str, data: bytes) -> Any:
+        if name == part_name(2):
+            raise CapacityError("the disk is full")
+        return write(files, name, data)
+
+    monkeypatch.setattr(FilesHere, "write", full)
+    with pytest.raises(CapacityError):
+        released.join()
+    assert released.staged == []
+    monkeypatch.setattr(FilesHere, "write", write)
+    assert released.join()["rows"]  # nothing of the fragments was lost
+
+
+@pytest.mark.usefixtures("in_sets")
+def test_a_set_that_does_not_keep_the_claims_is_removed(released: Released) -> None:
+    parts = [rewritten(released.parts[0], with_a_class_of_one), *released.parts[1:]]
+    lost = released.parts[0]["rows"] - parts[0]["rows"]
+
+    def lowered(fields: dict[str, Any]) -> None:
+        fields["figures"]["suppressed"] += lost
+        fields["figures"]["released"] -= lost
+
+    with pytest.raises(VerificationError, match="k_anonymity"):
+        released.join([retold(parts[0], lowered), *parts[1:]])
+    assert released.staged == []
+
+
+@pytest.mark.usefixtures("in_sets")
+def test_what_a_killed_attempt_left_of_a_set_is_not_in_it(released: Released) -> None:
+    left = new_folder(list_of(released.work.path("release.parquet")))
+    (left / part_name(77)).write_bytes(b"of another attempt")
+    staged = released.join()
+    assert sum(map(len, unchanged_batches(staged["uri"], staged["sha256"]))) == staged["rows"]
+    assert released.join() == staged  # a retry finds what was staged
+    next(iter(files_of(staged["uri"], staged["sha256"]))).unlink()
+    with pytest.raises(IntegrityError, match="must be in the work area"):
+        released.join()

@@ -19,11 +19,14 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
+from privacy_release.steps import fragment_join
 from privacy_release.steps.release import make_release, require_whole_persons
 from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
+from privacy_release.work.file_sets import files_of
+from privacy_release.work.parquet import read_private
 from privacy_release.work.references import EngineRef, PersonsRef, StagedRef, TableRef
 from tests.servers.pages import Page
 
@@ -136,6 +139,36 @@ def test_both_ways_report_the_same_of_the_same_bytes(source: str, work: WorkArea
     staged = staged_by(ingested(source, work), work)
     apart = StagedRef(**{**staged, "engine": ENGINES["fragments"]})  # type: ignore[typeddict-item]  # same keys
     assert verify_staged(apart, POLICY) == verify_staged(staged, POLICY)
+
+
+def test_persons_of_a_set_of_files_are_those_of_its_records(
+    source: str, work: WorkArea, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ingested(source, work, ENGINES["fragments"])
+    one = staged_by(table, work)
+    expected = verify_staged(one, POLICY)
+    whole = (
+        read_private(one["uri"], one["sha256"]),
+        read_private(one["people"]["uri"], one["people"]["sha256"]),
+    )
+    monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", 1_500)
+    several = staged_by(table, work)
+    people = several["people"]
+    assert [len(files_of(ref["uri"], ref["sha256"])) for ref in (several, people)] == [3, 3]
+    assert read_private(several["uri"], several["sha256"]).equals(whole[0])
+    assert "patient" not in whole[0]
+    # equal records may have changed their places, each with its person
+    pairs = [
+        pd.concat([whole[0], found], axis=1)
+        for found in (whole[1], read_private(people["uri"], people["sha256"]))
+    ]
+    first, second = (sorted(map(str, found.itertuples(index=False))) for found in pairs)
+    assert first == second
+    assert verify_staged(several, POLICY) == {**expected, "sha256": several["sha256"]}
+    part = list(files_of(people["uri"], people["sha256"]))[2]
+    part.unlink()
+    with pytest.raises(IntegrityError):
+        verify_staged(several, POLICY)
 
 
 def test_a_release_by_rows_fails_by_persons(source: str, work: WorkArea) -> None:
