@@ -1,7 +1,8 @@
 """Where a release in fragments spends its time, step by step: ``python -m benchmarks.scale_steps ROWS``.
 
-For each step: wall and CPU seconds, and the share of the time in which two threads or more could run. That
-share does not depend on other load of the machine, for a thread that waits for a core counts, too.
+For each step: wall and CPU seconds, the share of the time in which two threads or more could run, and the
+memory of the largest process so far. The share does not depend on other load of the machine, for a thread
+that waits for a core counts, too.
 """
 
 import os
@@ -22,12 +23,17 @@ from benchmarks.report import markdown_table
 from benchmarks.scale_cases import SEED, opened, reference
 from benchmarks.scale_tables import schema, write_table
 from benchmarks.scale_usage import Usage
-from benchmarks.tables import Table, adult
+from benchmarks.tables import SENSITIVE, Table, adult
+from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_release.lake.store import Lake
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.fragments import cut_table, keep, release_records
-from privacy_release.steps.made import Job
+from privacy_release.steps.made import Job, stage
+from privacy_release.steps.publish import publish_staged
+from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 
 FILES = 12  # of the source
@@ -55,7 +61,8 @@ class Steps:
         wall, own = time.perf_counter() - began, time.process_time() - before
         below = usage.cpu - time.process_time()
         share = looks[1] / max(1, looks[0])
-        self.lines.append([name, f"{wall:.1f}", f"{own + below:.1f}", f"{share:.0%}"])
+        peak = usage.peak / 1e9
+        self.lines.append([name, f"{wall:.1f}", f"{own + below:.1f}", f"{share:.0%}", f"{peak:.2f}"])
 
 
 def _watch(looks: list[int], over: threading.Event) -> None:
@@ -81,7 +88,7 @@ def running(process: int, besides: int) -> int:
 
 
 def measure(table: Table, rows: int, folder: Path) -> list[list[str]]:
-    """The steps from a source of many files to the joined release."""
+    """The steps from a source of many files to the published release."""
     source, steps = folder / "source", Steps()
     source.mkdir()
     whole = folder / "whole.parquet"
@@ -106,8 +113,16 @@ def measure(table: Table, rows: int, folder: Path) -> list[list[str]]:
         with steps("cut and work on the fragments"):
             assign, work_on = cut.plan.tree.assign, partial(release_records, plan)
             released = list(engine.apply_by_fragment([str(file)], assign, work_on))
+        job = Job(work=work, label="released")
         with steps("join, count and verify"):
-            join(released, plan, Job(work=work, label="released"), engine)
+            made = join(released, plan, job, engine)
+        staged = stage(made, given, job)
+        with steps("verify the staged release"):
+            report = verify_staged(
+                staged, ReleasePolicy(require=(KAnonymity(k=K), DistinctLDiversity(l=L, attribute=SENSITIVE)))
+            )
+        with steps("publish"):
+            publish_staged(staged, report, Lake(root=str(folder / "lake")), "released", "steps")
     work.remove()
     return steps.lines
 
@@ -117,7 +132,13 @@ def main() -> None:
     rows = int(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         lines = measure(adult(), rows, Path(folder))
-    heads = [f"{rows:,} rows, {len(os.sched_getaffinity(0))} cores", "wall s", "CPU s", "two threads or more"]
+    heads = [
+        f"{rows:,} rows, {len(os.sched_getaffinity(0))} cores",
+        "wall s",
+        "CPU s",
+        "two threads or more",
+        "GB",
+    ]
     print(markdown_table(heads, lines))
 
 

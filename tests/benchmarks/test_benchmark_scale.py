@@ -209,15 +209,17 @@ def test_every_case_of_the_plan_is_a_case() -> None:
     }  # fmt: skip
 
 
-def test_steps_are_measured_from_many_files_to_the_joined_release(table: Table, tmp_path: Path) -> None:
+def test_steps_are_measured_from_many_files_to_the_published_release(table: Table, tmp_path: Path) -> None:
     lines = scale_steps.measure(table, 150_000, tmp_path)
     assert [line[0] for line in lines] == [
         "ingest of 2 files",  # one for each row group
         "find how to cut",
         "cut and work on the fragments",
         "join, count and verify",
+        "verify the staged release",
+        "publish",
     ]
-    assert all(float(cpu) > 0 for _, _, cpu, _ in lines)
+    assert all(float(cpu) > 0 and float(peak) > 0 for _, _, cpu, _, peak in lines)
 
 
 def test_a_thread_counts_while_it_could_run_and_not_while_it_waits() -> None:
