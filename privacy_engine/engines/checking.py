@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.engines.class_sql import changed_values
-from privacy_engine.engines.engine import Engine, Files, Fold
+from privacy_engine.engines.class_order import changed_values
+from privacy_engine.engines.engine import Engine, Files, Fold, Grouping
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError
 from privacy_engine.judge import known_rows
@@ -277,6 +277,10 @@ def _folded(
     engine: Engine, files: Files, schema: DataSchema, person: str | None, fold: Fold
 ) -> Iterator[Mapping[str, Any]]:
     """What a fold makes of the classes of the records."""
-    values = sensitive_values(engine, files, schema, person=person)
-    columns = [a.name for a in schema.quasi_identifiers]
-    yield from engine.fold_classes(files, columns, values, fold, person=person, linked=schema.linked)
+    grouping = Grouping(
+        columns=[a.name for a in schema.quasi_identifiers],
+        sensitive=sensitive_values(engine, files, schema, person=person),
+        person=person,
+        linked=schema.linked,
+    )
+    yield from engine.fold_classes(files, grouping, fold)

@@ -2,16 +2,25 @@
 
 import glob
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as t
 
+from privacy_engine.engines.class_order import changed_values
 from privacy_engine.engines.engine import Files
 from privacy_engine.engines.frames import plain_columns, to_arrow
-from privacy_engine.errors import IntegrityError, SchemaError
+from privacy_engine.errors import SchemaError
 from privacy_engine.tables.classes import CountedClasses, SensitiveValues
+
+if TYPE_CHECKING:  # executors of Spark count classes, too, and need no DuckDB
+    import duckdb
+
+_RANGE = 1 << 40  # most values that a column of whole numbers is taken to have
+_NUMBERED = 1_000_000  # values of another column, so many that they fit into memory beside the records
+_WORD = 1 << 62  # what a word may count up to
 
 
 class Source:
@@ -56,6 +65,13 @@ class Source:
         )"""
         kind = pa.field(name, self.kind(person))
         return Source(table, self.schema.append(kind)), name
+
+    def kept(self, database: "duckdb.DuckDBPyConnection", columns: Sequence[str]) -> "Source":
+        """Some of the columns as a table of the database, which reads or works them out once for all."""
+        names = list(dict.fromkeys(columns))
+        shown = ", ".join(f"c{self.schema.get_field_index(name)}" for name in names)
+        database.execute(f"CREATE OR REPLACE TEMP TABLE kept AS SELECT {shown} FROM {self.sql}")
+        return Source("kept", pa.schema([self.schema.field(name) for name in names]))
 
     def kind(self, name: str) -> pa.DataType:
         """Type of a column, dictionaries decoded.
@@ -129,7 +145,7 @@ def sizes_sql(source: Source, columns: Sequence[str]) -> str:
 
 
 def is_wide(sensitive: Mapping[str, SensitiveValues], most: int) -> bool:
-    """Whether a class is one row of `wide_columns`; otherwise it has a list of the values that are in it."""
+    """Whether a class is one row of `wide_columns`; otherwise it is counted by `ordered_classes`."""
     return sum(values.size for values in sensitive.values()) <= most
 
 
@@ -150,11 +166,14 @@ def wide_columns(codes: Sequence[str], sensitive: Mapping[str, SensitiveValues])
 
 
 def wide_sql(source: Source, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]) -> str:
-    """One row a class, of `wide_columns`; the codes come from tables ``values_i``, as of `people_sql`."""
-    group, records = _coded_records(source, columns, list(sensitive), "true")
+    """One row a class, of `wide_columns`; the codes come from tables ``values_i``."""
+    group = [f"q{i}" for i in range(max(len(columns), 1))]
+    shared = [f"{key} AS {name}" for key, name in zip(keys(source, columns), group, strict=True)]
+    codes, joins = _codes(source, list(sensitive))
+    records = f"SELECT {', '.join([*shared, *codes])} FROM {source.sql} {' '.join(joins)}"
     counts = wide_columns([f"s{i}" for i in range(len(sensitive))], sensitive)
     told = ", ".join(f"({expression})::BIGINT AS {name}" for name, expression in counts.items())
-    return f"SELECT {told} FROM ({records}) GROUP BY {group}"
+    return f"SELECT {told} FROM ({records}) GROUP BY {', '.join(group)}"
 
 
 def counted_wide(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
@@ -176,49 +195,89 @@ def counted_wide(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues])
     return CountedClasses.of_entries(sizes, entries, sensitive)
 
 
-def counts_sql(source: Source, columns: Sequence[str], sensitive: Sequence[str], part: str) -> str:
-    """One row a class: lists ``codes`` of sensitive values and ``counts``, how often each occurs in it.
-
-    Each sensitive attribute is counted by itself, so a class has no more entries than each has values. The
-    codes of one follow upon those of another, so that one list holds all of them. The codes of attribute i
-    come from a table ``values_i`` of value and code; that of a value which is not there is -1.
+def ordered_sql(source: Source, order: "Order", sensitive: Sequence[str], person: str | None) -> str:
+    """The records for `ordered_classes`, whose codes come from tables ``values_i``; an unknown one is -1.
 
     Args:
         source: the files.
-        columns: the quasi-identifiers.
-        sensitive: the sensitive attributes, at least one.
-        part: condition on the records, which holds for all of a class or none.
-    """
-    group, records = _coded_records(source, columns, sensitive, part)
-    codes = [f"s{i}" for i in range(len(sensitive))]
-    sets = ", ".join(f"({group}, {code})" for code in codes)
-    entries = (
-        f"SELECT {group}, coalesce({', '.join(codes)}) AS code, count(*) AS n FROM ({records}) "
-        f"GROUP BY GROUPING SETS ({sets})"
-    )
-    return f"SELECT list(code) AS codes, list(n) AS counts FROM ({entries}) GROUP BY {group}"
-
-
-def people_sql(
-    source: Source, columns: Sequence[str], sensitive: Sequence[str], person: str, part: str
-) -> str:
-    """One row a class: ``n``, its records, ``people``, its persons, and a list ``f0`` for each attribute.
-
-    The list has for each person of the class the list of the codes that they have there, each once. The codes
-    come from tables ``values_i``, as those of `counts_sql`; those of each attribute begin at 0.
-
-    Args:
-        source: the files.
-        columns: the quasi-identifiers.
+        order: that puts records of a class beside each other.
         sensitive: the sensitive attributes.
-        person: the column that tells whose record each is.
-        part: condition on the records, which holds for all of a class or none.
+        person: the column that tells whose record each is, if persons are counted.
     """
-    group, records = _coded_records(source, columns, sensitive, part, f"{source.value(person)} AS person")
-    had = "".join(f", list(DISTINCT s{i}) AS f{i}" for i in range(len(sensitive)))
-    pairs = f"SELECT {group}, count(*) AS n{had} FROM ({records}) GROUP BY {group}, person"
-    lists = "".join(f", list(f{i}) AS f{i}" for i in range(len(sensitive)))
-    return f"SELECT sum(n)::BIGINT AS n, count(*) AS people{lists} FROM ({pairs}) GROUP BY {group}"
+    shared = [f"{word} AS k{i}" for i, word in enumerate(order.words)]
+    who = [f"{source.value(person)} AS person"] if person is not None else []
+    codes, joins = _codes(source, sensitive)
+    by = ", ".join([f"k{i}" for i in range(len(order.words))] + ["person"] * len(who))
+    selected = ", ".join([*shared, *who, *codes])
+    return f"SELECT {selected} FROM {source.sql} {' '.join([*order.joins, *joins])} ORDER BY {by}"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is equal where records have equal values of some columns, and puts these beside each other.
+
+    To sort by one number of 64 bits takes a quarter of the time that sorting by the columns takes.
+
+    Attributes:
+        words: expressions, at least one: whole numbers for the most part, made of several columns each.
+        joins: that they need: tables which number the values of a column, each distinct one once.
+    """
+
+    words: Sequence[str]
+    joins: Sequence[str]
+
+    @classmethod
+    def of(cls, database: "duckdb.DuckDBPyConnection", source: Source, columns: Sequence[str]) -> "Order":
+        """That of some columns; the tables are left in the database.
+
+        Each value of a column is a digit of a number, and a word has as many digits as fit. A column of too
+        many values to number is a word by itself.
+        """
+        digits, joins, words = [], [], []
+        for i, (name, told) in enumerate(_ranges(database, source, columns).items()):
+            value = source.value(name)
+            if told is None:
+                words.append(value)
+            elif isinstance(told, range):
+                digits.append((f"coalesce({value}::BIGINT - ({told.start}) + 1, 0)", len(told) + 1))
+            else:
+                database.execute(
+                    f"CREATE OR REPLACE TEMP TABLE digit_{i} AS SELECT value, row_number() OVER () - 1 AS n "
+                    f"FROM (SELECT DISTINCT {value} AS value FROM {source.sql})"
+                )
+                ((size,),) = database.execute(f"SELECT count(*) FROM digit_{i}").fetchall()
+                digits.append((f"digit_{i}.n", max(size, 1)))
+                joins.append(f"JOIN digit_{i} ON digit_{i}.value IS NOT DISTINCT FROM {value}")
+        number, span = "0::BIGINT", 1
+        for digit, size in digits:
+            if span * size > _WORD:
+                words.append(number)
+                number, span = "0::BIGINT", 1
+            number += f" + {digit} * {span}"
+            span *= size
+        return cls([number, *words], joins)
+
+
+def _ranges(
+    database: "duckdb.DuckDBPyConnection", source: Source, columns: Sequence[str]
+) -> dict[str, range | int | None]:
+    """The range of a column of whole numbers, of another about how many values; None: too many for digits."""
+    whole = {name: t.is_integer(source.kind(name)) for name in columns}
+    asked = [
+        f"[min({source.value(name)}), max({source.value(name)})]"
+        if whole[name]
+        else f"approx_count_distinct({source.value(name)})"
+        for name in columns
+    ]
+    (found,) = database.execute(f"SELECT {', '.join([*asked, 'count(*)'])} FROM {source.sql}").fetchall()
+    ranges: dict[str, range | int | None] = {}
+    for name, told in zip(columns, found, strict=False):
+        if whole[name]:
+            least, most = (told[0] or 0, told[1] or 0)
+            ranges[name] = range(least, most + 1) if most - least < _RANGE and most < _WORD else None
+        else:
+            ranges[name] = told if told < _NUMBERED else None
+    return ranges
 
 
 def weights_sql(source: Source, column: str, person: str) -> str:
@@ -259,78 +318,20 @@ def values_left_sql(source: Source, columns: Sequence[str], attribute: str, pers
     """
 
 
-def _coded_records(
-    source: Source, columns: Sequence[str], sensitive: Sequence[str], part: str, *others: str
-) -> tuple[str, str]:
-    """The columns ``q0, q1, ...`` that a class shares, and records of them and of codes ``s0, s1, ...``."""
-    quasi = [f"q{i}" for i in range(max(len(columns), 1))]
-    selected = [
-        *(f"{key} AS {name}" for key, name in zip(keys(source, columns), quasi, strict=True)),
-        *others,
-        *(f"coalesce(values_{i}.code, -1) AS s{i}" for i in range(len(sensitive))),
-    ]
+def _codes(source: Source, sensitive: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Columns ``s0, s1, ...`` of the codes of sensitive values, and the joins with ``values_i`` they need."""
+    codes = [f"coalesce(values_{i}.code, -1) AS s{i}" for i in range(len(sensitive))]
     joins = [
         f"LEFT JOIN values_{i} ON values_{i}.value IS NOT DISTINCT FROM {source.value(name)}"
         for i, name in enumerate(sensitive)
     ]
-    return ", ".join(quasi), f"SELECT {', '.join(selected)} FROM {source.sql} {' '.join(joins)} WHERE {part}"
+    return codes, joins
 
 
-def coded_values(
-    source: Source, sensitive: Mapping[str, SensitiveValues], *, in_one_list: bool
-) -> dict[str, pa.Table]:
-    """The tables ``values_i``; `counts_sql` has the codes of all attributes in one list, one upon another."""
-    tables, first = {}, 0
+def coded_values(source: Source, sensitive: Mapping[str, SensitiveValues]) -> dict[str, pa.Table]:
+    """The tables ``values_i``: each value of a sensitive attribute, and its code."""
+    tables = {}
     for i, (name, values) in enumerate(sensitive.items()):
         column = to_arrow(values.column.to_frame(name)).column(name).cast(source.kind(name))
-        tables[f"values_{i}"] = pa.table({"value": column, "code": values.codes.astype(np.int64) + first})
-        first += values.size if in_one_list else 0
+        tables[f"values_{i}"] = pa.table({"value": column, "code": values.codes.astype(np.int64)})
     return tables
-
-
-def counted(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
-    """The classes of rows of `counts_sql`.
-
-    Raises:
-        IntegrityError: if a record has a value that is not among the known ones.
-    """
-    lengths = rows.column("codes").value_lengths().to_numpy().astype(np.int64)
-    codes, counts = (rows.column(name).flatten().to_numpy() for name in ("codes", "counts"))
-    if (codes < 0).any():
-        raise changed_values()
-    classes = np.repeat(np.arange(len(lengths)), lengths)
-    entries: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
-    first = 0
-    for name, values in sensitive.items():
-        own = (codes >= first) & (codes < first + values.size)
-        entries[name] = (classes[own], codes[own] - first, counts[own])
-        first += values.size
-    classes, _, counts = next(iter(entries.values()))  # each record has one value of any attribute
-    sizes = np.bincount(classes, counts, len(lengths)).astype(np.int64)
-    return CountedClasses.of_entries(sizes, entries, sensitive)
-
-
-def counted_people(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
-    """The classes of rows of `people_sql`.
-
-    Raises:
-        IntegrityError: if a record has a value that is not among the known ones.
-    """
-    people = rows.column("people").to_numpy()
-    had = {}
-    for i, name in enumerate(sensitive):
-        sets = rows.column(f"f{i}").flatten()
-        codes = sets.flatten().to_numpy().astype(np.int64)
-        if (codes < 0).any():
-            raise changed_values()
-        had[name] = (np.repeat(np.arange(len(sets)), sets.value_lengths().to_numpy()), codes)
-    class_of = np.repeat(np.arange(len(people)), people)
-    return CountedClasses.of_people(rows.column("n").to_numpy(), class_of, had, sensitive)
-
-
-def changed_values() -> IntegrityError:
-    """Whatever was counted before is no longer so."""
-    return IntegrityError(
-        "sensitive values must be those that were counted before, got others: the files changed while they "
-        "were read; run the release again"
-    )

@@ -36,6 +36,25 @@ class TrajectoryFiles:
     files: Mapping[str, str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Grouping:
+    """How records make classes, and what is counted of each.
+
+    Attributes:
+        columns: the quasi-identifiers: records of equal values of them are a class.
+        sensitive: sensitive attribute -> its values in the whole table, with weights where a person is given.
+        person: the column that tells whose record each is, to count by persons; None: each record counts as
+            a person.
+        linked: whether the rows of a person are linked; a class is of persons with equal trajectories then,
+            see `tables.persons`.
+    """
+
+    columns: Sequence[str]
+    sensitive: Mapping[str, SensitiveValues]
+    person: str | None = None
+    linked: bool = False
+
+
 class Engine(Protocol):
     """Aggregations over Parquet files. A null is a value like any other, and so is NaN: the same one.
 
@@ -57,35 +76,20 @@ class Engine(Protocol):
         Of n records there are no more than the square root of 2n different sizes.
         """
 
-    def fold_classes(
-        self,
-        files: Files,
-        columns: Sequence[str],
-        sensitive: Mapping[str, SensitiveValues],
-        fold: Fold,
-        *,
-        person: str | None = None,
-        linked: bool = False,
-    ) -> Iterator[Mapping[str, Any]]:
-        """What ``fold`` makes of the classes of equal values of the columns, where they are counted.
+    def fold_classes(self, files: Files, grouping: Grouping, fold: Fold) -> Iterator[Mapping[str, Any]]:
+        """What ``fold`` makes of the classes of the records, where they are counted.
 
         Each class is given to it once, whole, and together with others: to one call on one machine, to a call
         on each executor of several. The classes themselves go nowhere else, however many there are.
 
         Args:
             files: of the table.
-            columns: the quasi-identifiers.
-            sensitive: sensitive attribute -> its values in the whole table, with weights where a person is
-                given.
+            grouping: how its records make classes.
             fold: can be pickled; it takes the classes one part after the other, perhaps none, and gives plain
                 values. The results of several calls come in no particular order.
-            person: the column that tells whose record each is, to count by persons; None: each record counts
-                as a person.
-            linked: whether the rows of a person are linked; a class is of persons with equal trajectories
-                then, see `tables.persons`.
 
         Raises:
-            IntegrityError: if the values are not those that ``sensitive`` counts: the files changed.
+            IntegrityError: if the values are not those that the grouping counts: the files changed.
         """
 
     def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
@@ -104,7 +108,7 @@ class Engine(Protocol):
             columns: the quasi-identifiers.
             attribute: the sensitive attribute.
             person: the column that tells whose record each is.
-            linked: as for `fold_classes`.
+            linked: as of `Grouping`.
 
         Returns:
             Columns ``left``, ``persons`` and ``records``, all int64, ascending by the first.

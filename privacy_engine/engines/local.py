@@ -1,14 +1,11 @@
 """The engine of one machine: DuckDB aggregates straight on Parquet, and processes work on fragments.
 
-DuckDB gets a share of the memory and a private folder to spill to. It counts classes exactly, by grouping the
-columns themselves, in one pass: it partitions the classes by a hash, and spills partitions to the folder.
-
-What it cannot spill are lists: of the counts of values where these are many, and of persons. They are bounded
-by counting a part of the classes at a time; which part a class is in, a hash of its columns says. Each part
-reads the files again: to read a record is so cheap that forty parts cost less than a file for each would.
+DuckDB gets a share of the memory and a private folder to spill to. It counts classes exactly: by grouping the
+columns themselves, where a class is one row of numbers; otherwise by sorting the records by their
+class, of which they are counted as they go by. Both spill to the folder. What it cannot spill are lists: of
+rows that are linked, and of classes that a person is in.
 """
 
-import math
 import os
 import shutil
 import tempfile
@@ -24,51 +21,47 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from privacy_engine.engines.class_order import changed_values, ordered_classes
 from privacy_engine.engines.class_sql import (
+    Order,
     Source,
-    changed_values,
     coded_values,
     combinations_sql,
-    counted,
-    counted_people,
     counted_wide,
-    counts_sql,
     is_wide,
-    keys,
     named,
-    people_sql,
+    ordered_sql,
     sizes_sql,
     values_left_sql,
     weights_sql,
     wide_sql,
 )
 from privacy_engine.engines.coded_counts import counted_codes, whole_runs
-from privacy_engine.engines.engine import WIDE, Assign, Code, Files, Fold, TrajectoryFiles, Work
+from privacy_engine.engines.engine import WIDE, Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches, common_schema, footer, sampled, unreadable
 from privacy_engine.engines.partitions import counted_fragments, partition, partition_streams
 from privacy_engine.engines.processes import process_count, work_apart
 from privacy_engine.engines.profiling import (
+    SAMPLE,
+    SEED,
     ColumnProfile,
     column_profile,
     common_sql,
+    cuts,
     dates_profile,
     is_number,
     profile_sql,
 )
-from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
-from privacy_engine.errors import CapacityError, IntegrityError
+from privacy_engine.errors import CapacityError
 from privacy_engine.foreign import translated
-from privacy_engine.progress import advance
-from privacy_engine.tables.classes import CountedClasses, SensitiveValues
+from privacy_engine.tables.classes import CountedClasses
 
 _DUCKDB_SHARE = 0.6  # of the memory; DuckDB takes up to a quarter more than its limit, and Python the rest
 _CODING_SHARE = 0.4  # of the memory; where Python encodes what DuckDB counts
-_LISTS_SHARE = 0.4  # of the memory; for the lists of counts, which DuckDB cannot spill
-_ENTRY_BYTES = 24  # of a count in a list
-_CLASS_ENTRIES = 7  # what the lists of a class take by themselves, in entries
 _BUFFER_SHARE = 0.2  # of the memory; for records on their way to the files of their fragments
 _CLASSES = 16_384  # most classes of a part
+_RECORDS = 131_072  # that are counted at a time, where they come in the order of their class
 
 
 class LocalEngine:
@@ -81,9 +74,8 @@ class LocalEngine:
         memory: bytes that an aggregation may take.
         spill: existing private folder for what does not fit into them; a new subfolder is removed at the end.
         processes: that work on fragments at a time; None = one for each core, as far as memory goes.
-        entries: of a part of the classes that are counted by lists, about: a class has one for each of its
-            sensitive values, and takes some by itself; None = as many as fit into the memory.
-        wide: most values of the sensitive attributes that are counted without lists.
+        records: that are counted at a time, where they come in the order of their class.
+        wide: most values of the sensitive attributes that have a column of counts each.
     """
 
     def __init__(
@@ -92,13 +84,13 @@ class LocalEngine:
         memory: int,
         spill: Path,
         processes: int | None = None,
-        entries: int | None = None,
+        records: int = _RECORDS,
         wide: int = WIDE,
     ) -> None:
         self.memory = memory
         self.spill = spill
         self.processes = processes
-        self.entries = entries or int(memory * _LISTS_SHARE / _ENTRY_BYTES)
+        self.records = records
         self.wide = wide
 
     def __enter__(self) -> Self:
@@ -146,67 +138,30 @@ class LocalEngine:
         found = self._table(files, sizes_sql(self._source(files), columns))
         return dict(zip(found["size"].to_pylist(), found["classes"].to_pylist(), strict=True))
 
-    def fold_classes(
-        self,
-        files: Files,
-        columns: Sequence[str],
-        sensitive: Mapping[str, SensitiveValues],
-        fold: Fold,
-        *,
-        person: str | None = None,
-        linked: bool = False,
-    ) -> Iterator[Mapping[str, Any]]:
+    def fold_classes(self, files: Files, grouping: Grouping, fold: Fold) -> Iterator[Mapping[str, Any]]:
         """What ``fold`` makes of all classes, which it gets part by part; see `Engine`."""
-        if person is None:
-            yield fold(self.sensitive_counts(files, columns, sensitive))
-        else:
-            yield fold(self.person_counts(files, columns, sensitive, person, linked=linked))
+        yield fold(self.classes(files, grouping))
 
-    def sensitive_counts(
-        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
-    ) -> Iterator[CountedClasses]:
-        """The classes of equal values of the columns, part by part: each class is in one part, whole.
+    def classes(self, files: Files, grouping: Grouping) -> Iterator[CountedClasses]:
+        """The classes of the records, part by part: each class is in one part, whole.
 
         Raises:
             IntegrityError: if the sensitive values are not those that were counted before.
         """
-        parts = self._wide if is_wide(sensitive, self.wide) else self._listed
-        totals = {name: np.zeros(values.size, np.int64) for name, values in sensitive.items()}
-        for classes in parts(files, columns, sensitive):
+        sensitive, by_person = grouping.sensitive, grouping.person is not None
+        parts = self._ordered if by_person or not is_wide(sensitive, self.wide) else self._wide
+        # a person counts once for a value, however many records they have with it
+        totals = {name: np.zeros(1 if by_person else v.size, np.int64) for name, v in sensitive.items()}
+        for classes in parts(files, grouping):
             for name, total in totals.items():
-                np.add.at(total, classes.entries[name].values, classes.entries[name].counts)
+                if by_person:
+                    total += classes.records
+                else:
+                    np.add.at(total, classes.entries[name].values, classes.entries[name].counts)
             yield classes
-        if any((total != sensitive[name].counts).any() for name, total in totals.items()):
-            raise IntegrityError(
-                "records with each sensitive value must be as many as were counted before, got others: the "
-                "files changed while they were read; run the release again"
-            )
-
-    def person_counts(
-        self,
-        files: Files,
-        columns: Sequence[str],
-        sensitive: Mapping[str, SensitiveValues],
-        person: str,
-        *,
-        linked: bool = False,
-    ) -> Iterator[CountedClasses]:
-        """The classes of equal values of the columns, or trajectories, part by part, counted by persons.
-
-        Raises:
-            IntegrityError: if the sensitive values are not those that were counted before.
-        """
-        (source, columns), records = self._classed(files, columns, person, linked), 0
-        tables = coded_values(source, sensitive, in_one_list=False)
-        parts = self._parts(files, source, columns, sensitive)
-        for number, chosen in enumerate(parts):
-            advance(number / len(parts))
-            asked = people_sql(source, columns, list(sensitive), person, chosen)
-            for rows in self._stream(files, asked, tables):
-                classes = counted_people(rows, sensitive)
-                records += classes.records
-                yield classes
-        if any(values.counts.sum() != records for values in sensitive.values()):
+            del classes
+        known = {name: values.counts for name, values in sensitive.items()}
+        if any((total != (known[n].sum() if by_person else known[n])).any() for n, total in totals.items()):
             raise changed_values()
 
     def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
@@ -366,26 +321,27 @@ class LocalEngine:
             fragments = partition_streams(files, assign, Path(folder), buffer)
             yield from work_apart(work, fragments, process_count(self.processes))
 
-    def _wide(
-        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
-    ) -> Iterator[CountedClasses]:
+    def _wide(self, files: Files, grouping: Grouping) -> Iterator[CountedClasses]:
         """The classes, each counted in one row."""
-        source = self._source(files)
-        tables = coded_values(source, sensitive, in_one_list=False)
-        for rows in self._stream(files, wide_sql(source, columns, sensitive), tables):
-            yield counted_wide(rows, sensitive)
+        source, sensitive = self._source(files), grouping.sensitive
+        with self._reading(files) as cursor:
+            _register(cursor, coded_values(source, sensitive))
+            for rows in _rows(cursor, wide_sql(source, grouping.columns, sensitive), _CLASSES):
+                yield counted_wide(rows, sensitive)
 
-    def _listed(
-        self, files: Files, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
-    ) -> Iterator[CountedClasses]:
-        """The classes, each with a list of the values that are in it."""
-        source = self._source(files)
-        tables = coded_values(source, sensitive, in_one_list=True)
-        parts = self._parts(files, source, columns, sensitive)
-        for number, chosen in enumerate(parts):
-            advance(number / len(parts))
-            for rows in self._stream(files, counts_sql(source, columns, list(sensitive), chosen), tables):
-                yield counted(rows, sensitive)
+    def _ordered(self, files: Files, grouping: Grouping) -> Iterator[CountedClasses]:
+        """The classes of records in their order, counted as they go by."""
+        source, sensitive, columns = self._source(files), grouping.sensitive, grouping.columns
+        with self._reading(files) as cursor:
+            if grouping.person is not None and grouping.linked:
+                source, trajectory = source.with_trajectories(columns, grouping.person)
+                source = source.kept(cursor, [trajectory, grouping.person, *sensitive])
+                columns = [trajectory]
+            _register(cursor, coded_values(source, sensitive))
+            order = Order.of(cursor, source, columns)
+            asked = ordered_sql(source, order, list(sensitive), grouping.person)
+            records = _rows(cursor, asked, self.records)
+            yield from ordered_classes(records, sensitive, by_person=grouping.person is not None)
 
     @contextmanager
     def _limited(self, share: float) -> Iterator[None]:
@@ -409,40 +365,29 @@ class LocalEngine:
         source, trajectory = source.with_trajectories(columns, person)
         return source, [trajectory]
 
-    def _parts(
-        self, files: Files, source: Source, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]
-    ) -> list[str]:
-        """Conditions on the records that divide the classes into parts which fit into memory."""
-        if self.rows(files) * (len(sensitive) + _CLASS_ENTRIES) <= self.entries:
-            return ["true"]
-        shared = keys(source, columns)
-        counted = [shared, *([*shared, source.value(name)] for name in sensitive)]
-        distinct = ", ".join(
-            f"approx_count_distinct(hash({', '.join(group)})) AS n{i}" for i, group in enumerate(counted)
-        )
-        found = self._table(files, f"SELECT {distinct} FROM {source.sql}")
-        classes, *entries = (column[0].as_py() for column in found.columns)
-        parts = max(1, math.ceil((classes * _CLASS_ENTRIES + sum(entries)) / self.entries))
-        return [f"hash({', '.join(shared)}) % {parts} = {part}" for part in range(parts)]
-
     def _table(self, files: Files, sql: str) -> pa.Table:
-        with self._database.cursor() as cursor, _answering(files):
+        with self._reading(files) as cursor:
             return cursor.sql(sql).to_arrow_table()
 
-    def _stream(
-        self, files: Files, sql: str, tables: Mapping[str, pa.Table] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        with self._database.cursor() as cursor:
-            for name, table in (tables or {}).items():
-                cursor.register(name, table)
-            with _answering(files):
-                rows = cursor.sql(sql).to_arrow_reader(_CLASSES)
-            while True:
-                with _answering(files):
-                    batch = next(rows, None)
-                if batch is None:
-                    return
-                yield batch
+    @contextmanager
+    def _reading(self, files: Files) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection of its own, whose tables are gone with it; its errors show no value."""
+        with self._database.cursor() as cursor, _answering(files):
+            yield cursor
+
+    def _stream(self, files: Files, sql: str) -> Iterator[pa.RecordBatch]:
+        with self._reading(files) as cursor:
+            yield from _rows(cursor, sql, _CLASSES)
+
+
+def _rows(cursor: duckdb.DuckDBPyConnection, sql: str, most: int) -> Iterator[pa.RecordBatch]:
+    """The rows of an answer, at most so many at a time."""
+    yield from cursor.sql(sql).to_arrow_reader(most)
+
+
+def _register(cursor: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
+    for name, table in tables.items():
+        cursor.register(name, table)
 
 
 @contextmanager

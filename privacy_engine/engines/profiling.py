@@ -1,8 +1,10 @@
-"""What a draft of a schema needs to know of a column; a value is told only if many records have it."""
+"""A column in numbers: where to cut it, and what a draft of a schema tells of it: values of many records."""
 
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.types as t
 
@@ -10,7 +12,7 @@ from privacy_engine.engines.class_sql import Source
 from privacy_engine.engines.engine import Files
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches
-from privacy_engine.tables.columns import factorize
+from privacy_engine.tables.columns import factorize, floats
 from privacy_engine.tables.dates import DATES, TIMES, moments
 from privacy_engine.vocabulary import Kind, Period
 
@@ -31,6 +33,7 @@ FORMATS = (
     "%Y-%m-%dT%H:%M:%S.%f%z",
 )
 _GLANCE = 100  # values by which most formats are ruled out
+SAMPLE, SEED = 1_000_000, 0  # records by which columns are cut, and how they are drawn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,3 +171,18 @@ def is_number(kind: pa.DataType) -> bool:
 def _values(source: Source, name: str) -> str:
     value = source.value(name)
     return f"SELECT {value} AS v, count(*) AS n FROM {source.sql} GROUP BY {value}"
+
+
+def cuts(sample: pd.Series, parts: int) -> npt.NDArray[np.float64]:
+    """(<= parts - 1,) ascending values of the column that cut it into parts of about equal size.
+
+    They come from a sample of the column, so that every engine makes the same ones.
+
+    >>> cuts(pd.Series([5, None, 1, 2, 2]), 4).tolist()
+    [1.0, 2.0]
+    """
+    values = floats(sample)
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return values
+    return np.unique(np.quantile(values, np.arange(1, parts) / parts, method="inverted_cdf"))

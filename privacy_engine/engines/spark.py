@@ -6,7 +6,7 @@ DataFrames alone are used, so both kinds of session will do.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from privacy_engine.engines.class_sql import counted_people, counted_wide, is_wide, wide_columns
-from privacy_engine.engines.engine import WIDE, Assign, Code, Files, Fold, TrajectoryFiles, Work
+from privacy_engine.engines.class_order import ordered_classes
+from privacy_engine.engines.class_sql import is_wide, wide_columns
+from privacy_engine.engines.engine import WIDE, Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import common_schema, footer, subset
-from privacy_engine.engines.quantiles import SAMPLE, SEED, cuts
+from privacy_engine.engines.profiling import SAMPLE, SEED, cuts
 from privacy_engine.engines.spark_columns import Columns, carried_type, key_names, restored
 from privacy_engine.engines.spark_errors import in_our_words
 from privacy_engine.engines.spark_workers import (
@@ -27,11 +28,12 @@ from privacy_engine.engines.spark_workers import (
     FRAGMENT,
     POSITION,
     WORKED,
+    Counted,
     Parts,
     assigning,
     check_sums,
     coding,
-    counted_lists,
+    counted_rows,
     folding,
     opening,
     result_of,
@@ -74,7 +76,7 @@ class SparkEngine:
         session: classic or Connect; some of its SQL settings are set.
         memory: bytes that an answer may take in this process.
         entries: of a part of `count_coded`, about, which has one for each row.
-        wide: most values of the sensitive attributes that are counted without lists.
+        wide: most values of the sensitive attributes that have a column of counts each.
         parts: of a file that the driver alone can read; None: executors read the files.
     """
 
@@ -118,30 +120,20 @@ class SparkEngine:
         found = sizes.where("size > 0").toArrow().sort_by("size")
         return dict(zip(found["size"].to_pylist(), found["classes"].to_pylist(), strict=True))
 
-    def fold_classes(
-        self,
-        files: Files,
-        columns: Sequence[str],
-        sensitive: Mapping[str, SensitiveValues],
-        fold: Fold,
-        *,
-        person: str | None = None,
-        linked: bool = False,
-    ) -> Iterator[Mapping[str, Any]]:
+    def fold_classes(self, files: Files, grouping: Grouping, fold: Fold) -> Iterator[Mapping[str, Any]]:
         """See `Engine`. The records, or counts of them, go once to where their class is counted and folded.
 
         Raises:
             IntegrityError: if the values are not those that ``sensitive`` counts: the files changed.
         """
-        keyed, keys = self._coded_keys(files, [*columns, *([person] if person else [])], sensitive)
-        if person is not None:
-            classes, counted = self._people(keyed, keys, sensitive, linked), counted_people
-        elif is_wide(sensitive, self._wide):
-            classes, counted = self._counted_wide(keyed, keys, sensitive), counted_wide
+        sensitive, by_person = grouping.sensitive, grouping.person is not None
+        if by_person or not is_wide(sensitive, self._wide):
+            classes = self._ordered(files, grouping)
+            counted: Counted = partial(ordered_classes, by_person=by_person)
         else:
-            classes, counted = self._listed(keyed, keys, sensitive), counted_lists
+            classes, counted = self._counted_wide(files, grouping), counted_rows
         told = self._told(classes, folding(sensitive, counted, fold))
-        if person is not None:  # who has a value counts once in a class, however many records they have there
+        if by_person:  # who has a value counts once in a class, however many records they have there
             records = sum(part["records"] for part in told)
             same = all(values.counts.sum() == records for values in sensitive.values())
         else:
@@ -156,54 +148,26 @@ class SparkEngine:
         return [result_of(outcome) for outcome in found["outcome"].to_pylist()]
 
     @in_our_words
-    def _counted_wide(
-        self, keyed: "DataFrame", keys: Sequence[str], sensitive: Mapping[str, SensitiveValues]
-    ) -> "DataFrame":
+    def _counted_wide(self, files: Files, grouping: Grouping) -> "DataFrame":
         """A row a class, of `wide_columns`: counts add up before they are sent, and are sent once."""
-        counts = wide_columns([f"e{i}" for i in range(len(sensitive))], sensitive)
+        keyed, keys = self._coded_keys(files, grouping.columns, grouping.sensitive)
+        counts = wide_columns([f"e{i}" for i in range(len(grouping.sensitive))], grouping.sensitive)
         told = [self._expression(f"{counted} as {name}") for name, counted in counts.items()]
         return keyed.groupBy(*keys).agg(*told).select(*counts).where("n > 0")
 
     @in_our_words
-    def _listed(
-        self, keyed: "DataFrame", keys: Sequence[str], sensitive: Mapping[str, SensitiveValues]
-    ) -> "DataFrame":
-        """A row a class, of ``entries``: attribute, code, count.
-
-        One list holds the entries of all attributes, so that no class must be found again for the next one.
-        """
-        codes = [f"e{i}" for i in range(len(sensitive))]
-        sent = self._sent(keyed.select(*keys, *codes), keys)
-        pairs = ", ".join(f"{i}, {code}" for i, code in enumerate(codes))
-        entries = sent.selectExpr(*keys, f"stack({len(codes)}, {pairs}) as (attribute, code)")
-        counted = entries.groupBy(*keys, "attribute", "code").count()
-        listed = self._expression("collect_list(struct(attribute, code, count)) as entries")
-        return counted.groupBy(*keys).agg(listed).select("entries").where("size(entries) > 0")
-
-    @in_our_words
-    def _people(
-        self,
-        keyed: "DataFrame",
-        keys: Sequence[str],
-        sensitive: Mapping[str, SensitiveValues],
-        linked: bool,
-    ) -> "DataFrame":
-        """A row a class, of what `people_sql` tells of it."""
-        *keys, who = keys
-        if linked:
-            keyed, keys = self._trajectories(keyed, keys, who)
-        codes = [f"e{i}" for i in range(len(sensitive))]
-        sent = self._sent(keyed.select(*keys, who, *codes), keys)
-        had = [self._expression(f"collect_set(coalesce({code}, -1)) as f{i}") for i, code in enumerate(codes)]
-        pairs = sent.groupBy(*keys, who).agg(self._expression("count(*) as n"), *had).where("n > 0")
-        lists = [self._expression(f"collect_list(f{i}) as f{i}") for i in range(len(sensitive))]
-        counts = [self._expression(text) for text in ("sum(n) as n", "count(*) as people")]
-        classes = pairs.groupBy(*keys).agg(*counts, *lists).where("people > 0")
-        return classes.select("n", "people", *(f"f{i}" for i in range(len(sensitive))))
-
-    def _sent(self, keyed: "DataFrame", keys: Sequence[str]) -> "DataFrame":
-        """The records with those of their class: what groups them by the keys, and more, sends none again."""
-        return keyed.repartition(*keys) if keys else keyed
+    def _ordered(self, files: Files, grouping: Grouping) -> "DataFrame":
+        """The records for `ordered_classes`, those of a class together: sent once, and sorted there."""
+        who = [] if grouping.person is None else [grouping.person]
+        keyed, keys = self._coded_keys(files, [*grouping.columns, *who], grouping.sensitive)
+        shared, person = keys[: len(grouping.columns)], keys[len(grouping.columns) :]
+        if grouping.linked and person:
+            keyed, shared = self._trajectories(keyed, shared, *person)
+        codes = [f"coalesce(e{i}, -1) as e{i}" for i in range(len(grouping.sensitive))]
+        records = keyed.selectExpr(*shared, *person, *codes)
+        sent = records.repartition(*shared) if shared else records.repartition(1)
+        by = [*shared, *person]
+        return sent.sortWithinPartitions(*by) if by else sent
 
     @in_our_words
     def person_weights(self, files: Files, column: str, person: str) -> pa.Table:

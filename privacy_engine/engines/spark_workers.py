@@ -1,7 +1,7 @@
 """What the Python processes of a Spark cluster do with records."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privacy_engine.engines.class_sql import changed_values
+from privacy_engine.engines.class_sql import counted_wide
 from privacy_engine.engines.engine import Assign, Code, Fold, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.spark_columns import Columns
@@ -22,7 +22,7 @@ from privacy_engine.tables.persons import scrambled
 FRAGMENT, POSITION = "fragment", "position"
 WORKED = f"{FRAGMENT} int, rows bigint, outcome string"  # what `working` gives back, in Spark's words
 FOLDED = "outcome string"  # and `folding`
-Counted = Callable[[pa.RecordBatch, Mapping[str, SensitiveValues]], CountedClasses]
+Counted = Callable[[Iterable[pa.RecordBatch], Mapping[str, SensitiveValues]], Iterator[CountedClasses]]
 
 _RANGE = 1 << 64
 
@@ -106,13 +106,13 @@ def working(columns: Columns, work: Work) -> Callable[[tuple[pa.Scalar, ...], pa
 def folding(
     sensitive: Mapping[str, SensitiveValues], counted: Counted, fold: Fold
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that gives the classes of a task, each a row, to ``fold``, and tells what that gives.
+    """A function that gives the classes of a task to ``fold``, and tells what that gives.
 
     Beside it how many records they have, and of each attribute a sum of what was counted: see `check_sums`.
 
     Args:
         sensitive: sensitive attribute -> its values in the whole table.
-        counted: classes of some rows.
+        counted: the classes of the rows of a task, part by part.
         fold: of `Engine.fold_classes`.
     """
     # A worker knows the values by their codes.
@@ -133,15 +133,13 @@ def _folded(
 
     def parts() -> Iterator[CountedClasses]:
         nonlocal records
-        for batch in given:
-            if batch.num_rows:
-                part = counted(batch, sensitive)
-                records += part.records
-                for name, entries in part.entries.items():
-                    if part.persons is None:
-                        sums[name] = (sums[name] + _sum(entries.values, entries.counts)) % _RANGE
-                yield part
-                del part
+        for part in counted(given, sensitive):
+            records += part.records
+            for name, entries in part.entries.items():
+                if part.persons is None:
+                    sums[name] = (sums[name] + _sum(entries.values, entries.counts)) % _RANGE
+            yield part
+            del part
 
     try:
         return json.dumps({"result": {"fold": dict(fold(parts())), "records": records, "sums": sums}})
@@ -167,23 +165,11 @@ def _sum(codes: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> int:
         return int((scrambled(codes) * counts.astype(np.uint64)).sum(dtype=np.uint64))
 
 
-def counted_lists(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
-    """The classes of rows of ``entries``: lists of attribute, code and count.
-
-    Raises:
-        IntegrityError: if a record has a value that is not among the known ones.
-    """
-    lists = rows.column("entries")
-    attribute, code, count = (lists.flatten().field(i) for i in range(3))
-    if code.null_count:
-        raise changed_values()
-    attribute, code, count = (a.to_numpy().astype(np.int64) for a in (attribute, code, count))
-    of_class = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy())
-    first = attribute == 0
-    sizes = np.bincount(of_class[first], count[first], len(lists)).astype(np.int64)
-    own = {name: attribute == i for i, name in enumerate(sensitive)}
-    entries = {name: (of_class[at], code[at], count[at]) for name, at in own.items()}
-    return CountedClasses.of_entries(sizes, entries, sensitive)
+def counted_rows(
+    given: Iterable[pa.RecordBatch], sensitive: Mapping[str, SensitiveValues]
+) -> Iterator[CountedClasses]:
+    """The classes of rows of `wide_columns`."""
+    return (counted_wide(batch, sensitive) for batch in given if batch.num_rows)
 
 
 def result_of(outcome: str) -> Mapping[str, Any]:

@@ -13,9 +13,9 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import NULL, factorize
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.persons import (
+    PersonCounts,
     ValuesLeft,
     count_persons,
-    count_values,
     people_of_classes,
     person_codes,
     trajectory_labels,
@@ -377,23 +377,20 @@ class CountedClasses:
     def of_people(
         cls,
         sizes: npt.NDArray[np.int64],
-        class_of: npt.NDArray[np.int64],
-        had: Mapping[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
+        people: npt.NDArray[np.int64],
+        counted: Mapping[str, PersonCounts],
         sensitive: Mapping[str, SensitiveValues],
     ) -> "CountedClasses":
-        """From the sensitive values of each person in each class.
+        """From the sensitive values of the persons in each class.
 
         Args:
             sizes: (c,) records in each class.
-            class_of: (p,) the class of each pair of class and person, each class at least once.
-            had: sensitive attribute -> (t,) pairs, ascending, and (t,) codes; no pair has a code twice.
+            people: (c,) distinct persons in each class.
+            counted: sensitive attribute -> its values among them.
             sensitive: sensitive attribute -> its values in the whole table, with their weights.
         """
-        people = np.bincount(class_of, minlength=len(sizes))
-        entries = {}
-        for name, (pair, codes) in had.items():
-            found = count_values(class_of, pair, codes, sensitive[name].size)
-            entries[name] = ClassCounts(
+        entries = {
+            name: ClassCounts(
                 classes=found.classes,
                 values=found.values,
                 counts=found.weights,
@@ -403,6 +400,8 @@ class CountedClasses:
                 persons=found.persons,
                 fingerprints=found.fingerprints,
             )
+            for name, found in counted.items()
+        }
         return cls(sizes=sizes, entries=entries, sensitive=sensitive, persons=people)
 
 

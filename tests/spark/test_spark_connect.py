@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privacy_engine.engines.checking import sensitive_values
+from privacy_engine.engines.engine import Grouping
 from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.errors import EngineError, InfeasibleError, SpecError
 from privacy_engine.tables.schema import DataSchema
@@ -38,7 +39,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def test_classes_are_counted(connected_spark: SparkEngine, files: list[str]) -> None:
     values = sensitive_values(connected_spark, files, SCHEMA)
-    told = list(connected_spark.fold_classes(files, ["Age", "flag"], values, totals))
+    told = list(
+        connected_spark.fold_classes(files, Grouping(columns=["Age", "flag"], sensitive=values), totals)
+    )
     assert [sum(part["totals"][i] for part in told) for i in range(3)] == [300, 12, 300]
     assert sum(connected_spark.class_sizes(files, ["Age", "flag"]).values()) == 12
 

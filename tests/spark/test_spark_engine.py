@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privacy_engine.engines.checking import sensitive_values
+from privacy_engine.engines.engine import Grouping
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.engines.spark import SparkEngine
@@ -87,14 +88,14 @@ def test_the_sizes_of_the_classes_are_the_same(
     [([], True), (["Age", "age"], True), (["short", "zip.code `x`", "flag", "city"], False)],
     ids=str,
 )
-@pytest.mark.parametrize("wide", [0, 64], ids=["lists", "wide"])
+@pytest.mark.parametrize("wide", [0, 64], ids=["ordered", "wide"])
 def test_the_sensitive_values_of_the_classes_are_the_same(
     spark: SparkEngine, local: LocalEngine, files: list[str], columns: list[str], sensitive: bool, wide: int
 ) -> None:
     values = sensitive_values(local, files, SCHEMA) if sensitive else {}
     engine = SparkEngine(spark._session, parts=spark._parts, wide=wide)
-    found = classes(engine.fold_classes(files, columns, values, shown))
-    assert found == classes(local.fold_classes(files, columns, values, shown))
+    found = classes(engine.fold_classes(files, Grouping(columns=columns, sensitive=values), shown))
+    assert found == classes(local.fold_classes(files, Grouping(columns=columns, sensitive=values), shown))
     assert sum(found.values()) >= 1 + 5 * bool(columns)
 
 
@@ -108,9 +109,9 @@ def test_classes_are_counted_whatever_the_types_of_their_columns(
         )
         for name in ("day", "moment", "zoned", "large", "price", "Age")
     }
-    assert classes(local_spark.fold_classes(files, columns, values, shown)) == classes(
-        local.fold_classes(files, columns, values, shown)
-    )
+    assert classes(
+        local_spark.fold_classes(files, Grouping(columns=columns, sensitive=values), shown)
+    ) == classes(local.fold_classes(files, Grouping(columns=columns, sensitive=values), shown))
 
 
 @pytest.mark.parametrize("linked", [False, True], ids=["independent", "linked"])
@@ -123,9 +124,9 @@ def test_the_persons_of_the_classes_are_the_same(
     assert {name: v.weights.tolist() for name, v in again.items() if v.weights is not None} == {
         name: v.weights.tolist() for name, v in values.items() if v.weights is not None
     }
+    grouping = Grouping(columns=columns, sensitive=values, person="city", linked=linked)
     found, expected = (
-        classes(engine.fold_classes(files, columns, values, shown, person="city", linked=linked))
-        for engine in (local_spark, local)
+        classes(engine.fold_classes(files, grouping, shown)) for engine in (local_spark, local)
     )
     assert found == expected
     assert sum(found.values()) > (columns != [])
@@ -171,7 +172,7 @@ def test_values_that_were_not_counted_are_refused(local_spark: SparkEngine, file
     kept = column.filter(pa.compute.not_equal(column["illness"], "flu"))
     known = SensitiveValues.of(kept["illness"].to_pandas(), kept["count"].to_numpy(), None)
     with pytest.raises(IntegrityError, match="files changed"):
-        list(local_spark.fold_classes(files, ["flag"], {"illness": known}, shown))
+        list(local_spark.fold_classes(files, Grouping(columns=["flag"], sensitive={"illness": known}), shown))
 
 
 def test_the_extent_is_that_of_the_numbers(
@@ -228,7 +229,7 @@ def test_work_gets_the_same_records_in_the_same_order(
 def test_an_empty_table_has_no_class_no_extent_and_no_fragment(spark: SparkEngine, empty: list[str]) -> None:
     assert spark.class_sizes(empty, ["Age"]) == {}
     assert spark.class_sizes(empty, []) == {}
-    assert classes(spark.fold_classes(empty, ["Age"], {}, shown)) == Counter()
+    assert classes(spark.fold_classes(empty, Grouping(columns=["Age"], sensitive={}), shown)) == Counter()
     assert len(spark.contingency(empty, [])) == 0
     assert spark.extent(empty, "age") is None
     assert spark.quantile_cuts(empty, "age", 4).tolist() == []

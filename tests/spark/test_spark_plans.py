@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from privacy_engine.engines.engine import Grouping
 from privacy_engine.engines.parquet import subset
 from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.tables.classes import SensitiveValues
@@ -84,7 +85,7 @@ def written(folder: Path, rows: int, files: int) -> Counted:
     )
 
 
-@pytest.mark.parametrize("way", ["wide", "lists", "persons"])
+@pytest.mark.parametrize("way", ["wide", "ordered", "persons"])
 def test_a_question_is_one_shuffle_whose_result_does_not_grow(
     local_spark: SparkEngine, tmp_path: Path, way: str
 ) -> None:
@@ -95,7 +96,8 @@ def test_a_question_is_one_shuffle_whose_result_does_not_grow(
         table = written(tmp_path, rows, files)
 
         def question(table: Counted = table, rows: int = rows) -> None:
-            told = list(engine.fold_classes(table.files, ["zip"], table.values, sizes, person=person))
+            grouping = Grouping(columns=["zip"], sensitive=table.values, person=person)
+            told = list(engine.fold_classes(table.files, grouping, sizes))
             assert sum(part["classes"] for part in told) == rows // 2
             assert min(part["smallest"] for part in told) == 2
 

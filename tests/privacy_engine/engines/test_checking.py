@@ -98,7 +98,7 @@ few = settings(deadline=None, max_examples=30, suppress_health_check=[HealthChec
 def bit_by_bit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
     """An engine that takes few counts at a time, all of them in lists."""
     spill = tmp_path_factory.mktemp("spill")
-    with LocalEngine(memory=500_000_000, spill=spill, entries=20, wide=-1) as engine:
+    with LocalEngine(memory=500_000_000, spill=spill, records=2, wide=-1) as engine:
         yield engine
 
 
@@ -258,7 +258,7 @@ def test_a_class_of_one_record_too_few_fails_among_two_hundred_thousand(
     assert whole.passed
     lacking = frame.drop(index=[np.flatnonzero(frame["zip"] == "77")[0]])
     paths = written(to_arrow(lacking), tmp_path, files=3, rows=5_000)
-    with LocalEngine(memory=500_000_000, spill=tmp_path, entries=400) as in_parts:
+    with LocalEngine(memory=500_000_000, spill=tmp_path, records=400) as in_parts:
         for engine in (local, in_parts):
             report = verify_files(engine, paths, schema, policy)
             assert not report.passed

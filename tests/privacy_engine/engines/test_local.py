@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from privacy_engine.engines.engine import Grouping
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
@@ -80,7 +81,7 @@ def test_nan_is_null_where_the_bounds_of_a_file_pass_over_it(
     assert local.extent(paths, "n") == (known, known)
     table = local.contingency(paths, ["n"])
     values = SensitiveValues.of(to_frame(table)["n"], table["count"].to_numpy(), None)
-    (classes,) = local.sensitive_counts(paths, [], {"n": values})
+    (classes,) = local.classes(paths, Grouping(columns=[], sensitive={"n": values}))
     assert classes.counts("n").counts.tolist() == [1, 2]
 
 
@@ -233,13 +234,13 @@ def test_classes_that_are_counted_in_parts_are_those_of_the_whole(tmp_path: Path
     values = [None if v == 7 else float(v) for v in rng.integers(0, 40, 500)]
     table = pa.table({"n": pa.array(values, pa.float64()), "t": rng.integers(0, 3, 500).astype(str)})
     paths = written(table, tmp_path, files=2)
-    with LocalEngine(memory=500_000_000, spill=spill, entries=20, wide=2) as engine:
+    with LocalEngine(memory=500_000_000, spill=spill, records=20, wide=2) as engine:
         values = {
             "t": SensitiveValues.of(
                 to_frame(found := engine.contingency(paths, ["t"]))["t"], found["count"].to_numpy(), None
             )
         }
-        parts = list(engine.sensitive_counts(paths, ["n"], values))
+        parts = list(engine.classes(paths, Grouping(columns=["n"], sensitive=values)))
         assert len(parts) > 1
         assert Counter(int(size) for part in parts for size in part.sizes) == engine.class_sizes(paths, ["n"])
         assert Counter(combinations(table, ["n"]).values()) == engine.class_sizes(paths, ["n"])
@@ -255,11 +256,11 @@ def test_classes_with_lists_and_without_are_the_same(tmp_path: Path, spill: Path
     of_class: dict[int, Counter[str | None]] = {}
     for (key, value), count in expected.items():
         of_class.setdefault(key, Counter())[value] = count
-    with LocalEngine(memory=500_000_000, spill=spill, entries=20, wide=wide) as engine:
+    with LocalEngine(memory=500_000_000, spill=spill, records=20, wide=wide) as engine:
         known = counts_of(engine, paths)
         texts = dict(zip(known["s"].codes.tolist(), known["s"].column, strict=True))
         found = []
-        for part in engine.sensitive_counts(paths, ["n"], known):
+        for part in engine.classes(paths, Grouping(columns=["n"], sensitive=known)):
             counts = part.counts("s")
             rows = zip(counts.classes.tolist(), counts.values.tolist(), counts.counts.tolist(), strict=True)
             held: list[Counter[str | None]] = [Counter() for _ in range(len(part))]
@@ -286,7 +287,7 @@ def test_files_that_change_between_two_counts_are_noticed(local: LocalEngine, tm
     for values in (["x", "canary-77"], ["x", "x"]):
         written(pa.table({"q": ["a", "b"], "s": values}), tmp_path)
         with pytest.raises(IntegrityError, match="the files changed") as caught:
-            list(local.sensitive_counts(paths, ["q"], known))
+            list(local.classes(paths, Grouping(columns=["q"], sensitive=known)))
         assert "canary" not in str(caught.value)
 
 

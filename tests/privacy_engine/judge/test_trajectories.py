@@ -80,7 +80,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
 @pytest.fixture(scope="module")
 def bit_by_bit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
     """An engine that takes few counts at a time."""
-    with LocalEngine(memory=500_000_000, spill=tmp_path_factory.mktemp("spill"), entries=10) as opened:
+    with LocalEngine(memory=500_000_000, spill=tmp_path_factory.mktemp("spill"), records=1) as opened:
         yield opened
 
 
