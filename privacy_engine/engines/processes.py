@@ -155,12 +155,14 @@ def _done(work: Work, fragment: int, file: str) -> Mapping[str, Any] | Exception
 
 def _limit_threads(cores: int) -> None:
     """A child's share of the cores: for what is loaded already, and what will be."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     os.environ.update(dict.fromkeys(names, str(cores)))
     pa.set_cpu_count(cores)
     threadpoolctl.threadpool_limits(cores)
-    if "numba" in sys.modules:
-        sys.modules["numba"].set_num_threads(min(cores, sys.modules["numba"].config.NUMBA_NUM_THREADS))
+    if numba := sys.modules.get("numba"):  # which reads its settings at each compilation, and refuses another
+        numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))
+    else:
+        os.environ["NUMBA_NUM_THREADS"] = str(cores)
 
 
 def _end_with_parent() -> None:

@@ -15,6 +15,7 @@ import pytest
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.engines.processes import process_count
 from privacy_engine.errors import CapacityError, InfeasibleError
+from tests.privacy_engine.engines.compiling import compiling
 from tests.privacy_engine.engines.tables import (
     Endless,
     KilledOnce,
@@ -147,6 +148,14 @@ def test_a_child_keeps_to_its_share_of_the_cores(spill: Path, paths: list[str]) 
         for found in engine.apply_by_fragment(paths, Modulo("n", cores), threads):
             assert (found["numba"], found["arrow"]) == (1, 1)
             assert set(found["pools"]) <= {1}
+
+
+def test_a_child_that_knew_numba_before_compiles_in_its_share_of_the_cores(
+    engine: LocalEngine, paths: list[str]
+) -> None:
+    found = list(engine.apply_by_fragment(paths, Modulo("n", 2), compiling))
+    assert {f["threads"] for f in found} == {max(1, len(os.sched_getaffinity(0)) // 2)}
+    assert sorted(f["next"] for f in found) == [1, 2]
 
 
 def test_there_are_as_many_processes_as_wanted_or_as_cores() -> None:
