@@ -207,6 +207,8 @@ def predicted(model: Model, bandwidth: float, factor: float, rows: int = LARGE) 
 
 def main() -> None:
     """Print the tables."""
+    if len(sys.argv) < 4:
+        sys.exit(f"{__doc__}\nIt needs a folder and two sizes at least.")
     folder, sizes = Path(sys.argv[1]).absolute(), sorted(map(int, sys.argv[2:]))
     folder.mkdir(exist_ok=True)
     found = [measured(folder, rows, "release") for rows in sizes]
