@@ -35,7 +35,8 @@ smartnoise-synth's in an environment of its own, with slips mended (`benchmarks/
 a record that is added or removed by three equal parts of zCDP: two of noise, which a replaced record costs
 twice, and one of choices, which it costs four times. So it gets the epsilon whose zCDP is 3/8 of that of the
 column. Peak memory is that of a process of its own with its libraries and, where it is ours, the source
-table. The judgements are about leads in paired runs: below zero, the peer is nearer."""
+table; it counts at least what the process that started it had held, so the smallest figure of a table is only
+an upper bound. The judgements are about leads in paired runs: below zero, the peer is nearer."""
 
 
 @dataclass(frozen=True)
