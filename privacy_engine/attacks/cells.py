@@ -75,6 +75,7 @@ class Cells:
             mixed.codes[:, j] = rng.permutation(self.codes[:, j])
         return mixed
 
+    @cached_property
     def numbered(self) -> Ints:
         """(n, a) a number for each distinct cell of each attribute, those in order first."""
         columns = []
@@ -85,18 +86,27 @@ class Cells:
 
 
 def equal_rows(columns: npt.NDArray[Any]) -> Ints:
-    """(n,) equal numbers for equal rows; NaN is equal to itself."""
-    found = np.zeros(len(columns), np.int64)
-    for column in columns.T:
-        own = pd.factorize(column, use_na_sentinel=False)[0]
-        found = pd.factorize(found * (int(own.max(initial=0)) + 1) + own)[0]
-    return found
+    """(n,) equal numbers from 0 on for equal rows; NaN is equal to itself."""
+    return _numbers_of(columns.T)[0]
 
 
 def alone(numbered: Ints, attributes: Ints) -> Bools:
     """(n,) whether no other record has the same cells in some attributes; see `Cells.numbered`."""
-    keys = equal_rows(numbered[:, attributes])
-    return np.asarray(np.bincount(keys)[keys] == 1)
+    keys, numbers = _numbers_of(numbered[:, attributes].T)
+    return np.asarray(np.bincount(keys, minlength=numbers)[keys] == 1)
+
+
+def _numbers_of(columns: npt.NDArray[Any]) -> tuple[Ints, int]:
+    """(n,) a number for each distinct row of some columns, and how many there are."""
+    found, numbers = np.zeros(columns.shape[1], np.int64), 1
+    for column in columns:
+        own, values = pd.factorize(column, use_na_sentinel=False)
+        if numbers * len(values) >= 2**62:  # numbers without gaps only where they grow too large
+            found, kept = pd.factorize(found)
+            numbers = len(kept)
+        found, numbers = found * max(len(values), 1) + own, numbers * max(len(values), 1)
+    found, kept = pd.factorize(found)
+    return found.astype(np.int64), len(kept)
 
 
 @dataclass(frozen=True)

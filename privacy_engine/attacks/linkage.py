@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from privacy_engine.attacks.blocks import Blocks
 from privacy_engine.attacks.cells import Bools, Cells, Floats, Ints
 from privacy_engine.attacks.seeking import Target, covered_people, covers_own
 from privacy_engine.attacks.trial import Case, Rate, Tries
@@ -74,7 +75,8 @@ def _named(case: Case, target: Target, people: Cells, asked: Ints) -> Floats:
     listed_by[:, case.listed_by] = True
     _, which = target.nearest(people, whole)
     records = target.records.take(which)
-    listed, _ = covered_people(case.space, records, case.register, listed_by, len(case.register) + 1)
+    register = Blocks.of(case.space, case.register)
+    listed, _ = covered_people(case.space, records, register, listed_by, len(case.register) + 1)
     # Where the register has nobody whom the record covers, nobody is named.
     own = covers_own(case.space, records, people, whole) & (listed > 0)
     return np.where(own, 1.0 / np.maximum(listed, 1), 0.0)

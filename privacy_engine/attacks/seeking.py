@@ -2,7 +2,9 @@
 
 The distance of a person from a record is Gower's (1971), summed: 0 where the cell covers the value, else how
 far away it is in the extent, or 1. Of two cells that cover it the smaller one is nearer by `SMALLER` at most:
-a record is likelier to stand where its class is dense. All is brute force: people times distinct records.
+a record is likelier to stand where its class is dense. Every record counts, and `Blocks` of them are skipped
+only where none in it can: a block's bound of a distance has no term above that of a record in it, and is
+summed in the same order, so that it is no larger to the last digit.
 """
 
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from privacy_engine.attacks.blocks import BITS, SIZE, WORDS, Blocks, Words
 from privacy_engine.attacks.cells import Bools, Cells, Codes, Floats, Ints, Space, equal_rows
 from privacy_engine.compiled import kernel
 
@@ -27,6 +30,8 @@ class _Sought(NamedTuple):
         truth, of: of the people: (t, o) values in order, NaN = null, and (t, c) values of the others.
         asked: (t, a) or (records, a) bool, which attributes count.
         flat, starts, values, sizes: as of `Space`.
+        block_low, block_high, block_null, block_words, cell_words: as of `Blocks`, of the records, or of the
+            people where these are what is searched.
     """
 
     low: Floats
@@ -40,12 +45,18 @@ class _Sought(NamedTuple):
     starts: Ints
     values: Ints
     sizes: Floats
+    block_low: Floats
+    block_high: Floats
+    block_null: Bools
+    block_words: Words
+    cell_words: Words
 
 
-def _sought(space: Space, records: Cells, people: Cells, asked: Bools) -> _Sought:
+def _sought(space: Space, records: Cells, people: Cells, asked: Bools, blocks: Blocks) -> _Sought:
     return _Sought(
         *(records.low, records.high, records.null, records.codes, people.low, people.codes),
         *(np.ascontiguousarray(asked), space.flat, space.starts, space.values, space.sizes),
+        *(blocks.low, blocks.high, blocks.null, blocks.words, blocks.cell_words),
     )
 
 
@@ -94,16 +105,52 @@ def _distance(s: _Sought, i: int, t: int, limit: float) -> float:
     return d
 
 
+@kernel(inline="always")
+def _block_distance(s: _Sought, b: int, t: int, limit: float) -> float:
+    """At most the distance of person t from any record of block b; above the limit, something above it."""
+    d, o = 0.0, s.low.shape[1]
+    for a in range(s.asked.shape[1]):
+        if not s.asked[t, a]:
+            continue
+        if a < o:
+            x = s.truth[t, a]
+            if x != x:
+                d += 0.0 if s.block_null[b, a] else 1.0
+            else:  # 1 from a record without a value, and in a block that has none
+                d += min(1.0, max(0.0, s.block_low[b, a] - x, x - s.block_high[b, a]))
+        else:
+            v = s.of[t, a - o] % BITS
+            d += 0.0 if (s.block_words[b, a - o, v // 64] >> np.uint64(v % 64)) & np.uint64(1) else 1.0
+        if d > limit:
+            break
+    return d
+
+
+@kernel(inline="always")
+def _end(s: _Sought, b: int) -> int:
+    """Where the records of block b end."""
+    return min(len(s.low), (b + 1) * SIZE)
+
+
 @kernel(parallel=True)
 def _nearest(s: _Sought) -> tuple[Floats, Ints]:
     """(t,) distance of each person to the nearest record in the attributes asked of them; and the record."""
     found, which = np.full(len(s.truth), np.inf), np.full(len(s.truth), -1)
     for t in nb.prange(len(s.truth)):
+        # The likeliest block first: the nearer its best record, the more of the others are skipped.
+        bounds = np.empty(len(s.block_low))
+        for b in range(len(bounds)):
+            bounds[b] = _block_distance(s, b, t, np.inf)
         best, nearest = np.inf, -1
-        for i in range(len(s.low)):
-            d = _distance(s, i, t, best)
-            if d < best:
-                best, nearest = d, i
+        first = int(bounds.argmin()) if len(bounds) else 0
+        for turn in range(-1, len(bounds)):
+            b = first if turn < 0 else turn
+            if bounds[b] > best:
+                continue
+            for i in range(b * SIZE, _end(s, b)):
+                d = _distance(s, i, t, best)
+                if d < best:
+                    best, nearest = d, i
         found[t], which[t] = best, nearest
     return found, which
 
@@ -114,9 +161,12 @@ def _votes(s: _Sought, nearest: Floats, weights: Floats, labels: Ints, classes: 
     found = np.zeros((len(s.truth), classes))
     for t in nb.prange(len(s.truth)):
         most = nearest[t] + _SAME
-        for i in range(len(s.low)):
-            if _distance(s, i, t, most) <= most:
-                found[t, labels[i]] += weights[i]
+        for b in range(len(s.block_low)):
+            if _block_distance(s, b, t, most) > most:
+                continue
+            for i in range(b * SIZE, _end(s, b)):
+                if _distance(s, i, t, most) <= most:
+                    found[t, labels[i]] += weights[i]
     return found
 
 
@@ -147,17 +197,42 @@ def _passing(s: _Sought, nearest: Floats, multiple: Floats) -> Floats:
     found = np.zeros(len(s.truth))
     for t in nb.prange(len(s.truth)):
         most, every, own = nearest[t] + _SAME, 0.0, 0.0
-        for i in range(len(s.low)):
-            if _distance(s, i, t, most) > most:
+        for b in range(len(s.block_low)):
+            if _block_distance(s, b, t, most) > most:
                 continue
-            every += multiple[i]
-            right = True
-            for a in range(s.asked.shape[1]):
-                right = right and _far(s, i, t, a) <= SMALLER
-            if right:
-                own += 1.0
+            for i in range(b * SIZE, _end(s, b)):
+                if _distance(s, i, t, most) > most:
+                    continue
+                every += multiple[i]
+                right = True
+                for a in range(s.asked.shape[1]):
+                    if _far(s, i, t, a) > SMALLER:
+                        right = False
+                        break
+                if right:
+                    own += 1.0
         found[t] = own / every
     return found
+
+
+@kernel(inline="always")
+def _may_cover(s: _Sought, i: int, b: int) -> bool:
+    """Whether record i may cover somebody of block b of the people, in the attributes asked of it."""
+    o = s.low.shape[1]
+    for a in range(s.asked.shape[1]):
+        if not s.asked[i, a]:
+            continue
+        if a < o:
+            meets = s.low[i, a] <= s.block_high[b, a] and s.block_low[b, a] <= s.high[i, a]
+            if not (meets or (s.null[i, a] and s.block_null[b, a])):
+                return False
+            continue
+        common = np.uint64(0)
+        for w in range(WORDS):
+            common |= s.cell_words[a - o, s.codes[i, a - o], w] & s.block_words[b, a - o, w]
+        if not common:
+            return False
+    return True
 
 
 @kernel(parallel=True)
@@ -165,17 +240,22 @@ def _matches(s: _Sought, most: int) -> tuple[Ints, Ints]:
     """(records,) how many people a record covers in the attributes asked of it, up to most; and the last."""
     count, which = np.zeros(len(s.low), np.int64), np.full(len(s.low), -1)
     for i in nb.prange(len(s.low)):
-        for t in range(len(s.truth)):
-            covered = True
-            for a in range(s.asked.shape[1]):
-                if s.asked[i, a] and not _covers(s, i, t, a):
-                    covered = False
-                    break
-            if covered:
-                count[i] += 1
-                which[i] = t
-                if count[i] == most:
-                    break
+        for b in range(len(s.block_low)):
+            if count[i] == most:
+                break
+            if not _may_cover(s, i, b):
+                continue
+            for t in range(b * SIZE, min(len(s.truth), (b + 1) * SIZE)):
+                covered = True
+                for a in range(s.asked.shape[1]):
+                    if s.asked[i, a] and not _covers(s, i, t, a):
+                        covered = False
+                        break
+                if covered:
+                    count[i] += 1
+                    which[i] = t
+                    if count[i] == most:
+                        break
     return count, which
 
 
@@ -195,6 +275,26 @@ def _within(s: _Sought, i: int, low: Floats, high: Floats, null: Bools, codes: C
     return bool(ends and (null[p, a] or not s.null[i, a]))
 
 
+@kernel(inline="always")
+def _may_lie_within(
+    s: _Sought, b: int, low: Floats, high: Floats, null: Bools, codes: Codes, p: int, one: int
+) -> bool:
+    """Whether some record of block b may lie within predicate p, in one set of attributes."""
+    o = low.shape[1]
+    for a in range(s.asked.shape[1]):
+        if not s.asked[one, a]:
+            continue
+        if a < o:
+            meets = low[p, a] <= s.block_high[b, a] and s.block_low[b, a] <= high[p, a]
+            if not (meets or (null[p, a] and s.block_null[b, a])):
+                return False
+            continue
+        for w in range(WORDS):
+            if s.cell_words[a - o, codes[p, a - o], w] & ~s.block_words[b, a - o, w]:
+                return False
+    return True
+
+
 @kernel(parallel=True)
 def _first_alone(s: _Sought, low: Floats, high: Floats, null: Bools, codes: Codes, times: Floats) -> Ints:
     """(p,) the first set of attributes (rows of asked) with one record within each predicate; or -1."""
@@ -202,16 +302,21 @@ def _first_alone(s: _Sought, low: Floats, high: Floats, null: Bools, codes: Code
     for p in nb.prange(len(low)):
         for one in range(len(s.asked)):
             count = 0.0
-            for i in range(len(s.low)):
-                fits = True
-                for a in range(s.asked.shape[1]):
-                    if s.asked[one, a] and not _within(s, i, low, high, null, codes, p, a):
-                        fits = False
-                        break
-                if fits:
-                    count += times[i]
-                    if count > 1.0:
-                        break
+            for b in range(len(s.block_low)):
+                if count > 1.0:
+                    break
+                if not _may_lie_within(s, b, low, high, null, codes, p, one):
+                    continue
+                for i in range(b * SIZE, _end(s, b)):
+                    fits = True
+                    for a in range(s.asked.shape[1]):
+                        if s.asked[one, a] and not _within(s, i, low, high, null, codes, p, a):
+                            fits = False
+                            break
+                    if fits:
+                        count += times[i]
+                        if count > 1.0:
+                            break
             if count == 1.0:
                 first[p] = one
                 break
@@ -224,37 +329,45 @@ class Target:
 
     Attributes:
         space: of all cells.
-        records: distinct released records.
+        blocks: of distinct released records.
         multiple: (r,) how many equal ones each stands for.
         which: (n,) the distinct one of each released record.
     """
 
     space: Space
-    records: Cells
+    blocks: Blocks
     multiple: Floats
     which: Ints
 
     @classmethod
     def of(cls, space: Space, released: Cells) -> "Target":
         """The distinct records of a release."""
-        keys = equal_rows(released.numbered())
+        keys = equal_rows(released.numbered)
         _, first, count = np.unique(keys, return_index=True, return_counts=True)
-        return cls(space, released.take(first), count.astype(np.float64), keys)
+        blocks = Blocks.of(space, released.take(first))
+        place = np.empty_like(blocks.order)
+        place[blocks.order] = np.arange(len(place))
+        return cls(space, blocks, count[blocks.order].astype(np.float64), place[keys])
+
+    @property
+    def records(self) -> Cells:
+        """The distinct released records."""
+        return self.blocks.cells
 
     def nearest(self, people: Cells, known: Bools) -> tuple[Floats, Ints]:
         """(t,) distance of each person to the nearest record in attributes known (t, a); and the record."""
-        found: tuple[Floats, Ints] = _nearest(_sought(self.space, self.records, people, known))
+        found: tuple[Floats, Ints] = _nearest(self._sought(people, known))
         return found
 
     def votes(self, people: Cells, known: Bools, labels: Ints, classes: int) -> Floats:
         """(t, classes) how many of the nearest records of each person have each of the labels (r,)."""
-        sought = _sought(self.space, self.records, people, known)
+        sought = self._sought(people, known)
         found: Floats = _votes(sought, _nearest(sought)[0], self.multiple, labels, classes)
         return found
 
     def taken_for_own(self, people: Cells, known: Bools) -> Floats:
         """(t,) chance that a random one of the nearest records could be a person's own, and is it."""
-        sought = _sought(self.space, self.records, people, known)
+        sought = self._sought(people, known)
         found: Floats = _passing(sought, _nearest(sought)[0], self.multiple)
         return found
 
@@ -262,23 +375,33 @@ class Target:
         """(t, widths) mean over all records of exp(-distance / width); (t, a) share of them that covers."""
         every = np.ones((len(people), len(self.space.names)), np.bool_)
         weights = self.multiple / self.multiple.sum()
-        found: tuple[Floats, Floats] = _densities(
-            _sought(self.space, self.records, people, every), weights, widths
-        )
+        found: tuple[Floats, Floats] = _densities(self._sought(people, every), weights, widths)
         return found
 
     def first_alone(self, predicates: Cells, sets: Bools) -> Ints:
         """(p,) the first of some sets of attributes in which one record lies within a predicate; or -1."""
-        sought = _sought(self.space, self.records, predicates, sets)
         cells = (predicates.low, predicates.high, predicates.null, predicates.codes)
-        found: Ints = _first_alone(sought, *cells, self.multiple)
+        found: Ints = _first_alone(self._sought(predicates, sets), *cells, self.multiple)
         return found
 
+    def _sought(self, people: Cells, asked: Bools) -> _Sought:
+        return _sought(self.space, self.records, people, asked, self.blocks)
 
-def covered_people(space: Space, records: Cells, people: Cells, asked: Bools, most: int) -> tuple[Ints, Ints]:
-    """(r,) how many people each record covers in the attributes asked (r, a) of it, up to most; and one."""
-    found: tuple[Ints, Ints] = _matches(_sought(space, records, people, asked), most)
-    return found
+
+def covered_people(
+    space: Space, records: Cells, people: Blocks, asked: Bools, most: int
+) -> tuple[Ints, Ints]:
+    """(r,) how many people each record covers in the attributes asked (r, a) of it, up to most; and one.
+
+    Args:
+        space: of all cells.
+        records: what covers.
+        people: true records; who is covered is told by their place among those that were given.
+        asked: of each record.
+        most: how many are counted.
+    """
+    count, last = _matches(_sought(space, records, people.cells, asked, people), most)
+    return count, np.append(people.order, -1)[last]
 
 
 def covers_own(space: Space, records: Cells, people: Cells, asked: Bools) -> Bools:

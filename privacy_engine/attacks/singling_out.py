@@ -34,6 +34,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from privacy_engine.attacks.blocks import Blocks
 from privacy_engine.attacks.cells import Bools, Cells, Floats, Ints, alone
 from privacy_engine.attacks.seeking import Target, covered_people
 from privacy_engine.attacks.trial import Case, Rate, Tries
@@ -83,10 +84,10 @@ class SinglingOut:
     def tries(self, case: Case, rng: np.random.Generator) -> Mapping[str, Tries]:
         """Of one attribute, where some people stand alone in one; and of several."""
         attributes = len(case.space.names)
-        everybody = case.people.joined(case.outsiders)
-        most = min(self.predicates, max(1, int(MOST_PAIRS / max(len(everybody), 1))))
+        everybody = Blocks.of(case.space, case.people.joined(case.outsiders))
+        most = min(self.predicates, max(1, int(MOST_PAIRS / max(len(everybody.cells), 1))))
         one = np.eye(attributes, dtype=np.bool_)
-        numbered, found = case.people.numbered(), dict[str, Tries]()
+        numbered, found = case.people.numbered, dict[str, Tries]()
         lone = np.any([alone(numbered, np.array([j])) for j in range(attributes)], axis=0)
         if lone.sum() >= max(LEAST, FEW * len(lone)):
             ways: dict[str, _Way] = {"values and ends": lambda cells: _of_one(cells, one, most, rng)}
@@ -107,7 +108,7 @@ class SinglingOut:
         return found
 
 
-def _best(case: Case, ways: Mapping[str, _Way], known: Cells, everybody: Cells) -> Tries:
+def _best(case: Case, ways: Mapping[str, _Way], known: Cells, everybody: Blocks) -> Tries:
     """The best way on the other half of the people, from the release and from what is known without it."""
     each = {how: _halves(case, way(case.released), way(known), everybody) for how, way in ways.items()}
     parts = []
@@ -121,7 +122,7 @@ def _best(case: Case, ways: Mapping[str, _Way], known: Cells, everybody: Cells) 
     )
 
 
-def _halves(case: Case, told: _Predicates, blind: _Predicates, everybody: Cells) -> tuple[Tries, Tries]:
+def _halves(case: Case, told: _Predicates, blind: _Predicates, everybody: Blocks) -> tuple[Tries, Tries]:
     """Who is singled out, of every other person."""
     share = len(case.outsiders) / max(len(case.people), 1)
     main, control = _singled(case, told, everybody)
@@ -140,7 +141,7 @@ def _halves(case: Case, told: _Predicates, blind: _Predicates, everybody: Cells)
     return tries(0), tries(1)
 
 
-def _singled(case: Case, predicates: _Predicates, everybody: Cells) -> tuple[Ints, Ints]:
+def _singled(case: Case, predicates: _Predicates, everybody: Blocks) -> tuple[Ints, Ints]:
     """People in the release, and outsiders, of whom alone a predicate is true; each once."""
     count, who = covered_people(case.space, predicates.cells, everybody, predicates.asked, 2)
     singled, people = np.unique(who[count == 1]), len(case.people)
@@ -150,7 +151,7 @@ def _singled(case: Case, predicates: _Predicates, everybody: Cells) -> tuple[Int
 def _values(released: Cells, sets: Bools, most: int, rng: np.random.Generator) -> _Predicates:
     """The cells of records in the smallest of some sets of attributes in which no other record has them."""
     rows = rng.permutation(len(released))[:most]
-    chosen, numbered = np.full(len(rows), -1), released.numbered()
+    chosen, numbered = np.full(len(rows), -1), released.numbered
     for i in _smallest_first(sets, rng):
         chosen[alone(numbered, np.flatnonzero(sets[i]))[rows] & (chosen < 0)] = i
     made = np.flatnonzero(chosen >= 0)

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.attacks.cells import read
+from privacy_engine.attacks.blocks import Blocks
+from privacy_engine.attacks.cells import equal_rows, read
 from privacy_engine.attacks.seeking import covered_people
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.schema import DataSchema
@@ -103,11 +104,11 @@ def people_in_population(release: pd.DataFrame, population: pd.DataFrame, source
     if missing := [name for name in told.names if name not in population]:
         raise SchemaError(f"the population must have the quasi-identifiers {missing}; add the columns")
     space, (released, everybody) = read(release, [population], told)
-    numbered = pd.DataFrame(released.numbered())
-    which = numbered.groupby(list(numbered.columns), sort=False).ngroup().to_numpy()
+    which = equal_rows(released.numbered)
     first = np.unique(which, return_index=True)[1]
     asked = np.ones((len(first), len(space.names)), np.bool_)
-    count, _ = covered_people(space, released.take(first), everybody, asked, len(everybody) + 1)
+    people = Blocks.of(space, everybody)
+    count, _ = covered_people(space, released.take(first), people, asked, len(everybody) + 1)
     return np.asarray(count[which])
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from privacy_engine.attacks import singling_out
+from privacy_engine.attacks.blocks import Blocks
 from privacy_engine.attacks.inference import Inference
 from privacy_engine.attacks.linkage import Linkage
 from privacy_engine.attacks.membership import MembershipInference
@@ -271,7 +272,7 @@ def test_ranges_single_out_whom_no_value_is_true_of() -> None:
     rng = np.random.default_rng(11)
     one = case_of(Evidence(release=inside + 0.4, source=numbers("xy"), people=inside, outsiders=outside), rng)
     both = np.ones((1, 2), np.bool_)
-    everybody = one.people.joined(one.outsiders)
+    everybody = Blocks.of(one.space, one.people.joined(one.outsiders))
     values = singling_out._values(one.released, both, 10, rng)
     assert [len(who) for who in singling_out._singled(one, values, everybody)] == [0, 0]
     ranges = singling_out._ranges(one, one.released, both, 10, rng)
@@ -325,5 +326,6 @@ def test_dates_that_are_shifted_a_little_single_out() -> None:
             lambda *of: singling_out._windows(one, *of, 400, rng),
         )
     )
-    assert not len(singling_out._singled(one, values, one.people)[0])
-    assert len(singling_out._singled(one, near, one.people)[0]) > 390
+    people = Blocks.of(one.space, one.people)
+    assert not len(singling_out._singled(one, values, people)[0])
+    assert len(singling_out._singled(one, near, people)[0]) > 390

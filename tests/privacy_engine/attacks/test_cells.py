@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privacy_engine.attacks.blocks import Blocks
 from privacy_engine.attacks.cells import alone, read
 from privacy_engine.attacks.seeking import SMALLER, Target, covered_people
 from privacy_engine.registry import load_method
@@ -52,7 +53,7 @@ def covers(**changed: object) -> bool:
     box = BOX | {k: v for k, v in changed.items() if not k.startswith("own_")}
     space, (released, truth) = read(pd.DataFrame(box), [pd.DataFrame(person)], SOURCE)
     asked = np.ones((1, len(space.names)), np.bool_)
-    return bool(covered_people(space, released, truth, asked, 2)[0][0])
+    return bool(covered_people(space, released, Blocks.of(space, truth), asked, 2)[0][0])
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,6 @@ def test_records_stand_alone_where_no_other_has_their_cells() -> None:
         pd.DataFrame({"age": [1, 1, 2], "ill": ["a", "b", "b"]}), [], SOURCE.select(["age", "ill"])
     )
     assert space.names == ("age", "ill")
-    numbered = released.numbered()
+    numbered = released.numbered
     assert alone(numbered, np.array([0])).tolist() == [False, False, True]
     assert alone(numbered, np.array([0, 1])).all()
