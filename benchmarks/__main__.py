@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import (
+    attack_peers,
+    attack_speed,
     attacks,
     audit,
     closeness,
@@ -70,6 +72,8 @@ FULL: Mapping[str, Part] = {
     "cost": cost.run,
     "audit": audit.run,
     "attacks": attacks.run,
+    "attack_speed": attack_speed.run,
+    "attack_peers": attack_peers.run,
 }
 QUICK: Mapping[str, Part] = {
     "quality": lambda table: quality.run(table, ks=(10,), seeds=(1,), with_peers=False),
@@ -100,6 +104,8 @@ QUICK: Mapping[str, Part] = {
     "cost": lambda table: cost.run(table, methods=("mondrian", "rfka")),
     "audit": lambda table: audit.run(table, effort=1),
     "attacks": lambda table: attacks.run(table, runs=3, rows=900),
+    "attack_speed": lambda table: attack_speed.run(table, sizes=(10_000,)),
+    "attack_peers": lambda table: attack_peers.run(table, tried=attack_peers.TRIED[:1]),
 }
 # Parts whose figures are means of random runs.
 REPEATED: Mapping[str, Callable[..., Section]] = {

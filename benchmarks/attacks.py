@@ -85,6 +85,13 @@ def releases(schema: DataSchema) -> Mapping[str, Make]:
     }
 
 
+def split(table: Table) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """People in the releases, and those who are held out, at random."""
+    mixed = table.frame.iloc[np.random.default_rng(1).permutation(len(table.frame))].reset_index(drop=True)
+    outside = round(HELD_OUT * len(mixed))
+    return mixed.iloc[outside:].reset_index(drop=True), mixed.iloc[:outside]
+
+
 def run(table: Table, *, runs: int = 100, rows: int = 1_500) -> Section:
     """Every attack on every release, releases in pairs, and false alarms.
 
@@ -93,10 +100,9 @@ def run(table: Table, *, runs: int = 100, rows: int = 1_500) -> Section:
         runs: releases of noise that are attacked.
         rows: people in each of them; a third as many are outside.
     """
-    schema, rng = bounded(table), np.random.default_rng(1)
-    mixed = table.frame.iloc[rng.permutation(len(table.frame))].reset_index(drop=True)
-    outside = round(HELD_OUT * len(mixed))
-    outsiders, people = mixed.iloc[:outside], mixed.iloc[outside:].reset_index(drop=True)
+    schema = bounded(table)
+    people, outsiders = split(table)
+    mixed = pd.concat([outsiders, people], ignore_index=True)
     found: dict[str, dict[str, Outcome]] = {}
     seconds: dict[str, float] = {}
     for name, make in releases(schema).items():
