@@ -15,6 +15,7 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.proof.statement import StatementSigner
 from privacy_release.spec.files import load_policy
 from privacy_release.spending.budget import Budget
 from privacy_release.work.area import WorkArea
@@ -53,6 +54,8 @@ def publish_people(
     k: int = 5,
     intervals: str = "bounds",
     rules: TableRules | None = None,
+    signer: StatementSigner | None = None,
+    run_key: str | None = None,
 ) -> Published:
     """A release of 200 people."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +66,9 @@ def publish_people(
         staged = privacy_release.make_release(table, work, method="mondrian", parameters=given, seed=1)
         policy = load_policy({"require": [{"model": "k_anonymity", "k": 5}]})
         report = privacy_release.verify_staged(staged, policy)
-        return privacy_release.publish_staged(staged, report, lake, name, release, rules=rules)
+        return privacy_release.publish_staged(
+            staged, report, lake, name, release, rules=rules, signer=signer, run_key=run_key
+        )
 
 
 def publish_synthetic(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from airflow_privacy_release.operators.publish import (
         CleanupOperator,
         ClearSupersededOperator,
+        EvidenceOperator,
         PublishOperator,
         RetractOperator,
         SweepWorkAreasOperator,
@@ -81,6 +82,7 @@ __all__ = [
     "DetectOutliersOperator",
     "DrawChoicesOperator",
     "ERRPHOperator",
+    "EvidenceOperator",
     "GreedyHamdistOperator",
     "HoldOutOperator",
     "ILPLDiversityOperator",
@@ -148,6 +150,7 @@ _HOME = {
     "operators.publish": (
         "CleanupOperator",
         "ClearSupersededOperator",
+        "EvidenceOperator",
         "PublishOperator",
         "RetractOperator",
         "SweepWorkAreasOperator",

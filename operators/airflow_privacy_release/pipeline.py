@@ -20,6 +20,7 @@ from airflow_privacy_release.operators.ingest import (
 from airflow_privacy_release.operators.outliers import DetectOutliersOperator
 from airflow_privacy_release.operators.publish import (
     ClearSupersededOperator,
+    EvidenceOperator,
     PublishOperator,
     SweepWorkAreasOperator,
     clean_up_after,
@@ -160,6 +161,10 @@ def _release_tasks(spec: ReleaseSpec) -> None:
         **_RETRIES,
     )
     last: list[Any] = [published]
+    if spec.publish.evidence:
+        last.append(
+            EvidenceOperator(task_id="evidence", table=published.output, lake=spec.publish.lake, **_RETRIES)
+        )
     if spec.told_to_curator:
         compared = CuratorReportOperator(task_id="curator_report", source=table, table=staged, name=spec.name)
         last.append(compared)

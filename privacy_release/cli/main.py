@@ -55,7 +55,12 @@ from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
 from privacy_release.cli.table import add_table_command
 from privacy_release.cli.text import bars, finding_lines, lines, manifest_lines, outcome_lines, release_line
-from privacy_release.cli.told import add_evidence_commands, add_register_command, add_registry_command
+from privacy_release.cli.told import (
+    add_evidence_commands,
+    add_register_command,
+    add_registry_command,
+    evidence_line,
+)
 from privacy_release.cli.warm import add_warm_command
 from privacy_release.cli.where import add_where_command, where
 from privacy_release.spec.presets import PRESETS
@@ -273,6 +278,8 @@ def _run(arguments: argparse.Namespace) -> int:
             spec, lake, release_id, work, watch, approved_by=approved_by, signer=signer, history=history
         )
     print("\n".join(outcome_lines(outcome)))
+    if spec.publish.evidence:
+        print(evidence_line(lake, spec.publish.table, release_id, signer))
     return DONE
 
 

@@ -15,7 +15,9 @@ from privacy_release.cli.arguments import WrongArgumentError, table_of, usage, w
 from privacy_release.reports.registry import CURATORS, SCHEMA_VERSION, SECTORS, Deployment
 
 if TYPE_CHECKING:
+    from privacy_release.lake.store import Lake
     from privacy_release.proof.keys import SigningKey
+    from privacy_release.proof.statement import StatementSigner
 
 TOKEN = "PRIVACY_UNITY_TOKEN"
 _OF_CATALOG = f"""\
@@ -88,6 +90,18 @@ def _make_evidence(arguments: argparse.Namespace) -> int:
     signed = keys[0].public.id[:16]
     print(f"{output}: evidence of release {arguments.release} of {name}, with {said}, signed {signed}")
     return 0
+
+
+def evidence_line(lake: "Lake", name: str, release_id: str, signer: "StatementSigner | None") -> str:
+    """Make the evidence of a release that was published just now; where it is, for people.
+
+    Raises:
+        PrivacyEngineError: as `keep_evidence`.
+    """
+    from privacy_release.evidence.kept import keep_evidence
+
+    made = keep_evidence(lake, name, release_id, None if signer is None else signer.key)
+    return f"evidence  {made['evidence']}"
 
 
 def _signing_keys(files: list[Path] | None) -> "list[SigningKey]":

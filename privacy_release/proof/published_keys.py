@@ -6,13 +6,14 @@ trusted by nobody.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from privacy_engine.errors import SecretError
 from privacy_release.lake.store import Lake, listing, put, read_all
-from privacy_release.proof.envelope import opened, sealed
+from privacy_release.proof.envelope import opened, opened_unproven, sealed
 from privacy_release.proof.faults import Fault, FaultError
 from privacy_release.proof.keys import PublicKey, SigningKey, by_id, public_key_of
 
@@ -77,6 +78,21 @@ def show_key(lake: Lake, key: SigningKey) -> None:
             f"the key {key.public.id} must hold today, and is valid {_span(shown)}; sign with the key that "
             "replaces it"
         )
+
+
+def shown_keys(lake: Lake) -> dict[str, Validity]:
+    """All keys that a lake shows, each signed by itself; one that is not is left out. Nobody trusts them yet.
+
+    Raises:
+        PublishError: if the lake cannot be reached.
+    """
+    found = {}
+    paths = [file.path for file in listing(lake, FOLDER) if file.path.endswith(".json")]
+    for data in read_all(lake, paths):
+        with suppress(FaultError, KeyError, ValueError):
+            key = public_key_of(str(opened_unproven(data or b"", _TYPE)["key"]).encode())
+            found[key.id] = _shown(data or b"", by_id([key]))
+    return found
 
 
 def trusted_keys(lake: Lake, given: Iterable[PublicKey]) -> dict[str, Validity]:

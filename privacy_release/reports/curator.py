@@ -6,6 +6,7 @@ differential privacy of the release.**
 """
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ def write_curator_report(
 
 
 def write_for_curator(
-    text: str, name: str, release_id: str, *, ending: str = ".html", folder: Path | None = None
+    text: str | bytes, name: str, release_id: str, *, ending: str = ".html", folder: Path | None = None
 ) -> Path:
     """Write a file that the service user alone can read, over an earlier one of the same names; its path.
 
@@ -93,8 +94,22 @@ def write_for_curator(
         OSError: if the file cannot be written.
     """
     path = WorkArea(folder or curator_folder(), name).path(curator_file(release_id, ending))
-    write_private(path, text.encode())
+    write_private(path, text if isinstance(text, bytes) else text.encode())
     return path
+
+
+def read_for_curator(folder: Path, release_id: str, ending: str, largest: int) -> bytes | None:
+    """A file of `write_for_curator` in the folder of its name, so many bytes at most; None if there is none.
+
+    Raises:
+        OSError: if it is a link, or cannot be read.
+    """
+    path = folder / curator_file(release_id, ending)
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            return file.read(largest)
+    except FileNotFoundError:
+        return None
 
 
 def curator_file(release_id: str, ending: str) -> str:

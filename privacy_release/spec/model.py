@@ -855,6 +855,8 @@ class PublishSpec(_Strict):
             moves them to the table `<table>_history` of `history_lake`. What was proven of it stays.
         history_lake: Airflow connection id of that lake, which only those see who are to read old releases.
         grace: for how long the files of a superseded release stay for those who are reading them.
+        evidence: whether a signed evidence pack of each release is made once it is published, for the
+            curator's folder; the release must be signed.
     """
 
     lake: Connection = "lake_default"
@@ -863,6 +865,7 @@ class PublishSpec(_Strict):
     superseded: Superseded = Superseded.DROP
     history_lake: Connection | None = None
     grace: Duration = "1 hour"
+    evidence: bool = False
 
     @model_validator(mode="after")
     def _kept_somewhere(self) -> Self:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context, XComArg
 
+    from privacy_release.evidence.kept import EvidenceRef
     from privacy_release.steps.approval import ApprovalRef
     from privacy_release.work.references import Published, ReportRef, StagedRef
 
@@ -170,6 +171,51 @@ def event_of(published: "Published", staged: "StagedRef", report: "ReportRef") -
         **measured_symbols(report),
         **({"epsilon": staged["loss"]["epsilon"]} if staged["loss"] else {}),
     }
+
+
+class EvidenceOperator(BaseOperator):
+    """Make the signed evidence pack of a published release, in the curator's folder.
+
+    The page of the release offers it, where the web server sees that folder, to whoever may answer its
+    approvals. A failure leaves the release as it is; trying again makes the pack.
+
+    Args:
+        table: what `PublishOperator` gave.
+        lake: Airflow connection id of the lake.
+        signing: Airflow connection id of the key that signed the release, as of `PublishOperator`.
+    """
+
+    template_fields = ("table", "lake", "signing")
+    template_fields_renderers = {"table": "json"}  # noqa: RUF012  Airflow's own declaration
+    ui_color = "#f2e5f7"
+
+    def __init__(
+        self,
+        *,
+        table: "Published | XComArg",
+        lake: str = DEFAULT_LAKE,
+        signing: str = DEFAULT_SIGNING,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.table: Any = table  # a reference by the time of execute
+        self.lake = lake
+        self.signing = signing
+
+    @guarded
+    def execute(self, context: "Context") -> "EvidenceRef":
+        """Make the pack; where it is."""
+        from privacy_release.evidence.kept import keep_evidence
+
+        signer = signer_of(self.signing)
+        made = keep_evidence(
+            lake_of(self.lake),
+            self.table["table"],
+            self.table["release"],
+            None if signer is None else signer.key,
+        )
+        self.log.info("evidence written", evidence=made["evidence"])
+        return made
 
 
 class RetractOperator(BaseOperator):

@@ -66,6 +66,14 @@ class Rights:
             return False
         return not assigned or is_assigned(get_auth_manager(), set(assigned), self.user)
 
+    def reads_evidence(self, dag_id: str | None, lake: str) -> bool:
+        """Whether the user may have the evidence of a release, as who approves its like or edits its lake."""
+        if not self.reads_release(dag_id, lake):
+            return False
+        if dag_id is not None and self.is_known(dag_id):
+            return self.answers_approval(dag_id, ())
+        return self.edits_connection(lake)
+
     def reads_dataset(self, dag_ids: Iterable[str], ledger: str) -> bool:
         """Whether the user may see the budget of a data set that these DAGs spend."""
         known = [dag_id for dag_id in dag_ids if self.is_known(dag_id)]

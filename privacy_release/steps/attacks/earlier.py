@@ -5,14 +5,13 @@ kept in the curator's folder, beside the report on the attacks; of a private rel
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_release.reports.curator import curator_file, write_for_curator
+from privacy_release.reports.curator import read_for_curator, write_for_curator
 from privacy_release.work.references import TrialRef
 from privacy_release.work.settings import curator_folder
 
@@ -92,9 +91,7 @@ def _kept(curator: str, release_id: str, sha256: str) -> list[dict[str, Any]]:
     if folder.parent != curator_folder() or folder.name == "..":  # a reference of another machine
         return []
     with suppress(OSError, ValueError, KeyError, TypeError):
-        path = folder / curator_file(_named(release_id), ".json")
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            kept = json.loads(file.read(_LARGEST))
+        kept = json.loads(read_for_curator(folder, _named(release_id), ".json", _LARGEST) or b"{}")
         _by_subject(kept["trials"])
         if kept["sha256"] == sha256:
             return list(kept["trials"])

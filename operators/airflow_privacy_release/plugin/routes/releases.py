@@ -17,6 +17,7 @@ from airflow_privacy_release.plugin.views.leftovers import leftovers
 from airflow_privacy_release.plugin.views.releases import Listed
 from airflow_privacy_release.plugin.views.selection import FILTERS, ORDERS, Selection
 from privacy_engine.errors import PublishError
+from privacy_release.evidence.kept import has_evidence
 from privacy_release.lake.store import Lake
 from privacy_release.reports.attacks import plotted
 from privacy_release.reports.text import FIGURES, RISKS, claim, shown
@@ -94,6 +95,9 @@ def one_release(request: Request, user: GetUserDep, lake: str, table: str, versi
                 if name in figures
             ],
             "may_retract": may_retract(rights, place, row),
+            "has_evidence": row.entry.tombstone is None
+            and rights.reads_evidence(row.dag_id, lake)
+            and has_evidence(table, row.entry),
         },
         user=user,
     )

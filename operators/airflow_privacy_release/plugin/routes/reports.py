@@ -1,5 +1,6 @@
 """Pages that show a report, of a published release, a DAG run or one of its tasks; and data dictionaries."""
 
+import re
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -8,13 +9,14 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response, status
 
-from airflow_privacy_release.plugin.answers import page, report
-from airflow_privacy_release.plugin.auth import Rights
+from airflow_privacy_release.plugin.answers import data, page, report
+from airflow_privacy_release.plugin.auth import Rights, require
 from airflow_privacy_release.plugin.connections import lakes
 from airflow_privacy_release.plugin.routes.releases import find
 from airflow_privacy_release.plugin.views import approvals, run_reports
 from airflow_privacy_release.plugin.views import releases as published
 from airflow_privacy_release.plugin.views.releases import Listed
+from privacy_release.evidence.kept import kept_evidence
 from privacy_release.lake.store import Lake
 
 router = APIRouter()
@@ -50,6 +52,20 @@ def published_dictionary(user: GetUserDep, lake: str, table: str, version: int, 
     if found is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "The release was published without a data dictionary.")
     return report(found, theme)
+
+
+@router.get("/evidence")
+def evidence(user: GetUserDep, lake: str, table: str, version: int) -> Response:
+    """The signed evidence of a published release, if it is what was signed."""
+    place, row = _standing(user, lake, table, version, "evidence")
+    require(Rights(user).reads_evidence(row.dag_id, lake), "have the evidence of this release")
+    found = kept_evidence(place, table, row.entry)
+    if found is None:
+        raise HTTPException(
+            status.HTTP_404_NOT_FOUND, "No evidence of this release was made that this server can read."
+        )
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", f"{table}-{row.entry.release_id}-evidence.zip")
+    return data(found, "application/zip", headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 @router.get("/report/staged", dependencies=[Depends(requires_access_dag("GET", DagAccessEntity.RUN))])

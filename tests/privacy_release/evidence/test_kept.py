@@ -1,0 +1,113 @@
+"""Evidence that is made beside a release: who may sign it, and every way in which it may be another."""
+
+import io
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from privacy_engine.errors import IntegrityError, SecretError
+from privacy_release.evidence.archive import pack
+from privacy_release.evidence.kept import has_evidence, keep_evidence, kept_evidence, signers_of
+from privacy_release.lake.log import Publication, publications
+from privacy_release.lake.read import read_release
+from privacy_release.lake.store import Lake
+from privacy_release.proof.keys import SigningKey
+from privacy_release.proof.published_keys import publish_key
+from privacy_release.proof.statement import StatementSigner
+from tests.reading import publish_people
+
+KEY, OTHER, SUCCESSOR = (SigningKey.new() for _ in range(3))
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Two signed releases and one that nobody signed, each in a table of its own."""
+    folder = tmp_path_factory.mktemp("kept")
+    lake = Lake(root=str(folder / "lake"))
+    publish_people(folder / "a", lake, signer=StatementSigner(key=KEY))
+    publish_people(folder / "b", lake, name="others", signer=StatementSigner(key=KEY))
+    publish_people(folder / "c", lake, name="unsigned")
+    publish_key(lake, SUCCESSOR, replaces=KEY)
+    publish_key(lake, OTHER)  # by nobody's word but its own
+    return lake
+
+
+@pytest.fixture(autouse=True)
+def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    return tmp_path / "curator"
+
+
+def entry(lake: Lake, name: str = "people") -> Publication:
+    return publications(lake, name)[-1]
+
+
+@pytest.mark.parametrize("key", [KEY, SUCCESSOR], ids=["its key", "the successor of its key"])
+def test_evidence_is_kept_for_the_service_user_and_read_again(lake: Lake, key: SigningKey) -> None:
+    assert kept_evidence(lake, "people", entry(lake)) is None
+    made = Path(keep_evidence(lake, "people", "1", key)["evidence"])
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    assert has_evidence("people", entry(lake))
+    assert kept_evidence(lake, "people", entry(lake)) == pack(lake, "people", "1", [key])
+
+
+def changed(data: bytes) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            new.writestr(name, old.read(name) + (b" " if name == "evidence.html" else b""))
+    return target.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda lake, data: changed(data), "evidence.html was changed"),
+        (lambda lake, data: data[:-100], "must be an evidence archive, whole"),
+        (lambda lake, data: b"", "must be an evidence archive, whole"),
+        (
+            lambda lake, data: pack(lake, "people", "1", [OTHER], pdf=False),
+            "cannot be trusted: it is signed by",
+        ),
+        (lambda lake, data: pack(lake, "others", "1", [KEY], pdf=False), "is about another"),
+    ],
+    ids=["changed", "cut", "empty", "signed by another key", "of another release"],
+)
+def test_evidence_that_is_not_what_the_signer_of_the_release_signed_is_refused(
+    lake: Lake, damage: Callable[[Lake, bytes], bytes], told: str
+) -> None:
+    file = Path(keep_evidence(lake, "people", "1", KEY)["evidence"])
+    file.write_bytes(damage(lake, file.read_bytes()))
+    with pytest.raises(IntegrityError, match=told):
+        kept_evidence(lake, "people", entry(lake))
+
+
+def test_a_link_in_the_place_of_evidence_is_not_followed(lake: Lake) -> None:
+    file = Path(keep_evidence(lake, "people", "1", KEY)["evidence"])
+    file.rename(file.with_name("moved"))
+    file.symlink_to("moved")
+    with pytest.raises(IntegrityError, match="must be a file that this server can read"):
+        kept_evidence(lake, "people", entry(lake))
+
+
+@pytest.mark.parametrize("key", [None, OTHER], ids=["nobody", "another key"])
+def test_without_the_key_of_the_release_nothing_is_kept_and_trying_again_helps(
+    lake: Lake, key: SigningKey | None, curator: Path
+) -> None:
+    with pytest.raises(
+        SecretError, match="release 1 of table people stands, and its evidence must be signed"
+    ):
+        keep_evidence(lake, "people", "1", key)
+    assert not curator.exists()
+    assert read_release(lake, "people", "1").num_rows == 200
+    keep_evidence(lake, "people", "1", KEY)
+    assert has_evidence("people", entry(lake))
+
+
+def test_of_a_release_that_nobody_signed_there_is_no_evidence(lake: Lake) -> None:
+    with pytest.raises(SecretError, match="must be signed"):
+        keep_evidence(lake, "unsigned", "1", KEY)
+    assert signers_of(lake, "unsigned", entry(lake, "unsigned")) == []
