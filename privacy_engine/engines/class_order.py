@@ -7,6 +7,7 @@ in the next batch: no more than the class has distinct values, however many reco
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -35,27 +36,55 @@ def ordered_classes(
     Raises:
         IntegrityError: if a code is null or negative: a value that is not among the known ones.
     """
+    sizes = {name: values.size for name, values in sensitive.items()}
+    for counts in _ordered_counts(batches, sizes, by_person):
+        if by_person:
+            counted = {name: own.counts(len(counts.sizes)) for name, own in counts.parts.items()}
+            yield CountedClasses.of_people(counts.sizes, counts.people, counted, sensitive)
+        else:
+            entries = {name: (own.classes, own.values, own.persons) for name, own in counts.parts.items()}
+            yield CountedClasses.of_entries(counts.sizes, entries, sensitive)
+        del counts
+
+
+def ordered_parts(batches: Iterable[pa.RecordBatch], size: int) -> ValueParts | None:
+    """How the persons of all records share the values of a column, as of one class; None without records.
+
+    Args:
+        batches: of the records in the order of their person: a column that is the same in all of them, the
+            person, and the code of a value.
+        size: number of values.
+    """
+    return next((counts.parts["value"] for counts in _ordered_counts(batches, {"value": size}, True)), None)
+
+
+def _ordered_counts(
+    batches: Iterable[pa.RecordBatch], values: Mapping[str, int], by_person: bool
+) -> "Iterator[_Counts]":
+    """What is counted of whole classes, some at a time."""
     waiting: pa.Table | None = None  # records of the last person so far: there may be more of them
-    begun = _Counts.none(sensitive)  # of the last class so far, but for that person
+    begun = [_Counts.none(values)]  # of the last class so far, but for that person
     for batch in batches:
         if not batch.num_rows:
             continue
         came = pa.Table.from_batches([batch])
         rows = came if waiting is None else pa.concat_tables([waiting, came])
-        of, person = _runs(rows, len(sensitive), by_person)
-        end = int(np.searchsorted(person, person[-1]))
-        counts = begun.plus(_Counts.of(rows.slice(0, end), of[:end], person[:end], sensitive, by_person))
-        whole = int(of[-1])
+        of, person = _runs(rows, len(values), by_person)
+        end, whole = int(np.searchsorted(person, person[-1])), int(of[-1])
+        begun.append(_Counts.of(rows.slice(0, end), of[:end], person[:end], values, by_person))
+        # What has many entries is not added up again for each batch, or a large class would take for ever.
+        while len(begun) > 1 and (whole or begun[-1].entries >= begun[-2].entries):
+            begun[-2:] = [begun[-2].plus(begun[-1], values)]
         if whole:
-            yield counts.part(0, whole).classes(sensitive, by_person)
-        begun = counts.part(whole, whole + 1)
-        waiting, repeated = _distinct(rows.slice(end), len(sensitive))
-        begun.sizes[0] += repeated
-        del rows, counts
+            yield begun[0].part(0, whole)
+            begun = [begun[0].part(whole, whole + 1)]
+        waiting, repeated = _distinct(rows.slice(end), len(values))
+        begun[0].sizes[0] += repeated
+        del rows
     if waiting is not None:
         one = np.zeros(len(waiting), np.int64)
-        last = begun.plus(_Counts.of(waiting, one, one, sensitive, by_person))
-        yield last.classes(sensitive, by_person)
+        begun.append(_Counts.of(waiting, one, one, values, by_person))
+        yield reduce(lambda some, more: some.plus(more, values), begun)
 
 
 @dataclass(frozen=True)
@@ -72,43 +101,44 @@ class _Counts:
     parts: Mapping[str, ValueParts]
 
     @classmethod
-    def none(cls, sensitive: Mapping[str, SensitiveValues]) -> "_Counts":
+    def none(cls, values: Iterable[str]) -> "_Counts":
         """Of one class without records."""
         nothing, no_sets = np.zeros(0, np.int64), np.zeros(0, np.uint64)
         empty = ValueParts(nothing, nothing, nothing, nothing, nothing, no_sets)
-        return cls(np.zeros(1, np.int64), np.zeros(1, np.int64), dict.fromkeys(sensitive, empty))
+        return cls(np.zeros(1, np.int64), np.zeros(1, np.int64), dict.fromkeys(values, empty))
 
     @classmethod
     def of(
-        cls,
-        rows: pa.Table,
-        of: Ints,
-        person: Ints,
-        sensitive: Mapping[str, SensitiveValues],
-        by_person: bool,
+        cls, rows: pa.Table, of: Ints, person: Ints, values: Mapping[str, int], by_person: bool
     ) -> "_Counts":
         """Of records whose class (n,) and pair of class and person (n,) are numbered, without gaps."""
         starts = np.flatnonzero(np.diff(person, prepend=-1))
         parts = {}
-        for column, (name, values) in zip(_codes(rows, len(sensitive)), sensitive.items(), strict=True):
+        for column, (name, size) in zip(_codes(rows, len(values)), values.items(), strict=True):
             codes = column.to_numpy().astype(np.int64) if not column.null_count else np.full(1, -1)
             if (codes < 0).any():
                 raise changed_values()
             if by_person:
-                parts[name] = value_parts(of[starts], person, codes, values.size)
+                parts[name] = value_parts(of[starts], person, codes, size)
             else:
                 parts[name] = _row_parts(of, codes)
         return cls(np.bincount(of, minlength=1), np.bincount(of[starts], minlength=1), parts)
 
-    def plus(self, other: "_Counts") -> "_Counts":
+    @property
+    def entries(self) -> int:
+        """How many there are."""
+        return sum(len(own.classes) + len(own.sets) for own in self.parts.values())
+
+    def plus(self, other: "_Counts", values: Mapping[str, int]) -> "_Counts":
         """Both together: of the same first class, and of other persons."""
         sizes, people = (np.zeros(max(len(self.sizes), len(other.sizes)), np.int64) for _ in range(2))
         for one in (self, other):
             sizes[: len(one.sizes)] += one.sizes
             people[: len(one.people)] += one.people
-        if not self.people.any():
+        if not self.entries:
             return _Counts(sizes, people, other.parts)
-        return _Counts(sizes, people, {name: own.plus(other.parts[name]) for name, own in self.parts.items()})
+        parts = {name: self.parts[name].plus(other.parts[name], size) for name, size in values.items()}
+        return _Counts(sizes, people, parts)
 
     def part(self, first: int, last: int) -> "_Counts":
         """Of the classes ``first .. last - 1``, of which the last ones may have no counts yet."""
@@ -117,14 +147,6 @@ class _Counts:
         sizes[: known - first] = self.sizes[first:known]
         people[: known - first] = self.people[first:known]
         return _Counts(sizes, people, {name: own.part(first, last) for name, own in self.parts.items()})
-
-    def classes(self, sensitive: Mapping[str, SensitiveValues], by_person: bool) -> CountedClasses:
-        """All of the classes, which are whole now."""
-        if by_person:
-            counted = {name: own.counts(len(self.sizes)) for name, own in self.parts.items()}
-            return CountedClasses.of_people(self.sizes, self.people, counted, sensitive)
-        entries = {name: (own.classes, own.values, own.persons) for name, own in self.parts.items()}
-        return CountedClasses.of_entries(self.sizes, entries, sensitive)
 
 
 def _row_parts(of: Ints, codes: Ints) -> ValueParts:

@@ -3,9 +3,10 @@
 import glob
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as t
 
@@ -227,6 +228,11 @@ class Order:
     joins: Sequence[str]
 
     @classmethod
+    def one(cls) -> "Order":
+        """That of records which are all of one class."""
+        return cls(["0::BIGINT"], [])
+
+    @classmethod
     def of(cls, database: "duckdb.DuckDBPyConnection", source: Source, columns: Sequence[str]) -> "Order":
         """That of some columns; the tables are left in the database.
 
@@ -280,15 +286,6 @@ def _ranges(
     return ranges
 
 
-def weights_sql(source: Source, column: str, person: str) -> str:
-    """One row for each value of a column and number of values: how many persons have it among so many."""
-    had = (
-        f"SELECT DISTINCT {source.value(person)} AS person, {source.value(column)} AS value FROM {source.sql}"
-    )
-    parts = f"SELECT value, count(*) OVER (PARTITION BY person) AS parts FROM ({had})"
-    return f"SELECT value, parts, count(*) AS persons FROM ({parts}) GROUP BY value, parts"
-
-
 def values_left_sql(source: Source, columns: Sequence[str], attribute: str, person: str) -> str:
     """One row for each number of values ``left``: ``persons``, and ``records`` of theirs.
 
@@ -332,6 +329,11 @@ def coded_values(source: Source, sensitive: Mapping[str, SensitiveValues]) -> di
     """The tables ``values_i``: each value of a sensitive attribute, and its code."""
     tables = {}
     for i, (name, values) in enumerate(sensitive.items()):
-        column = to_arrow(values.column.to_frame(name)).column(name).cast(source.kind(name))
-        tables[f"values_{i}"] = pa.table({"value": column, "code": values.codes.astype(np.int64)})
+        column = to_arrow(values.column.to_frame(name)).column(name)
+        tables[f"values_{i}"] = numbered(column.cast(source.kind(name)), values.codes)
     return tables
+
+
+def numbered(values: pa.ChunkedArray, codes: npt.NDArray[np.integer[Any]]) -> pa.Table:
+    """A table of values and their codes."""
+    return pa.table({"value": values, "code": codes.astype(np.int64)})

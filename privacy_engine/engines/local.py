@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from privacy_engine.engines.class_order import changed_values, ordered_classes
+from privacy_engine.engines.class_order import changed_values, ordered_classes, ordered_parts
 from privacy_engine.engines.class_sql import (
     Order,
     Source,
@@ -30,10 +30,10 @@ from privacy_engine.engines.class_sql import (
     counted_wide,
     is_wide,
     named,
+    numbered,
     ordered_sql,
     sizes_sql,
     values_left_sql,
-    weights_sql,
     wide_sql,
 )
 from privacy_engine.engines.coded_counts import counted_codes, whole_runs
@@ -167,7 +167,15 @@ class LocalEngine:
     def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
         """How persons share the values of a column: columns ``value``, ``parts`` and ``persons``."""
         source = self._source(files)
-        return self._table(files, weights_sql(source, column, person))
+        asked = f"SELECT DISTINCT {source.value(column)} AS value FROM {source.sql}"
+        values = self._table(files, asked).column("value")
+        with self._reading(files) as cursor:
+            _register(cursor, {"values_0": numbered(values, np.arange(len(values)))})
+            records = _rows(cursor, ordered_sql(source, Order.one(), [column], person), self.records)
+            found = ordered_parts(records, len(values))
+        codes, parts, persons = ((), (), ()) if found is None else (found.values, found.parts, found.persons)
+        taken = values.take(pa.array(codes, pa.int64()))
+        return pa.table({"value": taken, "parts": pa.array(parts), "persons": pa.array(persons)})
 
     def values_left(
         self, files: Files, columns: Sequence[str], attribute: str, person: str, *, linked: bool = False

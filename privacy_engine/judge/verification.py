@@ -18,8 +18,8 @@ from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membe
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
 from privacy_engine.judge.models import classes_asked, require_distances, rule_of
 from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.tally import Judged, Tally, tallied
-from privacy_engine.tables.classes import Classes, EquivalenceClasses, class_labels
+from privacy_engine.judge.tally import Judged, Tally
+from privacy_engine.tables.classes import EquivalenceClasses, class_labels
 from privacy_engine.tables.linked import ReleasedClasses
 from privacy_engine.tables.persons import TABLE, ValuesLeft
 from privacy_engine.tables.schema import DataSchema
@@ -311,64 +311,6 @@ def _worse(one: Finding, other: Finding) -> Finding:
     return one if not one.passed else other
 
 
-def verify_classes(
-    parts: Iterable[Classes],
-    columns: Sequence[str],
-    schema: DataSchema,
-    policy: ReleasePolicy,
-    *,
-    loss: PrivacyLoss | None = None,
-    figures: Mapping[str, float] | None = None,
-    across: Sequence[Finding] | None = None,
-    persons: int | None = None,
-    known: Mapping[str, ValuesLeft] | None = None,
-    values: Values | None = None,
-    year: int | None = None,
-    tables: Iterable[Classes] = (),
-) -> Report:
-    """Measure every rule of a policy on the classes of released records, part by part.
-
-    The report is the one that `verify` gives on the records.
-
-    Args:
-        parts: all classes of the records, each in one part, whole.
-        columns: all columns of the records.
-        schema: as for `verify`.
-        policy: what must hold.
-        loss: as for `verify`.
-        figures: as for `verify`.
-        across: what ``across_findings`` gave, where the policy demands models across releases: these ask
-            about people, whom no count of classes names.
-        persons: that the records are of, where the classes were counted by persons.
-        known: what is left of each sensitive attribute of ``attributes_of``, likewise.
-        values: of the columns, where the policy has rules for them.
-        year: as for `verify`.
-        tables: where the records are of several tables, the same classes as far as they have rows in a table
-            with sensitive attributes, for each such table, with these attributes; ``parts`` have none.
-
-    Raises:
-        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded and its findings are not given, or rules for columns and not their values, or ages are
-            limited and the year is not given.
-        SchemaError: if the policy asks for a distance that a sensitive attribute does not have.
-    """
-    by_person = persons is not None
-    told = {False: parts, True: tables}
-    return verify_tallies(
-        (tallied(told[t], policy, schema, by_person=by_person, of_table=t) for t in told),
-        columns,
-        schema,
-        policy,
-        loss=loss,
-        figures=figures,
-        across=across,
-        persons=persons,
-        known=known,
-        values=values,
-        year=year,
-    )
-
-
 def verify_tallies(
     tallies: Iterable[Mapping[str, Any]],
     columns: Sequence[str],
@@ -385,11 +327,28 @@ def verify_tallies(
 ) -> Report:
     """Measure every rule of a policy on released records whose classes were tallied where they are counted.
 
-    ``tallies`` are of all classes, each in one of them, as `tallied` gives them; they are asked for when all
-    else is in order. The other arguments are as for `verify_classes`.
+    The report is the one that `verify` gives on the records.
+
+    Args:
+        tallies: of all classes, each in one of them, as `tallied` gives them; they are asked for when all
+            else is in order.
+        columns: all columns of the records.
+        schema: as for `verify`.
+        policy: what must hold.
+        loss: as for `verify`.
+        figures: as for `verify`.
+        across: what ``across_findings`` gave, where the policy demands models across releases: these ask
+            about people, whom no count of classes names.
+        persons: that the records are of, where the classes were counted by persons.
+        known: what is left of each sensitive attribute of ``attributes_of``, likewise.
+        values: of the columns, where the policy has rules for them.
+        year: as for `verify`.
 
     Raises:
-        VerificationError, SchemaError: as `verify_classes`.
+        VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
+            demanded and its findings are not given, or rules for columns and not their values, or ages are
+            limited and the year is not given.
+        SchemaError: if the policy asks for a distance that a sensitive attribute does not have.
     """
     check_columns(columns, schema)
     require_persons(schema, persons is not None, loss)
@@ -421,7 +380,7 @@ def column_findings(
 ) -> list[Finding]:
     """What the rules for columns say: one finding for each that all columns keep, else one a column.
 
-    Arguments as of `verify_classes`; ``rows`` are the released records.
+    Arguments as of `verify_tallies`; ``rows`` are the released records.
 
     Raises:
         VerificationError: if there are such rules and the values, or the year of the release, are not given.

@@ -98,7 +98,8 @@ class ClassCounts:
         prior: (size,) float64, share of each value in the whole table.
         sizes: (c,) persons in each class; the records where each counts as a person.
         persons: (e,) persons with the value in the class; None: as `counts`.
-        fingerprints: (c,) distinct sets of values that persons have in each class; None: as many as values.
+        fingerprints: (c,) distinct sets of values that persons have in each class; at least as many as the
+            attribute has values, where they are more than that; None: as many as values.
     """
 
     classes: npt.NDArray[np.int64]

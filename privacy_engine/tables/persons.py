@@ -178,7 +178,8 @@ class PersonCounts(NamedTuple):
     classes, values: (e,) one entry for each value that occurs in a class.
     weights: (e,) float64, persons with the value, each by 1 / |F|.
     persons: (e,) int64, persons with the value.
-    fingerprints: (c,) int64, distinct fingerprints in each class.
+    fingerprints: (c,) int64, distinct fingerprints in each class; at least as many as the attribute has
+        values, where they are more than that.
     """
 
     classes: Ints
@@ -217,14 +218,19 @@ class ValueParts(NamedTuple):
             sets=self.sets[one],
         )
 
-    def plus(self, other: "ValueParts") -> "ValueParts":
-        """Both together: of the same classes, and of other persons."""
+    def plus(self, other: "ValueParts", most: int) -> "ValueParts":
+        """Both together: of the same classes, and of other persons.
+
+        Of a class so many sets are kept: nobody asks for more fingerprints than there are values.
+        """
         both = [np.concatenate(pair) for pair in zip(self, other, strict=True)]
         (classes, values, parts), persons = counted_rows(both[:3], both[3])
         order = np.lexsort((both[5], both[4]))
         of, sets = both[4][order], both[5][order]
-        other_one = (np.diff(of, prepend=-1) != 0) | (np.diff(sets, prepend=~sets[:1]) != 0)
-        return ValueParts(classes, values, parts, persons, of[other_one], sets[other_one])
+        new = (np.diff(of, prepend=-1) != 0) | (np.diff(sets, prepend=~sets[:1]) != 0)
+        of, sets = of[new], sets[new]
+        kept = np.arange(len(of)) - np.searchsorted(of, of) < most
+        return ValueParts(classes, values, parts, persons, of[kept], sets[kept])
 
     def counts(self, classes: int) -> PersonCounts:
         """What they say of so many classes."""

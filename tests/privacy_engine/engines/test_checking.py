@@ -3,7 +3,7 @@
 import itertools
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,8 @@ from privacy_engine.judge.models import (
     TCloseness,
 )
 from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.judge.verification import verify, verify_classes
+from privacy_engine.judge.tally import tallied
+from privacy_engine.judge.verification import Report, verify, verify_tallies
 from privacy_engine.measures.risk import figures
 from privacy_engine.tables.classes import Classes, CountedClasses, EquivalenceClasses, SensitiveValues
 from privacy_engine.tables.hierarchy import Hierarchy
@@ -166,9 +167,9 @@ def test_persons_in_files_are_counted_as_those_in_memory(
 def test_files_are_not_counted_by_rows_where_persons_are_named(local: LocalEngine, tmp_path: Path) -> None:
     schema = replace(SCHEMA, person=Person(column="who"))
     paths = written(table_of([("a", 1.0, "flu", 1.0, "low", 1)]), tmp_path)
-    for judged in (verify_files, examine_files):
+    for judge in (verify_files, examine_files):
         with pytest.raises(VerificationError, match="rows are not people"):
-            judged(local, paths, schema, POLICY)
+            judge(local, paths, schema, POLICY)
 
 
 def split(classes: EquivalenceClasses, parts: int) -> list[CountedClasses]:
@@ -199,19 +200,26 @@ def split(classes: EquivalenceClasses, parts: int) -> list[CountedClasses]:
     return out
 
 
+def judged(parts: Iterable[Classes], frame: pd.DataFrame) -> Report:
+    """The report of classes that come part by part."""
+    tally = tallied(parts, POLICY, SCHEMA, by_person=False, of_table=False)
+    return verify_tallies([tally], list(frame.columns), SCHEMA, POLICY)
+
+
 @few
 @given(records, st.integers(1, 5))
 def test_judging_part_by_part_is_judging_at_once(rows: list[tuple[object, ...]], parts: int) -> None:
     frame = to_frame(table_of(rows))
     whole = EquivalenceClasses.of_table(frame, SCHEMA)
-    report = verify_classes(split(whole, parts), list(frame.columns), SCHEMA, POLICY)
+    report = judged(split(whole, parts), frame)
     assert report == verify(frame, SCHEMA, POLICY)
 
 
 def test_no_part_at_all_is_an_empty_table() -> None:
     frame = to_frame(table_of([]))
-    assert verify_classes([], list(frame.columns), SCHEMA, POLICY) == verify(frame, SCHEMA, POLICY)
-    assert not verify_classes([], list(frame.columns), SCHEMA, POLICY).passed
+    assert judged([], frame) == verify(frame, SCHEMA, POLICY)
+    assert not judged([], frame).passed
+    assert verify_tallies([], list(frame.columns), SCHEMA, POLICY) == judged([], frame)
 
 
 def test_parts_are_let_go_one_by_one() -> None:
@@ -227,7 +235,7 @@ def test_parts_are_let_go_one_by_one() -> None:
             yield part
             del part
 
-    assert verify_classes(parts(), list(frame.columns), SCHEMA, POLICY).rows == 6
+    assert judged(parts(), frame).rows == 6
 
 
 def test_eight_rows_are_judged_as_by_hand(local: LocalEngine, tmp_path: Path) -> None:

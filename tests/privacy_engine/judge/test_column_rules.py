@@ -11,7 +11,7 @@ from privacy_engine import ReleasePolicy, verify
 from privacy_engine.errors import SpecError, VerificationError
 from privacy_engine.judge.column_checks import broken_by_schema
 from privacy_engine.judge.column_rules import ColumnRules
-from privacy_engine.judge.verification import verify_classes
+from privacy_engine.judge.verification import verify_tallies
 from privacy_engine.tables.schema import DataSchema
 
 YEAR = 2025
@@ -138,7 +138,7 @@ def test_a_rule_that_is_not_measured_is_never_passed_over() -> None:
     with pytest.raises(VerificationError, match="year of the release"):
         verify(pd.DataFrame({"x": [3]}), schema, policy)
     with pytest.raises(VerificationError, match="their values"):
-        verify_classes([], ["x"], schema, policy, year=YEAR)
+        verify_tallies([], ["x"], schema, policy, year=YEAR)
 
 
 def test_an_empty_release_keeps_no_rule() -> None:
