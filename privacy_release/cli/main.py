@@ -258,6 +258,7 @@ def _command(commands: Any, name: str, text: str, function: Any) -> argparse.Arg
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from privacy_engine.errors import SpecError
     from privacy_release.lake.log import check_text
     from privacy_release.proof.statement import signer_of_settings
     from privacy_release.spec.model import load_spec
@@ -272,6 +273,11 @@ def _run(arguments: argparse.Namespace) -> int:
     with usage("--release-id"):
         check_text("release id", release_id)
     approved_by, signer = plain_comment(arguments.approved_by) or None, signer_of_settings()
+    if spec.publish.evidence and signer is None:
+        raise SpecError(
+            "publish.evidence must stand beside a key that signs the release: name its file as the option "
+            "signing_key, or remove evidence"
+        )
     work = WorkArea(work_root(), f"cli/{spec.name}/{release_id}/{_token()}")
     with removed_after(work, keep=arguments.keep_work), bars() as watch:
         outcome = run_release(
