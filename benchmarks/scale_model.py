@@ -17,14 +17,14 @@ from math import log
 from pathlib import Path
 
 from benchmarks.report import markdown_table
-from benchmarks.scale_release import PARTS, WORK, Part, Spent
+from benchmarks.scale_release import JOIN, PARTS, VERIFY, WORK, Part, Spent
 from benchmarks.scale_run import Runner
 from benchmarks.scale_tables import write_table
 from benchmarks.speed import GIGABYTE
 from benchmarks.tables import adult
 
 LARGE = 1_000_000_000
-DONE_BY_EXECUTORS = (WORK,)
+DONE_BY_EXECUTORS = (WORK, JOIN, VERIFY)
 NETWORK = 1e9  # bytes a second that an executor sends, an assumption
 SPARK_ROWS = (1_000_000, 3_000_000)
 PROBE = 1 << 30  # bytes written to learn what the disk takes
@@ -183,7 +183,7 @@ def exponents(found: Sequence[Spent], model: Model) -> str:
 
 
 def predicted(model: Model, bandwidth: float, factor: float, rows: int = LARGE) -> str:
-    """Minutes on one machine of 8 cores, and where 50 executors of 4 work on the fragments."""
+    """Minutes on one machine of 8 cores, and where 50 executors of 4 work, order and count."""
     lines, sums = [], [0.0, 0.0, 0.0]
     for name, constant in model.items():
         one = constant.wall(rows, 8, bandwidth)
