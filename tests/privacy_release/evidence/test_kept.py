@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from privacy_engine.errors import IntegrityError, SecretError
+from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.evidence.archive import pack
 from privacy_release.evidence.kept import has_evidence, keep_evidence, kept_evidence, signers_of
 from privacy_release.lake.log import Publication, publications
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
-from privacy_release.proof.keys import SigningKey
+from privacy_release.proof.keys import SigningKey, write_new_key
 from privacy_release.proof.published_keys import publish_key
 from privacy_release.proof.statement import StatementSigner
 from tests.reading import publish_people
@@ -111,3 +113,22 @@ def test_of_a_release_that_nobody_signed_there_is_no_evidence(lake: Lake) -> Non
     with pytest.raises(SecretError, match="must be signed"):
         keep_evidence(lake, "unsigned", "1", KEY)
     assert signers_of(lake, "unsigned", entry(lake, "unsigned")) == []
+
+
+def test_a_run_makes_evidence_and_without_a_key_reads_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = home / "releases" / "people.yaml"
+    fields = yaml.safe_load(spec.read_text())
+    spec.write_text(yaml.safe_dump(fields | {"publish": {"table": "people", "evidence": True}}))
+    lake = Lake(root=str(tmp_path / "lake"))
+    monkeypatch.setenv("PRIVACY_WORK_AREA", str(tmp_path / "work_area"))
+    command = ["run", str(spec), "--lake", lake.root, "--release-id", "1"]
+    assert main(command) == WRONG
+    assert "publish.evidence must stand beside a key" in capsys.readouterr().err
+    assert not publications(lake, "people")
+    write_new_key(tmp_path / "key.pem")
+    monkeypatch.setenv("PRIVACY_SIGNING_KEY", str(tmp_path / "key.pem"))
+    assert main(command) == DONE
+    assert "evidence  " in capsys.readouterr().out
+    assert kept_evidence(lake, "people", entry(lake)) is not None
