@@ -72,18 +72,6 @@ def released_file(lake: Lake, folder: Path) -> Path:
     return folder / "released.parquet"
 
 
-def test_evidence_without_a_signer_is_refused_before_anything_is_read(
-    spec: str, lake: Lake, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fields = yaml.safe_load(Path(spec).read_text())
-    edit(spec, publish=fields["publish"] | {"evidence": True})
-    (home / fields["source"]["uri"]).unlink()
-    assert main(["run", spec, "--release-id", "r1"]) == WRONG
-    assert "publish.evidence must stand beside a key that signs the release" in capsys.readouterr().err
-    assert left_behind(tmp_path) == []
-    assert not (Path(lake.root) / "people").exists()
-
-
 def test_run_publishes_and_says_where_and_what(
     spec: str, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
