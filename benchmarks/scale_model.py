@@ -212,7 +212,7 @@ def main() -> None:
     folder, sizes = Path(sys.argv[1]).absolute(), sorted(map(int, sys.argv[2:]))
     folder.mkdir(exist_ok=True)
     found = [measured(folder, rows, "release") for rows in sizes]
-    private = [measured(folder, rows, "measure") for rows in sizes]
+    private = [spent for rows in sizes if (spent := _measuring(folder, rows)) is not None]
     model, bandwidth = fitted(found), disk(folder)
     measuring = fitted(private)
     factor = spark_factor(folder)
@@ -227,6 +227,15 @@ def main() -> None:
         predicted(measuring, bandwidth, factor),
     ):
         print(f"\n{text}")
+
+
+def _measuring(folder: Path, rows: int) -> Spent | None:
+    """What measuring takes; None where the distinct records do not fit into the memory for counting."""
+    try:
+        return measured(folder, rows, "measure")
+    except subprocess.CalledProcessError:
+        print(f"[scale_model] {rows:,} rows are not measured: its process failed", file=sys.stderr)
+        return None
 
 
 if __name__ == "__main__":
