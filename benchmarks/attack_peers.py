@@ -21,6 +21,7 @@ from privacy_engine.registry import load_attack
 from privacy_engine.vocabulary import AttackName, released_as
 
 SCRIPTS = Path(__file__).parent / "peers_attacks"
+NOISE = "noise"
 TRIED = (
     "raw copy",
     "Bottom-up, k = 10",
@@ -38,15 +39,16 @@ PAIRS: Mapping[str, tuple[AttackName, str]] = {
     "linkability": (AttackName.LINKAGE, "a part of the record"),
     "inference": (AttackName.INFERENCE, SENSITIVE),
 }
-ABOUT = """The releases of section 26, the same {outsiders:,} people held out, {attacks:,} attacks each;
-excess risk with its 95 % interval, which Anonymeter cuts at 0 and 1, bold where it is above 0. Anonymeter
-(Giomi et al. 2023, version 1.1.0) runs in an environment of its own, with its defaults but for predicates of
-{columns} attributes, of which it may make {attempts:,}. The attacker of inference knows all quasi-identifiers
-in both. For Anonymeter's linkability it knows each half of them, and is right who finds the same record by
-both; for our linkage it knows a random half, and is right who finds the person's own record. Anonymeter does
-not read generalized records: of an interval it gets the middle, of a node the label. Ours has nothing of one
-attribute to go for where hardly anybody stands alone in one. CPU seconds are of one attack on one release,
-with what it compiles; ours are of a planted leak, too, and of singling out of both kinds together."""
+ABOUT = """The releases of section 26, the same {outsiders:,} people held out, {attacks:,} attacks each; excess risk
+with its 95 % interval, which Anonymeter cuts at 0 and 1, bold where it is above 0. Anonymeter (Giomi et
+al. 2023, version 1.1.0) runs in an environment of its own, with its defaults but for predicates of
+{columns} attributes, of which it may make {attempts:,}. Of noise, which knows nobody, nothing can leak.
+The attacker of inference knows all quasi-identifiers in both. For Anonymeter's linkability it knows each
+half of them, and is right who finds the same record by both; for our linkage it knows a random half, and
+is right who finds the person's own record. Anonymeter does not read generalized records: of an interval
+it gets the middle, of a node the label. Ours has nothing of one attribute to go for where hardly anybody
+stands alone in one. CPU seconds are of one attack on one release, with what it compiles; ours are of a
+planted leak, too, and of singling out of both kinds together."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,9 @@ def _section(
         who: {(n, a) for n, a in both if a in found[n] and found[n][a].leaks}
         for who, found in (("ours", ours), ("theirs", theirs))
     }
-    alone = leaks["theirs"] - leaks["ours"]
+    # Noise knows nobody: an attack that accuses it says nothing of another release either.
+    false = {who: {a for n, a in found if n == NOISE} for who, found in leaks.items()}
+    alone = {(n, a) for n, a in leaks["theirs"] - leaks["ours"] if a not in false["theirs"]}
     cpu = [sum({f.cpu for f in found[n].values()}) for found in (ours, theirs) for n in ours]
     half = len(cpu) // 2
     told = "; ".join(f"{attack} on {name}" for name, attack in both if (name, attack) in alone)
@@ -185,7 +189,12 @@ def _section(
         "\n".join(
             (
                 verdict(
-                    "ours finds every leak that Anonymeter finds",
+                    "neither accuses noise of a leak",
+                    not false["ours"] | false["theirs"],
+                    "; ".join(f"{who}: {', '.join(sorted(false[who])) or 'none'}" for who in false),
+                ),
+                verdict(
+                    "ours finds every leak that Anonymeter finds by attacks that do not accuse noise",
                     not alone,
                     f"{len(leaks['theirs'])} of its and {len(leaks['ours'])} of ours; "
                     f"its alone: {told or 'none'}",
