@@ -39,16 +39,17 @@ PAIRS: Mapping[str, tuple[AttackName, str]] = {
     "linkability": (AttackName.LINKAGE, "a part of the record"),
     "inference": (AttackName.INFERENCE, SENSITIVE),
 }
-ABOUT = """The releases of section 26, the same {outsiders:,} people held out, {attacks:,} attacks each; excess risk
-with its 95 % interval, which Anonymeter cuts at 0 and 1, bold where it is above 0. Anonymeter (Giomi et
-al. 2023, version 1.1.0) runs in an environment of its own, with its defaults but for predicates of
-{columns} attributes, of which it may make {attempts:,}. Of noise, which knows nobody, nothing can leak.
-The attacker of inference knows all quasi-identifiers in both. For Anonymeter's linkability it knows each
-half of them, and is right who finds the same record by both; for our linkage it knows a random half, and
-is right who finds the person's own record. Anonymeter does not read generalized records: of an interval
-it gets the middle, of a node the label. Ours has nothing of one attribute to go for where hardly anybody
-stands alone in one. CPU seconds are of one attack on one release, with what it compiles; ours are of a
-planted leak, too, and of singling out of both kinds together."""
+ABOUT = """The releases of section 26, the same {outsiders:,} people held out, {attacks:,} attacks
+each; excess risk with its 95 % interval, which Anonymeter cuts at 0 and 1, bold where it is above 0.
+Anonymeter (Giomi et al. 2023, version 1.1.0) runs in an environment of its own, with its defaults but
+for predicates of {columns} attributes, of which it may make {attempts:,}. Of noise, which knows nobody,
+nothing can leak. The attacker of inference knows all quasi-identifiers in both. For Anonymeter's
+linkability it knows each half of them, and is right who finds the same record by both; for our linkage
+it knows a random half, and is right who finds the person's own record. Anonymeter does not read
+generalized records: of an interval it gets the middle, of a node the label. Ours has nothing of one
+attribute to go for where hardly anybody stands alone in one. CPU seconds are of one attack on one
+release, with what it compiles; ours are of a planted leak, too, and of singling out of both kinds
+together."""
 
 
 @dataclass(frozen=True)
