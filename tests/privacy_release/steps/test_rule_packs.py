@@ -329,7 +329,14 @@ def test_a_suppressed_record_is_a_cell_that_a_total_tells() -> None:
 def test_the_european_preset_on_synthea(include: Path, lake: Lake, tmp_path: Path) -> None:
     fields = example() | {
         "policy": "policies/european_research.yaml",
-        "release": {"method": "bottom_up", "k": 12, "l": 3, "require": [{"model": "t_closeness", "t": 0.5}]},
+        # of some random orders the smallest class of k = 11 has twelve persons
+        "release": {
+            "method": "bottom_up",
+            "k": 12,
+            "l": 3,
+            "seed": 1,
+            "require": [{"model": "t_closeness", "t": 0.5}],
+        },
     }
     del fields["schema"]["DEATHDATE"], fields["schema"]["ZIP"]
     fields["source"]["columns"] = list(fields["schema"])
