@@ -34,6 +34,7 @@ from privacy_release.steps.fragment_join import join
 from privacy_release.steps.fragments import cut_table, keep, release_records
 from privacy_release.steps.made import Job
 from privacy_release.work.area import WorkArea
+from privacy_release.work.file_sets import files_of
 from privacy_release.work.spark_session import SparkCluster
 
 EXECUTORS = (2, 4)
@@ -62,9 +63,9 @@ class Question:
     records: int
 
 
-def asked(session: Any, file: Path, question: Callable[[], object]) -> Question:
+def asked(session: Any, name: str, files: list[str], question: Callable[[], object]) -> Question:
     """Measure a question by Spark's own metrics."""
-    context, name = session.sparkContext, "asked"
+    context = session.sparkContext
     context.setJobGroup(name, name)
     began = time.perf_counter()
     question()
@@ -81,7 +82,7 @@ def asked(session: Any, file: Path, question: Callable[[], object]) -> Question:
         collected=sum(stage.resultSize() for stage in stages if not stage.shuffleWriteBytes()),
         heap=max(held(child.pid) for child in psutil.Process().children()),
         client=held(psutil.Process().pid),
-        records=sum(batch.nbytes for batch in pq.ParquetFile(file).iter_batches()),
+        records=sum(batch.nbytes for file in files for batch in pq.ParquetFile(file).iter_batches()),
     )
 
 
@@ -100,20 +101,26 @@ def measure(folder: Path, executors: int, rows: int) -> dict[str, Question]:
     with tempfile.TemporaryDirectory(dir=folder) as spill, cluster.session(Path(spill), MEMORY) as session:
         engine = SparkEngine(session)
         with work:
-            found["release"] = asked(session, file, partial(release, engine, work, file, rows))
-            released = Job(work=work, label="released").records
-            found["k, l and t"] = asked(session, released, partial(count, engine, [str(released)]))
+            released: list[str] = []
+
+            def make() -> None:
+                released.extend(release(engine, work, file, rows))
+
+            found["release"] = asked(session, "release", [str(file)], make)
+            found["k, l and t"] = asked(session, "count", released, partial(count, engine, released))
     work.remove()
     return found
 
 
-def release(engine: Engine, work: WorkArea, file: Path, rows: int) -> None:
-    """Cut, work on the fragments, join."""
+def release(engine: Engine, work: WorkArea, file: Path, rows: int) -> list[str]:
+    """Cut, work on the fragments, join; the files that are made."""
     table = reference(file, rows, 500_000, work)
     cut = cut_table(table, engine, method="mondrian", parameters={"k": K, "l": L}, seed=SEED)
     plan = keep(cut, work, "table")
     made = engine.apply_by_fragment([str(file)], cut.plan.tree.assign, partial(release_records, plan))
-    join(list(made), plan, Job(work=work, label="released"), engine)
+    job = Job(work=work, label="released")
+    joined = join(list(made), plan, job, engine)
+    return [str(path) for path in files_of(joined.records or job.records, joined.sha256)]
 
 
 def count(engine: Engine, files: list[str]) -> None:
