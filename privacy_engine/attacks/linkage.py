@@ -50,7 +50,8 @@ class Linkage:
         blind = target.taken_for_own(groups[0], np.zeros_like(known[0]))
         found = {"a part of the record": _tries(main, control, blind, rng)}
         if len(case.register):
-            named = [_named(case, target, group, asked) for group in groups]
+            register = Blocks.of(case.space, case.register)
+            named = [_named(case, target, group, asked, register) for group in groups]
             anybody = np.full(len(groups[0]), 1.0 / len(case.register))
             found["a public register"] = _tries(named[0], named[1], anybody, rng)
         return found
@@ -64,7 +65,7 @@ def _some(people: int, attributes: int, asked: Ints, count: int, rng: np.random.
     return known
 
 
-def _named(case: Case, target: Target, people: Cells, asked: Ints) -> Floats:
+def _named(case: Case, target: Target, people: Cells, asked: Ints, register: Blocks) -> Floats:
     """(t,) chance to name a person by their record: one of those in the register whom it covers.
 
     The record is the nearest in all that is asked. The register is looked through for what it tells alone.
@@ -75,7 +76,6 @@ def _named(case: Case, target: Target, people: Cells, asked: Ints) -> Floats:
     listed_by[:, case.listed_by] = True
     _, which = target.nearest(people, whole)
     records = target.records.take(which)
-    register = Blocks.of(case.space, case.register)
     listed, _ = covered_people(case.space, records, register, listed_by, len(case.register) + 1)
     # Where the register has nobody whom the record covers, nobody is named.
     own = covers_own(case.space, records, people, whole) & (listed > 0)
