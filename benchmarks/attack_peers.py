@@ -1,7 +1,6 @@
 """Our attacks beside Anonymeter's, on the same releases with the same people held out."""
 
 import json
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.attacks import bounded, releases, split
-from benchmarks.environments import UnavailableError, environment
+from benchmarks.environments import UnavailableError, answer_of, environment
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import SENSITIVE, Table
 from privacy_engine import DataSchema
@@ -149,17 +148,9 @@ def anonymeters(
             "secret": SENSITIVE,
         }
         (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        done = subprocess.run(
-            [str(python), str(SCRIPTS / "run.py"), str(folder / "job.json")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise UnavailableError(f"its process failed: {last}")
+        answered = answer_of(python, SCRIPTS / "run.py", str(folder / "job.json"))
     found: dict[str, dict[str, Found]] = {n: {} for n in made}
-    for one in map(json.loads, done.stdout.splitlines()):
+    for one in map(json.loads, answered.splitlines()):
         if "failed" in one:
             print(f"[attack_peers] {one['attack']} on {one['release']}: {one['failed']}", flush=True)
             continue

@@ -1,7 +1,6 @@
 """Our synthesizers beside MST (Private-PGM) and DataSynthesizer: the same records, the same measures."""
 
 import json
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from benchmarks.dp_methods import LATENT_CLASS, METHODS, PRIVBAYES_R
 from benchmarks.dp_scores import TRAINING_ROWS, Runs, Scores, accuracies, scores, tvd
 from benchmarks.dp_synthesis import INDEPENDENT, REAL, RESAMPLED, bound_line, line, measured
 from benchmarks.dp_tables import Data, split
-from benchmarks.environments import UnavailableError, environment
+from benchmarks.environments import UnavailableError, answer_of, environment
 from benchmarks.intervals import Mean
 from benchmarks.report import Section, line_plot, markdown_table, verdict
 from benchmarks.speed import GIGABYTE
@@ -188,16 +187,8 @@ def peer_tables(
             "fits": [{"epsilon": e, "out": str(folder / f"{e}.csv")} for e in epsilons],
         }
         (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        done = subprocess.run(
-            [str(python), str(SCRIPTS / "run.py"), module, str(folder / "job.json")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise UnavailableError(f"its process failed: {last}")
-        spent = [json.loads(line) for line in done.stdout.splitlines()]
+        answered = answer_of(python, SCRIPTS / "run.py", module, str(folder / "job.json"))
+        spent = [json.loads(line) for line in answered.splitlines()]
         return {
             e: PeerTable(codes_of(pd.read_csv(folder / f"{e}.csv"), train), fit["cpu"], fit["peak"])
             for e, fit in zip(epsilons, spent, strict=True)

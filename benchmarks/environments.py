@@ -53,6 +53,19 @@ def package_folder(pinned: str) -> Path:
     return home
 
 
+def answer_of(python: Path, script: Path, *arguments: str) -> str:
+    """What a script prints in another interpreter.
+
+    Raises:
+        UnavailableError: if its process fails, with its last line.
+    """
+    done = subprocess.run([str(python), str(script), *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UnavailableError(f"its process failed: {last}")
+    return done.stdout
+
+
 def _place(name: str, contents: str) -> Path:
     """Another folder for other contents, so that a changed pin is never served by an old environment."""
     digest = hashlib.sha256(contents.encode()).hexdigest()[:12]

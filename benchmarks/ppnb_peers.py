@@ -1,7 +1,6 @@
 """PPNB at equal epsilon beside multi-freq-ldpy, and what releasing the same people repeatedly gives away."""
 
 import json
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from benchmarks.environments import UnavailableError, environment
+from benchmarks.environments import answer_of, environment
 from benchmarks.ppnb_tables import Data
 from privacy_engine import DataSchema
 from privacy_engine.learning.ppnb import PrivateNaiveBayes
@@ -57,17 +56,9 @@ def peers_at(data: Data, epsilons: Sequence[float], seed: int) -> Accuracies:
             "seed": seed,
         }
         (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-        done = subprocess.run(
-            [str(python), str(SCRIPTS / "run.py"), str(folder / "job.json")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise UnavailableError(f"its process failed: {last}")
+        answered = answer_of(python, SCRIPTS / "run.py", str(folder / "job.json"))
     sizes = data.train[data.label].value_counts().loc[classes].to_numpy()
-    answers = json.loads(done.stdout)
+    answers = json.loads(answered)
     return {
         f"*multi-freq-ldpy, {name}*": {
             e: _accuracy(data, classes, sizes, by_epsilon[str(e)]) for e in epsilons
