@@ -10,11 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as t
 
-from privacy_engine.engines.class_order import changed_values
 from privacy_engine.engines.engine import Files
 from privacy_engine.engines.frames import plain_columns, to_arrow
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.classes import CountedClasses, SensitiveValues
+from privacy_engine.tables.classes import SensitiveValues
 
 if TYPE_CHECKING:  # executors of Spark count classes, too, and need no DuckDB
     import duckdb
@@ -143,57 +142,6 @@ def sizes_sql(source: Source, columns: Sequence[str]) -> str:
     """One row for each size of a class: ``size``, and ``classes``, how many have it."""
     sizes = f"SELECT n FROM ({combinations_sql(source, columns)})"
     return f"SELECT n AS size, count(*) AS classes FROM ({sizes}) GROUP BY n ORDER BY n"
-
-
-def is_wide(sensitive: Mapping[str, SensitiveValues], most: int) -> bool:
-    """Whether a class is one row of `wide_columns`; otherwise it is counted by `ordered_classes`."""
-    return sum(values.size for values in sensitive.values()) <= most
-
-
-def wide_columns(codes: Sequence[str], sensitive: Mapping[str, SensitiveValues]) -> dict[str, str]:
-    """What is counted of each class, by name: its records, and those with each of the sensitive values.
-
-    Numbers of a fixed width: whoever groups can spill them, adds them up before anything is sent elsewhere,
-    and needs neither lists nor a second grouping. DuckDB and Spark read the expressions alike.
-
-    Args:
-        codes: the column that has the codes of each attribute.
-        sensitive: sensitive attribute -> its values in the whole table.
-    """
-    told = {"n": "count(*)"}
-    for i, (code, values) in enumerate(zip(codes, sensitive.values(), strict=True)):
-        told |= {f"n{i}_{value}": f"count_if({code} = {value})" for value in range(values.size)}
-    return told
-
-
-def wide_sql(source: Source, columns: Sequence[str], sensitive: Mapping[str, SensitiveValues]) -> str:
-    """One row a class, of `wide_columns`; the codes come from tables ``values_i``."""
-    group = [f"q{i}" for i in range(max(len(columns), 1))]
-    shared = [f"{key} AS {name}" for key, name in zip(keys(source, columns), group, strict=True)]
-    codes, joins = _codes(source, list(sensitive))
-    records = f"SELECT {', '.join([*shared, *codes])} FROM {source.sql} {' '.join(joins)}"
-    counts = wide_columns([f"s{i}" for i in range(len(sensitive))], sensitive)
-    told = ", ".join(f"({expression})::BIGINT AS {name}" for name, expression in counts.items())
-    return f"SELECT {told} FROM ({records}) GROUP BY {', '.join(group)}"
-
-
-def counted_wide(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
-    """The classes of rows of `wide_columns`.
-
-    Raises:
-        IntegrityError: if a record has a value that is not among the known ones.
-    """
-    sizes = rows.column("n").to_numpy()
-    entries = {}
-    for i, (name, values) in enumerate(sensitive.items()):
-        counts = np.zeros((len(sizes), values.size), np.int64)
-        for value in range(values.size):
-            counts[:, value] = rows.column(f"n{i}_{value}").to_numpy()
-        if not np.array_equal(counts.sum(axis=1), sizes):
-            raise changed_values()
-        classes, codes = np.nonzero(counts)
-        entries[name] = (classes, codes, counts[classes, codes])
-    return CountedClasses.of_entries(sizes, entries, sensitive)
 
 
 def ordered_sql(source: Source, order: "Order", sensitive: Sequence[str], person: str | None) -> str:

@@ -20,8 +20,6 @@ Code = Callable[[pa.Table], pa.Table]  # some records -> rows to count, not nece
 Work = Callable[[int, pa.Table], Mapping[str, Any]]  # fragment and its records -> plain values
 Fold = Callable[[Iterable[CountedClasses]], Mapping[str, Any]]  # some of the classes -> plain values
 
-WIDE = 64  # values of all sensitive attributes together, up to which each has a column of counts of its own
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryFiles:

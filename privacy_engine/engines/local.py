@@ -1,9 +1,8 @@
 """The engine of one machine: DuckDB aggregates straight on Parquet, and processes work on fragments.
 
-DuckDB gets a share of the memory and a private folder to spill to. It counts classes exactly: by grouping the
-columns themselves, where a class is one row of numbers; otherwise by sorting the records by their
-class, of which they are counted as they go by. Both spill to the folder. What it cannot spill are lists: of
-rows that are linked, and of classes that a person is in.
+DuckDB gets a share of the memory and a private folder to spill to. It counts classes exactly: it sorts the
+records by their class, and they are counted as they go by. What it cannot spill are lists: of rows that are
+linked, and of classes that a person is in.
 """
 
 import os
@@ -27,17 +26,14 @@ from privacy_engine.engines.class_sql import (
     Source,
     coded_values,
     combinations_sql,
-    counted_wide,
-    is_wide,
     named,
     numbered,
     ordered_sql,
     sizes_sql,
     values_left_sql,
-    wide_sql,
 )
 from privacy_engine.engines.coded_counts import counted_codes, whole_runs
-from privacy_engine.engines.engine import WIDE, Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
+from privacy_engine.engines.engine import Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches, common_schema, footer, sampled, unreadable
 from privacy_engine.engines.partitions import counted_fragments, partition, partition_streams
@@ -60,7 +56,7 @@ from privacy_engine.tables.classes import CountedClasses
 _DUCKDB_SHARE = 0.6  # of the memory; DuckDB takes up to a quarter more than its limit, and Python the rest
 _CODING_SHARE = 0.4  # of the memory; where Python encodes what DuckDB counts
 _BUFFER_SHARE = 0.2  # of the memory; for records on their way to the files of their fragments
-_CLASSES = 16_384  # most classes of a part
+_ROWS = 16_384  # of an answer at a time
 _RECORDS = 131_072  # that are counted at a time, where they come in the order of their class
 
 
@@ -75,7 +71,6 @@ class LocalEngine:
         spill: existing private folder for what does not fit into them; a new subfolder is removed at the end.
         processes: that work on fragments at a time; None = one for each core, as far as memory goes.
         records: that are counted at a time, where they come in the order of their class.
-        wide: most values of the sensitive attributes that have a column of counts each.
     """
 
     def __init__(
@@ -85,13 +80,11 @@ class LocalEngine:
         spill: Path,
         processes: int | None = None,
         records: int = _RECORDS,
-        wide: int = WIDE,
     ) -> None:
         self.memory = memory
         self.spill = spill
         self.processes = processes
         self.records = records
-        self.wide = wide
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="engine-", dir=self.spill))  # of mode 0700
@@ -149,10 +142,9 @@ class LocalEngine:
             IntegrityError: if the sensitive values are not those that were counted before.
         """
         sensitive, by_person = grouping.sensitive, grouping.person is not None
-        parts = self._ordered if by_person or not is_wide(sensitive, self.wide) else self._wide
         # a person counts once for a value, however many records they have with it
         totals = {name: np.zeros(1 if by_person else v.size, np.int64) for name, v in sensitive.items()}
-        for classes in parts(files, grouping):
+        for classes in self._ordered(files, grouping):
             for name, total in totals.items():
                 if by_person:
                     total += classes.records
@@ -329,14 +321,6 @@ class LocalEngine:
             fragments = partition_streams(files, assign, Path(folder), buffer)
             yield from work_apart(work, fragments, process_count(self.processes))
 
-    def _wide(self, files: Files, grouping: Grouping) -> Iterator[CountedClasses]:
-        """The classes, each counted in one row."""
-        source, sensitive = self._source(files), grouping.sensitive
-        with self._reading(files) as cursor:
-            _register(cursor, coded_values(source, sensitive))
-            for rows in _rows(cursor, wide_sql(source, grouping.columns, sensitive), _CLASSES):
-                yield counted_wide(rows, sensitive)
-
     def _ordered(self, files: Files, grouping: Grouping) -> Iterator[CountedClasses]:
         """The classes of records in their order, counted as they go by."""
         source, sensitive, columns = self._source(files), grouping.sensitive, grouping.columns
@@ -385,7 +369,7 @@ class LocalEngine:
 
     def _stream(self, files: Files, sql: str) -> Iterator[pa.RecordBatch]:
         with self._reading(files) as cursor:
-            yield from _rows(cursor, sql, _CLASSES)
+            yield from _rows(cursor, sql, _ROWS)
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection, sql: str, most: int) -> Iterator[pa.RecordBatch]:

@@ -16,8 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from privacy_engine.engines.class_order import ordered_classes
-from privacy_engine.engines.class_sql import is_wide, wide_columns
-from privacy_engine.engines.engine import WIDE, Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
+from privacy_engine.engines.engine import Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import common_schema, footer, subset
 from privacy_engine.engines.profiling import SAMPLE, SEED, cuts
@@ -27,6 +26,7 @@ from privacy_engine.engines.spark_workers import (
     FOLDED,
     FRAGMENT,
     POSITION,
+    WIDE,
     WORKED,
     Counted,
     Parts,
@@ -35,8 +35,10 @@ from privacy_engine.engines.spark_workers import (
     coding,
     counted_rows,
     folding,
+    is_wide,
     opening,
     result_of,
+    wide_columns,
     working,
 )
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, SchemaError, SpecError

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privacy_engine.engines.class_sql import counted_wide
+from privacy_engine.engines.class_order import changed_values
 from privacy_engine.engines.engine import Assign, Code, Fold, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.spark_columns import Columns
@@ -24,6 +24,7 @@ WORKED = f"{FRAGMENT} int, rows bigint, outcome string"  # what `working` gives 
 FOLDED = "outcome string"  # and `folding`
 Counted = Callable[[Iterable[pa.RecordBatch], Mapping[str, SensitiveValues]], Iterator[CountedClasses]]
 
+WIDE = 64  # values of all sensitive attributes together, up to which each has a column of counts of its own
 _RANGE = 1 << 64
 
 
@@ -163,6 +164,46 @@ def check_sums(told: Sequence[Mapping[str, Any]], sensitive: Mapping[str, Sensit
 def _sum(codes: npt.NDArray[np.int64], counts: npt.NDArray[Any]) -> int:
     with np.errstate(over="ignore"):
         return int((scrambled(codes) * counts.astype(np.uint64)).sum(dtype=np.uint64))
+
+
+def is_wide(sensitive: Mapping[str, SensitiveValues], most: int) -> bool:
+    """Whether a class is one row of `wide_columns`; otherwise it is counted by `ordered_classes`."""
+    return sum(values.size for values in sensitive.values()) <= most
+
+
+def wide_columns(codes: Sequence[str], sensitive: Mapping[str, SensitiveValues]) -> dict[str, str]:
+    """What is counted of each class, by name: its records, and those with each of the sensitive values.
+
+    Numbers of a fixed width: whoever groups can spill them, adds them up before anything is sent elsewhere,
+    and needs neither lists nor a second grouping.
+
+    Args:
+        codes: the column that has the codes of each attribute.
+        sensitive: sensitive attribute -> its values in the whole table.
+    """
+    told = {"n": "count(*)"}
+    for i, (code, values) in enumerate(zip(codes, sensitive.values(), strict=True)):
+        told |= {f"n{i}_{value}": f"count_if({code} = {value})" for value in range(values.size)}
+    return told
+
+
+def counted_wide(rows: pa.RecordBatch, sensitive: Mapping[str, SensitiveValues]) -> CountedClasses:
+    """The classes of rows of `wide_columns`.
+
+    Raises:
+        IntegrityError: if a record has a value that is not among the known ones.
+    """
+    sizes = rows.column("n").to_numpy()
+    entries = {}
+    for i, (name, values) in enumerate(sensitive.items()):
+        counts = np.zeros((len(sizes), values.size), np.int64)
+        for value in range(values.size):
+            counts[:, value] = rows.column(f"n{i}_{value}").to_numpy()
+        if not np.array_equal(counts.sum(axis=1), sizes):
+            raise changed_values()
+        classes, codes = np.nonzero(counts)
+        entries[name] = (classes, codes, counts[classes, codes])
+    return CountedClasses.of_entries(sizes, entries, sensitive)
 
 
 def counted_rows(

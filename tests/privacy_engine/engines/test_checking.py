@@ -97,9 +97,9 @@ few = settings(deadline=None, max_examples=30, suppress_health_check=[HealthChec
 
 @pytest.fixture(scope="module")
 def bit_by_bit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEngine]:
-    """An engine that takes few counts at a time, all of them in lists."""
+    """An engine that takes few records at a time."""
     spill = tmp_path_factory.mktemp("spill")
-    with LocalEngine(memory=500_000_000, spill=spill, records=2, wide=-1) as engine:
+    with LocalEngine(memory=500_000_000, spill=spill, records=2) as engine:
         yield engine
 
 
