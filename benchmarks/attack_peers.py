@@ -85,7 +85,9 @@ def run(table: Table, *, tried: Sequence[str] = TRIED) -> Section:
         return Section(
             title="29. Attacks beside Anonymeter", blocks=(f"Anonymeter was not measured: {error}.",)
         )
-    return _section(ours, theirs, len(outsiders))
+    # Its control sees fewer people than the release was made from; here as many.
+    few = anonymeters({NOISE: plain(made[NOISE], schema)}, schema, people.head(len(outsiders)), outsiders)
+    return _section(ours, theirs, few[NOISE], len(outsiders))
 
 
 def plain(release: pd.DataFrame, schema: DataSchema) -> pd.DataFrame:
@@ -159,7 +161,10 @@ def anonymeters(
 
 
 def _section(
-    ours: Mapping[str, Mapping[str, Found]], theirs: Mapping[str, Mapping[str, Found]], outsiders: int
+    ours: Mapping[str, Mapping[str, Found]],
+    theirs: Mapping[str, Mapping[str, Found]],
+    as_many: Mapping[str, Found],
+    outsiders: int,
 ) -> Section:
     blocks = [ABOUT.format(outsiders=outsiders, attacks=TARGETS, columns=COLUMNS, attempts=ATTEMPTS)]
     for attack in PAIRS:
@@ -170,6 +175,11 @@ def _section(
         who: {(n, a) for n, a in both if a in found[n] and found[n][a].leaks}
         for who, found in (("ours", ours), ("theirs", theirs))
     }
+    blocks.append(
+        "Anonymeter on noise, where as many of the people are looked for as are held out: "
+        + "; ".join(f"{attack} {found}" for attack, found in as_many.items())
+        + "."
+    )
     # Noise knows nobody: an attack that accuses it says nothing of another release either.
     false = {who: {a for n, a in found if n == NOISE} for who, found in leaks.items()}
     alone = {(n, a) for n, a in leaks["theirs"] - leaks["ours"] if a not in false["theirs"]}

@@ -1,7 +1,7 @@
 """`privacy-release warm`: to compile before the first release what releases run.
 
 A function is compiled for the types of its arguments, and these follow from the table, so each task makes
-releases of small made-up tables with every kind of attribute.
+releases of small made-up tables with every kind of attribute, or attacks one.
 """
 
 import argparse
@@ -28,6 +28,7 @@ _QUICK: dict[str, dict[str, Any]] = {
 }
 # One a family, which runs what the others of it share: side by side, two of them would both compile that.
 _FIRST = frozenset({"obpa", "privbayes", "okplof"})
+_ATTACKS = "attacks"  # all of them: they share what they compile
 _WIDE = 300  # categories: codes of more than 256 take two bytes each
 _EPILOG = """\
 Compiled functions are kept below $NUMBA_CACHE_DIR where it is set, else beside the installed package where
@@ -38,10 +39,10 @@ processor. What only a rare option runs is compiled when it is first used.
 
 @dataclass(frozen=True, kw_only=True)
 class Warmed:
-    """What a process did for one method.
+    """What a process did for one name.
 
     Attributes:
-        name: registry key of the method or detector.
+        name: registry key of the method or detector, or `_ATTACKS`.
         seconds: that it took.
     """
 
@@ -54,7 +55,7 @@ def add_warm_command(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "methods", nargs="*", metavar="METHOD", help="methods and detectors; default: all of them"
+        "methods", nargs="*", metavar="METHOD", help=f"methods, detectors and {_ATTACKS!r}; default: all"
     )
     parser.add_argument("--processes", type=int, metavar="N", help="at a time; default one a core")
     parser.set_defaults(command=_warm)
@@ -65,7 +66,7 @@ def _warm(arguments: argparse.Namespace) -> int:
     from privacy_engine.registry import detector_names, method_names
     from privacy_release.cli.arguments import WrongArgumentError
 
-    known = (*method_names(), *detector_names())
+    known = (*method_names(), *detector_names(), _ATTACKS)
     if unknown := sorted(set(arguments.methods) - set(known)):
         raise WrongArgumentError(f"METHOD must be one of {', '.join(known)}; got {', '.join(unknown)}")
     processes = len(os.sched_getaffinity(0)) if arguments.processes is None else arguments.processes
@@ -99,19 +100,23 @@ def _each_warmed(names: Sequence[str], processes: int) -> Iterator[Warmed]:
 def _family(name: str) -> str:
     from privacy_engine.registry import METHODS
 
+    if name == _ATTACKS:
+        return name
     return METHODS[name].family if name in METHODS else "detector"
 
 
 def warm(name: str) -> Warmed:
-    """Run a method or detector as releases do, so that all it needs is compiled and kept."""
+    """Run a method, a detector or the attacks as releases do, so that all it needs is compiled and kept."""
     from privacy_engine.registry import METHODS, load_detector
 
     began = time.perf_counter()
-    if name not in METHODS:
+    if name in METHODS:
+        _warm_method(name)
+    elif name == _ATTACKS:
+        _warm_attacks()
+    else:
         for categories in (3, _WIDE):
             load_detector(name).detect(*_people(categories))
-    else:
-        _warm_method(name)
     return Warmed(name=name, seconds=time.perf_counter() - began)
 
 
@@ -147,6 +152,24 @@ def _measure(release: "Release", table: "pd.DataFrame", schema: "DataSchema") ->
     if release.model is not None:
         own_marginals(release)
         render_curator_report(release, table, schema, name="warm", release_id="warm")
+
+
+def _warm_attacks() -> None:
+    import numpy as np
+
+    from privacy_engine.attacks.trial import Evidence, case_of, try_attack
+    from privacy_engine.registry import ATTACKS, load_attack
+
+    rng = np.random.default_rng(7)
+    for categories in (3, _WIDE):
+        table, schema = _people(categories)
+        inside, outside = table.iloc[: _ROWS // 2], table.iloc[_ROWS // 2 :]
+        evidence = Evidence(
+            release=inside, source=schema, people=inside, outsiders=outside, register=table[["age", "city"]]
+        )
+        case = case_of(evidence, rng)
+        for attack in ATTACKS:
+            try_attack(load_attack(attack), case, rng)
 
 
 def _people(categories: int) -> "tuple[pd.DataFrame, DataSchema]":

@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[3]
 RELEASES = """
 import numpy as np, pandas as pd
 from privacy_engine import DataSchema, load_method
+from privacy_engine.attacks.trial import Evidence, case_of, try_attack
+from privacy_engine.registry import ATTACKS, load_attack
 from privacy_release.reports.curator import render_curator_report
 from privacy_release.steps.release import measure
 
@@ -31,7 +33,11 @@ schema = DataSchema.from_dict({
     "illness": {"role": "sensitive"},
 })
 for method in (load_method("bottom_up", k=4), load_method("ilp_l_diversity", k=3, l=2)):
-    measure(method.release(table, schema, rng), rng)
+    release = method.release(table[:60], schema, rng)
+    measure(release, rng)
+    evidence = Evidence(release=release.table, source=schema, people=table[:60], outsiders=table[60:])
+    for attack in ATTACKS:
+        try_attack(load_attack(attack), case_of(evidence, rng), rng)
 
 public = DataSchema.from_dict({
     "zip": {"role": "quasi_identifier", "categories": list("abcdef")},
@@ -58,10 +64,10 @@ def kept(folder: Path) -> dict[Path, int]:
 
 @pytest.mark.timeout(1200)  # a minute of compiling, on a machine that may be busy
 def test_each_function_is_compiled_once_and_none_by_a_release_after_it(tmp_path: Path) -> None:
-    methods = ("bottom_up", "ilp_l_diversity", "obpa", "latent_class")
-    command = ("-m", "privacy_release.cli.main", "warm", *methods, "--processes", "2")
+    names = ("bottom_up", "ilp_l_diversity", "obpa", "latent_class", "attacks")
+    command = ("-m", "privacy_release.cli.main", "warm", *names, "--processes", "2")
     said = run(*command, cache=tmp_path)
-    assert re.findall(r"(\d) of 4", said) == ["1", "2", "3", "4"]
+    assert re.findall(r"(\d) of 5", said) == ["1", "2", "3", "4", "5"]
     assert f"kept in {tmp_path}" in said
     compiled = re.findall(r"\[cache\] data saved to '([^']+)'", said)
     assert compiled
