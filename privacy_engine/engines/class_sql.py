@@ -20,7 +20,8 @@ if TYPE_CHECKING:  # executors of Spark count classes, too, and need no DuckDB
 
 _RANGE = 1 << 40  # most values that a column of whole numbers is taken to have
 _NUMBERED = 1_000_000  # values of another column, so many that they fit into memory beside the records
-_WORD = 1 << 62  # what a word may count up to
+_BITS = 62  # of a word
+_SHORT = 32  # one of fewer bits takes half of the room
 
 
 class Source:
@@ -144,72 +145,156 @@ def sizes_sql(source: Source, columns: Sequence[str]) -> str:
     return f"SELECT n AS size, count(*) AS classes FROM ({sizes}) GROUP BY n ORDER BY n"
 
 
-def ordered_sql(source: Source, order: "Order", sensitive: Sequence[str], person: str | None) -> str:
-    """The records for `ordered_classes`, whose codes come from tables ``values_i``; an unknown one is -1.
+@dataclass(frozen=True)
+class Digit:
+    """A number that stands for the value of a record in a column, or in several of them.
 
-    Args:
-        source: the files.
-        order: that puts records of a class beside each other.
-        sensitive: the sensitive attributes.
-        person: the column that tells whose record each is, if persons are counted.
+    Attributes:
+        sql: the number, from 0; of a value that takes too many bits, the value itself.
+        bits: that it takes; None: it is a word by itself.
+        first: the number of the code 0; less than it is no code.
     """
-    shared = [f"{word} AS k{i}" for i, word in enumerate(order.words)]
-    who = [f"{source.value(person)} AS person"] if person is not None else []
-    codes, joins = _codes(source, sensitive)
-    by = ", ".join([f"k{i}" for i in range(len(order.words))] + ["person"] * len(who))
-    selected = ", ".join([*shared, *who, *codes])
-    return f"SELECT {selected} FROM {source.sql} {' '.join([*order.joins, *joins])} ORDER BY {by}"
+
+    sql: str
+    bits: int | None
+    first: int = 0
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is equal where records have equal values of some columns, and puts these beside each other.
+    """The order of records for `ordered_classes`, in few words: those of a class beside each other.
 
-    To sort by one number of 64 bits takes a quarter of the time that sorting by the columns takes.
+    To sort by one number of 64 bits takes a quarter of the time that sorting by the columns takes, and the
+    fewer bits stand beside it the less is written to disk.
 
     Attributes:
-        words: expressions, at least one: whole numbers for the most part, made of several columns each.
+        words: each made of several digits, the first one counts most: of the class, of the person if persons
+            are counted, and a code for each sensitive attribute, of which -1 is an unknown value.
         joins: that they need: tables which number the values of a column, each distinct one once.
     """
 
-    words: Sequence[str]
+    words: Sequence[Sequence[Digit]]
     joins: Sequence[str]
 
     @classmethod
-    def one(cls) -> "Order":
-        """That of records which are all of one class."""
-        return cls(["0::BIGINT"], [])
+    def of(
+        cls,
+        database: "duckdb.DuckDBPyConnection",
+        source: Source,
+        columns: Sequence[str],
+        sizes: Mapping[str, int],
+        person: str | None,
+    ) -> "Order":
+        """That of the records of some classes; the tables are left in the database.
 
-    @classmethod
-    def of(cls, database: "duckdb.DuckDBPyConnection", source: Source, columns: Sequence[str]) -> "Order":
-        """That of some columns; the tables are left in the database.
-
-        Each value of a column is a digit of a number, and a word has as many digits as fit. A column of too
-        many values to number is a word by itself.
+        Args:
+            database: has a table ``values_i`` for each sensitive attribute.
+            source: the records.
+            columns: what the records of a class share.
+            sizes: sensitive attribute -> number of its values.
+            person: the column that tells whose record each is, if persons are counted.
         """
-        digits, joins, words = [], [], []
-        for i, (name, told) in enumerate(_ranges(database, source, columns).items()):
-            value = source.value(name)
-            if told is None:
-                words.append(value)
-            elif isinstance(told, range):
-                digits.append((f"coalesce({value}::BIGINT - ({told.start}) + 1, 0)", len(told) + 1))
+        asked = dict.fromkeys([*columns, *([] if person is None else [person])])
+        ranges = _ranges(database, source, list(asked))
+        spans, joins = _spans(database, source, {name: ranges[name] for name in columns})
+        digits = _class_digits(spans)
+        if person is not None:
+            known = ranges[person]
+            value = source.value(person)
+            if isinstance(known, range):
+                digits.append(Digit(_placed(value, known), len(known).bit_length()))
             else:
-                database.execute(
-                    f"CREATE OR REPLACE TEMP TABLE digit_{i} AS SELECT value, row_number() OVER () - 1 AS n "
-                    f"FROM (SELECT DISTINCT {value} AS value FROM {source.sql})"
-                )
-                ((size,),) = database.execute(f"SELECT count(*) FROM digit_{i}").fetchall()
-                digits.append((f"digit_{i}.n", max(size, 1)))
-                joins.append(f"JOIN digit_{i} ON digit_{i}.value IS NOT DISTINCT FROM {value}")
-        number, span = "0::BIGINT", 1
-        for digit, size in digits:
-            if span * size > _WORD:
-                words.append(number)
-                number, span = "0::BIGINT", 1
-            number += f" + {digit} * {span}"
-            span *= size
-        return cls([number, *words], joins)
+                digits.append(Digit(value, None))
+        for i, (name, size) in enumerate(sizes.items()):
+            digits.append(Digit(f"coalesce(values_{i}.code + 1, 0)", size.bit_length(), first=1))
+            joins.append(
+                f"LEFT JOIN values_{i} ON values_{i}.value IS NOT DISTINCT FROM {source.value(name)}"
+            )
+        words: list[list[Digit]] = []
+        for digit in digits:
+            if words and _width([*words[-1], digit]) is not None:
+                words[-1].append(digit)
+            else:
+                words.append([digit])
+        return cls(words, joins)
+
+    def sql(self, source: Source) -> str:
+        """The query of the words, in their order."""
+        words = []
+        for i, word in enumerate(self.words):
+            number = word[0].sql
+            for digit in word[1:]:
+                number = f"({number}) * {1 << (digit.bits or 0)} + {digit.sql}"
+            width = _width(word)
+            short = width is not None and width < _SHORT
+            words.append(f"({number}){'::INTEGER' if short else ''} AS w{i}")
+        by = ", ".join(f"w{i}" for i in range(len(self.words)))
+        return f"SELECT {', '.join(words)} FROM {source.sql} {' '.join(self.joins)} ORDER BY {by}"
+
+    def told(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The digits of the words of some records, a column each."""
+        columns: list[pa.Array] = []
+        for word, column in zip(self.words, rows.columns, strict=True):
+            if len(word) == 1 and not word[0].first:
+                columns.append(column)
+                continue
+            left, told = column.to_numpy(), []
+            for digit in reversed(word[1:]):
+                bits = digit.bits or 0
+                told.append((left & ((1 << bits) - 1)) - digit.first)
+                left = left >> bits
+            columns += [pa.array(numbers) for numbers in (left - word[0].first, *reversed(told))]
+        return pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])
+
+
+def _width(word: Sequence[Digit]) -> int | None:
+    """How many bits digits take together; None if that is more than a word has."""
+    bits = [digit.bits for digit in word]
+    known = [own for own in bits if own is not None]
+    return sum(known) if len(known) == len(bits) and sum(known) <= _BITS else None
+
+
+def _class_digits(spans: Sequence[tuple[str, int | None]]) -> list[Digit]:
+    """As few digits as stand for numbers of known spans together; those without one come first."""
+    digits = [Digit(number, None) for number, size in spans if size is None]
+    together, span = "0::BIGINT", 1
+    for number, size in spans:
+        if size is None:
+            continue
+        if span * size > 1 << _BITS:
+            digits.append(Digit(together, (span - 1).bit_length()))
+            together, span = "0::BIGINT", 1
+        together += f" + {number} * {span}"
+        span *= size
+    return [*digits, Digit(together, (span - 1).bit_length())]
+
+
+def _spans(
+    database: "duckdb.DuckDBPyConnection", source: Source, ranges: Mapping[str, range | int | None]
+) -> tuple[list[tuple[str, int | None]], list[str]]:
+    """A number for the values of each column and how many it may be, None for any value; and their joins."""
+    spans: list[tuple[str, int | None]] = []
+    joins = []
+    for i, (name, told) in enumerate(ranges.items()):
+        value = source.value(name)
+        if told is None:
+            spans.append((value, None))
+        elif isinstance(told, range):
+            spans.append((_placed(value, told), len(told) + 1))
+        else:
+            database.execute(
+                f"CREATE OR REPLACE TEMP TABLE digit_{i} AS SELECT value, row_number() OVER () - 1 AS n "
+                f"FROM (SELECT DISTINCT {value} AS value FROM {source.sql})"
+            )
+            ((size,),) = database.execute(f"SELECT count(*) FROM digit_{i}").fetchall()
+            joins.append(f"JOIN digit_{i} ON digit_{i}.value IS NOT DISTINCT FROM {value}")
+            spans.append((f"digit_{i}.n", max(size, 1)))
+    return spans, joins
+
+
+def _placed(value: str, known: range) -> str:
+    """The place of a whole number in a range, from 1; 0 for null."""
+    return f"coalesce({value}::BIGINT - ({known.start}) + 1, 0)"
 
 
 def _ranges(
@@ -228,7 +313,7 @@ def _ranges(
     for name, told in zip(columns, found, strict=False):
         if whole[name]:
             least, most = (told[0] or 0, told[1] or 0)
-            ranges[name] = range(least, most + 1) if most - least < _RANGE and most < _WORD else None
+            ranges[name] = range(least, most + 1) if most - least < _RANGE and most < 1 << _BITS else None
         else:
             ranges[name] = told if told < _NUMBERED else None
     return ranges
@@ -261,16 +346,6 @@ def values_left_sql(source: Source, columns: Sequence[str], attribute: str, pers
         SELECT left_over AS left, count(*) AS persons, sum(n)::BIGINT AS records
         FROM known JOIN alike USING (person) GROUP BY left_over ORDER BY left_over
     """
-
-
-def _codes(source: Source, sensitive: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Columns ``s0, s1, ...`` of the codes of sensitive values, and the joins with ``values_i`` they need."""
-    codes = [f"coalesce(values_{i}.code, -1) AS s{i}" for i in range(len(sensitive))]
-    joins = [
-        f"LEFT JOIN values_{i} ON values_{i}.value IS NOT DISTINCT FROM {source.value(name)}"
-        for i, name in enumerate(sensitive)
-    ]
-    return codes, joins
 
 
 def coded_values(source: Source, sensitive: Mapping[str, SensitiveValues]) -> dict[str, pa.Table]:

@@ -28,7 +28,6 @@ from privacy_engine.engines.class_sql import (
     combinations_sql,
     named,
     numbered,
-    ordered_sql,
     sizes_sql,
     values_left_sql,
 )
@@ -163,8 +162,8 @@ class LocalEngine:
         values = self._table(files, asked).column("value")
         with self._reading(files) as cursor:
             _register(cursor, {"values_0": numbered(values, np.arange(len(values)))})
-            records = _rows(cursor, ordered_sql(source, Order.one(), [column], person), self.records)
-            found = ordered_parts(records, len(values))
+            order = Order.of(cursor, source, [], {column: len(values)}, person)
+            found = ordered_parts(self._in_order(cursor, source, order), len(values))
         codes, parts, persons = ((), (), ()) if found is None else (found.values, found.parts, found.persons)
         taken = values.take(pa.array(codes, pa.int64()))
         return pa.table({"value": taken, "parts": pa.array(parts), "persons": pa.array(persons)})
@@ -330,10 +329,15 @@ class LocalEngine:
                 source = source.kept(cursor, [trajectory, grouping.person, *sensitive])
                 columns = [trajectory]
             _register(cursor, coded_values(source, sensitive))
-            order = Order.of(cursor, source, columns)
-            asked = ordered_sql(source, order, list(sensitive), grouping.person)
-            records = _rows(cursor, asked, self.records)
+            sizes = {name: values.size for name, values in sensitive.items()}
+            order = Order.of(cursor, source, columns, sizes, grouping.person)
+            records = self._in_order(cursor, source, order)
             yield from ordered_classes(records, sensitive, by_person=grouping.person is not None)
+
+    def _in_order(
+        self, cursor: duckdb.DuckDBPyConnection, source: Source, order: Order
+    ) -> Iterator[pa.RecordBatch]:
+        return map(order.told, _rows(cursor, order.sql(source), self.records))
 
     @contextmanager
     def _limited(self, share: float) -> Iterator[None]:
