@@ -322,27 +322,24 @@ def _ranges(
 def values_left_sql(source: Source, columns: Sequence[str], attribute: str, person: str) -> str:
     """One row for each number of values ``left``: ``persons``, and ``records`` of theirs.
 
-    A person whose records all have one value is looked for among the values that are in all their classes. As
-    their own value is in each, those are the values that are met most often in them.
+    A person whose records all have one value is looked for among the values that are in all their classes.
     """
     quasi = [f"q{i}" for i in range(max(len(columns), 1))]
     shared = ", ".join(f"{key} AS {name}" for key, name in zip(keys(source, columns), quasi, strict=True))
     who, value = source.value(person), source.value(attribute)
+    own, same = ", ".join(quasi), " AND ".join(f"own.{q} IS NOT DISTINCT FROM had.{q}" for q in quasi)
     return f"""
         WITH r AS (SELECT {shared}, {who} AS person, {value} AS value FROM {source.sql}),
         alike AS (
             SELECT person, count(*) AS n FROM r GROUP BY person
-            HAVING count(DISTINCT value) + bool_or(value IS NULL)::INT = 1
+            HAVING count(value) = 0 OR (count(value) = count(*) AND min(value) = max(value))
         ),
-        classes AS (
-            SELECT list(DISTINCT alike.person) FILTER (alike.n IS NOT NULL) AS people,
-                list(DISTINCT value) AS had
-            FROM r LEFT JOIN alike USING (person) GROUP BY {", ".join(quasi)}
-        ),
-        met AS (SELECT person, unnest(had) AS value FROM (SELECT unnest(people) AS person, had FROM classes)),
-        times AS (SELECT person, value, count(*) AS m FROM met GROUP BY person, value),
-        most AS (SELECT person, m = max(m) OVER (PARTITION BY person) AS in_all FROM times),
-        known AS (SELECT person, count(*) FILTER (in_all) AS left_over FROM most GROUP BY person)
+        own AS (SELECT DISTINCT {own}, person FROM r SEMI JOIN alike USING (person)),
+        had AS (SELECT DISTINCT {own}, value FROM r),
+        met AS (SELECT person, value, count(*) AS m FROM own JOIN had ON {same} GROUP BY person, value),
+        classes AS (SELECT person, count(*) AS m FROM own GROUP BY person),
+        in_all AS (SELECT person FROM met JOIN classes USING (person, m)),
+        known AS (SELECT person, count(*) AS left_over FROM in_all GROUP BY person)
         SELECT left_over AS left, count(*) AS persons, sum(n)::BIGINT AS records
         FROM known JOIN alike USING (person) GROUP BY left_over ORDER BY left_over
     """

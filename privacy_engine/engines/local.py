@@ -1,8 +1,8 @@
 """The engine of one machine: DuckDB aggregates straight on Parquet, and processes work on fragments.
 
 DuckDB gets a share of the memory and a private folder to spill to. It counts classes exactly: it sorts the
-records by their class, and they are counted as they go by. What it cannot spill are lists: of rows that are
-linked, and of classes that a person is in.
+records by their class, and they are counted as they go by. What it cannot spill are the lists by
+which it tells linked rows apart.
 """
 
 import os

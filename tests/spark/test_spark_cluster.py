@@ -1,6 +1,7 @@
 """A standalone cluster that loses a worker in the middle, and one that does not know us."""
 
 import base64
+import json
 import logging
 import os
 import secrets
@@ -23,15 +24,17 @@ from privacy_engine.engines.local import LocalEngine
 from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.errors import EngineError, InfeasibleError, IntegrityError
 from privacy_engine.tables.schema import DataSchema
+from privacy_release.steps import fragment_join
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.fragments import cut_table, keep, release_records
 from privacy_release.steps.made import Job
 from privacy_release.work.engines import read_engine
+from privacy_release.work.file_sets import files_of
 from privacy_release.work.presence import Mark, Owner
 from privacy_release.work.references import TableRef
 from privacy_release.work.remote.keys import Wrapping
 from privacy_release.work.remote.parts import SealedFiles, dealt_out
-from privacy_release.work.remote.scratch import Scratch
+from privacy_release.work.remote.scratch import CURRENT, Scratch
 from privacy_release.work.remote.store import Store
 from privacy_release.work.spark_session import SparkCluster
 from tests.object_stores.stores import Bucket, s3_server
@@ -164,6 +167,39 @@ def test_executors_open_what_is_in_the_bucket_and_refuse_what_was_changed_there(
             distant.class_sizes([table["uri"]], ["age"])
         assert caught.value.__context__ is None
     bucket.put(one, kept)
+
+
+def test_executors_write_the_files_of_a_set_into_the_bucket(
+    distant: SparkEngine,
+    cluster: Standalone,
+    scratch: tuple[Scratch, Bucket],
+    table: TableRef,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They come back as they were written, and hold the records of one file in its order."""
+    task, bucket = scratch
+    told = {"master": cluster.master, "conf": CONF}
+    connection = {"conn_type": "privacy_spark", "password": cluster.secret, "extra": told}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    monkeypatch.setenv("PRIVACY_WORK_AREA", bucket.address("work"))
+    entered = CURRENT.set(task)
+    cut = cut_table(table, distant, method="mondrian", parameters={"k": 5}, seed=7)
+    plan = keep(cut, task, "sets")
+    work = partial(
+        release_records, task.send(plan), files=SealedFiles(run=task.run.lent(), folder="sets.fragments")
+    )
+    sent = list(distant.apply_by_fragment([table["uri"]], cut.plan.tree.assign, work))
+    made = [task.fetch(ref) for ref in sent]
+    one = join(made, plan, Job(work=task, label="one"), distant)
+    monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", 900)
+    several = join(made, plan, Job(work=task, label="several"), distant)
+    CURRENT.reset(entered)
+    files = files_of(str(several.records), several.sha256)
+    assert len(files) >= 4
+    assert {Path(name).name for name in bucket.objects() if "/several" in name} >= {p.name for p in files}
+    joined = pa.concat_tables([pq.read_table(path) for path in files])
+    assert joined.equals(pq.read_table(one.records).cast(joined.schema))
+    assert several.figures == one.figures
 
 
 def test_a_worker_that_dies_changes_no_byte_of_a_release(
