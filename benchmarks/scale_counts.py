@@ -3,9 +3,10 @@
 Each question is asked of an engine, and of DuckDB by a plan that was written by hand for this one question,
 with as much memory, or more where it needs it; each in a process of its own. The answers are held against
 each other. CPU seconds are of all threads, from the first query on; the peak is resident memory, with Python
-and libraries.
+and libraries. With ``--alone`` there is no plan by hand.
 """
 
+import argparse
 import math
 import os
 import sys
@@ -18,7 +19,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -188,27 +188,29 @@ def _plan(database: duckdb.DuckDBPyConnection, question: Question, source: str) 
     yield f"SELECT {size}, min(l) AS l, max({distance}) / 2 AS t FROM ({classes})"
 
 
-def measure(question: Question, file: Path, folder: Path) -> tuple[Asked, Asked]:
-    """The engine and the plan, one after the other.
+def measure(
+    question: Question, file: Path, folder: Path, *, alone: bool = False
+) -> tuple[Asked, Asked | None]:
+    """The engine and, unless it runs alone, the plan, one after the other.
 
     Raises:
         ValueError: if their answers differ.
     """
     found = []
-    for ask in (ask_engine, ask_plan):
+    for ask in (ask_engine,) if alone else (ask_engine, ask_plan):
         with (
             tempfile.TemporaryDirectory(dir=folder) as spill,
             ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as apart,
         ):
             found.append(apart.submit(ask, question, str(file), spill).result())
-    engine, plan = found
-    for name, answer in plan.answers.items():
+    engine, plan = found[0], None if alone else found[1]
+    for name, answer in {} if plan is None else plan.answers.items():
         if not math.isclose(answer, engine.answers[name], rel_tol=1e-9):
             raise ValueError(f"{question.title}: {name} must be {answer} by hand, got {engine.answers[name]}")
     return engine, plan
 
 
-def lines(table: Table, sizes: list[int], folder: Path) -> list[list[str]]:
+def lines(table: Table, sizes: list[int], folder: Path, *, alone: bool = False) -> list[list[str]]:
     """One line for each question and number of rows, with the exponent against the smaller number."""
     found: dict[Question, list[list[str]]] = {question: [] for question in QUESTIONS}
     last: dict[Question, tuple[int, float]] = {}
@@ -216,13 +218,13 @@ def lines(table: Table, sizes: list[int], folder: Path) -> list[list[str]]:
         file = folder / f"{rows}.parquet"
         write_visits(table, rows, file)
         for question in QUESTIONS:
-            engine, plan = measure(question, file, folder)
+            engine, plan = measure(question, file, folder, alone=alone)
             before = last.get(question)
             grown = "" if before is None else f"{math.log(engine.cpu / before[1], rows / before[0]):.2f}"
             last[question] = rows, engine.cpu
-            line = [question.title, f"{rows:,}", f"{int(engine.answers['classes']):,}"]
-            line += [f"{engine.cpu:.1f}", f"{plan.cpu:.1f}", f"{engine.cpu / plan.cpu:.2f}", grown]
-            line += [f"{engine.peak >> 20:,}", f"{plan.peak >> 20:,}"]
+            line = [question.title, f"{rows:,}", f"{int(engine.answers['classes']):,}", f"{engine.cpu:.1f}"]
+            line += ["", ""] if plan is None else [f"{plan.cpu:.1f}", f"{engine.cpu / plan.cpu:.2f}"]
+            line += [grown, f"{engine.peak >> 20:,}", "" if plan is None else f"{plan.peak >> 20:,}"]
             print(f"[scale] {' | '.join(line)}", file=sys.stderr, flush=True)
             found[question].append(line)
         file.unlink()
@@ -234,8 +236,12 @@ HEADS = ["counted", "rows", "classes", "CPU s", "plan by hand", "ratio", "expone
 
 def main() -> None:
     """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="+", type=int, metavar="ROWS", help="of each table")
+    parser.add_argument("--alone", action="store_true", help="leave the plans by hand out")
+    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        made: list[list[Any]] = lines(adult(), [int(rows) for rows in sys.argv[1:]], Path(folder))
+        made = lines(adult(), asked.rows, Path(folder), alone=asked.alone)
     print(markdown_table(HEADS, made))
 
 

@@ -1,7 +1,7 @@
 """The SQL that counts classes, for DuckDB on Parquet files."""
 
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # executors of Spark count classes, too, and need no DuckDB
 
 _RANGE = 1 << 40  # most values that a column of whole numbers is taken to have
 _NUMBERED = 1_000_000  # values of another column, so many that they fit into memory beside the records
+_RANKED = 50_000  # values of a column where all columns are put in order
 _BITS = 62  # of a word
 _SHORT = 32  # one of fewer bits takes half of the room
 
@@ -210,13 +211,31 @@ class Order:
             joins.append(
                 f"LEFT JOIN values_{i} ON values_{i}.value IS NOT DISTINCT FROM {source.value(name)}"
             )
-        words: list[list[Digit]] = []
-        for digit in digits:
-            if words and _width([*words[-1], digit]) is not None:
-                words[-1].append(digit)
+        return cls(_words(digits), joins)
+
+    @classmethod
+    def of_values(
+        cls, database: "duckdb.DuckDBPyConnection", source: Source
+    ) -> tuple["Order", list[range | pa.ChunkedArray | None]]:
+        """That of the values of all columns, the first column first, and what `values_of` needs for each."""
+        names = source.schema.names
+        ranges = _ranges(database, source, names, numbered=_RANKED)
+        ranges |= dict.fromkeys(_unlike_their_values(database, source))
+        spans, joins = _spans(database, source, ranges)
+        digits: list[Digit] = []
+        known: list[range | pa.ChunkedArray | None] = []
+        for i, ((number, size), told) in enumerate(zip(spans, ranges.values(), strict=True)):
+            if size is None:
+                digits.append(Digit(f"c{i}", None))
+                known.append(None)
+                continue
+            digits.append(Digit(number, (size - 1).bit_length()))
+            if isinstance(told, range):
+                known.append(told)
             else:
-                words.append([digit])
-        return cls(words, joins)
+                ranked = database.sql(f"SELECT value FROM digit_{i} ORDER BY n").to_arrow_table()
+                known.append(ranked.column("value"))
+        return cls(_words(digits), joins), known
 
     def sql(self, source: Source) -> str:
         """The query of the words, in their order."""
@@ -245,6 +264,38 @@ class Order:
                 left = left >> bits
             columns += [pa.array(numbers) for numbers in (left - word[0].first, *reversed(told))]
         return pa.RecordBatch.from_arrays(columns, [str(i) for i in range(len(columns))])
+
+
+def _unlike_their_values(database: "duckdb.DuckDBPyConnection", source: Source) -> list[str]:
+    """The columns with NaN or -0.0, of which `Source.value` makes null and 0.0."""
+    names = [name for name in source.schema.names if t.is_floating(source.kind(name))]
+    if not names:
+        return []
+    columns = [f"c{source.schema.get_field_index(name)}" for name in names]
+    asked = ", ".join(f"count_if(isnan({c}) OR ({c} = 0 AND signbit({c})))" for c in columns)
+    (found,) = database.execute(f"SELECT {asked} FROM {source.sql}").fetchall()
+    return [name for name, count in zip(names, found, strict=True) if count]
+
+
+def values_of(digits: pa.Array, known: range | pa.ChunkedArray | None) -> pa.Array | pa.ChunkedArray:
+    """The values of a column for the digits that stand for them in an order of values."""
+    if known is None:
+        return digits
+    if isinstance(known, range):
+        places = digits.to_numpy().astype(np.int64)
+        return pa.array(places + known.start, mask=places == len(known))
+    return known.take(digits)
+
+
+def _words(digits: Iterable[Digit]) -> list[list[Digit]]:
+    """As few words as hold digits that stay in their order."""
+    words: list[list[Digit]] = []
+    for digit in digits:
+        if words and _width([*words[-1], digit]) is not None:
+            words[-1].append(digit)
+        else:
+            words.append([digit])
+    return words
 
 
 def _width(word: Sequence[Digit]) -> int | None:
@@ -283,7 +334,8 @@ def _spans(
             spans.append((_placed(value, told), len(told) + 1))
         else:
             database.execute(
-                f"CREATE OR REPLACE TEMP TABLE digit_{i} AS SELECT value, row_number() OVER () - 1 AS n "
+                f"CREATE OR REPLACE TEMP TABLE digit_{i} AS "
+                f"SELECT value, row_number() OVER (ORDER BY value NULLS LAST) - 1 AS n "
                 f"FROM (SELECT DISTINCT {value} AS value FROM {source.sql})"
             )
             ((size,),) = database.execute(f"SELECT count(*) FROM digit_{i}").fetchall()
@@ -293,30 +345,34 @@ def _spans(
 
 
 def _placed(value: str, known: range) -> str:
-    """The place of a whole number in a range, from 1; 0 for null."""
-    return f"coalesce({value}::BIGINT - ({known.start}) + 1, 0)"
+    """The place of a whole number in a range, from 0; a null is behind all."""
+    return f"coalesce({value}::BIGINT - ({known.start}), {len(known)})"
 
 
 def _ranges(
-    database: "duckdb.DuckDBPyConnection", source: Source, columns: Sequence[str]
+    database: "duckdb.DuckDBPyConnection", source: Source, columns: Sequence[str], numbered: int = _NUMBERED
 ) -> dict[str, range | int | None]:
     """The range of a column of whole numbers, of another about how many values; None: too many for digits."""
-    whole = {name: t.is_integer(source.kind(name)) for name in columns}
-    asked = [
-        f"[min({source.value(name)}), max({source.value(name)})]"
-        if whole[name]
-        else f"approx_count_distinct({source.value(name)})"
-        for name in columns
-    ]
+    kinds = {name: source.kind(name) for name in columns}
+    asked = [_asked(f"c{source.schema.get_field_index(name)}", kind) for name, kind in kinds.items()]
     (found,) = database.execute(f"SELECT {', '.join([*asked, 'count(*)'])} FROM {source.sql}").fetchall()
     ranges: dict[str, range | int | None] = {}
-    for name, told in zip(columns, found, strict=False):
-        if whole[name]:
+    for (name, kind), told in zip(kinds.items(), found, strict=False):
+        if t.is_integer(kind):
             least, most = (told[0] or 0, told[1] or 0)
             ranges[name] = range(least, most + 1) if most - least < _RANGE and most < 1 << _BITS else None
         else:
-            ranges[name] = told if told < _NUMBERED else None
+            ranges[name] = told if told is not None and told < numbered else None
     return ranges
+
+
+def _asked(column: str, kind: pa.DataType) -> str:
+    """What tells the range of whole numbers, and of others how many values there are."""
+    if t.is_integer(kind):
+        return f"[min({column}), max({column})]"
+    if t.is_nested(kind):
+        return "NULL"
+    return f"approx_count_distinct({column})"
 
 
 def values_left_sql(source: Source, columns: Sequence[str], attribute: str, person: str) -> str:

@@ -30,6 +30,7 @@ from privacy_engine.engines.class_sql import (
     numbered,
     sizes_sql,
     values_left_sql,
+    values_of,
 )
 from privacy_engine.engines.coded_counts import counted_codes, whole_runs
 from privacy_engine.engines.engine import Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
@@ -280,9 +281,11 @@ class LocalEngine:
         source = self._source(files)
         for name in source.schema.names:
             source.value(name)
-        shown = ", ".join(f"c{i}" for i in range(len(source.schema)))
-        for batch in self._stream(files, f"SELECT {shown} FROM {source.sql} ORDER BY {shown}"):
-            yield pa.Table.from_batches([batch]).rename_columns(source.schema.names).cast(source.schema)
+        with self._reading(files) as cursor:
+            order, known = Order.of_values(cursor, source)
+            for rows in self._in_order(cursor, source, order):
+                values = map(values_of, rows.columns, known)
+                yield pa.table([*values], names=source.schema.names).cast(source.schema)
 
     def count_fragments(self, files: Files, assign: Assign, columns: Sequence[str]) -> pa.Table:
         """How often each combination of values of the columns occurs in each fragment.

@@ -196,3 +196,37 @@ def test_persons_of_a_table_that_exceeds_the_memory_are_those_of_one_that_does_n
             found.append(sums)
     assert found[0] == found[1]
     assert sum(size * classes for (size, _), classes in found[0].items()) == rows
+
+
+@pytest.mark.parametrize("ranked", [0, 3, 50_000])
+def test_records_in_the_order_of_their_values_are_those_that_came(
+    tmp_path: Path, spill: Path, ranked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever stands for a value while it is sorted: nulls last, before them NaN, and no bit changes."""
+    rng, n = np.random.default_rng(5), 900
+    texts = np.array(["b", "a", None, "é", "Z", ""], object)
+    reals = np.array([None, float("nan"), -0.0, 0.0, 0.25, -7.5], object)
+    columns = {
+        "small": pa.array([None if v > 2 else int(v) for v in rng.integers(-3, 4, n)], pa.int8()),
+        "text": pa.array(texts[rng.integers(0, 6, n)], pa.string()),
+        "plain": pa.array(rng.integers(0, 3, n) / 4 - 0.25, pa.float32()),
+        "code": pa.DictionaryArray.from_arrays(pa.array(rng.integers(0, 3, n), pa.int8()), ["q", "p", "r"]),
+        "day": pa.array(np.array(["2020-01-01", "1969-05-05"], "M8[D]")[rng.integers(0, 2, n)]),
+        "far": pa.array(np.array([-(2**63), 2**63 - 1, 5])[rng.integers(0, 3, n)]),
+        "real": pa.array(reals[rng.integers(0, 6, n)].tolist(), pa.float64()),
+    }
+    table = pa.table(columns)
+    monkeypatch.setattr("privacy_engine.engines.class_sql._RANKED", ranked)
+    with LocalEngine(memory=500_000_000, spill=spill, records=70) as engine:
+        found = pa.concat_tables(engine.ordered(written(table, tmp_path, files=3)))
+    assert found.schema.types == table.schema.types
+
+    def place(row: tuple[object, ...]) -> list[tuple[bool, bool, object]]:
+        return [(v is None, v != v, 0 if v is None or v != v else v) for v in row]
+
+    def rows(of: pa.Table) -> list[tuple[object, ...]]:
+        return list(zip(*(column.to_pylist() for column in of.columns), strict=True))
+
+    came = rows(found)
+    assert list(map(place, came)) == sorted(map(place, came))
+    assert Counter(map(repr, came)) == Counter(map(repr, rows(table)))
