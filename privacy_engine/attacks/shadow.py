@@ -37,20 +37,39 @@ The shadows are smaller than the release, so a method that leaks less of more pe
 it is; the limits are set on the release itself, so that this costs the attack its edge and not its error.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from privacy_engine.attacks.cells import Floats, read
+from privacy_engine.attacks.cells import Floats, Ints, read
 from privacy_engine.attacks.seeking import Target
 from privacy_engine.attacks.trial import Case, Shadow
+from privacy_engine.judge.attack_risk import FEWEST_SHADOWS
 
 WIDTHS = (0.05, 0.3, 1.0, 3.0)  # of kernels, in attributes
 LEAST = 80  # outsiders: ten records in each half of the shadows' people, and twice twenty to be asked
 ROWS = 5_000  # released records at most that densities are counted on
 MOST = 8_000  # people at most that shadows are made of
+
+
+def halves_of(persons: Ints, rng: np.random.Generator, fits: int) -> Iterator[Ints]:
+    """Which records of the outsiders each shadow is made of, one shadow after the other.
+
+    They come in pairs, so that an even number of the first ones are shadows of that number, too.
+
+    Args:
+        persons: (n,) the number of the person of each record; nobody is in a half in part.
+        rng: of who is in which.
+        fits: how many shadows, even.
+    """
+    people = int(persons.max(initial=-1)) + 1
+    pool = rng.permutation(people)[: min(people // 2, MOST)]
+    for _ in range(fits // 2):
+        mixed = rng.permutation(pool)
+        for inside in (mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]):
+            yield np.flatnonzero(np.isin(persons, inside)).astype(np.int64)
 
 
 def shadows_of(
@@ -63,24 +82,21 @@ def shadows_of(
 
     Args:
         release: the method, with the parameters of the release: its released records from true ones.
-        outsiders: people who are not in the release.
+        outsiders: people who are not in the release, one record each.
         rng: of who is in which shadow, and of the releases.
         fits: how many, an even number of at least 4: each person is in one half of them.
 
     Raises:
         ValueError: on another number.
     """
-    if fits < 4 or fits % 2:
-        raise ValueError(f"fits must be an even number >= 4, got {fits}")
+    if fits < FEWEST_SHADOWS or fits % 2:
+        raise ValueError(f"fits must be an even number >= {FEWEST_SHADOWS}, got {fits}")
     if len(outsiders) < LEAST:
         return ()
-    pool, made = rng.permutation(len(outsiders))[: min(len(outsiders) // 2, MOST)], []
-    for _ in range(fits // 2):
-        mixed = rng.permutation(pool)
-        for inside in (mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]):
-            own = np.sort(inside).astype(np.int64)
-            made.append(Shadow(release=release(outsiders.iloc[own].reset_index(drop=True), rng), inside=own))
-    return tuple(made)
+    return tuple(
+        Shadow(release=release(outsiders.iloc[own].reset_index(drop=True), rng), inside=own)
+        for own in halves_of(np.arange(len(outsiders)), rng, fits)
+    )
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,10 @@ NOT_TRIED = (
     "run the release, or take attack_risk out of the policy"
 )
 
+# Of two, no other one tells what is usual for a record that is not in it; more cost more than they teach.
+FEWEST_SHADOWS, MOST_SHADOWS = 4, 32
+_SHADOWS = (0, *range(FEWEST_SHADOWS, MOST_SHADOWS + 1, 2))
+
 
 @dataclass(frozen=True, kw_only=True)
 class AttackRisk:
@@ -37,6 +41,9 @@ class AttackRisk:
         publish_figures: true: the manifest tells the excess and its interval, rounded to hundredths. They are
             statistics of the true records, so they are never told of a differentially private or randomized
             release, whatever this says. Left out: that the bound was kept is told, and no figure.
+        shadows: of membership: how many shadow releases it learns from, an even number of 4 to 32. Each is a
+            run of the method on a quarter of the people who were held out, of whom there must be 80. Left
+            out or 0: none.
 
     >>> AttackRisk(attack="inference", excess=1.5)
     Traceback (most recent call last):
@@ -48,6 +55,7 @@ class AttackRisk:
     confidence: float = 0.95
     holdout: float = 0.1
     publish_figures: Literal[True] | None = None
+    shadows: int | None = None
     name: ClassVar[str] = "attack_risk"
     at_least: ClassVar[bool] = False
 
@@ -69,6 +77,23 @@ class AttackRisk:
                 raise ValueError(f"{field} must be {told}, got {given!r}")
         if self.publish_figures is not None and self.publish_figures is not True:
             raise ValueError(f"publish_figures must be true, or left out, got {self.publish_figures!r}")
+        self._check_shadows()
+
+    def _check_shadows(self) -> None:
+        """Refuse wrong numbers, and take 0 and what is left out for one rule."""
+        given: object = self.shadows  # of any type, where it comes from a file
+        if given is None:
+            return
+        if isinstance(given, bool) or not isinstance(given, int) or given not in _SHADOWS:
+            raise ValueError(
+                f"shadows must be an even number of {FEWEST_SHADOWS} to {MOST_SHADOWS}, or 0, got {given!r}"
+            )
+        if given and self.attack is not AttackName.MEMBERSHIP:
+            raise ValueError(
+                f"shadows must stand beside attack membership, which alone learns from them, got "
+                f"{self.attack}; leave them out"
+            )
+        object.__setattr__(self, "shadows", given or None)
 
     @property
     def threshold(self) -> float:

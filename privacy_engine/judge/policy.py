@@ -31,7 +31,7 @@ from privacy_engine.judge.models import (
 )
 
 # Parameters of models of which more, or less, asks for more.
-_MORE_IS_STRICTER = frozenset({"k", "l", "m", "confidence"})
+_MORE_IS_STRICTER = frozenset({"k", "l", "m", "confidence", "shadows"})
 _LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t", "excess"})
 _NEITHER = frozenset({"holdout", "publish_figures"})
 # Rules that are one of some words, the strictest first.
@@ -306,8 +306,11 @@ def _covers(other: Named, rule: Named) -> bool:
 
 
 def _at_least(rule: Named, model: Named) -> bool:
-    """Whether each number of a rule is as strict as that of a comparable one, or stricter."""
+    """Whether each number of a rule is as strict as that of a comparable one, or stricter.
+
+    A number that one of them leaves out, as the shadows of an attack, is 0.
+    """
     own, other = model_to_dict(rule), model_to_dict(model)
-    return all(own[name] >= other[name] for name in _MORE_IS_STRICTER & own.keys()) and all(
-        own[name] <= other[name] for name in _LESS_IS_STRICTER & own.keys()
-    )
+    return all(
+        own.get(name, 0) >= other.get(name, 0) for name in _MORE_IS_STRICTER & (own.keys() | other.keys())
+    ) and all(own[name] <= other[name] for name in _LESS_IS_STRICTER & own.keys())

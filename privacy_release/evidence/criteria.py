@@ -80,20 +80,20 @@ class _Shown:
     Attributes:
         manifest: the whole.
         classes, values: rules of classes, and of sensitive values in them, that were kept, in words.
-        attacks: attack to what is told of it.
+        attacks: attack to what is told of each rule about it.
         failed: rules that were not kept.
     """
 
     manifest: Mapping[str, Any]
     classes: tuple[str, ...]
     values: tuple[str, ...]
-    attacks: Mapping[str, str]
+    attacks: Mapping[str, Sequence[str]]
     failed: tuple[str, ...]
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> "_Shown":
         classes, values, failed = [], [], []
-        attacks: dict[str, str] = {}
+        attacks: dict[str, list[str]] = {}
         for finding in manifest.get("measured", ()):
             rule = str(finding["rule"])
             name = rule.partition("(")[0]
@@ -105,7 +105,7 @@ class _Shown:
                 values += [told] if name in _OF_VALUES else []
         for model in (manifest.get("policy") or {}).get("require", ()):
             if model.get("model") == "attack_risk":
-                attacks[model["attack"]] = _attack(model, manifest)
+                attacks.setdefault(model["attack"], []).append(_attack(model, manifest))
         return cls(
             manifest=manifest,
             classes=tuple(classes),
@@ -132,7 +132,7 @@ class _Shown:
 
     def tried(self, *attacks: str) -> list[str]:
         """What is told of some attacks; that none was tried, where none was."""
-        return [self.attacks[name] for name in attacks if name in self.attacks] or [_NOT_TRIED]
+        return [told for name in attacks for told in self.attacks.get(name, ())] or [_NOT_TRIED]
 
 
 def _attack(model: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
@@ -142,6 +142,8 @@ def _attack(model: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
 
     rule = AttackRisk(**{name: value for name, value in model.items() if name != "model"})
     named = rule.attack.value.replace("_", " ")
+    if rule.shadows:
+        named += f", by {rule.shadows} shadow releases of people who were held out"
     kept = [f["passed"] for f in manifest.get("measured", ()) if f["rule"] == rule_of(rule)]
     if not kept:
         return f"The policy bounds the attack of {named}; that it was tried is not on record."
@@ -314,7 +316,7 @@ def _nist(shown: _Shown) -> list[Answer]:
             criterion="Re-identification studies",
             asks="Was the release attacked before it was published?",
             status=attacked if shown.attacks else Status.NOT_SHOWN,
-            says=tuple(shown.attacks.values()) or (_NOT_TRIED,),
+            says=tuple(shown.tried(*shown.attacks)),
         ),
         Answer(
             standard=NIST,

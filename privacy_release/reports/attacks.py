@@ -26,6 +26,17 @@ ABOUT = {
 }
 
 
+def about(attack: str, shadows: int | None) -> str:
+    """What an attack tries, in words.
+
+    Args:
+        attack: its name.
+        shadows: how many shadow releases it learns from, if it does.
+    """
+    learned = f" They learn from {shadows} releases that the method made of others." if shadows else ""
+    return ABOUT.get(attack, "") + learned
+
+
 def figures_of(outcome: "Outcome") -> dict[str, Any]:
     """What an attack found of one subject, plain values."""
     return {
@@ -116,7 +127,7 @@ def with_attacks(report: str, trials: "Sequence[TrialRef]") -> str:
         rules=[
             {
                 "attack": t["attack"],
-                "about": ABOUT.get(t["attack"], ""),
+                "about": about(t["attack"], t.get("shadows")),
                 "bound": t["bound"],
                 "published": "published" in t,
                 "outcomes": [next(drawn) for _ in t["published"]["outcomes"]] if "published" in t else [],
@@ -145,7 +156,7 @@ def attack_page(
         rules=[
             {
                 "attack": rule.attack.value,
-                "about": ABOUT.get(rule.attack.value, ""),
+                "about": about(rule.attack.value, rule.shadows),
                 "bound": rule.excess,
                 "confidence": rule.confidence,
                 "outcomes": [{**figures_of(o), "kept": o.within(rule.excess)} for o in results.outcomes],

@@ -10,7 +10,7 @@ from privacy_engine.registry import is_anonymizer
 from privacy_engine.vocabulary import AttackName, Intervals, PublishMode, taken_bounds
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, refuse_weaker, under_floor
-from privacy_release.spec.model import ReleaseSpec
+from privacy_release.spec.model import ReleaseSpec, YearlySpec
 from privacy_release.spec.reading import LARGEST_HIERARCHY
 from privacy_release.work.problems import gathered, raise_problems
 
@@ -156,6 +156,32 @@ def refuse_attacks(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
             "history must be declared beside attack_risk of intersection: else nobody knows who is in "
             "several releases; add `history: {identifier: <column>}`, or take the rule out of the policy",
         )
+    _refuse_shadows(spec, policy)
+
+
+def _refuse_shadows(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
+    """Refuse shadow releases where the method alone does not make what is released.
+
+    Raises:
+        SpecError: naming what stands against it, and what to do.
+    """
+    if not any(rule.shadows for rule in policy.attacks):
+        return
+    remedy = "leave shadows out of attack_risk in the policy and the floor policy"
+    if spec.history is not None and spec.history.keep:
+        raise _wrong(
+            ("history",),
+            "history makes a release together with the earlier ones, and a shadow release has none; "
+            f"{remedy}, or set `keep: false`, by which verification alone looks at them",
+        )
+    over_time = None if spec.budget is None else spec.budget.over_time
+    if over_time is None or (isinstance(over_time, YearlySpec) and over_time.opening is None):
+        return
+    raise _wrong(
+        ("budget", "over_time"),
+        f"budget.over_time {over_time.regime} goes on from earlier releases, or counts who is in them, and "
+        f"a shadow release has none; {remedy}, or take the regime yearly without an opening, or none",
+    )
 
 
 def refuse_append(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:

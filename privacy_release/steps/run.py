@@ -150,7 +150,7 @@ def run_release(
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)
     if asked.attacks:
-        table = hold_out(table, work, asked.holdout)
+        table = hold_out(table, work, asked.holdout, asked.attacks)
         watch(Stage.HOLD_OUT, f"{table['rows']:,} records are left to be released")
     with portion(0.5):
         staged = make_release(
@@ -191,6 +191,7 @@ def run_release(
                 run=(release_id, release_id),
                 tell=lambda text: watch(Stage.ATTACK, text),
                 register=register,
+                work=work,
             )
         watch(Stage.ATTACK, f"{len(asked.attacks)} bounds kept")
     warnings = _warned(spec, staged, report, lake, release_id, budget)

@@ -277,6 +277,7 @@ class TrialRef(TypedDict):
     Attributes:
         rule: as text.
         bound: largest excess risk.
+        shadows: how many shadow releases it learned from, where it did.
         outcomes: figures by what was attacked, for whoever decides; none of a differentially private release.
         published: figures that the manifest tells, where the rule says so; none of a private release.
     """
@@ -285,6 +286,7 @@ class TrialRef(TypedDict):
     attack: str
     bound: float
     passed: bool
+    shadows: NotRequired[int]
     outcomes: NotRequired[list[dict[str, Any]]]
     published: NotRequired[dict[str, Any]]
 

@@ -144,7 +144,7 @@ class HoldOutOperator(BaseOperator):
         table: TableRef = self.table
         if asked.attacks:
             with run_work_area(context) as work:
-                table = hold_out(self.table, work, asked.holdout)
+                table = hold_out(self.table, work, asked.holdout, asked.attacks)
         self.log.info("held out", share=asked.holdout, left=table["rows"])
         return table
 
@@ -199,7 +199,7 @@ class AttackOperator(BaseOperator):
         from privacy_release.steps.attacks.tries import attack_staged
 
         followed = "persons" in self.table and self.name is not None
-        with run_work_area(context):
+        with run_work_area(context) as work:
             report = attack_staged(
                 self.source,
                 self.table,
@@ -211,6 +211,7 @@ class AttackOperator(BaseOperator):
                 run=(release_id(context), run_key(context)),
                 tell=lambda text: self.log.info("attacking", attack=text),
                 register=self.register,
+                work=work,
             )
         for trial in report["attacks"]["trials"] if "attacks" in report else ():
             self.log.info("attack", rule=trial["rule"], passed=trial["passed"])

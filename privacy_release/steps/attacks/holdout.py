@@ -13,10 +13,12 @@ and nobody can tell afterwards who they were.
 import hashlib
 import hmac
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import InfeasibleError, SpecError
+from privacy_release.steps.attacks.shadows import require_enough
 from privacy_release.steps.history import follow
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
@@ -27,17 +29,21 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from privacy_engine.judge.attack_risk import AttackRisk
+
 _KEY = "holdout.key"
 LEAST = 2  # people on either side
 
 
-def hold_out(table: TableRef, work: WorkArea, share: float) -> TableRef:
+def hold_out(table: TableRef, work: WorkArea, share: float, rules: "Sequence[AttackRisk]" = ()) -> TableRef:
     """The table without a share of its people, whose records are kept aside in the work area.
 
     Args:
         table: what is to be released.
         work: where the people who are left out, and the key, are kept until teardown.
         share: of the people, above 0 and at most 0.5.
+        rules: for which they are held out; what too few people cannot be attacked by is refused here, before
+            a release is made and paid for.
 
     Returns:
         The table to go on with; its `holdout` is the file of the others.
@@ -47,6 +53,8 @@ def hold_out(table: TableRef, work: WorkArea, share: float) -> TableRef:
         InfeasibleError: if there are too few people.
         IntegrityError: if the table changed since it was ingested.
     """
+    import numpy as np
+
     from privacy_engine.tables.columns import factorize
 
     schema = read_schema(table["schema"])
@@ -62,6 +70,7 @@ def hold_out(table: TableRef, work: WorkArea, share: float) -> TableRef:
     frame = read_private(table["uri"], table["sha256"])
     persons = factorize(frame[schema.by]).codes if schema.by else None
     out = _left_out(len(frame), persons, share, _key(work))
+    require_enough(int(out.sum()) if persons is None else len(np.unique(persons[out])), rules)
     kept, aside = work.path("holdout.kept.parquet"), work.path("holdout.aside.parquet")
     left = table.copy()
     left["sha256"] = write_private(kept, parquet_bytes(frame[~out]))

@@ -10,6 +10,7 @@ does not cover.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
@@ -18,13 +19,15 @@ from privacy_engine.vocabulary import AttackName
 from privacy_release.reports.attacks import attack_page, figures_of, published_figures
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.attacks.earlier import keep_figures
+from privacy_release.steps.attacks.shadows import shadows_kept
 from privacy_release.steps.history import earlier_releases, staged_membership
+from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import AttackRef, ReportRef, StagedRef, TableRef, TrialRef
 from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
-    from privacy_engine.attacks.trial import Evidence, Results
+    from privacy_engine.attacks.trial import Case, Evidence, Results, Shadow
     from privacy_engine.judge.attack_risk import AttackRisk
     from privacy_engine.judge.cross_release import Membership
     from privacy_release.lake.store import Lake
@@ -42,6 +45,7 @@ def attack_staged(
     run: tuple[str, str] | None = None,
     tell: Callable[[str], None] = lambda _: None,
     register: TableRef | None = None,
+    work: WorkArea | None = None,
 ) -> ReportRef:
     """Try the attacks that the policy of a report bounds; the report with what they found.
 
@@ -56,13 +60,15 @@ def attack_staged(
         run: release id and run key of who asks.
         tell: told each attack as it begins.
         register: public records of the population, ingested, by which `linkage` tries to name people, too.
+        work: where shadow releases are kept, and are found by who tries again; for rules that ask for them.
 
     Returns:
         The report; it is the same where the policy bounds no attack.
 
     Raises:
         VerificationError: if an attack does not keep its bound, or is blind, naming each rule.
-        SpecError: if nobody was left out of the release.
+        SpecError: if nobody was left out of the release, or shadows are asked for and cannot be made.
+        InfeasibleError: if too few were for the shadows that are asked for, or the method can make none.
         IntegrityError: if a file of the work area is missing or changed, or the report is about other bytes.
     """
     import numpy as np
@@ -81,11 +87,15 @@ def attack_staged(
     followed = any(rule.attack is AttackName.INTERSECTION for rule in rules)
     memberships = _memberships(staged, lake, name, run) if followed else ()
     case = case_of(_evidence(table, staged, memberships, register), rng)
+    on_shadows = 0.5 if any(rule.shadows for rule in rules) else 0.0
+    with portion(on_shadows):
+        shadows = _shadows(rules, table, staged, work, tell)
     found: list[tuple[AttackRisk, Results]] = []
     for rule in rules:
         tell(f"{rule.attack} by {len(case.targets):,} of {len(case.people):,} people")
-        with portion(1 / len(rules)):
-            found.append((rule, try_attack(load_attack(rule.attack), case, rng, rule.confidence)))
+        with portion((1 - on_shadows) / len(rules)):
+            seen = _with_shadows(case, shadows[: rule.shadows or 0])
+            found.append((rule, try_attack(load_attack(rule.attack), seen, rng, rule.confidence)))
     page = attack_page(found, title=title, release_id=release_id, targets=len(case.targets))
     path = write_for_curator(page, title, f"{release_id} attacks")
     private = staged["loss"] is not None or "randomization" in read_manifest(staged["manifest"])
@@ -150,6 +160,29 @@ def _evidence(
     )
 
 
+def _shadows(
+    rules: "Sequence[AttackRisk]",
+    table: TableRef,
+    staged: StagedRef,
+    work: WorkArea | None,
+    tell: Callable[[str], None],
+) -> "tuple[Shadow, ...]":
+    """As many shadow releases as one of the rules asks for; none where none does."""
+    most = max(rules, key=lambda rule: rule.shadows or 0)
+    if not most.shadows:
+        return ()
+    if work is None:
+        raise SpecError(
+            "shadow releases are kept in the work area of the run, and none was given; name it, or leave "
+            "shadows out of the policy"
+        )
+    return shadows_kept(most, table, staged, work, tell)
+
+
+def _with_shadows(case: "Case", shadows: "tuple[Shadow, ...]") -> "Case":
+    return replace(case, evidence=replace(case.evidence, shadows=shadows)) if shadows else case
+
+
 def _memberships(
     staged: StagedRef, lake: "Lake | None", name: str | None, run: tuple[str, str] | None
 ) -> "tuple[Membership, ...]":
@@ -167,6 +200,8 @@ def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool
     # What cannot be attacked at all is not safe, but for the first release, which there is no other beside.
     passed = nothing or (bool(results.outcomes) and all(o.within(rule.excess) for o in results.outcomes))
     told = TrialRef(rule=rule_of(rule), attack=rule.attack.value, bound=rule.excess, passed=passed)
+    if rule.shadows:
+        told["shadows"] = rule.shadows
     if not private:
         told["outcomes"] = [figures_of(outcome) for outcome in results.outcomes]
         if rule.publish_figures:
