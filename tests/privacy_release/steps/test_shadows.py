@@ -1,0 +1,330 @@
+"""Shadow releases at the gate: they find what no nearness shows, are made once, and cost no budget."""
+
+import json
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from privacy_engine import registry
+from privacy_engine.dp.limits import Limit
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.errors import InfeasibleError, IntegrityError, SpecError, VerificationError
+from privacy_engine.judge.attack_risk import AttackRisk
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.release import Release, parameters_of
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import AttackName
+from privacy_release.lake.read import manifest_of, releases
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.steps.attacks.holdout import hold_out
+from privacy_release.steps.attacks.shadows import shadows_kept
+from privacy_release.steps.attacks.tries import attack_staged
+from privacy_release.steps.ingest import ingest
+from privacy_release.steps.release import make_release
+from privacy_release.steps.run import run_release
+from privacy_release.steps.verify import verify_staged
+from privacy_release.work.area import WorkArea, sha256_file
+from privacy_release.work.references import StagedRef, TableRef
+from tests.conftest import SCHEMA, SPEC
+
+N = 600
+AXIS = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 1]}
+MEMBERSHIP = {"model": "attack_risk", "attack": "membership", "excess": 0.6, "holdout": 0.4}
+RULE = AttackRisk(attack=AttackName.MEMBERSHIP, excess=0.6, shadows=4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filtering:
+    """Random places, but none near a true one: meant to protect, it tells who is true.
+
+    Nobody is near a released record, so only shadows show it.
+    """
+
+    distance: float = 0.03
+    drawn: int = 3_000
+    key: ClassVar[str] = "filtering"
+    calls: ClassVar[list[int]] = []
+    dies_after: ClassVar[int] = -1
+
+    def guarantees(self, schema: DataSchema) -> tuple[Any, ...]:
+        return ()
+
+    def privacy_loss(self, schema: DataSchema) -> PrivacyLoss | None:
+        return None
+
+    def release(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Release:
+        if len(self.calls) == self.dies_after:
+            raise OSError("the worker died")
+        self.calls.append(len(table))
+        drawn = rng.random((self.drawn, 2))
+        far = np.abs(drawn[:, None] - table[["x", "y"]].to_numpy()[None]).sum(axis=2).min(axis=1)
+        return Release(
+            table=pd.DataFrame(drawn[far > self.distance], columns=["x", "y"]),
+            schema=schema.without_identifiers(),
+            method=self.key,
+            parameters=parameters_of(self),
+            guarantees=(),
+        )
+
+
+@pytest.fixture(autouse=True)
+def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    return tmp_path / "curator"
+
+
+@pytest.fixture
+def filtering(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Its method among the registered ones; how many records each call of it was given."""
+    entry = registry.Entry(home=f"{__name__}:Filtering", family=registry.Family.ANONYMIZER)
+    monkeypatch.setattr(registry, "METHODS", MappingProxyType({**registry.METHODS, Filtering.key: entry}))
+    monkeypatch.setattr(Filtering, "calls", calls := [])
+    return calls
+
+
+@pytest.fixture
+def places(home: Path, filtering: list[int]) -> Callable[..., ReleaseSpec]:
+    """Write a release of places by the method that filters."""
+    table = np.random.default_rng(5).random((N, 2))
+    pd.DataFrame(table, columns=["x", "y"]).to_parquet(home / "people.parquet")
+
+    def written(rule: Mapping[str, Any]) -> ReleaseSpec:
+        policy = {"require": [dict(rule)], "columns": {"forbid": ["name"]}}
+        (home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
+        spec = SPEC | {
+            "source": {"uri": "people.parquet", "columns": ["x", "y"]},
+            "schema": {"x": AXIS, "y": AXIS},
+            "expectations": None,
+            "release": {"method": "filtering", "seed": 7},
+        }
+        path = home / "releases" / "people.yaml"
+        path.write_text(yaml.safe_dump({k: v for k, v in spec.items() if v is not None}, sort_keys=False))
+        return load_spec(path)
+
+    return written
+
+
+def test_the_gate_refuses_a_leak_that_only_shadows_see(
+    places: Any, lake: Lake, work: WorkArea, filtering: list[int]
+) -> None:
+    # By the release alone the excess is about -0.1, by shadows above 0.9: far from the bound of 0.6.
+    run_release(places(MEMBERSHIP), lake, "r1", work)
+    assert filtering == [360]
+    with pytest.raises(VerificationError, match=r"shadows=4.* by shadow models the excess risk is"):
+        run_release(places(MEMBERSHIP | {"shadows": 4}), lake, "r2", work)
+    assert filtering == [360, 360, *[60] * 4]
+    assert [entry["release_id"] for entry in releases(lake, "people")] == ["r1"]
+
+
+@pytest.fixture
+def released(places: Any, home: Path, work: WorkArea, filtering: list[int]) -> tuple[TableRef, StagedRef]:
+    """A table without 240 people who were held out, and its release."""
+    schema = places(MEMBERSHIP).data_schema()
+    table = hold_out(ingest(str(home / "people.parquet"), schema, work), work, 0.4)
+    staged = make_release(table, work, method="filtering", seed=7)
+    filtering.clear()
+    return table, staged
+
+
+def files_of(work: WorkArea) -> dict[str, str]:
+    """The files of shadows, and their hashes."""
+    return {path.name: sha256_file(path) for path in work.folder.glob("shadow-*")}
+
+
+def test_shadows_are_made_once_and_more_of_them_begin_with_the_same(
+    released: Any, work: WorkArea, filtering: list[int]
+) -> None:
+    told: list[str] = []
+    made, files = shadows_kept(RULE, *released, work, told.append), files_of(work)
+    assert filtering == [60] * 4
+    assert told == [f"shadow {n} of 4, of 60 of 240 records held out" for n in (1, 2, 3, 4)]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in work.folder.glob("shadow-*")} == {0o600}
+    again = shadows_kept(RULE, *released, work)
+    more = shadows_kept(replace(RULE, shadows=6), *released, work)
+    assert filtering == [60] * 6
+    assert files.items() <= files_of(work).items()
+    for one, two, three in zip(made, again, more[:4], strict=True):
+        assert one.release.equals(two.release)
+        assert one.release.equals(three.release)
+        assert one.inside.tolist() == two.inside.tolist() == three.inside.tolist()
+
+
+def test_they_are_of_whole_people_each_in_every_second_one(released: Any, work: WorkArea) -> None:
+    made = shadows_kept(RULE, *released, work)
+    times = np.bincount(np.concatenate([shadow.inside for shadow in made]), minlength=240)
+    assert np.bincount(times).tolist() == [120, 0, 120]
+
+
+def test_after_a_crash_only_what_is_missing_is_made(
+    released: Any, work: WorkArea, filtering: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as dying:
+        dying.setattr(Filtering, "dies_after", 2)
+        with pytest.raises(OSError, match="died"):
+            shadows_kept(RULE, *released, work)
+    before = files_of(work)
+    assert len(before) == 4  # two shadows, each with its hash
+    whole = shadows_kept(RULE, *released, work)
+    assert filtering == [60] * 4
+    assert before.items() <= files_of(work).items()
+    # Records whose hash was not written any more were never attacked with: they are drawn anew.
+    (third,) = work.folder.glob("shadow-*-2.json")
+    third.unlink()
+    anew = shadows_kept(RULE, *released, work)
+    assert filtering == [60] * 5
+    assert [a.inside.tolist() for a in anew] == [a.inside.tolist() for a in whole]
+
+
+@pytest.mark.parametrize("what", ["records", "no records", "hash", "inside", "no JSON"])
+def test_a_shadow_that_was_changed_is_refused(
+    what: str, released: Any, work: WorkArea, filtering: list[int]
+) -> None:
+    shadows_kept(RULE, *released, work)
+    (records,), (told,) = (list(work.folder.glob(f"shadow-*-1.{ending}")) for ending in ("parquet", "json"))
+    said = json.loads(told.read_bytes())
+    match what:
+        case "records":
+            (other,) = work.folder.glob("shadow-*-0.parquet")
+            records.write_bytes(other.read_bytes())
+        case "no records":
+            records.unlink()
+        case "hash":
+            told.write_text(json.dumps(said | {"sha256": "0" * 64}))
+        case "inside":
+            told.write_text(json.dumps(said | {"inside": said["inside"][1:]}))
+        case "no JSON":
+            told.write_text("[")
+    with pytest.raises(IntegrityError, match="run from ingest again"):
+        shadows_kept(RULE, *released, work)
+    assert len(filtering) == 4
+
+
+def test_to_attack_again_is_no_second_chance(released: Any, work: WorkArea, filtering: list[int]) -> None:
+    table, staged = released
+    policy = ReleasePolicy.from_dict(
+        {"require": [MEMBERSHIP | {"shadows": 4}], "columns": {"forbid": ["name"]}}
+    )
+    report = verify_staged(staged, policy)
+    said = []
+    for _ in range(2):
+        with pytest.raises(VerificationError, match="by shadow models the excess risk is") as refused:
+            attack_staged(table, staged, report, title="people", release_id="r1", work=work)
+        said.append(str(refused.value))
+    assert said[0] == said[1]
+    assert filtering == [60] * 4
+    with pytest.raises(SpecError, match="kept in the work area of the run, and none was given"):
+        attack_staged(table, staged, report, title="people", release_id="r1")
+
+
+def test_a_method_with_other_parameters_has_other_shadows(
+    released: Any, work: WorkArea, filtering: list[int]
+) -> None:
+    table, staged = released
+    shadows_kept(RULE, table, staged, work)
+    other = make_release(table, work, method="filtering", parameters={"drawn": 2_000}, label="other")
+    filtering.clear()
+    shadows_kept(RULE, table, other, work)
+    assert filtering == [60] * 4
+    assert len(files_of(work)) == 16
+
+
+def test_too_few_people_are_refused_before_the_method_runs(
+    places: Any, lake: Lake, work: WorkArea, filtering: list[int]
+) -> None:
+    few = MEMBERSHIP | {"holdout": 0.1, "shadows": 4}
+    with pytest.raises(
+        InfeasibleError, match=r"shadows=4\) makes shadow.* 80 or more, got 60; raise holdout"
+    ):
+        run_release(places(few), lake, "r1", work)
+    assert filtering == []
+
+
+@pytest.fixture
+def listed(home: Path) -> Callable[..., Path]:
+    """Write a release of people that their names are looked for in."""
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(
+        {
+            "name": [f"person-{i:04d}" for i in range(N)],
+            "age": rng.random(N) * 100,
+            "zip": rng.choice(["N1", "N2", "S1", "S2"], N),
+            "illness": rng.choice(["cold", "cough", "flu", "measles"], N),
+            **{axis: rng.random(N) for axis in "xyz"},  # by which a planted record is surely found
+        }
+    )
+    table.to_parquet(home / "people.parquet")
+    columns = {
+        "name": SCHEMA["name"],
+        "age": {**SCHEMA["age"], "bins": 10},
+        "zip": SCHEMA["zip"],
+        "illness": {**SCHEMA["illness"], "categories": ["cold", "cough", "flu", "measles"]},
+        **{axis: AXIS | {"bins": 4} for axis in "xyz"},
+    }
+
+    def written(policy: Mapping[str, Any], **changed: Any) -> Path:
+        (home / "policies" / "people.yaml").write_text(yaml.safe_dump(dict(policy)))
+        source = {"uri": "people.parquet", "columns": list(columns)}
+        spec = SPEC | {"schema": columns, "source": source, "schedule": None} | changed
+        path = home / "releases" / "people.yaml"
+        path.write_text(yaml.safe_dump({k: v for k, v in spec.items() if v is not None}, sort_keys=False))
+        return path
+
+    return written
+
+
+def test_a_method_that_needs_more_people_says_so(listed: Any, lake: Lake, work: WorkArea) -> None:
+    policy = {"require": [{"model": "k_anonymity", "k": 70}, MEMBERSHIP | {"shadows": 4}]}
+    spec = load_spec(listed(policy, release={"method": "mondrian", "k": 70, "seed": 7}))
+    told = r"shadows=4\): mondrian cannot make a shadow release of 60 of the 240 people held out: .*lower k"
+    with pytest.raises(InfeasibleError, match=told) as refused:
+        run_release(spec, lake, "r1", work)
+    assert "person-" not in str(refused.value)
+    assert not releases(lake, "people")
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        {"method": "latent_class", "epsilon": 1.0},
+        {"method": "errph", "p_0": 0.2, "randomness": "system"},
+        {"method": "errph", "p_0": 0.2, "randomness": "memoised", "secret": "memoised_default"},
+    ],
+    ids=lambda release: release["method"] + release.get("randomness", ""),
+)
+def test_shadows_of_a_private_release_are_not_booked(
+    release: dict[str, Any],
+    listed: Any,
+    lake: Lake,
+    work: WorkArea,
+    tmp_path: Path,
+    curator: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PRIVACY_SECRET", "s" * 40)
+    ledger = BudgetLedger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=20.0), reason="a test", by="officer")
+    # The excess is about 0, and with 300 people held out its standard error 0.1: six of them below the bound.
+    rule = MEMBERSHIP | {"shadows": 4, "holdout": 0.5, "excess": 0.7}
+    policy = {"require": [rule], "max_epsilon": 20, "max_delta": 0}
+    spec = load_spec(listed(policy, release=release, budget={"dataset": "people", "curator_report": False}))
+    done = run_release(spec, lake, "r1", work, ledger=ledger)
+    assert [e.event.value for e in ledger.check("people")] == ["grant", "reserve", "commit"]
+    assert len(files_of(work)) == 8
+    (trial,) = done.report["attacks"]["trials"]
+    assert trial.keys() == {"rule", "attack", "bound", "passed", "shadows"}
+    told = json.dumps([done.report, done.staged, manifest_of(lake, "people", "r1")])
+    assert "shadow-" not in told
+    assert not (curator / "streams").exists()
+    (page,) = curator.rglob("*attacks*.html")
+    assert "They learn from 4 releases that the method made of others" in page.read_text()
