@@ -181,8 +181,8 @@ class _MadeBy:
             few, all_of = (len(np.unique(persons)) for persons in (self.persons[inside], self.persons))
             raise InfeasibleError(
                 f"{rule_of(rule)}: {self.method.key} cannot make a shadow release of {few:,} of the "
-                f"{all_of:,} people held out: {error}; raise holdout or take a larger table, lower k and the "
-                "like of the method, or leave shadows out of the rule"
+                f"{all_of:,} people held out: {error}. With more of them it may (raise holdout, or take a "
+                "larger table), or with a lower k and the like; or leave shadows out of the rule"
             ) from None
 
     def _name(self, number: int, ending: str) -> str:

@@ -15,17 +15,20 @@ import yaml
 
 from privacy_engine import registry
 from privacy_engine.dp.limits import Limit
-from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.promises import equal_part
 from privacy_engine.errors import InfeasibleError, IntegrityError, SpecError, VerificationError
 from privacy_engine.judge.attack_risk import AttackRisk
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import AttackName
+from privacy_release.cli.main import DONE, WRONG, main
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.spec.model import ReleaseSpec, load_spec, schedule_of
+from privacy_release.spending.streams import schedule_named
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.shadows import shadows_kept
 from privacy_release.steps.attacks.tries import attack_staged
@@ -34,6 +37,7 @@ from privacy_release.steps.release import make_release
 from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea, sha256_file
+from privacy_release.work.parquet import read_private
 from privacy_release.work.references import StagedRef, TableRef
 from tests.conftest import SCHEMA, SPEC
 
@@ -285,7 +289,9 @@ def listed(home: Path) -> Callable[..., Path]:
 def test_a_method_that_needs_more_people_says_so(listed: Any, lake: Lake, work: WorkArea) -> None:
     policy = {"require": [{"model": "k_anonymity", "k": 70}, MEMBERSHIP | {"shadows": 4}]}
     spec = load_spec(listed(policy, release={"method": "mondrian", "k": 70, "seed": 7}))
-    told = r"shadows=4\): mondrian cannot make a shadow release of 60 of the 240 people held out: .*lower k"
+    told = (
+        r"shadows=4\): mondrian cannot make a shadow release of 60 of the 240 people held out: .*lower k and"
+    )
     with pytest.raises(InfeasibleError, match=told) as refused:
         run_release(spec, lake, "r1", work)
     assert "person-" not in str(refused.value)
@@ -328,3 +334,165 @@ def test_shadows_of_a_private_release_are_not_booked(
     assert not (curator / "streams").exists()
     (page,) = curator.rglob("*attacks*.html")
     assert "They learn from 4 releases that the method made of others" in page.read_text()
+
+
+def test_the_command_attacks_a_private_release_by_its_shadows(
+    listed: Any, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    for name, place in {"LEDGER": "ledger.db", "WORK_AREA": "work", "LAKE": "lake"}.items():
+        monkeypatch.setenv(f"PRIVACY_{name}", str(tmp_path / place))
+    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
+    rule = MEMBERSHIP | {"shadows": 4, "holdout": 0.5, "excess": 0.7}  # as above
+    path = listed(
+        {"require": [rule], "max_epsilon": 1, "max_delta": 0},
+        release={"method": "latent_class", "epsilon": 1.0},
+        budget={"dataset": "people", "curator_report": False},
+    )
+    assert main(["check", str(path)]) == DONE
+    assert main(["run", str(path), "--release-id", "r1"]) == DONE
+    told = capsys.readouterr()
+    assert "1 bounds kept" in told.err
+    assert "person-" not in told.err + told.out
+    assert [entry["release_id"] for entry in releases(lake, "people")] == ["r1"]
+    assert [e.event.value for e in ledger.check("people")] == ["grant", "reserve", "commit"]
+    assert not list((tmp_path / "work").rglob("*"))
+
+
+PRIVATE = {
+    "policy": {"max_epsilon": 1, "max_delta": 0.1},
+    "release": {"method": "latent_class", "max_rows": 1},
+    "person": "name",
+}
+EACH = {**PRIVATE, "release": {**PRIVATE["release"], "epsilon": 0.1}}
+YEARLY = {"regime": "yearly", "epsilon": 1, "delta": 1e-9, "releases": 10}
+STREAM = {"epsilon": 1, "releases": 10}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({**EACH, "over_time": {"regime": "participation", "releases": 2}}, "over_time participation"),
+        ({**EACH, "over_time": {"regime": "arrivals"}}, "budget.over_time arrivals goes on from earlier"),
+        ({**PRIVATE, "over_time": {**YEARLY, "opening": 0.5}}, "budget.over_time yearly goes on"),
+        (
+            {**PRIVATE, "over_time": {"regime": "continual", "changes": 2, "delta": 1e-9, **STREAM}},
+            "budget.over_time continual",
+        ),
+        ({**PRIVATE, "over_time": {"regime": "on_change", **STREAM}}, "budget.over_time on_change"),
+        ({**PRIVATE, "over_time": YEARLY}, None),
+        (
+            {"policy": {"require": [{"model": "k_anonymity", "k": 5}]}, "history": {"identifier": "name"}},
+            "history",
+        ),
+        (
+            {
+                "policy": {"require": [{"model": "k_anonymity", "k": 5}]},
+                "history": {"identifier": "name", "keep": False},
+            },
+            None,
+        ),
+    ],
+    ids=[
+        "participation",
+        "arrivals",
+        "opening",
+        "continual",
+        "on change",
+        "yearly",
+        "history",
+        "only judged",
+    ],
+)
+def test_check_refuses_shadows_of_what_follows_earlier_releases(
+    given: dict[str, Any], told: str | None, listed: Any, capsys: Any
+) -> None:
+    given = dict(given)
+    policy, over_time = given.pop("policy"), given.pop("over_time", None)
+    if over_time is not None:
+        given["budget"] = {"dataset": "people", "over_time": over_time}
+    for shadows in (0, 4):
+        rule = MEMBERSHIP | {"shadows": shadows}
+        path = listed({**policy, "require": [*policy.get("require", ()), rule]}, **given)
+        right = told is None or not shadows
+        assert main(["check", str(path)]) == (DONE if right else WRONG)
+        said = capsys.readouterr().err
+        assert said == "" if right else told in said and "leave shadows out of attack_risk" in said
+
+
+@pytest.mark.parametrize(
+    ("over_time", "alone"),
+    [
+        ({"regime": "participation", "releases": 2}, False),
+        ({**YEARLY, "opening": 0.5}, False),
+        ({"regime": "continual", "changes": 2, "delta": 1e-9, **STREAM}, False),
+        ({"regime": "on_change", **STREAM}, False),
+        (YEARLY, True),
+    ],
+    ids=lambda value: value["regime"] if isinstance(value, dict) else str(value),
+)
+def test_the_gate_refuses_shadows_of_a_release_that_tells_of_earlier_ones(
+    over_time: dict[str, Any], alone: bool, released: Any, work: WorkArea
+) -> None:
+    table, staged = released
+    schedule = schedule_named("people", schedule_of(over_time))
+    epsilon, delta = getattr(schedule, "epsilon", 1.0), getattr(schedule, "delta", 0.0)
+    loss = PrivacyLoss.within(epsilon, delta, Neighbours.REPLACE_PERSON)
+    if over_time == YEARLY or "opening" in over_time:
+        loss = equal_part(loss, schedule.releases, gaussian=True)
+    told = json.loads(Path(staged["manifest"]).read_bytes()) | {"over_time": schedule.told(loss)}
+    Path(staged["manifest"]).write_text(json.dumps(told))
+    if alone:
+        assert len(shadows_kept(RULE, table, staged, work)) == 4
+    else:
+        with pytest.raises(SpecError, match="its method alone does not make such a release"):
+            shadows_kept(RULE, table, staged, work)
+
+
+def test_the_gate_refuses_shadows_of_a_release_that_was_made_with_earlier_ones(
+    released: Any, work: WorkArea
+) -> None:
+    table, staged = released
+    told = json.loads(Path(staged["manifest"]).read_bytes()) | {"history": {"releases": 1, "k": 5}}
+    Path(staged["manifest"]).write_text(json.dumps(told))
+    with pytest.raises(SpecError, match="release without history and over_time"):
+        shadows_kept(RULE, table, staged, work)
+
+
+@pytest.mark.parametrize("name", registry.method_names())
+def test_every_method_makes_shadows_from_what_its_manifest_tells(
+    name: str, listed: Any, home: Path, work: WorkArea
+) -> None:
+    path = listed({"require": [{"model": "k_anonymity", "k": 2}]}, release={"method": "mondrian"})
+    schema = load_spec(path).data_schema()
+    table = hold_out(ingest(str(home / "people.parquet"), schema, work, individual="name"), work, 0.2)
+    manifest = work.path("some.manifest.json")
+    parameters = parameters_of(registry.load_method(name))
+    if registry.is_randomizer(name):
+        parameters["randomness"] = "memoised"
+    manifest.write_text(json.dumps({"method": name, "parameters": parameters}))
+    made = shadows_kept(RULE, table, {**table, "manifest": str(manifest)}, work)  # type: ignore[typeddict-item]
+    assert [len(shadow.inside) for shadow in made] == [30] * 4
+    assert all("name" not in shadow.release for shadow in made)
+    assert all(len(shadow.release) > 0 for shadow in made)
+
+
+def test_of_people_with_several_records_each_is_in_a_shadow_as_a_whole(
+    listed: Any, home: Path, work: WorkArea
+) -> None:
+    path = listed(
+        {"require": [{"model": "k_anonymity", "k": 2}]}, release={"method": "mondrian"}, person="name"
+    )
+    people = pd.read_parquet(home / "people.parquet")
+    pd.concat([people, people[: N // 2]]).to_parquet(home / "people.parquet")
+    schema = load_spec(path).data_schema()
+    table = hold_out(ingest(str(home / "people.parquet"), schema, work), work, 0.2, [RULE])
+    aside = read_private(table["holdout"]["uri"], table["holdout"]["sha256"])
+    staged = make_release(table, work, method="mondrian", parameters={"k": 2}, seed=7)
+    for shadow in shadows_kept(RULE, table, staged, work):
+        inside = set(aside[schema.by].iloc[shadow.inside])
+        assert len(inside) == 30
+        assert sorted(shadow.inside) == np.flatnonzero(aside[schema.by].isin(inside)).tolist()
+    with pytest.raises(InfeasibleError, match="got 60"):
+        hold_out(table, work, 0.125, [RULE])  # 60 people, though of about 90 records
