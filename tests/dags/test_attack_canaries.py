@@ -1,6 +1,7 @@
 """Invented values planted in the source of releases that are attacked are looked for in all that runs leave.
 
-So are the key by which people are held out, and their records: both must go with the work area. A public
+So are the key by which people are held out, their records, and shadow releases that are made of these: all of
+them must go with the work area. A public
 register has planted values of its own, people who are in no release and a column that nobody asked for among
 them. The evidence of what was published is searched, too, each file of it by itself.
 """
@@ -25,12 +26,16 @@ GREEN, N = "people", 1000
 # The disease is drawn at random, as in `test_attacks`: ten standard errors below the bound.
 INFERENCE = {"model": "attack_risk", "attack": "inference", "excess": 0.5, "publish_figures": True}
 MEMBERSHIP = {"model": "attack_risk", "attack": "membership", "excess": 0.5}
+SHADOWS = MEMBERSHIP | {"holdout": 0.2, "shadows": 4}
 # Of a class of 20 hardly anybody is named; a half of two attributes finds every second planted record.
 LINKAGE = {"model": "attack_risk", "attack": "linkage", "excess": 0.3}
 RELEASE = {"method": "mondrian", "k": 20, "l": 2, "seed": 7}
 # What is wrong with each: the step that must fail, and the rule about attacks.
 FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "leaks": ("attack", MEMBERSHIP),
+    "leaks_with_shadows": ("attack", SHADOWS),
+    "too_few_for_shadows": ("hold_out", SHADOWS | {"holdout": 0.05}),
+    "classes_too_large_for_shadows": ("attack", SHADOWS),
     "too_few_people": ("hold_out", INFERENCE | {"holdout": 0.001}),
     "unfit_register": ("register", LINKAGE),
     "register_that_tells_too_little": ("attack", LINKAGE),
@@ -78,10 +83,10 @@ def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any) -> Left:
             else {}
         )
         home.write(
-            table if name == "leaks" else alike,
+            table if name.startswith("leaks") else alike,
             name=name,
             policy={"require": [*POLICY["require"], rule]},
-            release=RELEASE,
+            release=RELEASE | ({"k": 60} if name.startswith("classes") else {}),
             **register,
         )
     return left_by(root, [GREEN, *FAULTS], {"PRIVACY_CURATOR": str(root / "curator")})
@@ -105,13 +110,19 @@ def test_a_faulty_run_fails_where_it_should(name: str, left: Left) -> None:
 
 def test_no_planted_value_is_left_behind_also_not_for_the_curator(left: Left) -> None:
     pages = [name for name in left.files if name.startswith("curator")]
-    assert len(pages) == 4  # of the green run with its figures, and of the two that fail as they are attacked
+    assert (
+        len(pages) == 5
+    )  # of the green run with its figures, and of the three that fail as they are attacked
     assert left.leaks(*CANARIES) == []
+
+
+def test_each_shadow_is_told_of_as_it_is_made(left: Left) -> None:
+    assert all(f"shadow {n} of 4, of 50 of 200 records held out" in left.output for n in (1, 2, 3, 4))
 
 
 def test_nothing_of_the_people_who_were_held_out_is_left(left: Left) -> None:
     left.require_empty_work_area()
-    kept = [str(p) for p in left.root.rglob("*") if p.name.startswith(("holdout.", "register."))]
+    kept = [str(p) for p in left.root.rglob("*") if p.name.startswith(("holdout.", "register.", "shadow-"))]
     assert kept == []
 
 

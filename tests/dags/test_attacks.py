@@ -8,8 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from privacy_engine.dp.limits import Limit
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
 from tests.dags.conftest import POLICY
 from tests.dags.officers import Officers
 
@@ -77,4 +79,41 @@ def test_a_release_that_leaks_is_never_asked_about(
     assert done.tasks["attack"] == "failed"
     assert not officers.seen
     assert not releases(airflow_lake, "people")
+    assert not list(work_root.iterdir())
+
+
+def test_a_private_release_is_attacked_by_shadows_that_are_not_booked_and_do_not_stay(
+    home: Any, run: Any, airflow_lake: Lake, work_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
+    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
+    # More columns, by which planted records are found; the excess is 0 with an error of .07.
+    rng, more = np.random.default_rng(7), [f"income_{i}" for i in range(3)]
+    numeric = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 1], "bins": 4}
+    home.write(
+        people(recognizable=False).assign(**{column: rng.random(N) for column in more}),
+        policy={
+            "require": [MEMBERSHIP | {"excess": 0.7, "holdout": 0.5, "shadows": 4}],
+            "max_epsilon": 1,
+            "max_delta": 0,
+        },
+        columns={
+            "town": {"categories": ["north", "south"]},
+            "disease": {"categories": ["cold", "flu", "gout"]},
+            "remark": {"categories": ["a"]},
+            **dict.fromkeys(more, numeric),
+        },
+        release={"method": "latent_class", "epsilon": 1.0},
+        budget={"dataset": "people", "curator_report": False},
+    )
+    done = run("people")
+    assert done.state == "success", done.tasks
+    (trial,) = done.returned("attack")["attacks"]["trials"]
+    assert (trial["passed"], trial["shadows"]) == (True, 4)
+    assert "outcomes" not in trial
+    assert done.returned("publish")["rows"] == 500
+    assert [e.event.value for e in ledger.check("people")] == ["grant", "reserve", "commit"]
+    assert "shadow-" not in json.dumps([done.returned(task) for task in done.tasks])
     assert not list(work_root.iterdir())

@@ -9,7 +9,7 @@ import pytest
 
 from privacy_engine import load_method
 from privacy_engine.attacks.membership import MembershipInference
-from privacy_engine.attacks.shadow import shadows_of
+from privacy_engine.attacks.shadow import halves_of, shadows_of
 from privacy_engine.attacks.trial import Evidence, Outcome, Verdict, case_of, try_attack
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Kind, Role
@@ -104,3 +104,14 @@ def test_too_few_outsiders_make_no_shadow_and_an_odd_number_is_refused() -> None
     for fits in (2, 5):
         with pytest.raises(ValueError, match="an even number >= 4"):
             make(people(100, rng), rng, fits=fits)
+
+
+def test_halves_are_of_whole_people_and_more_of_them_begin_with_the_same() -> None:
+    persons = np.repeat(np.arange(100), 3)
+    four, eight = (list(halves_of(persons, np.random.default_rng(7), fits)) for fits in (4, 8))
+    assert len(eight) == 8
+    for half, same in zip(four, eight, strict=False):
+        assert half.tolist() == same.tolist()
+    for one, other in zip(eight[::2], eight[1::2], strict=True):
+        assert np.bincount(np.bincount(persons[one], minlength=100)).tolist() == [75, 0, 0, 25]
+        assert not np.intersect1d(persons[one], persons[other]).size

@@ -5,6 +5,7 @@ import pytest
 
 from privacy_engine.errors import SpecError
 from privacy_engine.judge.attack_risk import AttackRisk
+from privacy_engine.judge.models import rule_of
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import verify
 from privacy_engine.vocabulary import AttackName
@@ -40,6 +41,13 @@ def test_an_attack_alone_is_no_policy() -> None:
         ({"confidence": 1}, "confidence must be"),
         ({"holdout": 0.6}, "holdout must be"),
         ({"holdout": "half"}, "holdout must be"),
+        ({"attack": "membership", "shadows": 2}, "shadows must be an even number of 4 to 32, or 0, got 2"),
+        ({"attack": "membership", "shadows": 5}, "shadows must be"),
+        ({"attack": "membership", "shadows": 34}, "shadows must be"),
+        ({"attack": "membership", "shadows": False}, "shadows must be"),
+        ({"attack": "membership", "shadows": 4.0}, "shadows must be"),
+        ({"attack": "membership", "shadows": "4"}, "shadows must be"),
+        ({"shadows": 4}, "shadows must stand beside attack membership, which alone learns"),
     ],
 )
 def test_wrong_values_are_refused_by_name(changed: dict[str, object], told: str) -> None:
@@ -68,3 +76,28 @@ def test_a_weaker_attack_rule_than_the_floors_is_told() -> None:
         AttackRisk(attack=AttackName.LINKAGE, excess=0.5),
         AttackRisk(attack=AttackName.INFERENCE, excess=0.05),
     )
+
+
+def membership(**changed: object) -> ReleasePolicy:
+    return policy(attack="membership", **changed)
+
+
+def test_no_shadows_and_left_out_are_one_rule_and_some_are_told() -> None:
+    assert membership(shadows=0) == membership(shadows=None) == membership()
+    assert "shadows" not in membership(shadows=0).to_dict()["require"][1]
+    read = membership(shadows=8)
+    assert ReleasePolicy.from_dict(read.to_dict()) == read
+    assert rule_of(read.attacks[0]).endswith("holdout=0.1, shadows=8)")
+
+
+@pytest.mark.parametrize(
+    ("own", "least", "weaker"), [(0, 8, True), (4, 8, True), (8, 8, False), (8, 0, False)]
+)
+def test_fewer_shadows_than_the_floors_or_none_are_weaker(own: int, least: int, weaker: bool) -> None:
+    floor = membership(shadows=least)
+    assert bool(membership(shadows=own).weaker_than(floor)) is weaker
+    assert membership(shadows=own, excess=0.1).weaker_than(floor)  # whatever it has of shadows
+    both = membership(shadows=own).with_floor(floor)
+    assert {rule.shadows or 0 for rule in both.attacks} == {own, least}
+    # A policy of both rules asks for as much as the floor.
+    assert not both.weaker_than(floor)

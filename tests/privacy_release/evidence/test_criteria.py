@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from privacy_engine.judge.attack_risk import AttackRisk
-from privacy_engine.judge.models import rule_of
+from privacy_engine.judge.models import model_to_dict, rule_of
+from privacy_engine.vocabulary import AttackName
 from privacy_release.evidence.criteria import HIPAA, NIST, WP29, Answer, Status, answers
 
 K = {"rule": "k_anonymity(k=5)", "threshold": 5.0, "measured": 6.0, "passed": True}
@@ -89,3 +90,19 @@ def test_every_answer_has_grounds() -> None:
     for given in (manifest(), manifest(K, L)):
         assert {answer.standard for answer in answers(given)} == {WP29, HIPAA, NIST}
         assert all(answer.says and all(answer.says) for answer in answers(given))
+
+
+def test_shadows_are_named_where_the_attack_is_and_each_rule_of_an_attack_is_told() -> None:
+    rules = [
+        AttackRisk(attack=AttackName.MEMBERSHIP, excess=0.2),
+        AttackRisk(attack=AttackName.MEMBERSHIP, excess=0.3, shadows=8),
+    ]
+    policy = {"require": [{"model": "k_anonymity", "k": 5}, *map(model_to_dict, rules)]}
+    tried = [TRIED | {"rule": rule_of(rule)} for rule in rules]
+    alone, shadowed = (
+        t for t in by_name(manifest(K, *tried, policy=policy))["Inference"].says if "membership" in t
+    )
+    assert "an excess of 0.2" in alone
+    assert "shadow" not in alone
+    assert "membership, by 8 shadow releases of people who were held out, tried on these very" in shadowed
+    assert "kept its bound: an excess of 0.3" in shadowed

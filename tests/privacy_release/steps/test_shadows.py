@@ -38,7 +38,11 @@ from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.parquet import read_private
+from privacy_release.work.presence import Mark, Owner
 from privacy_release.work.references import StagedRef, TableRef
+from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
+from privacy_release.work.remote.scratch import Scratch
+from privacy_release.work.remote.store import Store
 from tests.conftest import SCHEMA, SPEC
 
 N = 600
@@ -187,6 +191,28 @@ def test_after_a_crash_only_what_is_missing_is_made(
     anew = shadows_kept(RULE, *released, work)
     assert filtering == [60] * 5
     assert [a.inside.tolist() for a in anew] == [a.inside.tolist() for a in whole]
+
+
+def test_another_machine_goes_on_with_the_shadows_of_the_first(
+    released: Any, filtering: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "a secret of thirty-two bytes, or more"
+    store = Store(root=f"file://{tmp_path}/bucket", wrapping=Wrapping(secret.encode(), KEY_VARIABLE))
+    mark, found = Mark(key="people/run 1", owner=Owner.RUN), []
+    monkeypatch.setattr(Filtering, "dies_after", 3)
+    for machine in ("one", "another"):
+        with Scratch(tmp_path / machine, "attack", run=store.of(mark.key), mark=mark) as scratch:
+            if machine == "one":
+                with pytest.raises(OSError, match="died"):
+                    shadows_kept(RULE, *released, scratch)
+                monkeypatch.setattr(Filtering, "dies_after", -1)
+            else:
+                shadows_kept(RULE, *released, scratch)
+            found.append(files_of(scratch))
+    first, second = found
+    assert len(first) == 6
+    assert first.items() <= second.items()
+    assert filtering == [60] * 4
 
 
 @pytest.mark.parametrize("what", ["records", "no records", "hash", "inside", "no JSON"])
