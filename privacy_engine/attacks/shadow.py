@@ -6,7 +6,7 @@ people like those in the release, makes `fits` shadow releases, each from a half
 at random, and learns from them how a release that a record is in differs from one that it is not in.
 
 1. Shadows are made of one half of the outsiders (of `MOST` at most), in pairs: one of a random half of these,
-   one of the rest.
+   one of the rest. Whoever has several records is in a shadow with all of them.
 2. Of a record and a release: the distance to the nearest released record; the mean of exp(-d / h) over the
    released records, d the distance and h each of `WIDTHS`, from the records that are all but equal to the
    marginals of the release; and how much of the release covers its values, attribute by attribute.

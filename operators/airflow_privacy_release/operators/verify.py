@@ -115,6 +115,7 @@ class HoldOutOperator(BaseOperator):
 
     Who is left out goes by a key of the run, never by what is in a record; their records stay in the work
     area of the run. Where the policy and the floor policy bound no attack, all people stay in the table.
+    Fewer people than the shadow releases of a rule need are refused.
 
     Args:
         table: reference to the table that is to be released.
@@ -153,8 +154,9 @@ class AttackOperator(BaseOperator):
     """Fail, without retry, if an attack that the policy bounds gains more, or does not see a planted leak.
 
     The policy is the one that the release was verified under. Where it bounds no attack, the report goes on
-    as it is. The figures are in a report for the curator alone, see `CuratorReportOperator`; those of a
-    release without a privacy loss are told to whoever approves it, too.
+    as it is. Shadow releases that a rule asks for are made by the release's method of the people who were
+    held out; a retry finds them in the work area. The figures are in a report for the curator alone, see
+    `CuratorReportOperator`; those of a release without a privacy loss are told to whoever approves it, too.
 
     Args:
         source: what `HoldOutOperator` gave, and the release was made from.
