@@ -299,7 +299,22 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":
                 told += f"; the values that are missed: {file}" if file else ""
             path = ("source", "uri") if isinstance(error, MissingSourceError) else ("schema",)
             raise ProblemsError([Problem(text=told, path=path)]) from None
+        _check_holdout(spec, table, work, rules)
         return _cost(spec, table, work, rules) if rules.cost else None
+
+
+def _check_holdout(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rules: _Rules) -> None:
+    """Hold people out as a run does, for too few of them are refused."""
+    from privacy_engine.errors import InfeasibleError, Problem, ProblemsError
+    from privacy_release.spec.floor import under_floor
+    from privacy_release.steps.attacks.holdout import hold_out
+
+    asked = under_floor(spec.release_policy(), rules.floor)
+    if asked.attacks:
+        try:
+            hold_out(table, work, asked.holdout, asked.attacks)
+        except InfeasibleError as error:
+            raise ProblemsError([Problem(text=f"policy: {error}", path=("policy",))]) from None
 
 
 def _cost(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rules: _Rules) -> "Cost | str":

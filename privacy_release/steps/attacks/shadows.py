@@ -8,7 +8,7 @@ second call, reads it, and makes only what is missing. Records without the other
 A shadow is what the method of the release, with its parameters, makes of other people by itself. The method
 is called in the engine, which knows no ledger, no secret of a series and no state of a schedule, so nothing
 is booked or stored; why nothing has to be, `privacy_engine.attacks.shadow` proves. A release that goes on
-from earlier ones is not what its method makes by itself, and is refused.
+from earlier ones, or is made in fragments, is not what its method makes by itself, and is refused.
 
 Shadows are as private as the held-out people: they stay in the work area, and go with it.
 """
@@ -58,7 +58,7 @@ def shadows_kept(
         tell: told each shadow as it begins.
 
     Raises:
-        SpecError: if the release goes on from earlier ones.
+        SpecError: if the release goes on from earlier ones, or was made in fragments.
         InfeasibleError: if too few people were held out, or the method cannot make a release of so few.
         IntegrityError: if a file of the work area is missing or changed.
     """
@@ -68,7 +68,7 @@ def shadows_kept(
     from privacy_engine.tables.columns import factorize
 
     manifest, schema = read_manifest(staged["manifest"]), read_schema(table["schema"])
-    _refuse_following(rule, manifest)
+    _require_alone(rule, manifest, staged)
     outsiders = read_private(table["holdout"]["uri"], table["holdout"]["sha256"])
     persons = factorize(outsiders[schema.by]).codes if schema.by else np.arange(len(outsiders))
     require_enough(len(np.unique(persons)), [rule])
@@ -210,14 +210,16 @@ def _question(manifest: Mapping[str, Any], schema: "DataSchema", outsiders: str)
     return hashlib.sha256(json_bytes(asked)).hexdigest()
 
 
-def _refuse_following(rule: "AttackRisk", manifest: Mapping[str, Any]) -> None:
+def _require_alone(rule: "AttackRisk", manifest: Mapping[str, Any], staged: StagedRef) -> None:
+    """Refuse a release that its method does not make by itself, of one table in memory."""
     from privacy_engine.judge.models import rule_of
 
-    if "history" in manifest or _FOLLOWING & (manifest.get("over_time") or {}).keys():
+    follows = "history" in manifest or _FOLLOWING & (manifest.get("over_time") or {}).keys()
+    if follows or "engine" in staged:
         raise SpecError(
-            f"{rule_of(rule)} asks for shadows of a release that goes on from earlier ones, or counts who is "
-            "in them, and its method alone does not make such a release of the people who were held out; "
-            "leave shadows out of the rule, or release without history and over_time"
+            f"{rule_of(rule)} asks for shadows of a release that goes on from earlier ones, counts who is in "
+            "them, or was made in fragments: its method alone does not make such a release of other people; "
+            "leave shadows out of the rule, or release without history and over_time, with the engine local"
         )
 
 

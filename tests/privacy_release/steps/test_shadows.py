@@ -279,6 +279,25 @@ def test_too_few_people_are_refused_before_the_method_runs(
     assert filtering == []
 
 
+def test_check_finds_too_few_people_where_it_reads_the_source(
+    places: Any,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    filtering: list[int],
+) -> None:
+    monkeypatch.setenv("PRIVACY_WORK_AREA", str(tmp_path / "checked"))
+    path = str(home / "releases" / "people.yaml")
+    for holdout, found in ((0.1, WRONG), (0.2, DONE)):
+        places(MEMBERSHIP | {"holdout": holdout, "shadows": 4})
+        assert main(["check", path]) == DONE
+        assert main(["check", "--source", path]) == found
+        assert ("there must be 80 or more, got 60" in capsys.readouterr().err) is (found == WRONG)
+    assert filtering == []
+    assert not list((tmp_path / "checked").iterdir())
+
+
 @pytest.fixture
 def listed(home: Path) -> Callable[..., Path]:
     """Write a release of people that their names are looked for in."""
@@ -472,14 +491,17 @@ def test_the_gate_refuses_shadows_of_a_release_that_tells_of_earlier_ones(
     if alone:
         assert len(shadows_kept(RULE, table, staged, work)) == 4
     else:
-        with pytest.raises(SpecError, match="its method alone does not make such a release"):
+        with pytest.raises(SpecError, match="its method alone does not make such"):
             shadows_kept(RULE, table, staged, work)
 
 
-def test_the_gate_refuses_shadows_of_a_release_that_was_made_with_earlier_ones(
+def test_the_gate_refuses_shadows_of_a_release_that_was_made_with_earlier_ones_or_in_fragments(
     released: Any, work: WorkArea
 ) -> None:
     table, staged = released
+    cut = {**staged, "engine": {"kind": "fragments"}}
+    with pytest.raises(SpecError, match="was made in fragments"):
+        shadows_kept(RULE, table, cut, work)
     told = json.loads(Path(staged["manifest"]).read_bytes()) | {"history": {"releases": 1, "k": 5}}
     Path(staged["manifest"]).write_text(json.dumps(told))
     with pytest.raises(SpecError, match="release without history and over_time"):
