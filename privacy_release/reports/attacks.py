@@ -33,8 +33,8 @@ def about(attack: str, shadows: int | None) -> str:
         attack: its name.
         shadows: how many shadow releases it learns from, if it does.
     """
-    learned = f" They learn from {shadows} releases that the method made of others." if shadows else ""
-    return ABOUT.get(attack, "") + learned
+    learned = f" They learn from {shadows} releases that the same method made of other people."
+    return ABOUT.get(attack, "") + (learned if shadows else "")
 
 
 def figures_of(outcome: "Outcome") -> dict[str, Any]:
