@@ -175,4 +175,5 @@ class AttackName(StrEnum):
     INFERENCE = "inference"
     MEMBERSHIP = "membership"
     INTERSECTION = "intersection"
+    MINIMALITY = "minimality"
     AVERAGING = "averaging"

@@ -1,10 +1,9 @@
 """Attacks on several releases of the same people: intersection of their classes, averages of their answers.
 
 Intersection (Ganta, Kasiviswanathan, Smith, "Composition attacks and auxiliary information in data privacy",
-2008; minimality as of Wong et al. 2007 is a special case of knowing which class a person is put in): whoever
-knows a person's quasi-identifiers knows their class in each release, and looks for them among those who share
-all of these classes. Main is how often nobody else does; control, how often nobody else shares the class in
-the new release alone, which is what this release would tell by itself.
+2008): whoever knows a person's quasi-identifiers knows their class in each release, and looks for them among
+those who share all of these classes. Main is how often nobody else does; control, how often nobody else
+shares the class in the new release alone, which is what this release would tell by itself.
 
 Averaging: a value that is answered for at random, afresh in each release, is the most frequent of its answers
 (of a number, nearest to their mean). Main is how often that is the true value; control, how often a single

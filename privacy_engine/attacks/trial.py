@@ -28,6 +28,7 @@ import pandas as pd
 
 from privacy_engine.attacks.cells import Bools, Cells, Ints, Space, read
 from privacy_engine.judge.cross_release import Membership
+from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.tables.schema import DataSchema
 
 TARGETS = 2_000  # people that are attacked, and as many outsiders at most
@@ -145,6 +146,7 @@ class Evidence:
         answers: releases of random answers of the same people, each in the order of `people`.
         register: public records of people, by their quasi-identifiers, `people` among them.
         shadows: releases of the outsiders by the same method, as of `shadow.shadows_of`.
+        rules: that the release was made to keep; the attacker knows them.
     """
 
     release: pd.DataFrame
@@ -155,6 +157,7 @@ class Evidence:
     answers: tuple[pd.DataFrame, ...] = ()
     register: pd.DataFrame | None = None
     shadows: tuple[Shadow, ...] = ()
+    rules: tuple[PrivacyModel, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

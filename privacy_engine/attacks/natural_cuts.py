@@ -1,0 +1,193 @@
+"""Who is in which class of a release, and where a finer cut of a class would lie.
+
+Whoever attacks by minimality knows the quasi-identifiers of everybody in the release. A person is in a class
+whose cells cover them. Classes of a strict partition do not overlap; others may, and then the class that
+loses least is filled first, up to its size, with those whom the fewest classes cover: an algorithm that
+generalizes no more than it must puts nobody into a coarse class who could be in a fine one.
+
+The cuts are those of Mondrian (LeFevre, DeWitt, Ramakrishnan 2006; `privacy_engine.grouping.cuts`): of an
+attribute in order beside the median's own value, and those that split off as few people as k allows at either
+end; of any other, one child of the people's lowest common node, or one value, from the others.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from privacy_engine.attacks.blocks import Blocks
+from privacy_engine.attacks.cells import Bools, Cells, Floats, Ints, Space, read
+from privacy_engine.tables.classes import class_labels
+from privacy_engine.tables.columns import factorize
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import released_as
+
+CHILDREN = 3  # largest ones of a node, each of which is split from the others
+
+
+@dataclass(frozen=True, kw_only=True)
+class People:
+    """Who is in which class of a release.
+
+    Attributes:
+        released: (r,) the class of each released record, 0 .. c - 1.
+        labels: (n,) the class of each person, -1 = in none.
+        places: for each quasi-identifier (n, levels) int64 numbers of the people's values, ascending where
+            the attribute has an order, else from the top of its hierarchy down.
+        ordered: of each quasi-identifier, whether it has an order.
+        losses: (c, q) what each class loses in each, 0 .. 1.
+        along: (c,) the classes in an order in which like ones are near each other.
+    """
+
+    released: Ints
+    labels: Ints
+    places: tuple[Ints, ...]
+    ordered: tuple[bool, ...]
+    losses: Floats
+    along: Ints
+
+    @classmethod
+    def of(
+        cls, release: pd.DataFrame, people: pd.DataFrame, source: DataSchema, rng: np.random.Generator
+    ) -> "People":
+        """Find everybody's class.
+
+        Raises:
+            SchemaError: if the release tells no quasi-identifier.
+        """
+        known = replace(source, attributes=source.quasi_identifiers)
+        columns = [c for a in known.attributes for c in released_as(a.name, release.columns)]
+        released = class_labels([release[c] for c in columns], len(release))
+        first = np.unique(released, return_index=True)[1]
+        space, (boxes, own) = read(release.iloc[first], (people,), known)
+        losses = _losses(space, boxes)
+        told = [known[name] for name in space.names]
+        return cls(
+            released=released,
+            labels=_fill(space, boxes, own, losses.sum(axis=1), np.bincount(released), rng),
+            places=tuple(_levels(people[a.name], a, own, j, len(space.ordered)) for j, a in enumerate(told)),
+            ordered=tuple(j < len(space.ordered) for j in range(len(told))),
+            losses=losses,
+            along=Blocks.of(space, boxes).order,
+        )
+
+
+def _losses(space: Space, boxes: Cells) -> Floats:
+    columns = [space.sizes[j, codes] for j, codes in enumerate(boxes.codes.T)]
+    spans = np.nan_to_num(boxes.high - boxes.low)
+    return np.hstack([spans, np.array(columns).reshape(len(columns), len(boxes)).T])
+
+
+def _fill(
+    space: Space, boxes: Cells, people: Cells, losses: Floats, sizes: Ints, rng: np.random.Generator
+) -> Ints:
+    """(n,) the class of each person. Two loops over classes, of which there are some thousands."""
+    waiting = rng.permutation(len(people))
+    first = people.low[:, 0] if len(space.ordered) else np.zeros(len(people))
+    waiting = waiting[np.argsort(first[waiting], kind="stable")]
+    low, left = first[waiting], len(waiting)
+    covering, labels = np.zeros(len(people), np.int64), np.full(len(people), -1, np.int64)
+    for c in range(len(boxes)):
+        covering[_covered(space, boxes, c, people, waiting, low)] += 1
+    for c in np.argsort(losses, kind="stable").tolist():
+        found = _covered(space, boxes, c, people, waiting, low)
+        found = found[labels[found] < 0]
+        found = found[np.argsort(covering[found], kind="stable")[: sizes[c]]]
+        labels[found] = c
+        left -= len(found)
+        if 2 * left < len(waiting):
+            waiting = waiting[labels[waiting] < 0]
+            low = first[waiting]
+    return labels
+
+
+def _covered(space: Space, boxes: Cells, c: int, people: Cells, waiting: Ints, low: Floats) -> Ints:
+    """The people whom a class covers, of those who wait; they ascend by `low`, the first attribute."""
+    found = waiting
+    if len(space.ordered):
+        begin, end = np.searchsorted(low, boxes.low[c, 0]), np.searchsorted(low, boxes.high[c, 0], "right")
+        found = waiting[begin : len(waiting) if boxes.null[c, 0] else end]
+    for j in range(len(space.ordered)):
+        x = people.low[found, j]
+        inside = (boxes.low[c, j] <= x) & (x <= boxes.high[c, j])
+        found = found[inside | np.isnan(x) & boxes.null[c, j]]
+    for j, covers in enumerate(space.covers):
+        found = found[covers[boxes.codes[c, j]][people.codes[found, j]] > 0]
+    return found
+
+
+def _levels(column: pd.Series, attribute: Attribute, people: Cells, j: int, ordered: int) -> Ints:
+    """(n, levels) numbers of the values, see `People`."""
+    if j < ordered:
+        x = people.low[:, j]
+        return np.unique(x, return_inverse=True)[1].astype(np.int64).reshape(-1, 1)
+    codes = people.codes[:, j - ordered].astype(np.int64)
+    tree = attribute.hierarchy
+    if tree is None:
+        return codes[:, None]
+    coded = factorize(column)
+    own = [tree.nodes[tree.code(text), ::-1] if text in tree.values else None for text in coded.texts]
+    none = np.full(tree.height + 1, -1)  # a null, or what is in no row, is a child of its own
+    return np.array([*(none if n is None else n for n in own), none], np.int64)[coded.codes]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A cut of a class in two.
+
+    Attributes:
+        attribute: place of the quasi-identifier.
+        near: (n,) which of the people of the class are on one side.
+    """
+
+    attribute: int
+    near: Bools
+
+    @property
+    def size(self) -> int:
+        """People on the near side."""
+        return int(self.near.sum())
+
+    @property
+    def least(self) -> int:
+        """People on the smaller side."""
+        return min(self.size, len(self.near) - self.size)
+
+
+def cuts_of(people: People, members: Ints, k: int) -> list[Cut]:
+    """The cuts of a class that leave at least k people on either side.
+
+    Args:
+        people: of the release.
+        members: (n,) which of them are in the class.
+        k: least people of a side, at least 1.
+    """
+    found = []
+    for j, places in enumerate(people.places):
+        own = places[members]
+        sides = _thresholds(own[:, 0], k) if people.ordered[j] else _children(own, k)
+        found += [Cut(attribute=j, near=near) for near in sides]
+    return found
+
+
+def _thresholds(values: Ints, k: int) -> list[Bools]:
+    n = len(values)
+    distinct, counts = np.unique(values, return_counts=True)
+    upto = np.cumsum(counts)[:-1]
+    fine = np.flatnonzero((upto >= k) & (n - upto >= k))
+    if not len(fine):
+        return []
+    median = int(np.searchsorted(upto, n // 2, "right"))  # the value of whoever is in the middle
+    chosen = {int(fine[0]), int(fine[-1]), *({median - 1, median} & set(fine.tolist()))}
+    return [values <= distinct[i] for i in sorted(chosen)]
+
+
+def _children(levels: Ints, k: int) -> list[Bools]:
+    apart = (levels != levels[0]).any(axis=0)
+    if not apart.any():
+        return []
+    own = levels[:, int(apart.argmax())]
+    children, counts = np.unique(own, return_counts=True)
+    fine = np.flatnonzero((counts >= k) & (len(own) - counts >= k))
+    largest = fine[np.argsort(-counts[fine], kind="stable")][:CHILDREN]
+    return [own == children[i] for i in (largest[:1] if len(children) == 2 else largest)]
