@@ -157,6 +157,8 @@ def refuse_attacks(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
             "several releases; add `history: {identifier: <column>}`, or take the rule out of the policy",
         )
     _refuse_shadows(spec, policy)
+    if any(rule.attack is AttackName.MINIMALITY for rule in policy.attacks):
+        _refuse_minimality(spec, policy)
 
 
 def _refuse_shadows(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
@@ -182,6 +184,25 @@ def _refuse_shadows(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
         f"budget.over_time {over_time.regime} goes on from earlier releases, or counts who is in them, and "
         f"a shadow release has none; {remedy}, or take the regime yearly without an opening, or none",
     )
+
+
+def _refuse_minimality(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:
+    """Refuse to ask why classes are not finer where there are none, or no rule on sensitive values."""
+    from privacy_engine.judge.models import SensitiveModel
+
+    if not is_anonymizer(spec.release.method):
+        raise _wrong(
+            ("policy",),
+            f"policy bounds the attack minimality, and {spec.release.method} makes no classes that it could "
+            "reverse; take the rule out of the policy and the floor policy, or take an anonymizer",
+        )
+    if not any(isinstance(model, SensitiveModel) for model in policy.require):
+        raise _wrong(
+            ("policy",),
+            "policy bounds the attack minimality, and asks for no model of sensitive values; k-anonymity by "
+            "itself is not exposed to it: take the rule out of the policy and the floor policy, or add the "
+            "model that the release is made by, such as `{model: distinct_l_diversity, l: 3}`",
+        )
 
 
 def refuse_append(spec: ReleaseSpec, policy: "ReleasePolicy") -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from privacy_engine.attacks.trial import Case, Evidence, Results, Shadow
     from privacy_engine.judge.attack_risk import AttackRisk
     from privacy_engine.judge.cross_release import Membership
+    from privacy_engine.judge.models import PrivacyModel
+    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_release.lake.store import Lake
 
 
@@ -77,7 +79,8 @@ def attack_staged(
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.registry import load_attack
 
-    rules = ReleasePolicy.from_dict(report["policy"]).attacks
+    policy = ReleasePolicy.from_dict(report["policy"])
+    rules = policy.attacks
     if not rules:
         return report
     if report["sha256"] != staged["sha256"]:
@@ -86,7 +89,8 @@ def attack_staged(
     rng = np.random.default_rng(int(staged["sha256"][:16], 16))
     followed = any(rule.attack is AttackName.INTERSECTION for rule in rules)
     memberships = _memberships(staged, lake, name, run) if followed else ()
-    case = case_of(_evidence(table, staged, memberships, register), rng)
+    evidence = _evidence(table, staged, memberships, register)
+    case = case_of(replace(evidence, rules=_made_by(staged, policy)), rng)
     on_shadows = 0.5 if any(rule.shadows for rule in rules) else 0.0
     with portion(on_shadows):
         shadows = _shadows(rules, table, staged, work, tell)
@@ -181,6 +185,14 @@ def _shadows(
 
 def _with_shadows(case: "Case", shadows: "tuple[Shadow, ...]") -> "Case":
     return replace(case, evidence=replace(case.evidence, shadows=shadows)) if shadows else case
+
+
+def _made_by(staged: StagedRef, policy: "ReleasePolicy") -> "tuple[PrivacyModel, ...]":
+    """The models of classes that the release was made by: those that it claims, and the policy's."""
+    from privacy_engine.judge.models import MODELS, model_from_dict
+
+    claimed = (model_from_dict(told) for told in staged["guarantees"] if told["model"] in MODELS)
+    return tuple(dict.fromkeys((*claimed, *policy.require)))
 
 
 def _memberships(

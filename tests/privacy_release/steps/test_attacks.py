@@ -33,6 +33,7 @@ from tests.conftest import POLICY, SCHEMA, SPEC
 N = 1000
 INFERENCE = {"model": "attack_risk", "attack": "inference", "excess": 0.5}
 LINKAGE = {"model": "attack_risk", "attack": "linkage", "excess": 0.5}
+MINIMALITY = {"model": "attack_risk", "attack": "minimality", "excess": 0.15}
 MEMBERSHIP = {"model": "attack_risk", "attack": "membership", "excess": 0.5}
 
 
@@ -144,6 +145,67 @@ def test_a_release_that_leaks_is_refused_and_nothing_is_published(
     assert not releases(lake, "people")
     (page,) = curator.rglob("*.html")
     assert "person-" not in page.read_text()
+
+
+@pytest.fixture
+def streets(write: Any, home: Path) -> Any:
+    """Write the release of people in streets of two houses, of which a share gave one house one illness."""
+
+    def written(alike: float) -> ReleaseSpec:
+        spec, rng, count = write(MINIMALITY), np.random.default_rng(6), 120
+        houses = [(f"house{s}{h}", f"street{s}", "*") for s in range(count) for h in "ab"]
+        (home / "hierarchies" / "zip.csv").write_text("\n".join(";".join(row) for row in houses))
+        own = np.repeat(np.arange(2 * count), [8, 18] * count)
+        ill = rng.integers(0, 4, len(own))
+        one = own % 2 == 0
+        same = one & (own < 2 * alike * count)
+        ill[same] = rng.integers(0, 4, 2 * count)[own[same]]
+        table = pd.DataFrame(
+            {
+                "name": [f"person-{i:04d}" for i in range(len(own))],
+                "age": 50.0,
+                "zip": np.array([row[0] for row in houses])[own],
+                "illness": np.array(["cold", "cough", "flu", "measles"])[ill],
+                "visits": 0,
+            }
+        )
+        table.iloc[rng.permutation(len(table))].to_parquet(home / "people.parquet")
+        return spec
+
+    return written
+
+
+def test_what_the_rule_forbade_to_cut_is_inferred_and_refused(
+    streets: Any, lake: Lake, work: WorkArea
+) -> None:
+    with pytest.raises(
+        VerificationError, match=r"attack=minimality.*on illness the excess risk is"
+    ) as refused:
+        run_release(streets(alike=0.9), lake, "r1", work)
+    assert not releases(lake, "people")
+    assert not re.search("person-|house|street|measles", str(refused.value))
+
+
+def test_a_release_that_the_rule_did_not_make_coarser_keeps_the_bound(
+    streets: Any, lake: Lake, work: WorkArea
+) -> None:
+    done = run_release(streets(alike=0.0), lake, "r1", work)
+    (trial,) = done.report["attacks"]["trials"]
+    assert [(o["subject"], o["verdict"]) for o in trial["outcomes"]] == [("illness", "quiet")]
+    assert trial["outcomes"][0]["planted"] > 0.15
+    assert "Somebody who knows the rules of the release" in report_of(lake)
+
+
+def test_minimality_is_refused_where_it_has_nothing_to_reverse(write: Any, home: Path) -> None:
+    spec = write(MINIMALITY)
+    check_files(spec, None)
+    policy = {"require": [POLICY["require"][0], MINIMALITY]}
+    (home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
+    with pytest.raises(SpecError, match=r"no model of sensitive values; k-anonymity .* take the rule out"):
+        check_files(spec, None)
+    for method in ("latent_class", "errph"):
+        with pytest.raises(SpecError, match=f"{method} makes no classes .* take the rule out"):
+            check_files(write(MINIMALITY, release={"method": method}, schedule=None), None)
 
 
 def test_no_figure_of_a_private_release_leaves_the_curators_report(
