@@ -22,6 +22,7 @@ from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import released_as
 
+SAMPLED = 300  # classes by which it is estimated how many cover a person
 CHILDREN = 3  # largest ones of a node, each of which is split from the others
 
 
@@ -87,7 +88,7 @@ def _fill(
     waiting = waiting[np.argsort(first[waiting], kind="stable")]
     low, left = first[waiting], len(waiting)
     covering, labels = np.zeros(len(people), np.int64), np.full(len(people), -1, np.int64)
-    for c in range(len(boxes)):
+    for c in rng.permutation(len(boxes))[:SAMPLED].tolist():
         covering[_covered(space, boxes, c, people, waiting, low)] += 1
     for c in np.argsort(losses, kind="stable").tolist():
         found = _covered(space, boxes, c, people, waiting, low)
