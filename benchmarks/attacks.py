@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from benchmarks.minimality import Minimal, minimal
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import SENSITIVE, Table
 from privacy_engine import DataSchema, load_method
@@ -121,7 +122,8 @@ def run(table: Table, *, runs: int = 100, rows: int = 1_500) -> Section:
         print(f"[attacks] {name}: {seconds[name]:.0f} CPU s", flush=True)
     pairs = _pairs(people, outsiders, schema)
     alarms, blind = _alarms(mixed, schema, runs, rows)
-    return _section(found, seconds, pairs, alarms, blind, runs, len(people))
+    inferred = minimal(people, outsiders, schema, runs)
+    return _section(found, seconds, pairs, alarms, blind, runs, len(people), inferred)
 
 
 def _pairs(people: pd.DataFrame, outsiders: pd.DataFrame, schema: DataSchema) -> dict[str, Outcome]:
@@ -206,6 +208,7 @@ def _section(
     blind: Mapping[str, int],
     runs: int,
     people: int,
+    inferred: Minimal,
 ) -> Section:
     subjects = list(dict.fromkeys(s for of in found.values() for s in of))
     rows = [
@@ -233,6 +236,7 @@ def _section(
             ),
             f"Of {runs} releases of noise, each of other people than those attacked, so "
             f"many were taken for a leak: {alarmed}; on so many an attack was blind: {unseen}.",
+            *inferred.blocks,
             "\n".join(
                 (
                     verdict(
@@ -261,6 +265,7 @@ def _section(
                         kacluk.verdict is Verdict.LEAK and aware.verdict is Verdict.QUIET,
                         ", ".join(f"{100 * o.found.main.value:.1f} %" for o in (kacluk, aware)),
                     ),
+                    *inferred.verdicts,
                     verdict(
                         "no attack is alarmed by more than 5 % of the releases of noise",
                         worst <= 0.05 * runs,
