@@ -22,8 +22,8 @@ from privacy_release.ledger.ledger import BudgetLedger
 
 PASSWORDS = {"officer": "of all the people", "visitor": "who only looks"}
 ROLES = "officer:admin,visitor:viewer"
-# One release by generalization, one with differential privacy.
-RELEASES = ("adult_occupation", "adult_synthetic_weekly")
+# One release by generalization, one with differential privacy, one that is attacked.
+RELEASES = ("adult_occupation", "adult_synthetic_weekly", "adult_attacked")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def _environment(root: Path, port: int) -> dict[str, str]:
         shutil.copytree(checkout() / "include" / name, include / name)
     for name in RELEASES:
         spec = yaml.safe_load((checkout() / "include" / "releases" / f"{name}.yaml").read_text())
-        del spec["schedule"]  # runs begin when a test says so
+        spec.pop("schedule", None)  # runs begin when a test says so
         spec["source"]["uri"] = str(data / "adult.parquet")
         (include / "releases" / f"{name}.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
     synthetic_adult(6_000, rng=np.random.default_rng(1)).to_parquet(data / "adult.parquet", index=False)

@@ -15,7 +15,7 @@ from tests.ui.server import Server
 
 pytestmark = [pytest.mark.ui]
 
-ANONYMIZED, SYNTHETIC = "adult_occupation", "adult_synthetic_weekly"
+ANONYMIZED, SYNTHETIC, ATTACKED = "adult_occupation", "adult_synthetic_weekly", "adult_attacked"
 APPROVE = "approve"
 DEADLINE = 300.0  # seconds for a run of some six tasks on a busy machine
 PAGES = (
@@ -26,15 +26,15 @@ PAGES = (
 )
 
 
-def trigger_with_approval(server: Server, page: Any) -> str:
+def trigger_with_approval(server: Server, page: Any, dag_id: str = ANONYMIZED) -> str:
     """Trigger the release by the button in the UI, with approval switched on; the id of the run."""
-    page.goto(f"{server.address}/dags/{ANONYMIZED}", wait_until="domcontentloaded")
+    page.goto(f"{server.address}/dags/{dag_id}", wait_until="domcontentloaded")
     page.get_by_role("button", name="Trigger").click()
     form = page.get_by_role("dialog")
     switch = form.locator("input[name=element_approval]")
     switch.locator("xpath=ancestor::label").click()
     assert switch.is_checked()
-    wanted = re.compile(f"/dags/{ANONYMIZED}/dagRuns$")
+    wanted = re.compile(f"/dags/{dag_id}/dagRuns$")
     with page.expect_response(wanted) as triggered:
         form.get_by_role("button", name="Trigger", exact=True).click()
     made = triggered.value.json()
@@ -47,9 +47,9 @@ def place_of(run_id: str) -> str:
     return f"/dags/{ANONYMIZED}/runs/{quote(run_id, safe='')}"
 
 
-def asked(server: Server, run_id: str) -> str:
+def asked(server: Server, run_id: str, dag_id: str = ANONYMIZED) -> str:
     """The task that waits for a person, once it does."""
-    tasks = f"/dags/{ANONYMIZED}/dagRuns/{quote(run_id, safe='')}/taskInstances"
+    tasks = f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}/taskInstances"
 
     def waiting() -> str | None:
         state = {task["task_id"]: task["state"] for task in server.call("GET", tasks)["task_instances"]}
@@ -72,9 +72,9 @@ def answer(server: Server, page: Any, run_id: str, option: str, comment: str) ->
     assert answered.value.ok
 
 
-def open_approval(server: Server, page: Any, run_id: str) -> None:
+def open_approval(server: Server, page: Any, run_id: str, dag_id: str = ANONYMIZED) -> None:
     """Open the page on which a release is decided on, by the address that Airflow's form names."""
-    place = {"dag_id": ANONYMIZED, "run_id": run_id, "task_id": APPROVE, "map_index": -1}
+    place = {"dag_id": dag_id, "run_id": run_id, "task_id": APPROVE, "map_index": -1}
     page.goto(f"{server.address}/privacy/approval?{urlencode(place)}")
     page.get_by_role("heading", name="Publish release").wait_for()
 
@@ -270,6 +270,48 @@ def test_a_release_that_is_sent_back_in_airflows_own_form_ends_without_failure_o
     page.goto(f"{server.address}/privacy/approval?{urlencode(place)}")
     page.get_by_text("coarser ages").wait_for()
     picture(page, "approval-page-sent-back")
+
+
+def test_what_attackers_gain_is_seen_before_a_release_is_approved_and_with_it_afterwards(
+    server: Server,
+    log_in: Callable[..., Any],
+    picture: Callable[..., None],
+    accessible: Callable[[Any], None],
+) -> None:
+    until(lambda: dag_if_known(server, ATTACKED), f"the DAG {ATTACKED}")
+    page = log_in("officer")
+    for number in (1, 2):
+        run_id = trigger_with_approval(server, page, ATTACKED)
+        asked(server, run_id, ATTACKED)
+        open_approval(server, page, run_id, ATTACKED)
+        gained = page.get_by_role("table", name="What each attack gains on this release")
+        told = [row.inner_text() for row in gained.get_by_role("rowheader").all()]
+        assert {"singling out", "linkage", "inference", "minimality"} == set(told)
+        accessible(page)
+        picture(page, f"approval-attacked-{number}", whole=True)
+        page.get_by_label("Comment").fill("attacked by a test")
+        page.get_by_role("button", name="Approve", exact=True).click()
+        page.get_by_role("heading", name="Answered").wait_for()
+        assert finished(server, ATTACKED, run_id) == "success"
+    one = {"lake": "lake_default", "table": ATTACKED, "version": 2}
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(f"{server.address}/privacy/release?{urlencode(one)}")
+        bars = page.get_by_role("region", name="Attacks on this release").get_by_role("rowheader")
+        assert {row.inner_text().partition(":")[0] for row in bars.all()} == {
+            "Singling out",
+            "Linkage",
+            "Inference",
+            "Minimality",
+        }
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        accessible(page)
+        picture(page, f"release-attacked-{width}", whole=True)
+        page.goto(f"{server.address}/privacy/trend?{urlencode({'table': ATTACKED})}")
+        page.get_by_text("Inference", exact=False).first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        accessible(page)
+        picture(page, f"trend-attacked-{width}", whole=True)
 
 
 def released(server: Server) -> set[str]:
