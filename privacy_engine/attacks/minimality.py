@@ -25,7 +25,9 @@ many of them as is fine in the class and breaks a rule behind the cut.
 
 Limits: each record counts as a person; of several sensitive attributes each is attacked by its own rules;
 other steps than cuts in two, such as the merges of a clustering, are not reversed; where classes overlap, the
-attacker is wrong about the class of some people, see `natural_cuts`; and there are at most `MOST_VALUES`.
+attacker is wrong about the class of some people, see `natural_cuts`; there are at most `MOST_VALUES`; and of
+a release of more than `natural_cuts.MOST_CLASSES` classes so many are looked at, drawn at random, and people
+of these are attacked.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -106,9 +108,13 @@ def _attacked(
     dealt = _dealt(case, people, attribute, models)
     if case.leak:
         dealt, told = _planted(dealt, people, case.targets, k, rng)
+    else:
+        told = _told(dealt, _cuts(dealt, people, k, rng), rng)
+    targets = case.targets
+    if case.leak or len(people.rows) < len(case.evidence.release):  # others are in no class that is looked at
         grouped = np.concatenate([*dealt.members, np.zeros(0, np.int64)])
-        return _tried(rng.permutation(grouped)[: len(case.targets)], dealt, told)
-    return _tried(case.targets, dealt, _told(dealt, _cuts(dealt, people, k, rng), rng))
+        targets = rng.permutation(grouped)[: len(targets)]
+    return _tried(targets, dealt, told)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +148,8 @@ def _dealt(case: Case, people: People, attribute: Attribute, models: Sequence[Se
         )
     classes = len(people.losses)
     counts = np.zeros((classes, column.size), np.int64)
-    np.add.at(counts, (people.released, told), 1)
-    total = counts.sum(axis=0)
+    np.add.at(counts, (people.released, told[people.rows]), 1)
+    total = np.bincount(told, minlength=column.size)
     order = np.argsort(people.labels, kind="stable")
     ends = np.searchsorted(people.labels[order], np.arange(classes + 1))
     return Dealt(

@@ -23,6 +23,7 @@ from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import released_as
 
 SAMPLED = 300  # classes by which it is estimated how many cover a person
+MOST_CLASSES = 3_000  # of a release; of more, as many are looked at
 CHILDREN = 3  # largest ones of a node, each of which is split from the others
 
 
@@ -31,8 +32,9 @@ class People:
     """Who is in which class of a release.
 
     Attributes:
-        released: (r,) the class of each released record, 0 .. c - 1.
-        labels: (n,) the class of each person, -1 = in none.
+        rows: (r,) the released records of the classes that are looked at.
+        released: (r,) the class of each, 0 .. c - 1.
+        labels: (n,) the class of each person, -1 = in none of them.
         places: for each quasi-identifier (n, levels) int64 numbers of the people's values, ascending where
             the attribute has an order, else from the top of its hierarchy down.
         ordered: of each quasi-identifier, whether it has an order.
@@ -40,6 +42,7 @@ class People:
         along: (c,) the classes in an order in which like ones are near each other.
     """
 
+    rows: Ints
     released: Ints
     labels: Ints
     places: tuple[Ints, ...]
@@ -59,11 +62,18 @@ class People:
         known = replace(source, attributes=source.quasi_identifiers)
         columns = [c for a in known.attributes for c in released_as(a.name, release.columns)]
         released = class_labels([release[c] for c in columns], len(release))
-        first = np.unique(released, return_index=True)[1]
+        rows = np.arange(len(release))
+        if (classes := int(released.max(initial=-1)) + 1) > MOST_CLASSES:
+            chosen = np.zeros(classes, np.bool_)
+            chosen[rng.permutation(classes)[:MOST_CLASSES]] = True
+            rows = np.flatnonzero(chosen[released])
+            released = np.unique(released[rows], return_inverse=True)[1].astype(np.int64)
+        first = rows[np.unique(released, return_index=True)[1]]
         space, (boxes, own) = read(release.iloc[first], (people,), known)
         losses = _losses(space, boxes)
         told = [known[name] for name in space.names]
         return cls(
+            rows=rows,
             released=released,
             labels=_fill(space, boxes, own, losses.sum(axis=1), np.bincount(released), rng),
             places=tuple(_levels(people[a.name], a, own, j, len(space.ordered)) for j, a in enumerate(told)),

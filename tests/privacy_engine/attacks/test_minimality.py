@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from privacy_engine import load_method
+from privacy_engine.attacks import natural_cuts
 from privacy_engine.attacks.minimality import Minimality
 from privacy_engine.attacks.natural_cuts import People, cuts_of
 from privacy_engine.attacks.refusals import Rules, told_by
@@ -164,6 +165,19 @@ def test_houses_that_were_not_told_apart_give_away_what_they_have_in_common() ->
     assert outcome.verdict is Verdict.LEAK
     assert outcome.excess > 0.1
     assert not outcome.within(0.1)
+
+
+def test_some_of_many_classes_are_enough_to_find_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = case(in_streets(8, alike=0.8), IN_STREETS, RULES, ONE)
+    most = 9 * len(one.evidence.release["house"].unique()) // 10
+    monkeypatch.setattr(natural_cuts, "MOST_CLASSES", most)
+    outcome = found_on(one, 9)
+    assert outcome.verdict is Verdict.LEAK
+    found = People.of(one.evidence.release, one.evidence.people, IN_STREETS, np.random.default_rng(9))
+    assert len(found.losses) == most
+    assert outcome.found.main.tries == min(len(one.targets), (found.labels >= 0).sum())
+    told = one.evidence.release["house"].to_numpy()[found.rows]
+    assert len({*zip(told, found.released.tolist(), strict=True)}) == most
 
 
 def test_a_release_that_no_rule_made_coarser_is_quiet_and_within_a_bound() -> None:
