@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from benchmarks.minimality import Minimal, minimal
+from benchmarks.minimality import Minimal, cell, minimal
 from benchmarks.report import Section, markdown_table, verdict
 from benchmarks.tables import SENSITIVE, Table
 from privacy_engine import DataSchema, load_method
@@ -194,12 +194,6 @@ def _alarms(
     return {a.value: n for a, n in alarms.items()}, {a.value: n for a, n in blind.items()}
 
 
-def _cell(outcome: Outcome) -> str:
-    told = f"{outcome.excess:.3f} ({outcome.low:.3f} to {outcome.high:.3f})"
-    told = f"**{told}**" if outcome.low > 0 else told
-    return f"{told} / {outcome.planted.excess:.3f}{'' if outcome.sees else ' blind'}"
-
-
 def _section(
     found: Mapping[str, Mapping[str, Outcome]],
     seconds: Mapping[str, float],
@@ -212,7 +206,7 @@ def _section(
 ) -> Section:
     subjects = list(dict.fromkeys(s for of in found.values() for s in of))
     rows = [
-        (name, *(_cell(of[s]) if s in of else "—" for s in subjects), f"{seconds[name]:.0f}")
+        (name, *(cell(of[s]) if s in of else "—" for s in subjects), f"{seconds[name]:.0f}")
         for name, of in found.items()
     ]
     raw = found["raw copy"].values()
@@ -232,7 +226,7 @@ def _section(
             "are alone in them, beyond those who are alone in the second.",
             markdown_table(
                 ("releases", "alone", "excess"),
-                [(name, f"{100 * o.found.main.value:.1f} %", _cell(o)) for name, o in pairs.items()],
+                [(name, f"{100 * o.found.main.value:.1f} %", cell(o)) for name, o in pairs.items()],
             ),
             f"Of {runs} releases of noise, each of other people than those attacked, so "
             f"many were taken for a leak: {alarmed}; on so many an attack was blind: {unseen}.",

@@ -62,7 +62,7 @@ class Minimal:
                 f"{100 * t.large:.0f} %",
                 f"{t.outcome.found.main.value:.3f}",
                 f"{t.outcome.found.control.value:.3f}",
-                _cell(t.outcome),
+                cell(t.outcome),
                 f"{t.seconds:.1f}",
             )
             for name, t in self.tried.items()
@@ -98,7 +98,8 @@ class Minimal:
         )
 
 
-def _cell(outcome: Outcome) -> str:
+def cell(outcome: Outcome) -> str:
+    """Excess and interval, bold where that is above 0, and the excess of the planted leak."""
     told = f"{outcome.excess:.3f} ({outcome.low:.3f} to {outcome.high:.3f})"
     told = f"**{told}**" if outcome.low > 0 else told
     return f"{told} / {outcome.planted.excess:.3f}{'' if outcome.sees else ' blind'}"
