@@ -17,14 +17,14 @@ from math import log
 from pathlib import Path
 
 from benchmarks.report import markdown_table
-from benchmarks.scale_release import JOIN, PARTS, VERIFY, WORK, Part, Spent
+from benchmarks.scale_release import INGEST, JOIN, PARTS, VERIFY, WORK, Part, Spent
 from benchmarks.scale_run import Runner
 from benchmarks.scale_tables import write_table
 from benchmarks.speed import GIGABYTE
 from benchmarks.tables import adult
 
 LARGE = 1_000_000_000
-DONE_BY_EXECUTORS = (WORK, JOIN, VERIFY)
+ON_SPARK = (WORK, JOIN, VERIFY)
 NETWORK = 1e9  # bytes a second that an executor sends, an assumption
 SPARK_ROWS = (1_000_000, 3_000_000)
 PROBE = 1 << 30  # bytes written to learn what the disk takes
@@ -187,8 +187,8 @@ def predicted(model: Model, bandwidth: float, factor: float, rows: int = LARGE) 
     lines, sums = [], [0.0, 0.0, 0.0]
     for name, constant in model.items():
         one = constant.wall(rows, 8, bandwidth)
-        if name in DONE_BY_EXECUTORS:
-            work = factor * rows * (constant.alone + constant.together) / 200
+        if name in (INGEST, *ON_SPARK):  # executors copy a source by the same Python, without Spark's own
+            work = (factor if name in ON_SPARK else 1) * rows * (constant.alone + constant.together) / 200
             many = constant.start + work + rows * constant.moved / (50 * NETWORK)
         else:
             many = one

@@ -20,21 +20,22 @@ import pyarrow.parquet as pq
 
 from benchmarks.cases import K, L
 from benchmarks.report import markdown_table
-from benchmarks.scale_cases import SEED, opened, reference
+from benchmarks.scale_cases import MEMORY, SEED, opened
 from benchmarks.scale_tables import schema, write_table
 from benchmarks.scale_usage import Usage
 from benchmarks.tables import SENSITIVE, Table, adult
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_release.lake.store import Lake
-from privacy_release.sources.addresses import find_source
-from privacy_release.sources.copying import copy_source
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.fragments import cut_table, keep, release_records
+from privacy_release.steps.ingest import ingest
 from privacy_release.steps.made import Job, stage
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
+from privacy_release.work.engines import FRAGMENTS, read_engine
+from privacy_release.work.file_sets import paths_of
 
 FILES = 12  # of the source
 FRAGMENT = 500_000  # records at most
@@ -103,16 +104,16 @@ def measure(table: Table, rows: int, folder: Path) -> list[list[str]]:
     whole.unlink()
     work = WorkArea(folder, "steps")
     with work, opened("local", folder) as engine:
-        file = work.path("table.parquet")
         with steps(f"ingest of {len(list(source.iterdir()))} files"):
-            copy_source(find_source(str(source)), schema(), file)
-        given = reference(file, rows, FRAGMENT, work)
+            engine_of = read_engine({"kind": FRAGMENTS, "rows": FRAGMENT, "memory": MEMORY})
+            given = ingest(str(source), schema(), work, engine=engine_of)
         with steps("find how to cut"):
             cut = cut_table(given, engine, method="mondrian", parameters={"k": K, "l": L}, seed=SEED)
         plan = keep(cut, work, "table")
         with steps("cut and work on the fragments"):
             assign, work_on = cut.plan.tree.assign, partial(release_records, plan)
-            released = list(engine.apply_by_fragment([str(file)], assign, work_on))
+            files = paths_of(given["uri"], given["sha256"])
+            released = list(engine.apply_by_fragment(files, assign, work_on))
         job = Job(work=work, label="released")
         with steps("join, count and verify"):
             made = join(released, plan, job, engine)

@@ -114,17 +114,16 @@ def keys(source: Source, columns: Sequence[str]) -> list[str]:
     return [source.value(name) for name in columns] or ["true"]
 
 
-def combinations_sql(source: Source, columns: Sequence[str], part: str = "true") -> str:
+def combinations_sql(source: Source, columns: Sequence[str]) -> str:
     """One row for each combination of values of the columns, and ``n``, how often it occurs.
 
     Args:
         source: the files.
         columns: that are combined.
-        part: condition on the records, which holds for all that share a combination or none.
     """
     shared = keys(source, columns)
     shown = "".join(f"{key} AS k{i}, " for i, key in enumerate(shared[: len(columns)]))
-    return f"SELECT {shown}count(*) AS n FROM {source.sql} WHERE {part} GROUP BY {', '.join(shared)}"
+    return f"SELECT {shown}count(*) AS n FROM {source.sql} GROUP BY {', '.join(shared)}"
 
 
 def named(combinations: pa.Table, source: Source, columns: Sequence[str]) -> pa.Table:
@@ -138,12 +137,6 @@ def named(combinations: pa.Table, source: Source, columns: Sequence[str]) -> pa.
     kinds = [pa.field(name, source.kind(name)) for name in columns]
     result = pa.schema([*kinds, pa.field("count", pa.int64())])
     return combinations.rename_columns(result.names).cast(result)
-
-
-def sizes_sql(source: Source, columns: Sequence[str]) -> str:
-    """One row for each size of a class: ``size``, and ``classes``, how many have it."""
-    sizes = f"SELECT n FROM ({combinations_sql(source, columns)})"
-    return f"SELECT n AS size, count(*) AS classes FROM ({sizes}) GROUP BY n ORDER BY n"
 
 
 @dataclass(frozen=True)

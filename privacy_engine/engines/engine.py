@@ -3,7 +3,7 @@
 Each reads Parquet files and holds no table. What it gives back is as large as its answer, not as its input.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ Files = Sequence[str]  # the Parquet files of one table, all with the same colum
 Assign = Callable[[pd.DataFrame], npt.NDArray[np.int32]]  # records -> (n,) the fragment of each
 Code = Callable[[pa.Table], pa.Table]  # some records -> rows to count, not necessarily one a record
 Work = Callable[[int, pa.Table], Mapping[str, Any]]  # fragment and its records -> plain values
+Apart = Callable[[int], Mapping[str, Any]]  # the number of a part of some work -> plain values
 Fold = Callable[[Iterable[CountedClasses]], Mapping[str, Any]]  # some of the classes -> plain values
 
 
@@ -175,4 +176,13 @@ class Engine(Protocol):
 
         ``work`` can be pickled, and doing it twice for the same fragment is harmless: what dies is run again.
         It is called once for each fragment that has a record.
+        """
+
+    def each(self, count: int, work: Apart, what: str) -> Generator[Mapping[str, Any], None, None]:
+        """``work`` done for 0, 1, ..., ``count`` - 1 in other processes; its results as they come.
+
+        Args:
+            count: of the parts of some work.
+            work: can be pickled, and doing it twice for the same part is harmless: what dies is run again.
+            what: a part is called in errors.
         """

@@ -8,7 +8,8 @@ which it tells linked rows apart.
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -28,16 +29,15 @@ from privacy_engine.engines.class_sql import (
     combinations_sql,
     named,
     numbered,
-    sizes_sql,
     values_left_sql,
     values_of,
 )
 from privacy_engine.engines.coded_counts import counted_codes, whole_runs
-from privacy_engine.engines.engine import Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
+from privacy_engine.engines.engine import Apart, Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches, common_schema, footer, sampled, unreadable
 from privacy_engine.engines.partitions import counted_fragments, partition, partition_streams
-from privacy_engine.engines.processes import process_count, work_apart
+from privacy_engine.engines.processes import process_count, run_apart, work_apart
 from privacy_engine.engines.profiling import (
     SAMPLE,
     SEED,
@@ -57,6 +57,7 @@ _DUCKDB_SHARE = 0.6  # of the memory; DuckDB takes up to a quarter more than its
 _CODING_SHARE = 0.4  # of the memory; where Python encodes what DuckDB counts
 _BUFFER_SHARE = 0.2  # of the memory; for records on their way to the files of their fragments
 _ROWS = 16_384  # of an answer at a time
+_LIFE = 256  # parts of a process, whose work is less than that on a fragment
 _RECORDS = 131_072  # that are counted at a time, where they come in the order of their class
 
 
@@ -128,8 +129,11 @@ class LocalEngine:
 
     def class_sizes(self, files: Files, columns: Sequence[str]) -> dict[int, int]:
         """How many classes of equal values of the columns there are of each size; see `Engine`."""
-        found = self._table(files, sizes_sql(self._source(files), columns))
-        return dict(zip(found["size"].to_pylist(), found["classes"].to_pylist(), strict=True))
+        found: Counter[int] = Counter()
+        for classes in self._ordered(files, Grouping(columns=columns, sensitive={})):
+            sizes, counts = np.unique(classes.sizes, return_counts=True)
+            found.update(dict(zip(sizes.tolist(), counts.tolist(), strict=True)))
+        return dict(sorted(found.items()))
 
     def fold_classes(self, files: Files, grouping: Grouping, fold: Fold) -> Iterator[Mapping[str, Any]]:
         """What ``fold`` makes of all classes, which it gets part by part; see `Engine`."""
@@ -322,6 +326,11 @@ class LocalEngine:
             buffer = int(self.memory * _BUFFER_SHARE)
             fragments = partition_streams(files, assign, Path(folder), buffer)
             yield from work_apart(work, fragments, process_count(self.processes))
+
+    def each(self, count: int, work: Apart, what: str) -> Generator[Mapping[str, Any], None, None]:
+        """See `Engine`; as `apply_by_fragment`, and with the same errors."""
+        for _, outcome in run_apart(work, range(count), process_count(self.processes), what, _LIFE):
+            yield outcome
 
     def _ordered(self, files: Files, grouping: Grouping) -> Iterator[CountedClasses]:
         """The classes of records in their order, counted as they go by."""

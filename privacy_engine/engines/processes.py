@@ -1,6 +1,6 @@
-"""Work on fragments in other processes: their memory is given back, and one that dies is replaced.
+"""Work on the parts of a table in other processes: their memory is given back, and one that dies is replaced.
 
-A process works on one fragment at a time and on some of them in its life. Python's own pool is no help: a
+A process works on one part at a time and on some of them in its life. Python's own pool is no help: a
 child that the kernel kills takes all work down with it, and the pool does not say whose it was.
 """
 
@@ -9,8 +9,9 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +21,7 @@ import psutil
 import pyarrow as pa
 import threadpoolctl
 
-from privacy_engine.engines.engine import Work
+from privacy_engine.engines.engine import Apart, Work
 from privacy_engine.engines.parquet import reading
 from privacy_engine.engines.partitions import read_streams
 from privacy_engine.errors import CapacityError, PrivacyEngineError
@@ -40,47 +41,65 @@ def process_count(wanted: int | None) -> int:
 def work_apart(work: Work, files: Mapping[int, Path], processes: int) -> Iterator[Mapping[str, Any]]:
     """``work`` done on the records of each fragment; its results as they come.
 
-    The file of a fragment, of Arrow streams, is removed as soon as its work is done. The processes end with
-    the iterator, also where the caller stops early or a fragment fails.
+    The file of a fragment, of Arrow streams, is removed once its work is done. Errors as of `run_apart`.
+    """
+    on_file = partial(_on_file, work, {fragment: str(file) for fragment, file in files.items()})
+    for fragment, outcome in run_apart(on_file, files, processes):
+        files[fragment].unlink()
+        yield outcome
+
+
+def run_apart(
+    work: Apart, numbers: Iterable[int], processes: int, what: str = "fragment", life: int = _LIFE
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """``work`` done for each number; the numbers and what it gave as they come.
+
+    The processes end with the iterator, also where the caller stops early or the work on a part fails.
+
+    Args:
+        work: can be pickled, and doing it twice is harmless.
+        numbers: of the parts of a table.
+        processes: that work at a time, at most.
+        what: a part is called in errors.
+        life: parts of a process, before another one takes its place.
 
     Raises:
-        CapacityError: if processes die twice over the same fragment, or one runs out of memory.
+        CapacityError: if processes die twice over the same part, or one runs out of memory.
         EngineError: if a native library breaks down.
         PrivacyEngineError: what ``work`` raises of this family, as it is.
         RuntimeError: if ``work`` raises anything else; its message may quote cells, so only its type is told.
     """
-    waiting = deque(files)
-    attempts = dict.fromkeys(files, 0)
+    waiting = deque(numbers)
+    attempts = dict.fromkeys(waiting, 0)
     children: list[_Child] = []
-    processes = min(processes, len(files))
+    processes = min(processes, len(waiting))
     try:
-        while waiting or any(child.fragment is not None for child in children):
-            while waiting and sum(child.fragment is not None for child in children) < processes:
-                child = next((c for c in children if c.fragment is None), None)
+        while waiting or any(child.number is not None for child in children):
+            while waiting and sum(child.number is not None for child in children) < processes:
+                child = next((c for c in children if c.number is None), None)
                 if child is None:
-                    child = _Child(work, max(1, len(os.sched_getaffinity(0)) // processes))
+                    child = _Child(work, what, max(1, len(os.sched_getaffinity(0)) // processes))
                     children.append(child)
-                fragment = waiting.popleft()
-                attempts[fragment] += 1
-                child.begin(fragment, files[fragment])
-            busy = {child.pipe: child for child in children if child.fragment is not None}
+                number = waiting.popleft()
+                attempts[number] += 1
+                child.begin(number)
+            busy = {child.pipe: child for child in children if child.number is not None}
             for pipe in connection.wait(list(busy)):
                 child = busy[pipe]  # type: ignore[index]  # only pipes were waited for
-                fragment, outcome = child.outcome()
-                if outcome is None and attempts[fragment] < _ATTEMPTS:
-                    waiting.appendleft(fragment)
+                number, outcome = child.outcome()
+                if outcome is None and attempts[number] < _ATTEMPTS:
+                    waiting.appendleft(number)
                 elif outcome is None:
                     raise CapacityError(
-                        f"a process must last for the work on fragment {fragment}, got {_ATTEMPTS} that "
+                        f"a process must last for the work on {what} {number}, got {_ATTEMPTS} that "
                         f"ended with {child.ending()}; memory is the most likely cause: have fewer processes "
-                        "or smaller fragments"
+                        f"or smaller {what}s"
                     )
                 elif isinstance(outcome, Exception):
                     raise outcome
                 else:
-                    files[fragment].unlink()
-                    yield outcome
-                if outcome is None or child.begun >= _LIFE:
+                    yield number, outcome
+                if outcome is None or child.begun >= life:
                     child.end()
                     children.remove(child)
     finally:
@@ -88,31 +107,38 @@ def work_apart(work: Work, files: Mapping[int, Path], processes: int) -> Iterato
             child.end()
 
 
-class _Child:
-    """A process that does the work on one fragment after the other."""
+def _on_file(work: Work, files: Mapping[int, str], fragment: int) -> Mapping[str, Any]:
+    """The work on a fragment, whose records are read from its file."""
+    with reading(files[fragment]):
+        records = pa.concat_tables(read_streams(Path(files[fragment])))
+    return work(fragment, records)
 
-    def __init__(self, work: Work, cores: int) -> None:
+
+class _Child:
+    """A process that does the work on one part after the other."""
+
+    def __init__(self, work: Apart, what: str, cores: int) -> None:
         context = get_context("spawn")  # a fork would copy the locks of threads, and the parent's records
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, work, cores), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, work, what, cores), daemon=True)
         self._process.start()
         theirs.close()  # so that the pipe ends when the process does
         self.begun = 0
-        self.fragment: int | None = None
+        self.number: int | None = None
 
-    def begin(self, fragment: int, file: Path) -> None:
-        self.begun, self.fragment = self.begun + 1, fragment
+    def begin(self, number: int) -> None:
+        self.begun, self.number = self.begun + 1, number
         with suppress(OSError):  # of a process that died: the pipe tells
-            self.pipe.send((fragment, str(file)))
+            self.pipe.send(number)
 
     def outcome(self) -> tuple[int, Mapping[str, Any] | Exception | None]:
-        """The fragment, and its result or what was raised; None if the process died."""
-        fragment, self.fragment = self.fragment, None
-        assert fragment is not None
+        """The part, and its result or what was raised; None if the process died."""
+        number, self.number = self.number, None
+        assert number is not None
         try:
-            return fragment, self.pipe.recv()
+            return number, self.pipe.recv()
         except (EOFError, OSError):
-            return fragment, None
+            return number, None
 
     def ending(self) -> str:
         """How the process ended."""
@@ -126,30 +152,27 @@ class _Child:
         self.pipe.close()
 
 
-def _serve(pipe: "Connection[Any, Any]", work: Work, cores: int) -> None:
+def _serve(pipe: "Connection[Any, Any]", work: Apart, what: str, cores: int) -> None:
     """What a child does, until it is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _limit_threads(cores)
     while True:
-        fragment, file = pipe.recv()
-        pipe.send(_done(work, fragment, file))
+        pipe.send(_done(work, pipe.recv(), what))
 
 
-def _done(work: Work, fragment: int, file: str) -> Mapping[str, Any] | Exception:
+def _done(work: Apart, number: int, what: str) -> Mapping[str, Any] | Exception:
     """The result, or an error that quotes no cell."""
     try:
-        with reading(file):
-            records = pa.concat_tables(read_streams(Path(file)))
-        return dict(work(fragment, records))
+        return dict(work(number))
     except PrivacyEngineError as error:
         return error
     except BaseException as error:  # whatever it is, its message may quote cells
         if not isinstance(error, Exception) and not is_panic(error):
             raise
-        return translated(error, f"the work on fragment {fragment}") or RuntimeError(
-            f"the work on fragment {fragment} failed with {type(error).__name__}; to see the whole of it, "
-            "run the method on the fragment alone, in a place that may see records"
+        return translated(error, f"the work on {what} {number}") or RuntimeError(
+            f"the work on {what} {number} failed with {type(error).__name__}; to see the whole of it, "
+            f"run it on the {what} alone, in a place that may see records"
         )
 
 

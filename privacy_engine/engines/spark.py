@@ -4,7 +4,7 @@ DataFrames alone are used, so both kinds of session will do.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, reduce
 from pathlib import PurePath
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from privacy_engine.engines.class_order import ordered_classes
-from privacy_engine.engines.engine import Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
+from privacy_engine.engines.engine import Apart, Assign, Code, Files, Fold, Grouping, TrajectoryFiles, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import common_schema, footer, subset
 from privacy_engine.engines.profiling import SAMPLE, SEED, cuts
@@ -36,6 +36,7 @@ from privacy_engine.engines.spark_workers import (
     counted_rows,
     folding,
     is_wide,
+    numbered_work,
     opening,
     result_of,
     wide_columns,
@@ -335,6 +336,22 @@ class SparkEngine:
             )
         outcomes: list[str] = found["outcome"].to_pylist()
         return outcomes
+
+    def each(self, count: int, work: Apart, what: str) -> Generator[Mapping[str, Any], None, None]:
+        """See `Engine`: a task each. The results come when all of them are there.
+
+        Raises:
+            PrivacyEngineError: that ``work`` raised, on the first part that did.
+            CapacityError: if executors died again and again.
+            EngineError: if anything else failed, again and again; only its type is told.
+        """
+        yield from map(result_of, self._each(count, work))
+
+    @in_our_words
+    def _each(self, count: int, work: Apart) -> list[str]:
+        numbers = self._session.range(0, count, 1, max(count, 1))
+        found: list[str] = numbers.mapInArrow(numbered_work(work), FOLDED).toArrow()["outcome"].to_pylist()
+        return found
 
     @in_our_words
     def _forget(self, classes: "DataFrame") -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from privacy_engine.engines.class_order import changed_values
-from privacy_engine.engines.engine import Assign, Code, Fold, Work
+from privacy_engine.engines.engine import Apart, Assign, Code, Fold, Work
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.spark_columns import Columns
 from privacy_engine.engines.spark_errors import error_of, from_worker, told_of
@@ -96,12 +96,24 @@ def working(columns: Columns, work: Work) -> Callable[[tuple[pa.Scalar, ...], pa
 
     def fragment(key, carried):  # type: ignore[no-untyped-def]  # Spark takes hints for a choice of protocol
         number, rows = key[0].as_py(), carried.num_rows
-        outcome = from_worker(lambda: _outcome(columns, work, number, carried))
+        outcome = from_worker(lambda: _outcome(lambda: work(number, _in_place(columns, carried))))
         values = {FRAGMENT: [number], "rows": [rows], "outcome": [outcome]}
         types = {FRAGMENT: pa.int32(), "rows": pa.int64(), "outcome": pa.string()}
         return pa.table(values, schema=pa.schema(types))
 
     return fragment
+
+
+def numbered_work(work: Apart) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function that does ``work`` for each of the numbers that it is given, and tells what that gave."""
+
+    def batches(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in given:
+            for number in batch.column(0).to_pylist():
+                outcome = from_worker(lambda number=number: _outcome(lambda: work(number)))  # type: ignore[misc]
+                yield pa.RecordBatch.from_pydict({"outcome": [outcome]})
+
+    return batches
 
 
 def folding(
@@ -142,10 +154,7 @@ def _folded(
             yield part
             del part
 
-    try:
-        return json.dumps({"result": {"fold": dict(fold(parts())), "records": records, "sums": sums}})
-    except PrivacyEngineError as error:  # not worth a second try, which Spark gives to what raises
-        return json.dumps(told_of(error))
+    return _outcome(lambda: {"fold": dict(fold(parts())), "records": records, "sums": sums})
 
 
 def check_sums(told: Sequence[Mapping[str, Any]], sensitive: Mapping[str, SensitiveValues]) -> bool:
@@ -243,10 +252,13 @@ def _coded(columns: Columns, code: Code, made: Columns, batch: pa.RecordBatch) -
     return rows
 
 
-def _outcome(columns: Columns, work: Work, number: int, carried: pa.Table) -> str:
+def _in_place(columns: Columns, carried: pa.Table) -> pa.Table:
     # Records come in any order; whoever does a fragment again must see them in the same one.
-    table = columns.restored(carried.take(pc.sort_indices(carried.column(POSITION))))
+    return columns.restored(carried.take(pc.sort_indices(carried.column(POSITION))))
+
+
+def _outcome(work: Callable[[], Mapping[str, Any]]) -> str:
     try:
-        return json.dumps({"result": dict(work(number, table))})
+        return json.dumps({"result": dict(work())})
     except PrivacyEngineError as error:  # not worth a second try, which Spark gives to what raises
         return json.dumps(told_of(error))

@@ -369,7 +369,7 @@ def _retract(arguments: argparse.Namespace) -> int:
 
 def _infer(arguments: argparse.Namespace) -> int:
     from privacy_release.sources.files import local_files
-    from privacy_release.sources.text_scan import found_in_files
+    from privacy_release.sources.text.scan import found_in_files
     from privacy_release.spec.draft import check_least, draft_name, draft_spec
 
     with usage("--min-count"):

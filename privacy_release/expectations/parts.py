@@ -24,6 +24,7 @@ from privacy_release.expectations.gate import (
     summary,
 )
 from privacy_release.expectations.suite import POSITION, build_suite
+from privacy_release.work.file_sets import files_of
 from privacy_release.work.parquet import require_unchanged, unchanged_batches
 
 if TYPE_CHECKING:
@@ -179,22 +180,23 @@ class _Footer:
 
         require_unchanged(path, sha256)
         try:
-            read = pq.read_metadata(path)
-            schema = read.schema.to_arrow_schema()
+            footers = [pq.read_metadata(file) for file in files_of(path, sha256)]
+            schema = footers[0].schema.to_arrow_schema()
         except (pa.ArrowException, OSError) as error:
             raise translated(error, f"reading {Path(path).name}") or IntegrityError(
                 f"{Path(path).name} must be a whole Parquet file; run from ingest again"
             ) from None
         nulls = pa.table({field.name: pa.nulls(1, field.type) for field in schema})
         kinds = to_frame(nulls).dtypes
-        groups = [read.row_group(number) for number in range(read.num_row_groups)]
+        groups = [footer.row_group(n) for footer in footers for n in range(footer.num_row_groups)]
         widened = {
             field.name: kinds[field.name]
             for position, field in enumerate(schema)
             if (t.is_integer(field.type) or t.is_boolean(field.type))
             and any(_nulls(group.column(position)) for group in groups)
         }
-        return cls(empty=to_frame(schema.empty_table()).astype(widened), rows=read.num_rows, widened=widened)
+        rows = sum(footer.num_rows for footer in footers)
+        return cls(empty=to_frame(schema.empty_table()).astype(widened), rows=rows, widened=widened)
 
     def parts(
         self, path: str | Path, sha256: str, expectations: Sequence[Expectation]

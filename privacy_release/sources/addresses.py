@@ -34,6 +34,12 @@ class Source:
     files: tuple[str, ...]
     names: tuple[str, ...]
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the files are in the file system of this machine."""
+        protocols = self.filesystem.protocol
+        return "file" in ([protocols] if isinstance(protocols, str) else protocols)
+
 
 def find_source(
     uri: str,

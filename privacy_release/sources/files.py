@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_release.sources.addresses import Source, partition_values, reading
-from privacy_release.sources.copying import tables_of
 from privacy_release.sources.footers import source_schema
 from privacy_release.sources.reading import check_equal
+from privacy_release.sources.records import tables_of
 from privacy_release.work.parquet import private_parquet
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def local_files(source: Source, folder: Path) -> list[str]:
             schemas.append(source_schema(stream, name))
         check_equal(schemas[0], schemas[-1], source.names[0], name)
     alike = all(found.equals(schemas[0]) for found in schemas)
-    if _is_local(source) and alike and not any(map(partition_values, source.names)):
+    if source.is_local and alike and not any(map(partition_values, source.names)):
         return list(source.files)
     target = folder / "source.parquet"
     with private_parquet(target) as copy:
@@ -42,11 +42,6 @@ def local_files(source: Source, folder: Path) -> list[str]:
         for part in regrouped(_parts(source, schemas[0].names)):
             copy.write(part)
     return [str(target)]
-
-
-def _is_local(source: Source) -> bool:
-    protocols = source.filesystem.protocol
-    return "file" in ([protocols] if isinstance(protocols, str) else protocols)
 
 
 def _parts(source: Source, columns: list[str]) -> "Iterator[pa.Table]":

@@ -6,7 +6,7 @@ And an identifier that repeats, although the schema says nothing of persons: row
 import hashlib
 import secrets
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     from privacy_engine.tables.schema import DataSchema
 
+    Hashes = npt.NDArray[np.uint64]
+
 _HELD = 4_000_000  # hashes in memory, 32 MB; more wait in a file without a name
-_SHARES = 64  # in which a file of hashes is looked through, so that one fits into memory
 
 
 class Disguise:
@@ -54,7 +55,7 @@ class Repeats:
 
     Args:
         schema: of the source.
-        folder: for what does not fit into memory; nothing of it stays.
+        folder: for what does not fit into memory; nothing of it stays. None: all is held in memory.
         without: identifiers that are not looked at.
         pseudonyms: columns whose identifiers are released as pseudonyms.
     """
@@ -62,7 +63,7 @@ class Repeats:
     def __init__(
         self,
         schema: "DataSchema",
-        folder: Path,
+        folder: Path | None,
         without: Collection[str | None] = (),
         pseudonyms: Sequence[str] = (),
     ) -> None:
@@ -80,7 +81,17 @@ class Repeats:
     def add(self, frame: "pd.DataFrame") -> None:
         """Take the next records."""
         for name, seen in self._seen.items():
-            seen.add(frame[name])
+            seen.add(_hashed(frame[name]))
+
+    def told(self) -> "Iterator[tuple[str, Hashes]]":
+        """What was taken, some millions of hashes at a time, for whoever looks at all parts together."""
+        for name, seen in self._seen.items():
+            for hashes in seen.runs():
+                yield name, hashes
+
+    def absorb(self, name: str, hashes: "Hashes") -> None:
+        """Take what another one told of the next records."""
+        self._seen[name].add(hashes)
 
     def require_none(self) -> None:
         """Refuse identifiers that repeat.
@@ -107,39 +118,56 @@ class Repeats:
 class _Seen:
     """The hashes of the values of one column."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._held: list[npt.NDArray[np.uint64]] = []
+        self._held: list[Hashes] = []
+        self._lengths: list[int] = []  # of the runs of hashes in the file, each in ascending order
         self._file: IO[bytes] | None = None
 
-    def add(self, column: "pd.Series") -> None:
-        import pandas as pd
-
-        known = column.dropna()
-        # as text, so that a number is the same in every file
-        self._held.append(pd.util.hash_array(known.astype("str").to_numpy(dtype=object)))
-        if sum(map(len, self._held)) > _HELD:
+    def add(self, hashes: "Hashes") -> None:
+        self._held.append(hashes)
+        if self._folder is not None and sum(map(len, self._held)) > _HELD:
             self._file = self._file or tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  over all parts
-            for hashes in self._held:
-                hashes.tofile(self._file)
+            run = self._ascending()
+            run.tofile(self._file)
+            self._file.flush()
+            self._lengths.append(len(run))
             self._held = []
+
+    def runs(self) -> "list[Hashes]":
+        """All of them, each run in ascending order; those in the file come into memory when they are read."""
+        import numpy as np
+
+        runs = [self._ascending()] if self._held else []
+        if self._file is None:
+            return runs
+        whole = np.memmap(self._file, dtype=np.uint64, mode="r")
+        return [*np.split(whole, np.cumsum(self._lengths)[:-1]), *runs]
 
     def repeated(self) -> int:
         """Records whose value another record before them has."""
         import numpy as np
 
-        if self._file is None:
-            return _repeated(np.concatenate(self._held)) if self._held else 0
-        with self._file:
-            for hashes in self._held:
-                hashes.tofile(self._file)
-            self._file.flush()
-            whole = np.memmap(self._file, dtype=np.uint64, mode="r")
-            share = np.uint64(2**64 // _SHARES)
-            return sum(_repeated(whole[whole // share == np.uint64(i)]) for i in range(_SHARES))
+        runs = self.runs()
+        shares = 1 + sum(map(len, runs)) // _HELD  # each fits into memory, since hashes are spread evenly
+        limits = np.linspace(0, 2.0**64, shares + 1)[1:-1].astype(np.uint64)
+        found, begins = 0, [0] * len(runs)
+        for limit in [*limits, None]:
+            ends = [len(run) if limit is None else int(np.searchsorted(run, limit)) for run in runs]
+            parts = [run[b:e] for run, b, e in zip(runs, begins, ends, strict=True)]
+            found += sum(map(len, parts)) - (len(np.unique(np.concatenate(parts))) if parts else 0)
+            begins = ends
+        return found
+
+    def _ascending(self) -> "Hashes":
+        import numpy as np
+
+        return np.sort(np.concatenate(self._held))
 
 
-def _repeated(hashes: "npt.NDArray[np.uint64]") -> int:
-    import numpy as np
+def _hashed(column: "pd.Series") -> "Hashes":
+    """As text, so that a number is the same in every file; nulls are left out."""
+    import pandas as pd
 
-    return len(hashes) - len(np.unique(hashes))
+    hashes: Hashes = pd.util.hash_array(column.dropna().astype("str").to_numpy(dtype=object))
+    return hashes

@@ -1,7 +1,7 @@
 """Which columns and types a source of Parquet tables about people may have; identifiers stay in the source.
 
 The footers of all files are held against the schema before any record is read (`check_source`), and again as
-the records are (`privacy_release.sources.copying`): a file may be replaced in between.
+the records are (`privacy_release.sources.records`): a file may be replaced in between.
 """
 
 import re
@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.pipeline import each_ahead
 from privacy_release.sources.addresses import Source, partition_values, reading, without_values
-from privacy_release.sources.footers import source_schema
+from privacy_release.sources.footers import opened_source, with_partitions
 from privacy_release.work.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Nulls = Literal["fail", "drop", "keep"]
 _SHOWN = 100  # characters of a type
+_THREADS = 8  # that read footers, for which an object store takes its time
 _INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps a row index: no column of the table
 
 
@@ -29,7 +31,7 @@ def check_source(
     schema: "DataSchema",
     columns: Sequence[str] | None = None,
     max_expansion: int = MAX_EXPANSION,
-) -> None:
+) -> list[int]:
     """Hold the columns and types of every file against the schema; reads footers only.
 
     Args:
@@ -38,16 +40,28 @@ def check_source(
         columns: the columns to look at; None: all.
         max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
 
+    Returns:
+        How many records each file says it has.
+
     Raises:
         SchemaError: naming file, column, rule and remedy.
     """
-    first, types = None, partition_types(source, schema)
-    for file, name in zip(source.files, source.names, strict=True):
+    types = partition_types(source, schema)
+
+    def look(file: str, name: str) -> "tuple[pa.Schema, int]":
         with reading(name), source.filesystem.open(file, "rb") as stream:
-            found = source_schema(stream, name, max_expansion, types)
+            opened, _ = opened_source(stream, name, max_expansion)
+            stored = opened.schema_arrow.remove_metadata()
+            return with_partitions(stored, name, types), opened.metadata.num_rows
+
+    first, rows = None, []
+    looked = each_ahead(lambda item: look(*item), zip(source.files, source.names, strict=True), _THREADS)
+    for name, (found, told) in zip(source.names, looked, strict=True):
         check_arrow(found, name, schema, columns)
         first = found if first is None else first
         check_equal(first, found, source.names[0], name)
+        rows.append(told)
+    return rows
 
 
 def kept_schema(schema: "DataSchema", individual: str | None = None) -> "DataSchema":

@@ -39,6 +39,10 @@ class DistinctValues:
         if len(hashes):
             self._smallest = np.unique(np.concatenate([self._smallest, hashes]))[: self._most]
 
+    def absorb(self, other: "DistinctValues") -> None:
+        """Take those that another one took; it is as if all had been taken here."""
+        self.add(other._smallest)
+
     @property
     def number(self) -> float:
         """Exact as long as it is below the number of hashes that are kept."""
@@ -69,6 +73,13 @@ class NearlyUnique:
             self._persons.add(who)
         for name, counted in self._columns.items():
             counted.add(table.column(name).combine_chunks(), who)
+
+    def absorb(self, other: "NearlyUnique") -> None:
+        """Take what another one saw of other records of the table."""
+        if self._persons is not None and other._persons is not None:
+            self._persons.absorb(other._persons)
+        for name, counted in self._columns.items():
+            counted.absorb(other._columns[name])
 
     def require_none(self) -> None:
         """Refuse columns that nearly name a record or a person.
@@ -117,6 +128,12 @@ class _Counted:
         self._values.add(values)
         if who is not None:
             self._pairs.add(_scrambled(values[codes] ^ who[known]))
+
+    def absorb(self, other: "_Counted") -> None:
+        self._names |= other._names
+        self._records += other._records
+        self._values.absorb(other._values)
+        self._pairs.absorb(other._pairs)
 
     def of_records(self) -> str | None:
         """What is said of it where nearly each record has a value of its own."""

@@ -65,7 +65,7 @@ def draft_spec(
         name: of the release.
         source: other fields of the source in the place of `uri`: of a query, or a version of a table.
         least: a category is named only if at least so many records have it.
-        found: direct identifiers in text, by column and kind, see `privacy_release.sources.text_scan`.
+        found: direct identifiers in text, by column and kind, see `privacy_release.sources.text.scan`.
         preset: the rule pack that it is to keep; None: none.
 
     Raises:

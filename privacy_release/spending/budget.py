@@ -34,6 +34,7 @@ from privacy_release.spending.participation import Schedule
 from privacy_release.spending.streams import Stream
 from privacy_release.spending.yearly import Yearly
 from privacy_release.work.engines import open_engine
+from privacy_release.work.file_sets import paths_of
 from privacy_release.work.parquet import read_private, require_unchanged
 from privacy_release.work.references import BookingRef, TableRef
 
@@ -382,7 +383,7 @@ def _coded(method: "Synthesizer", table: TableRef, schema: "DataSchema") -> "Cod
         return method.coded(frame, schema)
     require_unchanged(table["uri"], table["sha256"])
     with open_engine(table["engine"], Path(table["uri"]).parent) as engine:
-        coded = method.coded_files(engine, [table["uri"]], schema)
+        coded = method.coded_files(engine, paths_of(table["uri"], table["sha256"]), schema)
     require_unchanged(table["uri"], table["sha256"])
     return coded
 

@@ -17,18 +17,18 @@ from privacy_release.reports.data import FragmentsPart, Measured, ReportData, cl
 from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.outliers import counted_in, public_outliers, suppressed_before
 from privacy_release.work.area import WorkArea
-from privacy_release.work.engines import SPARK, executors_files, open_engine
+from privacy_release.work.engines import SPARK, engine_files, open_engine
 from privacy_release.work.file_sets import (
     Part,
-    files_of,
     folder_of_list,
     is_list,
     list_bytes,
     list_of,
     new_folder,
     part_name,
+    paths_of,
 )
-from privacy_release.work.fragment_files import Account, Cut, FilesHere, PrivateFiles, read_account, read_cut
+from privacy_release.work.fragment_files import Account, Cut, PrivateFiles, read_account, read_cut
 from privacy_release.work.parquet import (
     opened_parquet,
     part_bytes,
@@ -327,7 +327,8 @@ def _several_files(
     On Spark an executor makes each; here they are cut off the sorted records, and threads write them.
     """
     path, told = list_of(job.records), list_of(job.records.with_suffix(".people.parquet"))
-    files, people = _files_of(path, cut), _files_of(told, cut) if person else None
+    files = engine_files(cut.table["engine"], new_folder(path))
+    people = engine_files(cut.table["engine"], new_folder(told)) if person else None
     write = _WritePart(kinds=kinds, files=files, person=person, people=people)
     make = _ranges_on_spark if cut.table["engine"]["kind"] == SPARK else _slices_of_the_order
     parts: dict[str, list[Part]] = {"records": [], "people": []}
@@ -345,12 +346,6 @@ def _several_files(
     if person:
         beside = PeopleRef(uri=str(told), sha256=write_private(told, list_bytes(parts["people"])), of=sha256)
     return _Written(path=path, sha256=sha256, rows=sum(part.rows for part in parts["records"]), people=beside)
-
-
-def _files_of(path: Path, cut: Cut) -> PrivateFiles:
-    """The new, empty folder of a list, wherever the engine's processes reach it."""
-    folder = new_folder(path)
-    return executors_files(cut.table["engine"], folder.name) or FilesHere(folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -468,7 +463,7 @@ def _measured(joined: _Joined, engine: "Engine", written: _Written) -> tuple["Ex
     claims = build_method(cut.method, cut.parameters).guarantees(read_schema(cut.table["schema"]))
     policy, schema = ReleasePolicy(require=claims), joined.schema
     path, sha256 = str(written.path), written.sha256
-    files = [str(file) for file in files_of(path, sha256)]
+    files = paths_of(path, sha256)
     with counted_by_person(path, sha256, written.people, schema) as persons:
         examined = examine_files(engine, files, schema, policy, by_person=persons)
     report = examined.report

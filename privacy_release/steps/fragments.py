@@ -18,6 +18,7 @@ from privacy_release.steps.fragment_join import join
 from privacy_release.steps.made import Job, Made
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.engines import executors_files, open_engine
+from privacy_release.work.file_sets import paths_of
 from privacy_release.work.fragment_files import (
     Account,
     Cut,
@@ -65,8 +66,9 @@ def released_in_fragments(table: TableRef, job: Job, *, method: str, parameters:
             work_on = partial(release_records, job.work.send(plan), files=away)
         else:
             work_on = partial(release_records, plan)
+        files = paths_of(table["uri"], table["sha256"])
         with portion(0.8):
-            for told in engine.apply_by_fragment([table["uri"]], cut.plan.tree.assign, work_on):
+            for told in engine.apply_by_fragment(files, cut.plan.tree.assign, work_on):
                 ref = FragmentReleaseRef(**told)  # type: ignore[typeddict-item]  # as it was made
                 released.append(job.work.fetch(ref))
                 job.tell(f"fragment {len(released)} of {cut.plan.tree.fragments}")
@@ -106,7 +108,8 @@ def cut_table(
     rows = table["engine"]["rows"]
     releaser, schema = build_method(method, parameters), read_schema(table["schema"])
     require_unchanged(table["uri"], table["sha256"])
-    plan = plan_fragments(engine, [table["uri"]], schema, releaser, rows=rows, seed=seed)
+    files = paths_of(table["uri"], table["sha256"])
+    plan = plan_fragments(engine, files, schema, releaser, rows=rows, seed=seed)
     return Cut(table=table, plan=plan, method=method, parameters=dict(parameters), seeded=seed is not None)
 
 
@@ -139,7 +142,8 @@ def partition(cut: Cut, plan: FileRef, engine: "Engine") -> list[FragmentRef]:
     if not isinstance(engine, LocalEngine):
         raise SpecError("only the engine fragments writes fragments for tasks; take mapped: false")
     table = cut.table
-    found = engine.partition_by_fragment([table["uri"]], cut.plan.tree.assign, Path(plan["uri"]).parent)
+    files = paths_of(table["uri"], table["sha256"])
+    found = engine.partition_by_fragment(files, cut.plan.tree.assign, Path(plan["uri"]).parent)
     require_unchanged(table["uri"], table["sha256"])
     return [
         FragmentRef(

@@ -15,6 +15,7 @@ from privacy_release.sources.extracts import Extract, Extracted, extracted
 from privacy_release.sources.identifiers import Disguise
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.reading import Nulls, check_source
+from privacy_release.sources.shares import Workers
 from privacy_release.spec.floor import floor_policy
 from privacy_release.steps.history import Persons
 from privacy_release.work.area import WorkArea
@@ -69,7 +70,8 @@ def ingest(
             it.
         label: begins the names of the files; tasks that share a work area need different ones.
         engine: that later steps work on the table with, where it may be larger than memory: it is copied in
-            parts, and no step loads it. None, or one of kind `local`: it is held in memory.
+            parts, in shares of its files by the engine's processes where there are many records, and no step
+            loads it. None, or one of kind `local`: it is held in memory.
         max_expansion: most bytes of records in memory for each byte of their file: no Parquet bomb.
         naming: which release identifiers get pseudonyms for, and dates are shifted for, where the schema
             asks for it.
@@ -101,7 +103,7 @@ def ingest(
     path = work.path(f"{label}.parquet")
     told = TableSource(uri=uri, columns=columns, storage_options=storage_options, filesystem=filesystem)
     with _found(told, schema, work) as found:
-        check_source(found.source, schema, columns, max_expansion)
+        counts = check_source(found.source, schema, columns, max_expansion)
         read = copy_source(
             found.source,
             schema,
@@ -113,9 +115,10 @@ def ingest(
             naming=naming,
             max_expansion=max_expansion,
             disguise=None if numbering is None else Disguise(numbering.numbering),
+            workers=Workers(engine=engine, rows=counts, work=work) if engine is not None and large else None,
         )
     table = TableRef(
-        uri=str(path),
+        uri=str(read.path),
         rows=read.rows - read.dropped,
         sha256=read.sha256,
         schema=write_schema(work, label, read.schema),

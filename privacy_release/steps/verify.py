@@ -17,7 +17,7 @@ from privacy_release.steps.history import (
     silence_about_people,
 )
 from privacy_release.work.engines import open_engine
-from privacy_release.work.file_sets import files_of
+from privacy_release.work.file_sets import paths_of
 from privacy_release.work.parquet import read_private, require_unchanged, unchanged_batches
 from privacy_release.work.people import counted_by_person
 from privacy_release.work.references import ReportRef, StagedRef
@@ -80,7 +80,7 @@ def verify_staged(
     policy = together.policy
     measured = replace(policy, attacks=())  # they are tried after this, see `privacy_release.steps.attacks`
     require_unchanged(staged["uri"], staged["sha256"])
-    files = [str(file) for file in files_of(staged["uri"], staged["sha256"])]
+    files = paths_of(staged["uri"], staged["sha256"])
     with (
         open_engine(staged.get("engine"), Path(staged["uri"]).parent) as engine,
         counted_by_person(staged["uri"], staged["sha256"], staged.get("people"), schema) as persons,
@@ -147,7 +147,7 @@ def text_findings(
 ) -> "tuple[Finding, ...]":
     """Whether released text is clean, where the policy asks for it: what stands in the bytes themselves."""
     from privacy_engine.judge.verification import Finding
-    from privacy_release.sources.text_scan import found_in_release
+    from privacy_release.sources.text.scan import found_in_release
 
     if policy.columns is None or not policy.columns.clean_text:
         return ()

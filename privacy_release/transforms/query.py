@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.foreign import translated
 from privacy_release.transforms.transform import RECORD, RECORDS, Numbers, Output
+from privacy_release.work.file_sets import paths_of
 from privacy_release.work.parquet import ROWS
 from privacy_release.work.references import TableRef
 
@@ -87,14 +88,25 @@ def _database(tables: Mapping[str, TableRef], scratch: Path, memory: int) -> Ite
     config = {**_CLOSED, "memory_limit": f"{memory}B", "temp_directory": str(scratch / "spill")}
     with duckdb.connect(str(scratch / "records.duckdb"), config=config) as database:
         for name, table in tables.items():
-            of, wanted = Numbers.of(table), "* EXCLUDE (file_row_number)"
-            if name == RECORDS:
-                wanted = f"file_row_number * {of.stride} + {of.offset} AS {RECORD}, {wanted}"
-            read = f"SELECT {wanted} FROM read_parquet(?, file_row_number = true)"
-            database.execute(f"CREATE TABLE {_quoted(name)} AS {read}", [table["uri"]])
+            of, into, begin = Numbers.of(table), f"CREATE TABLE {_quoted(name)} AS", 0
+            for file in paths_of(table["uri"], table["sha256"]):
+                wanted = "* EXCLUDE (file_row_number)"
+                if name == RECORDS:
+                    number = f"(file_row_number + {begin}) * {of.stride} + {of.offset}"
+                    wanted = f"{number} AS {RECORD}, {wanted}"
+                read = f"SELECT {wanted} FROM read_parquet(?, file_row_number = true)"
+                database.execute(f"{into} {read}", [file])
+                into, begin = f"INSERT INTO {_quoted(name)}", _size(database, name)
         database.execute("SET TimeZone = 'UTC'")  # the same answer on every machine
         database.execute("SET enable_external_access = false")
         yield database
+
+
+def _size(database: "DuckDBPyConnection", name: str) -> int:
+    """How many records a table has."""
+    found = database.execute(f"SELECT count(*) FROM {_quoted(name)}").fetchone()
+    assert found is not None
+    return int(found[0])
 
 
 def _only_select(database: "DuckDBPyConnection", sql: str) -> str:

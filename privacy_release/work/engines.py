@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from privacy_engine.errors import SpecError
+from privacy_release.work.fragment_files import FilesHere, PrivateFiles
 from privacy_release.work.host import answer_of
 from privacy_release.work.problems import problems_of
 from privacy_release.work.references import EngineRef
@@ -147,6 +148,20 @@ def require_sealed(ref: EngineRef) -> bool:
     return True
 
 
+def reads_sources(ref: EngineRef, *, here: bool) -> bool:
+    """Whether the processes of an engine can copy the files of a source into the work area.
+
+    Those of this machine can. Executors of a cluster need not see its folders.
+
+    Args:
+        ref: the engine.
+        here: whether the source is in the file system of this machine.
+    """
+    if ref["kind"] != SPARK:
+        return True
+    return not here or _cluster(ref["connection"]).master.startswith("local")
+
+
 def executors_files(ref: EngineRef, folder: str) -> SealedFiles | None:
     """A folder of the run's files that the executors of an engine reach; None where they reach the driver's.
 
@@ -155,6 +170,15 @@ def executors_files(ref: EngineRef, folder: str) -> SealedFiles | None:
     """
     scratch = _scratch_of(ref)
     return None if scratch is None else SealedFiles(run=scratch.run.lent(), folder=folder)
+
+
+def engine_files(ref: EngineRef, folder: "Path") -> PrivateFiles:
+    """A new, empty folder of this machine's work area, wherever the processes of an engine reach it.
+
+    Raises:
+        SpecError: as `executors_files`.
+    """
+    return executors_files(ref, folder.name) or FilesHere(folder)
 
 
 def _scratch_of(ref: EngineRef) -> Scratch | None:
@@ -175,7 +199,7 @@ def _parts_in(scratch: Scratch | None) -> Iterator["Parts | None"]:
     if scratch is None:
         yield None
         return
-    with dealt_out(scratch.run) as parts:
+    with dealt_out(scratch.run, stored=scratch.stored) as parts:
         yield parts
 
 

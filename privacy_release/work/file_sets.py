@@ -129,3 +129,8 @@ def files_of(path: str | Path, sha256: str) -> dict[Path, str]:
     if not is_list(path):
         return {path: sha256}
     return {folder_of_list(path) / part.name: part.sha256 for part in listed(path, sha256)}
+
+
+def paths_of(path: str | Path, sha256: str) -> list[str]:
+    """The same files, for an engine to read."""
+    return [str(file) for file in files_of(path, sha256)]

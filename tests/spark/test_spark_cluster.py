@@ -11,6 +11,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from privacy_engine.engines.local import LocalEngine
 from privacy_engine.engines.spark import SparkEngine
 from privacy_engine.errors import EngineError, InfeasibleError, IntegrityError
 from privacy_engine.tables.schema import DataSchema
+from privacy_release.sources import shares
+from privacy_release.sources.shares import Workers
 from privacy_release.steps import fragment_join
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.fragments import cut_table, keep, release_records
@@ -169,20 +172,70 @@ def test_executors_open_what_is_in_the_bucket_and_refuse_what_was_changed_there(
     bucket.put(one, kept)
 
 
+@pytest.fixture
+def within_task(
+    cluster: Standalone, scratch: tuple[Scratch, Bucket], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """As within a task whose connection names the cluster, and whose work area is the bucket."""
+    told = {"master": cluster.master, "conf": CONF}
+    connection = {"conn_type": "privacy_spark", "password": cluster.secret, "extra": told}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    monkeypatch.setenv("PRIVACY_WORK_AREA", scratch[1].address("work"))
+    entered = CURRENT.set(scratch[0])
+    yield
+    CURRENT.reset(entered)
+
+
+@pytest.mark.usefixtures("within_task")
+def test_executors_copy_a_source_of_a_bucket_into_the_bucket_and_read_it_there(
+    engine: SparkEngine,
+    scratch: tuple[Scratch, Bucket],
+    table: TableRef,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The driver has what they wrote, and deals out none of it again."""
+    task, bucket = scratch
+    source = Bucket(store=bucket.store, name="sources")
+    bucket.store.make_bucket(source.name)
+    records = pq.read_table(table["uri"])
+    for number in range(4):
+        file = pa.BufferOutputStream()
+        pq.write_table(records.slice(number * 1_000, 1_000), file)
+        source.put(f"people/{number}.parquet", file.getvalue().to_pybytes())
+    monkeypatch.setattr("privacy_release.steps.ingest.Workers", partial(Workers, many=1, share=1_500))
+    monkeypatch.setattr(shares, "open_engine", lambda ref, folder: nullcontext(engine))
+    copied = privacy_release.ingest(
+        source.address("people"),
+        SCHEMA,
+        task,
+        label="copied",
+        storage_options=bucket.store.source_options(),
+        engine=table["engine"],
+    )
+    files = files_of(copied["uri"], copied["sha256"])
+    assert len(files) == 4
+    assert {Path(name).name for name in bucket.objects() if "/copied.files/" in name} == {
+        f.name for f in files
+    }
+    assert pa.concat_tables([pq.read_table(path) for path in files]).equals(records)
+    before = {name for name in bucket.objects() if "/parts-" in name}
+    with dealt_out(task.run, stored=task.stored) as parts:
+        reading = SparkEngine(engine._session, parts=parts)
+        ages = reading.class_sizes([*map(str, files)], ["age"])
+        assert {name for name in bucket.objects() if "/parts-" in name} == before
+    expected = np.bincount(records["age"].to_numpy())
+    assert ages == Counter(expected[expected > 0].tolist())
+
+
+@pytest.mark.usefixtures("within_task")
 def test_executors_write_the_files_of_a_set_into_the_bucket(
     distant: SparkEngine,
-    cluster: Standalone,
     scratch: tuple[Scratch, Bucket],
     table: TableRef,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They come back as they were written, and hold the records of one file in its order."""
     task, bucket = scratch
-    told = {"master": cluster.master, "conf": CONF}
-    connection = {"conn_type": "privacy_spark", "password": cluster.secret, "extra": told}
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
-    monkeypatch.setenv("PRIVACY_WORK_AREA", bucket.address("work"))
-    entered = CURRENT.set(task)
     cut = cut_table(table, distant, method="mondrian", parameters={"k": 5}, seed=7)
     plan = keep(cut, task, "sets")
     work = partial(
@@ -193,7 +246,6 @@ def test_executors_write_the_files_of_a_set_into_the_bucket(
     one = join(made, plan, Job(work=task, label="one"), distant)
     monkeypatch.setattr(fragment_join, "ROWS_OF_A_FILE", 900)
     several = join(made, plan, Job(work=task, label="several"), distant)
-    CURRENT.reset(entered)
     files = files_of(str(several.records), several.sha256)
     assert len(files) >= 4
     assert {Path(name).name for name in bucket.objects() if "/several" in name} >= {p.name for p in files}

@@ -1,6 +1,7 @@
 """A release that Spark makes, by the steps of a run: that of one machine, byte for byte if it is small."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pandas as pd
 import pytest
 
 import privacy_release
+from privacy_engine.errors import SchemaError
 from privacy_engine.judge.models import KAnonymity
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_release.sources.shares import Workers
 from privacy_release.steps import fragment_join
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea, sha256_file
@@ -69,6 +72,31 @@ def test_spark_releases_the_bytes_of_the_process_pool(source: str, tmp_path: Pat
     told = json.loads(Path(staged["spark"]["manifest"]).read_text())["fragments"]
     assert told["count"] >= 3
     assert told["engine"] == "spark"
+
+
+@pytest.mark.usefixtures("spark_connection")
+def test_executors_copy_the_shares_of_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privacy_release.steps.ingest.Workers", partial(Workers, many=1, share=1_000))
+    folder = tmp_path / "people"
+    folder.mkdir()
+    for number in range(5):
+        ages = np.random.default_rng(number).integers(18, 90, ROWS)
+        columns = {"name": [f"{number}-{i}" for i in range(ROWS)], "age": ages, "town": "a", "illness": "flu"}
+        pd.DataFrame(columns).to_parquet(folder / f"{number}.parquet", index=False)
+    with WorkArea(tmp_path / "work", "people/run") as work:
+        tables = {
+            kind: privacy_release.ingest(
+                str(folder), SCHEMA, work, label=kind, engine=read_engine({"kind": kind, "rows": 1_000})
+            )
+            for kind in ("fragments", "spark")
+        }
+        assert len(files_of(tables["spark"]["uri"], tables["spark"]["sha256"])) == 15
+        for name in ("rows", "sha256", "source"):
+            assert tables["spark"][name] == tables["fragments"][name]  # type: ignore[literal-required]
+        (folder / "0.parquet").write_bytes((folder / "4.parquet").read_bytes())
+        with pytest.raises(SchemaError, match="name: 2600 records repeat another's value"):
+            privacy_release.ingest(str(folder), SCHEMA, work, engine=read_engine("spark"))
+        assert not list(work.folder.glob("ingest.*"))
 
 
 @pytest.mark.usefixtures("spark_connection")

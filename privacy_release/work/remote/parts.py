@@ -8,13 +8,14 @@ nothing is left on its machine.
 import hashlib
 import io
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import WorkAreaError
+from privacy_release.work.area import sha256_file
 from privacy_release.work.parquet import ROWS, opened_parquet, part_bytes
 from privacy_release.work.references import FileRef
 from privacy_release.work.remote.store import RunFiles
@@ -63,14 +64,19 @@ class SealedPart:
 
 
 @contextmanager
-def dealt_out(run: RunFiles, rows: int = ROWS) -> Iterator["Parts"]:
+def dealt_out(
+    run: RunFiles, rows: int = ROWS, stored: Callable[[Path], str | None] = lambda path: None
+) -> Iterator["Parts"]:
     """What cuts a file of this machine into encrypted parts of the run, which are removed at the end.
+
+    A file of no more records than four parts that is among the run's files already is a part by itself.
 
     Args:
         run: whose parts they are.
         rows: of a part.
+        stored: by what name a file of this machine is among the run's files; None if it is not.
     """
-    from privacy_engine.engines.parquet import batches, regrouped
+    from privacy_engine.engines.parquet import batches, footer, regrouped
 
     lent, folder = run.lent(), f"parts-{secrets.token_hex(8)}"
     dealt: dict[tuple[str, int, int], list[SealedPart]] = {}
@@ -80,7 +86,11 @@ def dealt_out(run: RunFiles, rows: int = ROWS) -> Iterator["Parts"]:
         found = Path(file).stat()  # a file is replaced, not written to
         key = (file, found.st_ino, found.st_mtime_ns)
         if key not in dealt:
-            dealt[key] = [part(table) for table in regrouped(batches([file]), rows)]
+            count, name = footer(file).num_rows, stored(Path(file))
+            if name is not None and count <= 4 * rows:
+                dealt[key] = [SealedPart(run=lent, name=name, sha256=sha256_file(Path(file)), rows=count)]
+            else:
+                dealt[key] = [part(table) for table in regrouped(batches([file]), rows)]
         return dealt[key]
 
     def part(table: "pa.Table") -> SealedPart:

@@ -77,6 +77,13 @@ class Scratch(WorkArea):
         """
         return self._sent(told)  # type: ignore[no-any-return]  # of the same form
 
+    def stored(self, path: Path) -> str | None:
+        """By what name a file of this folder is among the run's files, as it is here; None if it is not."""
+        if not path.is_relative_to(self.folder):
+            return None
+        name = path.relative_to(self.folder).as_posix()
+        return name if self._alike.get(name) == _stat(path) else None
+
     def recall(self, name: str) -> Path:
         """Where a file is that an earlier attempt of the task may have sent."""
         path = self.path(name)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy_release.sources import text_patterns as ours
+from privacy_release.sources.text import patterns as ours
 
 FRAGMENTS = [
     *("0", "1", "4111", "12", "3", "999", "55", "192.168.1.1", "+49", "DE89", "GB82WEST"),

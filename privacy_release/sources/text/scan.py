@@ -1,7 +1,7 @@
 """Direct identifiers in the text that will be released: found while it is copied, told by kind and count.
 
 Each distinct value of a part is looked at once: RE2 finds those that one of the forms of
-`privacy_release.sources.text_patterns` may be in, and the checks there decide. Memory: a part. What is found
+`privacy_release.sources.text.patterns` may be in, and the checks there decide. Memory: a part. What is found
 is told by column, kind and number of records, never by value.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SchemaError
-from privacy_release.sources.text_patterns import any_form, found_in, numbers, redacted
+from privacy_release.sources.text.patterns import any_form, found_in, numbers, redacted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,6 +69,11 @@ class TextScan:
                 if (changed := column.cleaned(table.column(name).combine_chunks())) is not None:
                     table = table.set_column(at, table.schema.field(at), changed)
         return table
+
+    def absorb(self, other: "TextScan") -> None:
+        """Take what another one found in other records of the table."""
+        for name, column in self._columns.items():
+            column.absorb(other._columns[name])
 
     def found(self) -> dict[str, dict[str, int]]:
         """The number of records of each kind, by column; of the columns that have some."""
@@ -212,6 +217,15 @@ class _Column:
         for code, text in changed.items():
             texts[code] = text
         return pa.DictionaryArray.from_arrays(codes, pa.array(texts, pa.string())).cast(pa.string())
+
+    def absorb(self, other: "_Column") -> None:
+        """Take what was found in other records."""
+        self._kinds.update(other._kinds)
+        for name, count in other._numbers.items():
+            self._numbers[name] += count
+        self._known += other._known
+        self._digits += other._digits
+        self._fits += other._fits
 
     def _count_whole(self, values: "pa.Array", records: "npt.NDArray[np.int64]") -> None:
         """Cells that are digits alone, and such as the name of the column says."""

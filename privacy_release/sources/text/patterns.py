@@ -2,7 +2,7 @@
 
 Each form is a regular expression that Python and RE2 read alike. Where it is loose, a check decides: Luhn and
 the issuer of a card, ISO 7064 of a bank account, the check digits of national numbers. A run of digits alone
-is none of them, unless at least half of a column's are, see `privacy_release.sources.text_scan`.
+is none of them, unless at least half of a column's are, see `privacy_release.sources.text.scan`.
 
 With the extra `text`, python-stdnum adds national numbers of more countries, and phonenumbers the telephone
 numbers that are written without a country code. Names of persons are found by a title, by a frequent given

@@ -1,0 +1,394 @@
+"""The records of a source, checked on the way, some at a time.
+
+What is hashed is what is parsed, and identifiers stay in the source; a number stands for the person of a row,
+where the schema says that several rows may be of one. Each file is first copied, in a stream, to a file of
+the work area that has no name and goes with this process; then its records are read from that copy, some at a
+time: columns are derived from true dates, all is held against the schema, dates are shifted and cut. These
+three (copying, reading, checking) are done at the same time, each by a thread and a step ahead of the next
+one, in the order of the file names: the records, their fingerprint and every error are those of one after the
+other. Memory: two row groups of the source. Disk: three files of the source. Where days are counted since the
+first row of a person, all files are read once before.
+"""
+
+import hashlib
+import io
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Protocol
+
+from privacy_engine.errors import IntegrityError, SchemaError
+from privacy_engine.pipeline import ahead
+from privacy_engine.progress import advance
+from privacy_release.sources.addresses import Source, reading, without_values
+from privacy_release.sources.footers import opened_source, records_of, source_schema
+from privacy_release.sources.identifiers import Disguise, Repeats
+from privacy_release.sources.person_dates import FirstDays, Shifts
+from privacy_release.sources.pseudonyms import Pseudonyms
+from privacy_release.sources.reading import (
+    Nulls,
+    check_arrow,
+    check_equal,
+    kept_schema,
+    never_null,
+    partition_types,
+    require_left,
+    wanted_columns,
+)
+from privacy_release.sources.text.scan import TextScan
+from privacy_release.sources.uniqueness import NearlyUnique
+from privacy_release.work.parquet import MAX_EXPANSION
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from privacy_engine.tables.schema import DataSchema
+
+TOLD = 3  # parts that do not fit the schema; then the reading stops
+_BLOCK = 1 << 20  # bytes
+
+
+class People(Protocol):
+    """Whoever keeps apart who the records are about."""
+
+    @property
+    def column(self) -> str:
+        """The identifier that tells it."""
+
+    def add(self, identifiers: "pd.Series") -> None:
+        """Take the identifiers of the next records."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is read of a source, and what becomes of it; it can be pickled where nobody keeps people apart.
+
+    Attributes:
+        source: the files.
+        schema: what the columns must be.
+        columns, nulls, individual, max_expansion: as of `copying.copy_source`.
+        people: is told the identifiers of the records that are kept.
+        pseudonyms, shifts, disguise: what stands in the place of identifiers, true dates and persons.
+    """
+
+    source: Source
+    schema: "DataSchema"
+    columns: Sequence[str] | None
+    nulls: Nulls
+    individual: str | None
+    people: People | None
+    max_expansion: int
+    pseudonyms: Pseudonyms
+    shifts: Shifts
+    disguise: Disguise
+
+    @cached_property
+    def kept(self) -> "DataSchema":
+        """The schema of what is kept, as the source has it: nothing is shifted yet."""
+        names = self.pseudonyms.columns
+        known_by = self.people.column if self.people else self.individual
+        return kept_schema(self.pseudonyms.released(self.schema), None if known_by in names else known_by)
+
+    @cached_property
+    def partitions(self) -> "dict[str, pa.DataType]":
+        """Types of the columns that folders are named by."""
+        return partition_types(self.source, self.schema)
+
+    @property
+    def followed(self) -> set[str | None]:
+        """Identifiers that may repeat.
+
+        Who is followed or answered by one must be unique anyhow, which is said there; dates that columns are
+        derived from name nobody.
+        """
+        return {self.individual, self.people.column if self.people else None, *self.schema.derived_from}
+
+
+@dataclass
+class Reading:
+    """How far the reading of some files of a source has come.
+
+    Attributes:
+        wanted: of all files.
+        folder: for copies of the files, one at a time; None: they are held in memory.
+        files: which of the files are read.
+        first: names and types of what is read of the first one; None: not read yet.
+        read: what the fingerprint is made of: name, size and sha256 of each file.
+        rows, dropped: records that were read, and of them left out because of nulls.
+        problems: of the parts that do not fit, at most `TOLD`.
+    """
+
+    wanted: Wanted
+    folder: Path | None
+    files: slice = field(default_factory=lambda: slice(None))
+    first: "pa.Schema | None" = None
+    read: list[str] = field(default_factory=list)
+    rows: int = 0
+    dropped: int = 0
+    problems: list[str] = field(default_factory=list)
+    repeats: Repeats = field(init=False)
+    scan: TextScan = field(init=False)
+    unique: NearlyUnique = field(init=False)
+    _first_days: dict[str, FirstDays] = field(default_factory=dict)
+    _read_before: list[str] | None = None  # what `read` was of the files when first days were looked for
+
+    def __post_init__(self) -> None:
+        wanted = self.wanted
+        self.repeats = Repeats(
+            wanted.schema, self.folder, without=wanted.followed, pseudonyms=wanted.pseudonyms.columns
+        )
+        self.scan, self.unique = TextScan(wanted.kept), NearlyUnique(wanted.kept)
+
+    @property
+    def fingerprint(self) -> str:
+        """Over name, size and sha256 of every file that was read."""
+        return hashlib.sha256("".join(self.read).encode()).hexdigest()
+
+    def parts(self) -> Iterator["pa.Table"]:
+        """The records that are kept; none any more once some do not fit."""
+        wanted = self.wanted
+        self._find_first_days()
+        needed = {*wanted.kept.names, *self.repeats.columns, *wanted.schema.derived_from, wanted.shifts.by}
+        columns = [name for name in wanted.schema.read.names if name in needed]
+        with ahead(self._tables(columns, self.read)) as tables:
+            for place, table in tables:
+                yield from self._fitting(table, place)
+                if len(self.problems) >= TOLD:
+                    return
+
+    def _find_first_days(self) -> None:
+        """Read all files for the first day of each person, where a column counts the days since."""
+        from privacy_engine.engines.frames import to_frame
+        from privacy_engine.tables.dates import DATES
+
+        schema = self.wanted.schema
+        self._first_days = {name: FirstDays() for name in schema.counted_from_first}
+        if not self._first_days:
+            return
+        self._read_before = []
+        for _, table in self._tables([schema.by, *self._first_days], self._read_before):
+            frame = to_frame(table).dropna(subset=[schema.by])
+            persons = self.wanted.disguise.of(frame[schema.by])
+            for name, days in self._first_days.items():
+                form = schema[name].dates
+                assert form is not None
+                days.add(persons, form.read(frame[name]).numbers(DATES))
+        self.first = None  # other columns are read now
+
+    def _tables(self, columns: Sequence[str], read: list[str]) -> Iterator[tuple[str, "pa.Table"]]:
+        """The records of the files, some at a time, and where they stand; the files are told of in `read`."""
+        source, most = self.wanted.source, self.wanted.max_expansion
+        names = source.names[self.files]
+        with ahead(_copies(source, self.files, self.folder, read)) as copies:
+            for number, (name, copy) in enumerate(zip(names, copies, strict=True)):
+                with copy as stream:
+                    types = self._types(stream, name, columns)
+                    self.require_alike(types, name)
+                    begin = 1
+                    rows = opened_source(stream, name, most)[0].metadata.num_rows
+                    for table in tables_of(stream, name, columns, most, self.wanted.partitions):
+                        yield f"{without_values(name)}, {_span(begin, table)}", table
+                        begin += len(table)
+                        advance((number + begin / max(rows, begin)) / len(names))
+
+    def _types(self, stream: IO[bytes], name: str, columns: Sequence[str]) -> "pa.Schema":
+        """Names and types of what is read of a file; its footer may not be the one checked before."""
+        wanted = self.wanted
+        found = source_schema(stream, name, wanted.max_expansion, wanted.partitions)
+        check_arrow(found, name, wanted.schema, wanted.columns)
+        return wanted_columns(found.empty_table(), name, columns, wanted.partitions).schema
+
+    def _fitting(self, table: "pa.Table", place: str) -> Iterator["pa.Table"]:
+        """The records of a part that are kept, if they fit the schema and all before them did."""
+        import pyarrow as pa
+
+        from privacy_engine.engines.frames import to_frame
+
+        wanted, kept = self.wanted, self.wanted.kept
+        self.rows += len(table)
+        frame = to_frame(table)
+        try:
+            frame = self._derived(frame)
+            if wanted.nulls == "drop":
+                whole = frame[never_null(kept)].notna().all(axis="columns").to_numpy(dtype=bool)
+                frame, table = frame[whole], table.filter(pa.array(whole))
+                self.dropped += int((~whole).sum())
+            if len(frame):
+                kept.check(frame[list(kept.names)])
+                frame = self._shifted(frame)
+        except SchemaError as error:
+            self.problems.append(f"{place}: {error}")
+        if not len(frame) or self.problems:
+            return
+        self.repeats.add(frame)
+        table = _normalized(table, frame, kept)
+        if by := kept.by:
+            table = table.set_column(
+                table.schema.get_field_index(by), by, pa.array(wanted.disguise.of(frame[by]))
+            )
+        if wanted.people is not None:
+            wanted.people.add(frame[wanted.people.column])
+            if wanted.people.column not in wanted.pseudonyms.columns:
+                table = table.drop_columns(wanted.people.column)
+        for name in wanted.pseudonyms.columns:
+            made = pa.array(wanted.pseudonyms.of(name, frame[name]), pa.string())
+            table = table.set_column(table.schema.get_field_index(name), name, made)
+        table = self.scan.cleaned(_without_nan(table))
+        self.unique.add(table)
+        yield table
+
+    def _derived(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """Records with the columns that are derived, from true dates."""
+        first, schema = None, self.wanted.schema
+        if self._first_days:
+            named = frame[schema.by].notna()
+            persons = self.wanted.disguise.of(frame.loc[named, schema.by])
+            among = named.to_numpy()
+            first = {name: days.of(persons, among=among) for name, days in self._first_days.items()}
+        return schema.derived(frame, first)
+
+    def _shifted(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """Records that fit, with the dates that are shifted."""
+        shifts = self.wanted.shifts
+        return self.wanted.kept.shifted(frame, shifts.of(frame[shifts.by])) if shifts.by else frame
+
+    def require_alike(self, first: "pa.Schema | None", name: str) -> None:
+        """Refuse what another one read if its first file, of this name, has other types than those read here.
+
+        Raises:
+            SchemaError: naming both files, and the columns that differ.
+        """
+        if first is not None:
+            self.first = first if self.first is None else self.first
+            check_equal(self.first, first, self.wanted.source.names[self.files][0], name)
+
+    def require_fit(self) -> None:
+        """Refuse records that do not fit, files that changed meanwhile, and a table without records."""
+        if self.problems:
+            more = " (later records were not looked at)" if len(self.problems) >= TOLD else ""
+            raise SchemaError(f"{'; '.join(self.problems[:TOLD])}{more}")
+        if self._read_before not in (None, self.read):
+            raise IntegrityError(
+                "the files of the source must stay as they are while they are read, and changed: run the "
+                "release again"
+            )
+        self.repeats.require_none()
+        self.scan.require_clean()
+        self.unique.require_none()
+        require_left(self.rows, self.rows - self.dropped)
+        if not self.rows:
+            raise SchemaError("the table is empty: nothing can be released")
+
+
+def _copies(source: Source, files: slice, folder: Path | None, read: list[str]) -> Iterator[IO[bytes]]:
+    """Each of these files of a source, as a file of the folder without a name; its hash goes into `read`.
+
+    Whoever takes one closes it, which removes it.
+    """
+    for file, name in zip(source.files[files], source.names[files], strict=True):
+        own, size = hashlib.sha256(), 0
+        # it is closed by whoever takes it
+        copy: IO[bytes] = io.BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        try:
+            for block in _blocks(source, file, name):
+                own.update(block)
+                size += copy.write(block)
+            copy.seek(0)
+        except BaseException:
+            copy.close()
+            raise
+        read.append(f"{name}\0{size}\0{own.hexdigest()}\n")
+        try:
+            yield copy
+        except GeneratorExit:  # nobody took it
+            copy.close()
+            raise
+
+
+def _blocks(source: Source, file: str, name: str) -> Iterator[bytes]:
+    """The bytes of a file of a source, some at a time."""
+    with reading(name), source.filesystem.open(file, "rb") as stream:
+        while block := stream.read(_BLOCK):
+            yield block
+
+
+def tables_of(
+    stream: IO[bytes],
+    name: str,
+    wanted: Sequence[str],
+    max_expansion: int = MAX_EXPANSION,
+    partitions: "Mapping[str, pa.DataType] | None" = None,
+) -> Iterator["pa.Table"]:
+    """The records of a file, some at a time, in plain types.
+
+    Raises:
+        SchemaError: if the file is damaged or unfolds too far, or text in it is not UTF-8.
+        CapacityError: if there is too little memory.
+    """
+    import pyarrow as pa
+
+    from privacy_engine.engines.parquet import check_count, check_text
+
+    opened, expansion = opened_source(stream, name, max_expansion)
+    shown, rows = without_values(name), 0
+    with reading(name):
+        stored = [column for column in wanted if column in opened.schema_arrow.names]
+        for batch in records_of(stream, opened, stored):
+            expansion.add_records(batch)
+            table = wanted_columns(pa.Table.from_batches([batch]), name, wanted, partitions)
+            check_text(table, f"{shown}, {_span(rows + 1, table)}")
+            rows += len(table)
+            yield table
+        check_count(rows, opened.metadata.num_rows, shown)
+
+
+def _normalized(table: "pa.Table", frame: "pd.DataFrame", schema: "DataSchema") -> "pa.Table":
+    """Records that fit, with derived columns, and dates and codes as `DataSchema.normalized` makes them.
+
+    A column of numbers keeps its type, which pandas changes where there are nulls.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from privacy_engine.engines.frames import to_arrow
+
+    columns = {
+        a.name: pa.array(frame[a.name], pa.int64()) if a.derive else table.column(a.name)
+        for a in schema.attributes
+    }
+    table, schema = pa.table(columns), schema.ingested()
+    for attribute in schema.normalized_attributes:
+        name = attribute.name
+        place = table.schema.get_field_index(name)
+        if attribute.dates is None and attribute.coding is not None and not attribute.coding.of_text:
+            kind, column = table.schema.field(name).type, table.column(name)
+            changed = pa.array(attribute.numbers(frame[name]), pa.float64(), from_pandas=True)
+            kept = pc.equal(changed, pc.cast(column, pa.float64(), safe=False))
+            column = pc.if_else(pc.fill_null(kept, True), column, pc.cast(changed, kind, safe=False))
+            table = table.set_column(place, table.schema.field(name), column)
+        else:
+            read = to_arrow(schema.normalized(frame[[name]]))
+            table = table.set_column(place, read.schema.field(name), read.column(name))
+    return table
+
+
+def _without_nan(table: "pa.Table") -> "pa.Table":
+    """The records with nulls for numbers that are none, as pandas, and so a smaller table, has them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.types as t
+
+    columns = [
+        pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        if t.is_floating(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
+
+
+def _span(begin: int, table: "pa.Table") -> str:
+    return f"records {begin:,} to {begin + len(table) - 1:,}"
