@@ -1,6 +1,7 @@
 """One Airflow for the whole session, in a temporary folder: it reads its settings when first imported."""
 
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -34,6 +35,13 @@ os.environ["AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL"] = "0"
 
 # Files of such tests take minutes each.
 LONG = {"production", "spark", "ui", "object_stores", "slow"}
+
+
+def pytest_runtest_setup() -> None:
+    """Airflow sets up logging when it is first imported: not for long into the output of that very test."""
+    for handler in [*logging.root.handlers]:
+        if isinstance(handler, logging.StreamHandler) and getattr(handler.stream, "closed", False):
+            logging.root.removeHandler(handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
