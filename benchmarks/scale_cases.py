@@ -214,7 +214,7 @@ def built(method: str, parameters: Mapping[str, Any]) -> Anonymizer:
 
 
 @contextmanager
-def opened(engine: str, folder: Path) -> Iterator[Engine]:
+def opened(engine: str, folder: Path, memory: int = MEMORY) -> Iterator[Engine]:
     """An engine that spills into a folder."""
     with tempfile.TemporaryDirectory(dir=folder) as spill:
         if engine == "spark":
@@ -222,12 +222,12 @@ def opened(engine: str, folder: Path) -> Iterator[Engine]:
             from privacy_release.work.spark_session import SparkCluster
 
             cores = len(os.sched_getaffinity(0))
-            with SparkCluster(master=f"local[{cores}]").session(Path(spill), MEMORY) as session:
+            with SparkCluster(master=f"local[{cores}]").session(Path(spill), memory) as session:
                 yield SparkEngine(session)
             return
         from privacy_engine.engines.local import LocalEngine
 
-        with LocalEngine(memory=MEMORY, spill=Path(spill)) as made:
+        with LocalEngine(memory=memory, spill=Path(spill)) as made:
             yield made
 
 

@@ -1,7 +1,7 @@
 """What a release of any size costs: ``python -m benchmarks.scale_model FOLDER ROWS ROWS ...``.
 
 Whole releases of some sizes are measured, each in a process of its own (see `scale_release`); the two
-smallest give the constants of the model, the others check it, and it tells of a table that no machine here
+smallest ones of many records give the constants of the model, the others check it, and it tells of a table that no machine here
 holds. The folder keeps tables and results, so that a run which was cut off goes on where it stopped.
 """
 
@@ -22,6 +22,7 @@ from benchmarks.scale_run import Runner
 from benchmarks.scale_tables import write_table
 from benchmarks.speed import GIGABYTE
 from benchmarks.tables import adult
+from privacy_release.sources.shares import MANY
 
 LARGE = 1_000_000_000
 ON_SPARK = (WORK, JOIN, VERIFY)
@@ -75,8 +76,10 @@ Model = Mapping[str, Constant]
 
 
 def fitted(found: Sequence[Spent]) -> Model:
-    """The constants, from the two smallest sizes."""
-    small, large = sorted(found, key=lambda spent: spent.rows)[:2]
+    """The constants, from the two smallest sizes whose source is copied in shares; else from the smallest."""
+    by_size = sorted(found, key=lambda spent: spent.rows)
+    many = [spent for spent in by_size if spent.rows >= MANY]
+    small, large = (many if len(many) > 1 else by_size)[:2]
     names = [name for name in small.parts if name in large.parts]
     sizes = (small.rows, large.rows)
     return {n: Constant.of((sizes[0], small.parts[n]), (sizes[1], large.parts[n])) for n in names}

@@ -36,9 +36,12 @@ from privacy_release.work.area import WorkArea
 
 NAME = "scale"
 REDRAWN = 0.35  # chance that a value is drawn anew: of 100 million records more than 60 % are distinct
-A_FILE = 4_000_000  # records of a file of the source
+A_FILE = 1_000_000  # records of a file of the source
 FRAGMENT = 500_000  # records at most
 MEMORY = "1GB"  # that counting may take
+MEASURING = (
+    3 * 10**9
+)  # bytes that measuring may: by their domains, all of 100 million records may be distinct
 PAUSE = 0.1  # seconds between two looks
 INGEST, WORK, JOIN, VERIFY, PUBLISH = "ingest", "cut and work", "join and count", "verify", "publish"
 MEASURE = "measuring, LatentClass"
@@ -260,7 +263,7 @@ def measure(table: Table, rows: int, folder: Path, tell: Callable[[str], None] =
     method = load_method("latent_class", epsilon=1.0)
     assert isinstance(method, Synthesizer)
     files = sorted(map(str, source.iterdir()))
-    with opened("local", folder) as engine, Looks(MEASURE) as looks:
+    with opened("local", folder, MEASURING) as engine, Looks(MEASURE) as looks:
         tell(f"[scale_release] {rows:,} rows: {MEASURE}")
         method.measure_files(engine, files, schema())
     return Spent(rows=rows, classes=0, peak=looks.peak, read=read, written=0, parts=looks.parts)

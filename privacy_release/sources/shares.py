@@ -30,7 +30,7 @@ from privacy_release.work.references import EngineRef
 
 SHARE = 500_000  # records
 IN_MEMORY = 500_000_000  # bytes of a file, which executors of a cluster hold in memory
-MANY = 5_000_000  # records, from which on it pays to start other processes
+MANY = 10_000_000  # records, from which on it pays to start other processes
 
 
 @dataclass(frozen=True, kw_only=True)
