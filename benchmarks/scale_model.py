@@ -1,8 +1,9 @@
 """What a release of any size costs: ``python -m benchmarks.scale_model FOLDER ROWS ROWS ...``.
 
 Whole releases of some sizes are measured, each in a process of its own (see `scale_release`); the two
-smallest ones of many records give the constants of the model, the others check it, and it tells of a table that no machine here
-holds. The folder keeps tables and results, so that a run which was cut off goes on where it stopped.
+smallest ones of many records give the constants of the model, the others check it, and it tells of a table
+that no machine here holds. The folder keeps tables and results, so that a run which was cut off goes on where
+it stopped.
 """
 
 import json
