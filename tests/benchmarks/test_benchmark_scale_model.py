@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import scale_model, scale_release
 from benchmarks.scale_model import Constant
-from benchmarks.scale_release import PARTS, PUBLISH, WORK, Part, Spent
+from benchmarks.scale_release import INGEST, PARTS, PUBLISH, WORK, Part, Spent
 from benchmarks.tables import Table, of_frame
 from deploy.local.samples.synthetic_adult import synthetic_adult
 
@@ -44,12 +44,20 @@ def test_an_exponent_leaves_the_start_out() -> None:
     assert text.count("1.00") == 2 * len(PARTS)
 
 
-def test_executors_work_on_fragments_and_one_machine_does_the_rest() -> None:
+def test_executors_copy_and_work_and_one_machine_publishes() -> None:
     constant = Constant(start=0.0, alone=0.0, together=6e-6, moved=0.0)
-    text = scale_model.predicted({WORK: constant, PUBLISH: constant}, 1e9, factor=4.0)
+    text = scale_model.predicted({INGEST: constant, WORK: constant, PUBLISH: constant}, 1e9, factor=4.0)
     cells = [line.split(" | ")[1:] for line in text.splitlines()[2:]]
-    assert [cell.strip(" |") for cell in cells[0]] == ["100", "12.5", "2.0"]
-    assert [cell.strip(" |") for cell in cells[1]] == ["100", "12.5", "12.5"]
+    assert [cell.strip(" |") for cell in cells[0]] == ["100", "12.5", "0.5"]
+    assert [cell.strip(" |") for cell in cells[1]] == ["100", "12.5", "2.0"]
+    assert [cell.strip(" |") for cell in cells[2]] == ["100", "12.5", "12.5"]
+
+
+def test_the_source_of_the_sizes_that_give_the_constants_is_copied_in_shares() -> None:
+    sizes = (3_000_000, 10_000_000, 30_000_000, 100_000_000)
+    apart = {rows: part(rows) if rows >= 10_000_000 else Part(wall=1, alone=1, together=1) for rows in sizes}
+    found = scale_model.fitted([spent(rows, ingest=apart[rows]) for rows in sizes])["ingest"]
+    assert (found.start, found.alone) == (pytest.approx(2.0), pytest.approx(1e-6))
 
 
 @pytest.mark.slow
