@@ -1,6 +1,7 @@
 """The SQL that counts classes, for DuckDB on Parquet files."""
 
 import glob
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,11 @@ class Source:
         """The same records, and the name of one more column that stands for the trajectory of their person.
 
         It is the least of the persons whose rows, as a multiset, have equal values of the columns: another
-        for each class, and the same in each query.
+        for each class, and the same in each query. A multiset is known by its size and the sum of the hashes
+        of its rows (Clarke et al., "Incremental multiset hash functions and their application to memory
+        integrity checking", ASIACRYPT 2003), which take as much room for a thousand rows as for one. They
+        have 128 bits and a salt that nobody knows before, so that two multisets of one sum are not to be
+        found, nor to be met by chance.
 
         Args:
             columns: the quasi-identifiers.
@@ -57,12 +62,20 @@ class Source:
         """
         name = "".join(self.schema.names) + "?"  # longer than any
         every = ", ".join(f"c{i}" for i in range(len(self.schema)))
-        cell = f"dense_rank() OVER (ORDER BY {', '.join(keys(self, columns))})"
+        # of each value its length, too: no two rows are one text
+        cells = [f"({key})::VARCHAR" for key in keys(self, columns)]
+        texts = [f"coalesce(strlen({cell}) || ':' || {cell}, '-')" for cell in cells]
+        row = f"md5_number('{secrets.token_hex(16)}' || {' || '.join(texts)})"
         table = f"""(
-            WITH t AS (SELECT {every}, {self.value(person)} AS person, {cell} AS cell FROM {self.sql}),
-            ways AS (SELECT person, list_sort(list(cell)) AS way FROM t GROUP BY person),
-            alike AS (SELECT min(person) AS trajectory, list(person) AS people FROM ways GROUP BY way),
-            each AS (SELECT unnest(people) AS one, trajectory FROM alike)
+            WITH t AS (SELECT {every}, {self.value(person)} AS person FROM {self.sql}),
+            hashed AS (SELECT {self.value(person)} AS person, {row} AS cell FROM {self.sql}),
+            ways AS (
+                SELECT person, count(*) AS n, sum((cell >> 64)::UBIGINT) AS upper,
+                    sum((cell & {2**64 - 1}::UHUGEINT)::UBIGINT) AS lower
+                FROM hashed GROUP BY person
+            ),
+            alike AS (SELECT min(person) AS trajectory, n, upper, lower FROM ways GROUP BY n, upper, lower),
+            each AS (SELECT person AS one, trajectory FROM ways JOIN alike USING (n, upper, lower))
             SELECT {every}, trajectory FROM t JOIN each ON person IS NOT DISTINCT FROM one
         )"""
         kind = pa.field(name, self.kind(person))

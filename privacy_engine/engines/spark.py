@@ -398,10 +398,8 @@ class SparkEngine:
         said = self._expression
         cells = f"array_sort(collect_list(struct({', '.join(keys) or '0'})))"
         ways = keyed.groupBy(who).agg(said(f"{cells} as way"))
-        # a struct, since a list of persons leaves out a null
-        people = said(f"collect_list(struct({who} as one)) as people")
-        alike = ways.groupBy("way").agg(said(f"min({who}) as trajectory"), people)
-        each = alike.selectExpr("explode(people) as p", "trajectory").selectExpr("p.one as one", "trajectory")
+        alike = ways.groupBy("way").agg(said(f"min({who}) as trajectory"))
+        each = ways.join(alike, "way").selectExpr(f"{who} as one", "trajectory")
         return keyed.join(each, keyed[who].eqNullSafe(each["one"])).drop("one"), ["trajectory"]
 
     def _numbers(self, files: Files, column: str) -> "DataFrame":

@@ -271,6 +271,30 @@ def test_classes_are_those_of_counting_one_by_one(tmp_path: Path, spill: Path, r
     )
 
 
+def test_trajectories_are_told_apart_by_every_value_of_every_row(local: LocalEngine, tmp_path: Path) -> None:
+    """None of these persons has the rows of another, whatever their values look like side by side."""
+    of_person = [
+        [("ab", "c")],
+        [("a", "bc")],
+        [(None, "-")],
+        [("-", None)],
+        [("", "1:a")],
+        [("1:a", "")],
+        [("x", "y")],
+        [("x", "y"), ("x", "y")],
+        [("x", "y"), ("y", "x")],
+        [("x", "x"), ("y", "y")],
+        [("x", "y")] * 3,
+    ]
+    rows = [(f"p{i}", *row) for i, own in enumerate(of_person) for row in own]
+    rows += [("again", *row) for row in reversed(of_person[8])] + [(None, "x", "z")]
+    names, firsts, seconds = zip(*rows, strict=True)
+    paths = written(pa.table({"who": names, "a": firsts, "b": seconds}), tmp_path, files=2)
+    grouping = Grouping(columns=["a", "b"], sensitive={}, person="who", linked=True)
+    people = Counter(int(n) for part in local.classes(paths, grouping) for n in part.people)
+    assert people == {1: len(of_person), 2: 1}
+
+
 def sorted_items(counts: Counter[str | None]) -> list[tuple[str, int]]:
     return sorted((str(value), count) for value, count in counts.items())
 
