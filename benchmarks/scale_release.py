@@ -100,7 +100,8 @@ class Looks:
         self.parts = {first: Part()}
         self.peak = 0
         self._part, self._began = first, time.perf_counter()
-        self._seconds: dict[tuple[int, float], tuple[float, float]] = {}
+        self._seconds: dict[tuple[int, float], float] = {}
+        self._moved = 0.0
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -142,17 +143,21 @@ class Looks:
             self.peak = max(self.peak, held)
 
     def _spent(self) -> tuple[float, float]:
-        """CPU seconds since the last look, and bytes that were read and written."""
+        """CPU seconds since the last look, and bytes that were read and written.
+
+        What a process moved counts as its parent's once it has ended.
+        """
         seconds, moved, own = 0.0, 0.0, psutil.Process()
         for process in [own, *own.children(recursive=True)]:
             with suppress(psutil.Error):
                 key, times = (process.pid, process.create_time()), process.cpu_times()
                 passed = process.io_counters()
-                now = times.user + times.system, float(passed.read_chars + passed.write_chars)
-                before = self._seconds.get(key, (0.0, 0.0))
-                seconds, moved = seconds + now[0] - before[0], moved + now[1] - before[1]
+                now = times.user + times.system
+                seconds += now - self._seconds.get(key, 0.0)
                 self._seconds[key] = now
-        return seconds, moved
+                moved += passed.read_chars + passed.write_chars
+        before, self._moved = self._moved, max(moved, self._moved)
+        return seconds, self._moved - before
 
 
 def proportional(process: int) -> int:
