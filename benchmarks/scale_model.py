@@ -14,11 +14,12 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import log
 from pathlib import Path
 
+import numpy as np
+
 from benchmarks.report import markdown_table
-from benchmarks.scale_release import INGEST, JOIN, PARTS, VERIFY, WORK, Part, Spent
+from benchmarks.scale_release import INGEST, JOIN, PARTS, PAUSE, VERIFY, WORK, Part, Spent
 from benchmarks.scale_run import Runner
 from benchmarks.scale_tables import write_table
 from benchmarks.speed import GIGABYTE
@@ -173,17 +174,18 @@ def checks(found: Sequence[Spent], model: Model) -> str:
     return markdown_table([*heads, "bytes a row, source / published"], lines)
 
 
-def exponents(found: Sequence[Spent], model: Model) -> str:
-    """By which power of the rows each part grows from one size to the next, without its start."""
-    lines = []
+def exponents(found: Sequence[Spent]) -> str:
+    """By which power of the rows the CPU of each part grows: through all sizes, and from one to the next.
+
+    Through all it is the slope of least squares of the logarithms, which the noise of one size moves less.
+    """
+    lines, sizes = [], np.log([spent.rows for spent in found])
     for name in PARTS:
-        line = [name]
-        for less, more in pairwise(found):
-            few, many = (spent.parts[name].cpu - model[name].start for spent in (less, more))
-            line.append(f"{log(many / few) / log(more.rows / less.rows):.2f}" if min(few, many) > 0 else "")
-        lines.append(line)
-    sizes = [f"{a.rows:,} to {b.rows:,}" for a, b in pairwise(found)]
-    return markdown_table(["part", *sizes], lines)
+        taken = np.log([max(spent.parts[name].cpu, PAUSE) for spent in found])
+        slopes = [np.polyfit(sizes, taken, 1)[0], *(np.diff(taken) / np.diff(sizes))]
+        lines.append([name, *(f"{slope:.2f}" for slope in slopes)])
+    heads = [f"{a.rows:,} to {b.rows:,}" for a, b in pairwise(found)]
+    return markdown_table(["part", "through all sizes", *heads], lines)
 
 
 def predicted(model: Model, bandwidth: float, factor: float, rows: int = LARGE) -> str:
@@ -225,7 +227,7 @@ def main() -> None:
     for text in (
         constants({**model, **measuring}),
         checks(found, model),
-        exponents(found, model),
+        exponents(found),
         checks(private, measuring),
         predicted(model, bandwidth, factor),
         predicted(measuring, bandwidth, factor),

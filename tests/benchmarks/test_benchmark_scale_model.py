@@ -37,11 +37,15 @@ def test_constants_are_the_line_through_the_two_smallest_sizes() -> None:
     assert found.wall(10**9, 8, 1e8) == pytest.approx(2 + 1_000 + 3_000 / 8 + 100)
 
 
-def test_an_exponent_leaves_the_start_out() -> None:
+def test_an_exponent_is_that_of_the_cpu_seconds() -> None:
     sizes = (1_000_000, 3_000_000, 30_000_000)
-    found = [spent(rows, **{name: part(rows) for name in PARTS}) for rows in sizes]
-    text = scale_model.exponents(found, scale_model.fitted(found))
-    assert text.count("1.00") == 2 * len(PARTS)
+    found = [
+        spent(rows, **{name: Part(alone=1e-6 * rows, together=1e-18 * rows**2) for name in PARTS})
+        for rows in sizes
+    ]
+    assert scale_model.exponents(found).count("1.00") == 3 * len(PARTS)
+    squared = [spent(rows, **{name: Part(together=1e-12 * rows**2) for name in PARTS}) for rows in sizes]
+    assert scale_model.exponents(squared).count("2.00") == 3 * len(PARTS)
 
 
 def test_executors_copy_and_work_and_one_machine_publishes() -> None:
