@@ -1,8 +1,7 @@
 """The engine of one machine: DuckDB aggregates straight on Parquet, and processes work on fragments.
 
 DuckDB gets a share of the memory and a private folder to spill to. It counts classes exactly: it sorts the
-records by their class, and they are counted as they go by. What it cannot spill are the lists by
-which it tells linked rows apart.
+records by their class, and they are counted as they go by.
 """
 
 import os
