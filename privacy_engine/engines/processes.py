@@ -10,9 +10,9 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from multiprocessing import connection, get_context, parent_process
+from multiprocessing import connection, current_process, get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,8 @@ class _Child:
         context = get_context("spawn")  # a fork would copy the locks of threads, and the parent's records
         self.pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, work, what, cores), daemon=True)
-        self._process.start()
+        with _as_one_who_may():
+            self._process.start()
         theirs.close()  # so that the pipe ends when the process does
         self.begun = 0
         self.number: int | None = None
@@ -150,6 +151,21 @@ class _Child:
         self._process.kill()
         self._process.join()
         self.pipe.close()
+
+
+@contextmanager
+def _as_one_who_may() -> Iterator[None]:
+    """Python lets no daemon have children, which would outlive it; these end with it by themselves.
+
+    Workers of Celery are daemons.
+    """
+    told: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]  # where Python looks
+    daemon = told.pop("daemon", None)
+    try:
+        yield
+    finally:
+        if daemon is not None:
+            told["daemon"] = daemon
 
 
 def _serve(pipe: "Connection[Any, Any]", work: Apart, what: str, cores: int) -> None:

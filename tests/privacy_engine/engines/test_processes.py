@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing import current_process, get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import psutil
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from privacy_engine.engines.local import LocalEngine
-from privacy_engine.engines.processes import process_count
+from privacy_engine.engines.processes import process_count, run_apart
 from privacy_engine.errors import CapacityError, InfeasibleError
 from tests.privacy_engine.engines.compiling import compiling
 from tests.privacy_engine.engines.tables import (
@@ -140,6 +142,27 @@ def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     children = [int(path.name.removeprefix("pid-")) for path in begun]
     _, alive = psutil.wait_procs([psutil.Process(c) for c in children if psutil.pid_exists(c)], timeout=30)
     assert not alive
+
+
+def squared(number: int) -> dict[str, int]:
+    """The work on a part."""
+    return {"square": number**2, "pid": os.getpid()}
+
+
+def within(pipe: Connection) -> None:
+    """What a daemon does: it has work done apart, and tells what that gave, and what it is."""
+    found = dict(run_apart(squared, range(3), 2, "part"))
+    pipe.send(({n: told["square"] for n, told in found.items()}, current_process().daemon))
+
+
+def test_a_daemon_has_work_done_in_other_processes_as_a_worker_of_celery_is_one() -> None:
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    daemon = context.Process(target=within, args=(theirs,), daemon=True)
+    daemon.start()
+    theirs.close()
+    assert ours.recv() == ({0: 0, 1: 1, 2: 4}, True)
+    daemon.join()
 
 
 def test_a_child_keeps_to_its_share_of_the_cores(spill: Path, paths: list[str]) -> None:

@@ -1,8 +1,6 @@
 """A source that several processes copy in shares: the records and refusals of one process that copies all."""
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,8 +16,7 @@ import pytest
 
 import privacy_release
 from privacy_engine.dp.limits import Limit
-from privacy_engine.engines.processes import run_apart
-from privacy_engine.errors import CapacityError, IntegrityError, SchemaError
+from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.sources.addresses import find_source
@@ -235,28 +232,6 @@ def test_a_damaged_file_is_named_and_leaves_nothing(folders: Folders) -> None:
     with pytest.raises(SchemaError, match=r"5\.parquet must be a whole Parquet file"):
         again()
     assert folders.left() == []
-
-
-def die_once(marks: Path, number: int) -> dict[str, Any]:
-    """The work on a part, whose process ends the first time."""
-    mark = marks / str(number)
-    if not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {"number": number}
-
-
-def die(number: int) -> dict[str, Any]:
-    """The work on a part, whose process ends each time."""
-    os.kill(os.getpid(), signal.SIGKILL)
-    return {"number": number}
-
-
-def test_a_share_whose_process_dies_is_copied_again_and_not_without_end(tmp_path: Path) -> None:
-    done = dict(run_apart(partial(die_once, tmp_path), range(3), 2, "share"))
-    assert done == {n: {"number": n} for n in range(3)}
-    with pytest.raises(CapacityError, match=r"share \d, got 2 that ended with SIGKILL.*smaller shares"):
-        list(run_apart(die, range(2), 2, "share"))
 
 
 def test_what_one_place_must_look_at_is_copied_by_one_process(folders: Folders) -> None:
