@@ -4,6 +4,7 @@ import io
 import json
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,11 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_source
+from privacy_release.sources.shares import Workers
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
+from privacy_release.work.file_sets import files_of
 from privacy_release.work.parquet import read_private
 from tests.object_stores.staged import NAME, Staged, send
 from tests.object_stores.stores import Bucket
@@ -67,6 +70,24 @@ def test_file_folder_and_glob_give_the_same_records(bucket: Bucket, access: dict
     bucket.put("people/a.parquet", parquet(PEOPLE))
     for path in ("people/a.parquet", "people", "people/", "people/*.parquet", "peopl*/a.parquet"):
         pd.testing.assert_frame_equal(read(bucket.address(path), access).table, PEOPLE)
+
+
+def test_processes_copy_the_shares_of_a_source(
+    bucket: Bucket, access: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        bucket.put(f"people/{number}.parquet", parquet(PEOPLE.assign(age=number)))
+    monkeypatch.setattr("privacy_release.steps.ingest.Workers", partial(Workers, many=1, share=3))
+    loaded, engine = (
+        read(bucket.address("people"), access),
+        read_engine({"kind": "fragments", "processes": 2}),
+    )
+    with WorkArea(tmp_path / "work", "run 1") as work:
+        table = ingest(bucket.address("people"), SCHEMA, work, engine=engine, **access)
+        assert len(files_of(table["uri"], table["sha256"])) == 4
+        pd.testing.assert_frame_equal(read_private(table["uri"], table["sha256"]), loaded.table)
+        assert table["source"]["fingerprint"] == loaded.fingerprint
+        work.remove()
 
 
 def test_a_table_for_an_engine_is_copied_from_the_store_alike(
