@@ -37,8 +37,16 @@ class Source:
     @property
     def is_local(self) -> bool:
         """Whether the files are in the file system of this machine."""
-        protocols = self.filesystem.protocol
-        return "file" in ([protocols] if isinstance(protocols, str) else protocols)
+        return self._is("file")
+
+    @property
+    def is_of_process(self) -> bool:
+        """Whether the files are in the memory of this process."""
+        return self._is("memory")
+
+    def _is(self, protocol: str) -> bool:
+        known = self.filesystem.protocol
+        return protocol in ([known] if isinstance(known, str) else known)
 
 
 def find_source(

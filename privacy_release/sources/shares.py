@@ -94,6 +94,8 @@ def shares_of(wanted: Wanted, workers: Workers) -> list[Share]:
 
 def _can_be_sent(wanted: Wanted) -> bool:
     """Whether another process can be told: the file systems of some of Airflow's providers cannot."""
+    if wanted.source.is_of_process:
+        return False
     try:
         pickle.dumps(wanted)
     except Exception:  # noqa: BLE001  each library has errors of its own for what cannot be pickled

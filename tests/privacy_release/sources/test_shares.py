@@ -251,6 +251,19 @@ def test_what_one_place_must_look_at_is_copied_by_one_process(folders: Folders) 
     assert not is_list(copy_source(one, SCHEMA, folders.work.path("one.parquet"), workers=lonely).path)
 
 
+def test_files_in_the_memory_of_a_process_are_read_by_it(folders: Folders) -> None:
+    store = fsspec.filesystem("memory")
+    for path in folders.source.iterdir():
+        store.pipe_file(f"/shares/{path.name}", path.read_bytes())
+    try:
+        source = find_source("memory://shares")
+        workers = Workers(engine=TWO, rows=[100] * 7, work=folders.work, many=1, share=SHARE)
+        copied = copy_source(source, SCHEMA, folders.work.path("copy.parquet"), workers=workers)
+    finally:
+        store.rm("/shares", recursive=True)
+    assert not is_list(copied.path)
+
+
 def test_a_file_system_that_cannot_be_sent_is_read_by_one_process(folders: Folders) -> None:
     store = fsspec.filesystem("file", skip_instance_cache=True)
     store.session = lambda: None  # as those of some providers
