@@ -19,6 +19,7 @@ from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.sources import shares
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey
@@ -249,6 +250,19 @@ def test_what_one_place_must_look_at_is_copied_by_one_process(folders: Folders) 
     one = find_source(str(folders.source / "0.parquet"))
     lonely = Workers(engine=TWO, rows=[100], work=folders.work, many=1)
     assert not is_list(copy_source(one, SCHEMA, folders.work.path("one.parquet"), workers=lonely).path)
+
+
+def test_executors_that_may_write_nothing_hold_files_in_memory_which_must_be_small(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = folders.copy(apart=False)
+    frame = read_private(alone.path, alone.sha256)
+    monkeypatch.setattr(shares, "require_sealed", lambda engine: True)
+    copied = folders.copy()
+    assert is_list(copied.path)
+    pd.testing.assert_frame_equal(read_private(copied.path, copied.sha256), frame)
+    monkeypatch.setattr(shares, "IN_MEMORY", 100)
+    assert not is_list(folders.copy().path)
 
 
 def test_files_in_the_memory_of_a_process_are_read_by_it(folders: Folders) -> None:
