@@ -23,7 +23,7 @@ from pathlib import Path
 from privacy_engine.foreign import translated
 from privacy_engine.engines.parquet import batches
 from privacy_release.sources.addresses import find_source
-from privacy_release.sources.copying import tables_of
+from privacy_release.sources.records import tables_of
 from privacy_release.sources.reading import check_source
 pa.set_cpu_count(1)
 file = Path(sys.argv[1])
