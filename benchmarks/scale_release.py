@@ -39,9 +39,7 @@ REDRAWN = 0.35  # chance that a value is drawn anew: of 100 million records more
 A_FILE = 1_000_000  # records of a file of the source
 FRAGMENT = 500_000  # records at most
 MEMORY = "1GB"  # that counting may take
-MEASURING = (
-    3 * 10**9
-)  # bytes that measuring may: by their domains, all of 100 million records may be distinct
+MEASURING = 3 * 10**9  # bytes that measuring may: all of 100 million records may be distinct
 PAUSE = 0.1  # seconds between two looks
 INGEST, WORK, JOIN, VERIFY, PUBLISH = "ingest", "cut and work", "join and count", "verify", "publish"
 MEASURE = "measuring, LatentClass"

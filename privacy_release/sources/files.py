@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_release.sources.addresses import Source, partition_values, reading
-from privacy_release.sources.footers import source_schema
+from privacy_release.sources.footers import source_footer
 from privacy_release.sources.reading import check_equal
 from privacy_release.sources.records import tables_of
 from privacy_release.work.parquet import private_parquet
@@ -31,7 +31,7 @@ def local_files(source: Source, folder: Path) -> list[str]:
     schemas = []
     for file, name in zip(source.files, source.names, strict=True):
         with reading(name), source.filesystem.open(file, "rb") as stream:
-            schemas.append(source_schema(stream, name))
+            schemas.append(source_footer(stream, name).schema)
         check_equal(schemas[0], schemas[-1], source.names[0], name)
     alike = all(found.equals(schemas[0]) for found in schemas)
     if source.is_local and alike and not any(map(partition_values, source.names)):

@@ -6,7 +6,7 @@ is unpacked; but footers lie, and do not count what dictionaries unfold to, so t
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from privacy_engine.errors import SchemaError
 from privacy_release.sources.addresses import partition_values, reading, without_values
@@ -137,13 +137,20 @@ def with_partitions(
     return stored
 
 
-def source_schema(
+class SourceFooter(NamedTuple):
+    """Names and types of the columns of a file of a source, those of its folders, too, and its records."""
+
+    schema: "pa.Schema"
+    rows: int
+
+
+def source_footer(
     stream: IO[bytes],
     name: str,
     most: int = MAX_EXPANSION,
     types: "Mapping[str, pa.DataType] | None" = None,
-) -> "pa.Schema":
-    """Names and types of the columns of a file of a source, those of its folders, too.
+) -> SourceFooter:
+    """What a file of a source says of itself.
 
     Args:
         stream: of the file.
@@ -156,4 +163,5 @@ def source_schema(
     """
     opened, _ = opened_source(stream, name, most)
     with reading(name):
-        return with_partitions(opened.schema_arrow.remove_metadata(), name, types)
+        schema = with_partitions(opened.schema_arrow.remove_metadata(), name, types)
+        return SourceFooter(schema, opened.metadata.num_rows)

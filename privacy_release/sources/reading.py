@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from privacy_engine.errors import SchemaError
 from privacy_engine.pipeline import each_ahead
 from privacy_release.sources.addresses import Source, partition_values, reading, without_values
-from privacy_release.sources.footers import opened_source, with_partitions
+from privacy_release.sources.footers import SourceFooter, source_footer
 from privacy_release.work.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:
@@ -48,11 +48,9 @@ def check_source(
     """
     types = partition_types(source, schema)
 
-    def look(file: str, name: str) -> "tuple[pa.Schema, int]":
+    def look(file: str, name: str) -> SourceFooter:
         with reading(name), source.filesystem.open(file, "rb") as stream:
-            opened, _ = opened_source(stream, name, max_expansion)
-            stored = opened.schema_arrow.remove_metadata()
-            return with_partitions(stored, name, types), opened.metadata.num_rows
+            return source_footer(stream, name, max_expansion, types)
 
     first, rows = None, []
     looked = each_ahead(lambda item: look(*item), zip(source.files, source.names, strict=True), _THREADS)

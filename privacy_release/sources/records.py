@@ -23,7 +23,7 @@ from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.pipeline import ahead
 from privacy_engine.progress import advance
 from privacy_release.sources.addresses import Source, reading, without_values
-from privacy_release.sources.footers import opened_source, records_of, source_schema
+from privacy_release.sources.footers import opened_source, records_of, source_footer
 from privacy_release.sources.identifiers import Disguise, Repeats
 from privacy_release.sources.person_dates import FirstDays, Shifts
 from privacy_release.sources.pseudonyms import Pseudonyms
@@ -185,21 +185,20 @@ class Reading:
         with ahead(_copies(source, self.files, self.folder, read)) as copies:
             for number, (name, copy) in enumerate(zip(names, copies, strict=True)):
                 with copy as stream:
-                    types = self._types(stream, name, columns)
+                    types, rows = self._footer(stream, name, columns)
                     self.require_alike(types, name)
                     begin = 1
-                    rows = opened_source(stream, name, most)[0].metadata.num_rows
                     for table in tables_of(stream, name, columns, most, self.wanted.partitions):
                         yield f"{without_values(name)}, {_span(begin, table)}", table
                         begin += len(table)
                         advance((number + begin / max(rows, begin)) / len(names))
 
-    def _types(self, stream: IO[bytes], name: str, columns: Sequence[str]) -> "pa.Schema":
-        """Names and types of what is read of a file; its footer may not be the one checked before."""
+    def _footer(self, stream: IO[bytes], name: str, columns: Sequence[str]) -> "tuple[pa.Schema, int]":
+        """Types of what is read of a file, and its records; the footer may not be the one checked before."""
         wanted = self.wanted
-        found = source_schema(stream, name, wanted.max_expansion, wanted.partitions)
+        found, rows = source_footer(stream, name, wanted.max_expansion, wanted.partitions)
         check_arrow(found, name, wanted.schema, wanted.columns)
-        return wanted_columns(found.empty_table(), name, columns, wanted.partitions).schema
+        return wanted_columns(found.empty_table(), name, columns, wanted.partitions).schema, rows
 
     def _fitting(self, table: "pa.Table", place: str) -> Iterator["pa.Table"]:
         """The records of a part that are kept, if they fit the schema and all before them did."""
