@@ -6,25 +6,26 @@ import subprocess
 import sys
 import typing
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from itertools import chain
-from pathlib import Path
 
 import pytest
 
 import airflow_privacy_release
 from privacy_engine.registry import DETECTORS, METHODS, Family
+from tests.import_graph import (
+    PACKAGES,
+    ROOT,
+    imported_by,
+    imports,
+    imports_at_once,
+    modules,
+    top,
+    tree,
+)
 from tests.operator_arguments import classes, own_arguments
 
-ROOT = Path(__file__).parent.parent
-# Import name of a package -> the folder that it lies in.
-PACKAGES: Mapping[str, Path] = {
-    "privacy_engine": ROOT,
-    "privacy_release": ROOT,
-    "airflow_privacy_release": ROOT / "operators",
-}
 ENGINE, RELEASE, AIRFLOW = PACKAGES
 MOST_MODULES = 15
 SMALL = 40  # lines; a smaller module must have more than one user
@@ -144,57 +145,6 @@ FAMILIES = frozenset(
 )
 
 
-@cache
-def modules() -> Mapping[str, Path]:
-    """Every module of the three packages by its dotted name."""
-    found = {}
-    for package, home in PACKAGES.items():
-        for path in sorted((home / package).rglob("*.py")):
-            parts = path.relative_to(home).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
-
-
-@cache
-def tree(module: str) -> ast.Module:
-    return ast.parse(modules()[module].read_text())
-
-
-@cache
-def imports(module: str) -> frozenset[str]:
-    """Dotted names that a module imports: inside functions and for type checkers, too."""
-    return frozenset(_imported(ast.walk(tree(module))))
-
-
-def imports_at_once(module: str) -> frozenset[str]:
-    """Those that importing the module runs."""
-    return frozenset(_imported(_at_module_level(tree(module))))
-
-
-def _imported(nodes: Iterator[ast.AST]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                full = f"{node.module}.{alias.name}"
-                yield full if full in modules() else node.module
-
-
-def _at_module_level(node: ast.AST) -> Iterator[ast.AST]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            continue
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-            continue
-        yield child
-        yield from _at_module_level(child)
-
-
-def top(name: str) -> str:
-    return name.partition(".")[0]
-
-
 def room(module: str) -> str:
     """The folder of a module below its package; `root` for the own modules of the package but the lowest."""
     parts = module.split(".")
@@ -224,7 +174,7 @@ def test_no_files_import_each_other_in_a_circle() -> None:
 
 def test_a_circle_through_a_function_would_be_seen() -> None:
     nodes = ast.walk(ast.parse("def f():\n    from privacy_engine.tables import schema"))
-    assert list(_imported(nodes)) == ["privacy_engine.tables.schema"]
+    assert list(imported_by(nodes)) == ["privacy_engine.tables.schema"]
 
 
 def test_arrows_between_rooms_run_down_only() -> None:
