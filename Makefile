@@ -25,7 +25,7 @@ export MPLCONFIGDIR := $(CURDIR)/.airflow/matplotlib
 
 .PHONY: help
 help:  ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: $(STAMP)  ## Create .venv for development (PYTHON=python3.12 chooses the interpreter)
@@ -54,6 +54,12 @@ test: lint $(STAMP) $(KERNELS)  ## Lint, types, and the tests that run in a few 
 .PHONY: test-all
 test-all: lint $(STAMP) $(KERNELS)  ## All tests: also servers, browsers, Spark, object stores, crashes and races
 	$(PYTEST) $(ARGS)
+
+# Kernels that the change calls are compiled when they are first called: fewer than `warm` would compile.
+.PHONY: test-change
+test-change: $(STAMP)  ## Quick tests of what differs from HEAD (SINCE=main for a branch): mirrors, importers
+	@chosen=$$($(BIN)/python -m tests.changed $(SINCE)); echo "$$chosen"; \
+	$(BIN)/python -m pytest -m "not ($(FULL))" $(ARGS) $$chosen
 
 .PHONY: pytest
 pytest: $(STAMP) $(KERNELS)  ## Tests alone, in one process (ARGS="-k name -x" to choose)
