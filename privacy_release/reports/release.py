@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -201,14 +202,19 @@ def _shift_limit(shifted: ShiftRef) -> tuple[str, str]:
 
 def page_template(name: str) -> Template:
     """A page of the folder `templates`; what is filled in is escaped, and a missing value is an error."""
-    environment = Environment(
+    return _pages().get_template(name)
+
+
+@cache
+def _pages() -> Environment:
+    """The folder of pages, once in a process: it keeps each page that it has compiled."""
+    return Environment(
         loader=PackageLoader("privacy_release.reports", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template(name)
 
 
 def _may_be_null(data: ReportData) -> bool:

@@ -143,6 +143,23 @@ def _of_airflow(option: str) -> Setting | None:
     return Setting(value, f"[{SECTION}] {option} in {configuration_file()}") if value else None
 
 
+def option_of_airflow(section: str, option: str) -> str | None:
+    """An option as Airflow's environment or file sets it, without loading Airflow; None if neither sets it.
+
+    Raises:
+        LookupError: if only Airflow can tell: its file cannot be read, or the text needs expanding.
+    """
+    file = configuration_file()
+    if file is not None and file.exists() and _read_configuration(file, _stamp(file)) is None:
+        raise LookupError(f"{file} cannot be read")
+    found = os.environ.get(f"AIRFLOW__{section.upper()}__{option.upper()}")
+    if found is None:
+        found = _in_file(section, option)
+    if found and re.search(r"[$~%{]", found):
+        raise LookupError(f"[{section}] {option} has to be expanded")
+    return found
+
+
 def configuration_file() -> Path | None:
     """Airflow's file of settings, which need not be there."""
     home = airflow_home()
@@ -152,7 +169,7 @@ def configuration_file() -> Path | None:
 
 def _in_file(section: str, option: str) -> str | None:
     file = configuration_file()
-    return _read_configuration(file, _stamp(file)).get((section, option)) if file else None
+    return (_read_configuration(file, _stamp(file)) or {}).get((section, option)) if file else None
 
 
 def _of_project(option: str) -> Setting | None:
@@ -178,13 +195,13 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=8)
-def _read_configuration(file: Path, stamp: tuple[int, int]) -> Mapping[tuple[str, str], str]:
-    """What Airflow's file sets, by section and option; nothing where it cannot be read."""
+def _read_configuration(file: Path, stamp: tuple[int, int]) -> Mapping[tuple[str, str], str] | None:
+    """What Airflow's file sets, by section and option; None where it cannot be read."""
     parser = RawConfigParser(strict=False)
     try:
         parser.read(file, encoding="utf-8")
     except (Error, OSError, UnicodeDecodeError):
-        return {}
+        return None
     return {(name, option): value for name in parser.sections() for option, value in parser.items(name)}
 
 

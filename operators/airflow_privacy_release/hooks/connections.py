@@ -6,13 +6,14 @@ passes over the names of the other in silence and asks the store without keys, s
 """
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SecretError, SpecError
 from privacy_release.spending.secrets import NEW_SECRET
-from privacy_release.work.settings import SECTION
+from privacy_release.work.settings import SECTION, option_of_airflow
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 _FSSPEC = frozenset({"key", "secret", "client_kwargs", "config_kwargs", "connection_string"})
 _DELTA = re.compile(r"(?i)(aws|azure|google)_.+|allow_http|max_retries|retry_timeout")
 _USERS = "simple_auth_manager_users"
+_NO_USERS = "admin:admin"  # Airflow's default: the users were not set
+_ALL_ADMINS = "simple_auth_manager_all_admins"
+_SIMPLE = "SimpleAuthManager"  # Airflow's default
+_TRUTH = {"t": True, "true": True, "1": True, "f": False, "false": False, "0": False}
 _DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
 _SECRET = re.compile(r"(?i)key|secret|token|sas|password|credential|connection_string")
 
@@ -44,17 +49,49 @@ def users() -> frozenset[str] | None:
 
     None where it does not: with another than the simple auth manager, where everybody is an admin, and where
     nobody set the users, as on a machine that is no part of the deployment.
+
+    A process that has not loaded Airflow reads the environment and Airflow's file, because loading it takes
+    seconds. Airflow itself answers if these cannot be understood.
     """
+    try:
+        return _users_as_written() if "airflow" not in sys.modules else _users_of_airflow()
+    except LookupError:
+        return _users_of_airflow()
+
+
+def _users_as_written() -> frozenset[str] | None:
+    """The users that the environment or Airflow's file names.
+
+    Raises:
+        LookupError: if only Airflow can tell.
+    """
+    if option_of_airflow("core", "unit_test_mode") is not None:
+        raise LookupError("the unit tests of Airflow have a configuration of their own")
+    manager = option_of_airflow("core", "auth_manager")
+    everybody = option_of_airflow("core", _ALL_ADMINS)
+    truth = "false" if everybody is None else everybody.lower().strip()
+    if truth not in _TRUTH:
+        raise LookupError(f"{_ALL_ADMINS} is not a truth value")
+    return _users(
+        manager=_SIMPLE if manager is None else manager,
+        named=option_of_airflow("core", _USERS),
+        everybody=_TRUTH[truth],
+    )
+
+
+def _users_of_airflow() -> frozenset[str] | None:
+    """The users that Airflow's configuration names."""
     from airflow_privacy_release.compat import conf
 
-    manager = conf.get("core", "auth_manager", fallback="")
-    named = conf.get("core", _USERS, fallback="")
-    everybody = conf.getboolean("core", "simple_auth_manager_all_admins", fallback=False)
-    if (
-        everybody
-        or not manager.endswith("SimpleAuthManager")
-        or named == conf.get_default_value("core", _USERS)
-    ):
+    return _users(
+        manager=conf.get("core", "auth_manager", fallback=""),
+        named=conf.get("core", _USERS, fallback=""),
+        everybody=conf.getboolean("core", _ALL_ADMINS, fallback=False),
+    )
+
+
+def _users(*, manager: str, named: str | None, everybody: bool) -> frozenset[str] | None:
+    if everybody or not manager.endswith(_SIMPLE) or named is None or named == _NO_USERS:
         return None
     return frozenset(entry.partition(":")[0].strip() for entry in named.split(",") if entry.strip())
 

@@ -1,9 +1,12 @@
 """The keys of object stores in a connection: each library gets what it understands, or says so."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_privacy_release.compat import conf
 from airflow_privacy_release.hooks.connections import database_url, lake_options, source_options, users
 from privacy_engine.errors import SpecError
 
@@ -64,6 +67,14 @@ def test_a_database_is_named_by_an_ordinary_connection(monkeypatch: pytest.Monke
             database_url(wrong)
 
 
+@pytest.fixture(params=["loaded", "not loaded"])
+def airflow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process in which Airflow answers, and one that reads the environment and Airflow's file itself."""
+    if request.param == "not loaded":
+        monkeypatch.delitem(sys.modules, "airflow")
+
+
+@pytest.mark.usefixtures("airflow")
 def test_the_users_are_those_that_the_configuration_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
     monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "olga:op, viewer:viewer")
@@ -74,6 +85,46 @@ def test_the_users_are_those_that_the_configuration_names(monkeypatch: pytest.Mo
     assert users() is None
 
 
-def test_users_that_nobody_set_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("airflow")
+@pytest.mark.parametrize("named", [None, "admin:admin"])
+def test_users_that_nobody_set_are_not_known(named: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
     monkeypatch.delenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", raising=False)
+    if named is not None:
+        monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", named)
     assert users() is None
+
+
+@pytest.mark.usefixtures("airflow")
+def test_where_everybody_is_an_admin_the_users_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "olga:op")
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "TRUE")
+    assert users() is None
+
+
+@pytest.mark.usefixtures("airflow")
+@pytest.mark.parametrize("variable", ["SIMPLE_AUTH_MANAGER_USERS", "SIMPLE_AUTH_MANAGER_ALL_ADMINS"])
+def test_settings_that_need_airflow_are_read_by_it(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "False")
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", "olga:op")
+    monkeypatch.setenv("WRITTEN_ELSEWHERE", "f # only olga:op")
+    monkeypatch.setenv(f"AIRFLOW__CORE__{variable}", "$WRITTEN_ELSEWHERE")
+    assert users() == {"f # only olga" if variable.endswith("USERS") else "olga"}
+
+
+def test_users_in_the_file_of_airflow_are_read_without_airflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for option in ("USERS", "ALL_ADMINS"):
+        monkeypatch.delenv(f"AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_{option}", raising=False)
+    file = tmp_path / "airflow.cfg"
+    file.write_text("[core]\nsimple_auth_manager_users = olga:op, viewer:viewer\n")
+    monkeypatch.setenv("AIRFLOW_CONFIG", str(file))
+    monkeypatch.delitem(sys.modules, "airflow")
+    assert users() == {"olga", "viewer"}
+
+
+def test_the_defaults_are_those_of_airflow() -> None:
+    assert conf.get_default_value("core", "simple_auth_manager_users") == "admin:admin"
+    assert conf.get_default_value("core", "auth_manager").endswith("SimpleAuthManager")
+    assert conf.get_default_value("core", "simple_auth_manager_all_admins") == "False"

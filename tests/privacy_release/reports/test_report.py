@@ -26,7 +26,7 @@ from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Intervals, Kind, Role
-from privacy_release.reports.release import render_report
+from privacy_release.reports.release import page_template, render_report
 from privacy_release.reports.text import FIGURES, LIMITS, MECHANISMS, PROMISES, RISKS, SYNTHETIC_LIMITS, claim
 from tests.servers.pages import Page, require_closed_page
 from tests.synthetic_tables import SCHEMA, people
@@ -107,6 +107,10 @@ def html() -> str:
 def test_every_element_is_closed_where_it_was_opened(html: str) -> None:
     assert html.startswith("<!DOCTYPE html>")
     assert {"html", "head", "body", "main", "table", "svg"} <= {tag for tag, _ in Page(html).tags}
+
+
+def test_a_page_is_compiled_once_in_a_process() -> None:
+    assert page_template("report.html.j2") is page_template("report.html.j2")
 
 
 def test_the_page_loads_nothing_and_every_plot_is_named(html: str) -> None:
