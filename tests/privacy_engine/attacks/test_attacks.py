@@ -14,7 +14,17 @@ from privacy_engine.attacks.linkage import Linkage
 from privacy_engine.attacks.membership import MembershipInference
 from privacy_engine.attacks.repeated import Averaging, Intersection
 from privacy_engine.attacks.singling_out import SinglingOut
-from privacy_engine.attacks.trial import Attack, Case, Evidence, Rate, Tries, Verdict, case_of, try_attack
+from privacy_engine.attacks.trial import (
+    Attack,
+    Case,
+    Evidence,
+    Outcome,
+    Rate,
+    Tries,
+    Verdict,
+    case_of,
+    try_attack,
+)
 from privacy_engine.errors import SchemaError
 from privacy_engine.judge.cross_release import Membership
 from privacy_engine.registry import ATTACKS, load_attack
@@ -329,3 +339,19 @@ def test_dates_that_are_shifted_a_little_single_out() -> None:
     people = Blocks.of(one.space, one.people)
     assert not len(singling_out._singled(one, values, people)[0])
     assert len(singling_out._singled(one, near, people)[0]) > 390
+
+
+def test_a_bound_is_kept_by_the_upper_end_of_the_interval_and_by_a_leak_that_is_seen_above_it() -> None:
+    quiet, seen = (
+        Tries(
+            main=Rate(right=right, tries=100),
+            control=Rate(right=20, tries=100),
+            baseline=Rate(right=0, tries=100),
+        )
+        for right in (22, 90)
+    )
+    outcome = Outcome(attack="inference", subject="illness", found=quiet, planted=seen, confidence=0.95)
+    assert outcome.low < 0.0 < outcome.excess < 0.1 < outcome.high < 0.2
+    assert [outcome.within(bound) for bound in (0.1, outcome.high, 0.2)] == [False, True, True]
+    least = seen.interval(0.95)[0]
+    assert [outcome.within(bound) for bound in (least - 0.01, least, 0.9)] == [True, False, False]

@@ -81,8 +81,8 @@ def test_streams_that_differ_in_one_person_differ_in_at_most_m_filtered_releases
 
 
 def test_a_promise_is_twice_m_losses_for_the_one_who_left_and_the_one_who_came() -> None:
-    promise = m(4).promise("visits", EACH)
-    assert (promise.loss.epsilon, promise.loss.neighbours) == (2.0, Neighbours.REPLACE_PERSON)
+    promise = m(4).promise("visits", PrivacyLoss(epsilon=0.25, delta=1e-6, neighbours=EACH.neighbours))
+    assert promise.loss == PrivacyLoss(epsilon=2.0, delta=8e-6, neighbours=Neighbours.REPLACE_PERSON)
     with pytest.raises(ValueError, match="must be for replace_person, got replace_one"):
         m(4).promise("visits", PrivacyLoss(epsilon=0.25, neighbours=Neighbours.REPLACE_ONE))
 

@@ -143,3 +143,11 @@ def test_replicates_that_were_changed_are_refused_and_go_with_a_retraction(tmp_p
     file.write_bytes(whole)
     retract(lake, "private", "1", "a test")
     assert not file.exists()
+
+
+def test_a_question_about_a_table_that_the_user_may_not_read_is_refused(shared: Lake) -> None:
+    sql = "SELECT count(*) FROM private"
+    assert answer_with_intervals(shared, sql, tables={"private"}).count == 1
+    with pytest.raises(QueryError, match="private") as refused:
+        answer_with_intervals(shared, sql, tables={"people"})
+    assert "437" not in str(refused.value)

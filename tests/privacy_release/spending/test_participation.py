@@ -13,7 +13,7 @@ import pytest
 
 import privacy_release
 from privacy_engine.dp.limits import Limit, Period
-from privacy_engine.dp.loss import Neighbours
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import (
     BudgetExceededError,
     InfeasibleError,
@@ -34,6 +34,7 @@ from privacy_release.spending.participation import Schedule
 from privacy_release.work.area import WorkArea
 from privacy_release.work.people import Identification
 from privacy_release.work.references import StagedRef, TableRef
+from tests.meeting import Meeting
 from tests.privacy_release.ledger.clocks import Clock, ledger_with
 
 KNOWN = Identification(column="patient", key="k" * 40)
@@ -348,3 +349,22 @@ def test_another_run_on_the_same_source_is_the_same_release(weeks: Weeks, ledger
         numbering=KNOWN,
     )
     assert first["sha256"] == again["sha256"]
+
+
+def test_a_release_waits_while_another_one_of_its_schedule_filters_who_takes_part(
+    ledger: BudgetLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meeting = Meeting(monkeypatch)
+    plan, people = schedule(releases=1), np.array([7, 8])
+    each = PrivacyLoss(epsilon=0.5, neighbours=Neighbours.REPLACE_PERSON)
+    bookings = [ledger.reserve("clinic", key * 64, each, promise=plan.promise(each)) for key in "ab"]
+
+    def second() -> list[bool]:
+        with plan.counted(ledger, bookings[1], people, "key") as counted:
+            meeting.entered()
+            return counted.takes_part.tolist()  # type: ignore[no-any-return]
+
+    with plan.counted(ledger, bookings[0], people, "key") as counted:
+        seen, took_part = meeting.second(second)
+    assert (seen, counted.takes_part.tolist()) == ("waits", [True, True])
+    assert took_part.result() == [False, False]

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError, VerificationError
+from privacy_engine.tables.schema import DataSchema
 from privacy_release.evidence.archive import pack
 from privacy_release.lake.log import proof_folder
 from privacy_release.lake.read import manifest_of, releases
@@ -352,3 +353,16 @@ def test_bounds_that_no_attack_can_be_tried_for_are_found_beforehand(write: Any)
             check_files(write(INFERENCE | {"publish_figures": wrong}), None)
     with pytest.raises(SpecError, match="must not be averaging"):
         check_files(write({**INFERENCE, "attack": "averaging"}), None)
+
+
+def test_all_rows_of_a_person_are_held_out_or_none(tmp_path: Path, work: WorkArea) -> None:
+    fields = {"name": {"role": "identifier"}, "age": SCHEMA["age"], "person": "name"}
+    pd.DataFrame({"name": [f"p{i % 20}" for i in range(100)], "age": range(100)}).to_parquet(
+        tmp_path / "visits.parquet"
+    )
+    table = ingest(str(tmp_path / "visits.parquet"), DataSchema.from_dict(fields), work)
+    left = hold_out(table, work, 0.2)
+    kept, aside = (
+        set(read_private(file["uri"], file["sha256"])["age"] % 20) for file in (left, left["holdout"])
+    )
+    assert (len(kept), len(aside), kept & aside) == (16, 4, set())

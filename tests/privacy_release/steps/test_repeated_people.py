@@ -1,6 +1,5 @@
 """`repeated_people: history`: nobody is released again while nothing follows who is in the releases."""
 
-import fcntl
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 import privacy_release
 from airflow_privacy_release import VerifyOperator
 from privacy_engine.dp.ledger import Limit
-from privacy_engine.errors import VerificationError
+from privacy_engine.errors import IntegrityError, VerificationError
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.lake import publish as lake_publish
@@ -27,6 +26,7 @@ from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import StagedRef
 from tests.conftest import POLICY
+from tests.meeting import Meeting
 
 HISTORY = {"repeated_people": "history"}
 RULE = "repeated_people: history"
@@ -208,25 +208,44 @@ def test_the_operator_needs_the_name_of_the_table(specified: Specified, work: Wo
         check.execute(context)
 
 
-def test_nobody_else_publishes_between_the_look_at_the_table_and_the_record_of_who_is_in_it(
-    specified: Specified, lake: Lake, work: WorkArea, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_release_waits_while_another_one_is_between_the_look_at_the_table_and_the_record_of_its_people(
+    specified: Specified, lake: Lake, work: WorkArea, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever looks meanwhile has to wait: two that pass at once know nothing of each other."""
-    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
-    spec, waited = specified(), []
-    publish = lake_publish.publish
+    """Two that look at once know nothing of each other: the second has to see the first, and is refused."""
+    spec = specified()
+    made = {name: stage(spec, work, k, name) for name, k in (("a", 5), ("b", 6))}
+    reports = {
+        name: privacy_release.verify_staged(staged, spec.release_policy(), lake=lake, name="people")
+        for name, staged in made.items()
+    }
+    meeting, publish = Meeting(monkeypatch), lake_publish.publish
+    others = []
+
+    def publish_b() -> None:
+        publish_staged(made["b"], reports["b"], lake, "people", "b")
 
     def looked_at(*given: Any, **more: Any) -> Any:
-        (lock,) = (tmp_path / "curator" / "membership").rglob("lock")
-        with lock.open() as other:
-            try:
-                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waited.append(lock)
+        if others:
+            meeting.entered()
+        else:
+            others.append(meeting.second(publish_b))
         return publish(*given, **more)
 
     monkeypatch.setattr(lake_publish, "publish", looked_at)
-    run_release(spec, lake, "1", work)
-    assert len(waited) == 1
-    with waited[0].open() as other:
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # it ended
+    publish_staged(made["a"], reports["a"], lake, "people", "a")
+    ((seen, ended),) = others
+    assert seen == "waits"
+    with pytest.raises(VerificationError, match="1 releases of table people were published after this one"):
+        ended.result()
+
+
+def test_a_manifest_of_another_release_is_not_published(
+    specified: Specified, lake: Lake, work: WorkArea
+) -> None:
+    spec = specified(None)
+    made, other = (stage(spec, work, k, f"k{k}") for k in (5, 6))
+    report = privacy_release.verify_staged(made, spec.release_policy(), lake=lake, name="people")
+    foreign: Any = {**made, "manifest": other["manifest"]}
+    with pytest.raises(IntegrityError, match="the manifest must be of the staged release"):
+        publish_staged(foreign, report, lake, "people", "1")
+    assert not releases(lake, "people")
