@@ -53,6 +53,8 @@ def test_what_was_drawn_is_booked_with_enough_noise_and_fills_the_claim(loss: Pr
     chosen = noise.choose(COUNTS, second, by=8, targets=["a", "b", "c"])
     assert noisy.shape == COUNTS.shape
     assert [s.target for s in noise.spends] == ["age", "abc"[chosen]]
+    of_table = Change.of_table(4).summed if loss.rho is None else Change.of_table(4).squared
+    assert [s.sensitivity for s in noise.spends] == [of_table, 8]
     assert noise.left == pytest.approx(0, abs=1e-15)
     findings = check_bookkeeping(loss, noise.spends, SCHEMA, loss)
     assert all(finding.passed for finding in findings), findings
@@ -94,8 +96,9 @@ def test_scales_are_those_of_the_mechanisms() -> None:
 def test_imitated_noise_has_the_deviation_of_the_real_one(loss: PrivacyLoss) -> None:
     # 20,000 draws each; a kurtosis of 6 gives the deviation a standard error below 0.8 %. 8 % are ten of them
     # for the real noise, which alone is not seeded.
+    # A person of three records: only then do the summed and the squared change differ.
     noise = NoiseBudget.of(loss)
-    change = Change.of_table(1)
+    change = Change.of_table(3)
     expected = noise.deviation(noise.whole, change)
     imitated = noise.imitated(np.random.default_rng(7), expected, (20_000,))
     drawn = noise.add(np.zeros(20_000, dtype=np.int64), noise.whole, change, target="age")

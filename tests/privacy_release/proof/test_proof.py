@@ -619,3 +619,11 @@ def test_a_table_is_checked_where_airflow_cannot_be_imported(by: Publisher, tmp_
         [sys.executable, "-c", code], cwd=checkout(), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout[:3]) == (0, "yes"), done.stderr
+
+
+def test_what_a_key_signed_outside_of_its_time_is_found(by: Publisher) -> None:
+    by.publish(people(3), "w1")
+    publish_key(by.lake, KEY, until=datetime.now(UTC) - timedelta(hours=1))
+    assert faults(checked(by)) == {Fault.KEY_NOT_VALID}
+    publish_key(by.lake, KEY, since=datetime.now(UTC) + timedelta(hours=1))
+    assert faults(checked(by)) == {Fault.KEY_NOT_VALID}

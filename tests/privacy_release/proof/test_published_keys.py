@@ -1,0 +1,68 @@
+"""Keys that a lake shows: when each is valid, and which key vouches for which."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from privacy_engine.errors import SecretError
+from privacy_release.lake.store import Lake, put
+from privacy_release.proof.envelope import sealed
+from privacy_release.proof.faults import FaultError
+from privacy_release.proof.keys import SigningKey
+from privacy_release.proof.published_keys import (
+    FOLDER,
+    Validity,
+    publish_key,
+    replaced_by,
+    show_key,
+    trusted_keys,
+)
+
+OLD, NEW = SigningKey.new(), SigningKey.new()
+DAY = timedelta(days=1)
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def test_a_key_covers_the_moments_from_its_first_to_its_last() -> None:
+    shown = Validity(key=OLD.public, since=NOW - DAY, until=NOW + DAY)
+    moments = [NOW + n * timedelta(hours=12) for n in range(-3, 4)]
+    assert [shown.covers(moment) for moment in moments] == [False, True, True, True, True, True, False]
+    assert Validity(key=OLD.public).covers(NOW)
+    assert not Validity(key=OLD.public, until=NOW).covers(NOW + timedelta(microseconds=1))
+    assert not Validity(key=OLD.public, since=NOW).covers(NOW - timedelta(microseconds=1))
+
+
+@pytest.mark.parametrize(("since", "until"), [(DAY, None), (None, -DAY)])
+def test_a_key_that_is_not_valid_now_signs_nothing(
+    lake: Lake, since: timedelta | None, until: timedelta | None
+) -> None:
+    now = datetime.now(UTC)
+    publish_key(lake, OLD, since=since and now + since, until=until and now + until)
+    with pytest.raises(SecretError, match="must hold today"):
+        show_key(lake, OLD)
+
+
+def test_a_successor_is_trusted_by_the_signature_of_the_key_that_it_replaces_alone(lake: Lake) -> None:
+    publish_key(lake, OLD, until=NOW)
+    publish_key(lake, NEW, since=NOW, replaces=OLD)
+    trusted = trusted_keys(lake, [OLD.public])
+    assert (trusted[OLD.public.id].until, trusted[NEW.public.id].since) == (NOW, NOW)
+    assert replaced_by(trusted, NEW.public.id) == {OLD.public.id}
+    payload = {"key": NEW.public.pem(), "since": None, "until": None, "replaces": OLD.public.id}
+    put(
+        lake,
+        f"{FOLDER}/{NEW.public.id}.json",
+        sealed(payload, [NEW], "application/vnd.privacy-release.key+json"),
+    )
+    assert trusted_keys(lake, [OLD.public]).keys() == {OLD.public.id}
+
+
+def test_a_validity_that_its_key_did_not_sign_is_refused(lake: Lake) -> None:
+    publish_key(lake, OLD, until=NOW)
+    path = lake.folder / FOLDER / f"{OLD.public.id}.json"
+    payload = {"key": OLD.public.pem(), "since": None, "until": None, "replaces": None}
+    longer = json.loads(sealed(payload, [NEW], "application/vnd.privacy-release.key+json"))
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "payload": longer["payload"]}))
+    with pytest.raises(FaultError, match="not of these bytes"):
+        trusted_keys(lake, [OLD.public])
