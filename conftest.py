@@ -1,11 +1,12 @@
 """One Airflow for the whole session, in a temporary folder: it reads its settings when first imported."""
 
+import gc
 import json
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,28 @@ def pytest_runtest_setup() -> None:
     for handler in [*logging.root.handlers]:
         if isinstance(handler, logging.StreamHandler) and getattr(handler.stream, "closed", False):
             logging.root.removeHandler(handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector: what is imported stays, and walking through it takes a third."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(
+    file_path: Path,
+) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples only in modules that have one: the others need not be imported."""
+    collectors = yield
+    if file_path.suffix == ".py" and ">>>" not in file_path.read_text():
+        return [found for found in collectors if isinstance(found, pytest.Module)]
+    return collectors
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
