@@ -245,6 +245,36 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     assert "<svg" not in told
 
 
+def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_report(
+    write: Any, lake: Lake, work: WorkArea, home: Path
+) -> None:
+    """One column is released as it is, so that no loss is claimed; the others are random all the same."""
+    asked = LINKAGE | {"excess": 0.3, "publish_figures": True}
+    fields = {
+        "age": {**SCHEMA["age"], "bins": 10},
+        "illness": {**SCHEMA["illness"], "categories": ["cold", "cough", "flu", "measles"]},
+    }
+    spec = write(
+        asked,
+        schema=SCHEMA | fields,
+        release={"method": "errph", "epsilon": 1.0},
+        schedule=None,
+        expectations=None,
+    )
+    policy = home / "policies" / "people.yaml"
+    policy.write_text(yaml.safe_dump({"require": [asked], "max_breach": 1}))
+    done = run_release(spec, lake, "r1", work)
+    assert done.staged["loss"] is None
+    (trial,) = done.report["attacks"]["trials"]
+    assert trial.keys() == {"rule", "attack", "bound", "passed"}
+    assert not [f for f in done.report["findings"] if f["rule"].startswith("attack_risk")]
+    assert "attacks" not in manifest_of(lake, "people", "r1")
+    assert "<svg" not in report_of(lake).partition('id="attacks"')[2].partition('id="meaning"')[0]
+    policy.write_text(yaml.safe_dump({"require": [asked | {"excess": 0.9}], "max_breach": 1}))
+    with pytest.raises(VerificationError, match=r"linkage.* is not kept\. The curator's report"):
+        run_release(spec, lake, "r2", work)
+
+
 @pytest.fixture
 def listed(write: Any, home: Path) -> Any:
     """Write the release with a public register of everybody, some columns of which differ."""
