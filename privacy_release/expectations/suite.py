@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem, ProblemsError, SpecError
+from privacy_release.expectations.known import is_right, is_version_of_table
 from privacy_release.expectations.lean_import import import_great_expectations
 
 if TYPE_CHECKING:
@@ -37,6 +38,17 @@ def build_suite(suite: Mapping[str, Any]) -> tuple[str, list[Expectation]]:
     name, entries = _entries(suite)
     import_great_expectations()
     return name, _built(name, entries)
+
+
+def check_suite(suite: Mapping[str, Any]) -> None:
+    """Refuse what `build_suite` refuses, without importing Great Expectations where all is common and right.
+
+    Raises:
+        SpecError: as `build_suite`.
+    """
+    _, entries = _entries(suite)
+    if not (is_version_of_table() and all(map(is_right, entries))):
+        build_suite(suite)
 
 
 def _entries(suite: Mapping[str, Any]) -> tuple[str, list[Mapping[str, Any]]]:

@@ -93,9 +93,9 @@ def check_suite(suite: Mapping[str, Any]) -> None:
     """
     from privacy_release.expectations.checkpoint import suites_of
     from privacy_release.expectations.gate import quiet
-    from privacy_release.expectations.suite import build_suite
+    from privacy_release.expectations import suite as suites
 
     named = "checkpoint" in suite
     for own in suites_of(suite["context"], suite["checkpoint"]) if named else (suite,):
         with quiet():
-            build_suite(own)
+            suites.check_suite(own)

@@ -1,0 +1,112 @@
+"""Common expectations that are right by inspection, so that a check need not import Great Expectations.
+
+Importing it takes seconds, which `privacy-release check` would spend on nearly every specification. The table
+holds the expectations that most suites are made of, and narrower rules than the library has: what `is_right`
+accepts, the library accepts as well. Everything else, wrong or only unusual, is for the library to judge.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+VERSION = "1.24.1"  # of Great Expectations, which the table was compared with
+SEVERITIES = frozenset({"critical", "warning", "info"})
+_LARGEST = 2**53  # whole numbers up to it are exact as floats
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_number(value) and isinstance(value, int) and value >= 0
+
+
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and 0 < value <= 1
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_is_text, value))
+
+
+def _are_values(value: Any) -> bool:
+    return _are_texts(value) or (isinstance(value, list) and bool(value) and all(map(_is_number, value)))
+
+
+Rule = Callable[[Any], bool]
+_COLUMN: Mapping[str, Rule] = {"column": _is_text}
+_MOSTLY: Mapping[str, Rule] = {"mostly": _is_share}
+_RANGE: Mapping[str, Rule] = {"min_value": _is_number, "max_value": _is_number}
+_COUNTS: Mapping[str, Rule] = {"min_value": _is_whole, "max_value": _is_whole}
+_STRICT: Mapping[str, Rule] = {"strict_min": _is_truth, "strict_max": _is_truth}
+_SET: Mapping[str, Rule] = {"value_set": _are_values}
+
+# Expectation -> the arguments that it must have, and those that it may have.
+ARGUMENTS: Mapping[str, tuple[Mapping[str, Rule], Mapping[str, Rule]]] = MappingProxyType(
+    {
+        "expect_column_distinct_values_to_be_in_set": ({**_COLUMN, **_SET}, {}),
+        "expect_column_max_to_be_between": (_COLUMN, {**_RANGE, **_STRICT}),
+        "expect_column_mean_to_be_between": (_COLUMN, {**_RANGE, **_STRICT}),
+        "expect_column_median_to_be_between": (_COLUMN, {**_RANGE, **_STRICT}),
+        "expect_column_min_to_be_between": (_COLUMN, {**_RANGE, **_STRICT}),
+        "expect_column_sum_to_be_between": (_COLUMN, {**_RANGE, **_STRICT}),
+        "expect_column_to_exist": (_COLUMN, {}),
+        "expect_column_unique_value_count_to_be_between": (_COLUMN, {**_COUNTS, **_STRICT}),
+        "expect_column_value_lengths_to_be_between": (_COLUMN, {**_COUNTS, **_STRICT, **_MOSTLY}),
+        "expect_column_value_lengths_to_equal": ({**_COLUMN, "value": _is_whole}, _MOSTLY),
+        "expect_column_values_to_be_between": (_COLUMN, {**_RANGE, **_STRICT, **_MOSTLY}),
+        "expect_column_values_to_be_in_set": ({**_COLUMN, **_SET}, _MOSTLY),
+        "expect_column_values_to_be_null": (_COLUMN, _MOSTLY),
+        "expect_column_values_to_be_unique": (_COLUMN, _MOSTLY),
+        "expect_column_values_to_match_regex": ({**_COLUMN, "regex": _is_text}, _MOSTLY),
+        "expect_column_values_to_not_be_in_set": ({**_COLUMN, **_SET}, _MOSTLY),
+        "expect_column_values_to_not_be_null": (_COLUMN, _MOSTLY),
+        "expect_column_values_to_not_match_regex": ({**_COLUMN, "regex": _is_text}, _MOSTLY),
+        "expect_table_columns_to_match_set": ({"column_set": _are_texts}, {"exact_match": _is_truth}),
+        "expect_table_row_count_to_be_between": ({}, {**_COUNTS, **_STRICT}),
+        "expect_table_row_count_to_equal": ({"value": _is_whole}, {}),
+    }
+)
+
+
+def is_right(entry: Mapping[str, Any]) -> bool:
+    """Return whether an expectation is right by the table; False also means that only the library can tell.
+
+    Args:
+        entry: Expectation of a suite in its JSON form, with `type` and, if it has arguments, `kwargs`.
+    """
+    arguments = entry.get("kwargs", {})
+    required, optional = ARGUMENTS.get(entry["type"], (None, {}))
+    if required is None or entry.get("severity", "critical") not in SEVERITIES:
+        return False
+    rules = {**required, **optional}
+    return (
+        required.keys() <= arguments.keys() <= rules.keys()
+        and all(rules[name](value) for name, value in arguments.items())
+        and _are_in_order(rules, arguments)
+    )
+
+
+def is_version_of_table() -> bool:
+    """Return whether the installed Great Expectations is the one that the table was compared with."""
+    try:
+        return version("great_expectations") == VERSION
+    except PackageNotFoundError:
+        return False
+
+
+def _are_in_order(rules: Mapping[str, Rule], arguments: Mapping[str, Any]) -> bool:
+    """Whether a range has a limit, and the lower one is below the upper one."""
+    limits = [arguments[name] for name in ("min_value", "max_value") if name in arguments]
+    return "min_value" not in rules or (bool(limits) and all(low < high for low, high in pairwise(limits)))
