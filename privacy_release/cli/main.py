@@ -442,9 +442,9 @@ def _json_schema(arguments: argparse.Namespace) -> int:
 
 
 def _list_methods(arguments: argparse.Namespace) -> int:
-    from privacy_release.spec.methods import describe_methods
+    from privacy_release.spec.methods import described_methods
 
-    print("\n\n".join(describe_methods()))
+    print(described_methods(), end="")
     return DONE
 
 

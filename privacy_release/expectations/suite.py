@@ -40,7 +40,7 @@ def build_suite(suite: Mapping[str, Any]) -> tuple[str, list[Expectation]]:
     return name, _built(name, entries)
 
 
-def check_suite(suite: Mapping[str, Any]) -> None:
+def require_right(suite: Mapping[str, Any]) -> None:
     """Refuse what `build_suite` refuses, without importing Great Expectations where all is common and right.
 
     Raises:

@@ -2,8 +2,10 @@
 
 import dataclasses
 import inspect
+import sys
 import typing
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import Problem, ProblemsError
@@ -14,11 +16,22 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import DataSchema
 
 
-def describe_methods() -> list[str]:
-    """One paragraph a method: its key, its parameters with types and defaults, what it guarantees."""
+def described_methods() -> str:
+    """Return what `describe_methods` gave when it was recorded, without importing a method.
+
+    To record it again: ``python -m privacy_release.spec.methods > privacy_release/spec/methods.txt``.
+    """
+    return Path(__file__).with_name("methods.txt").read_text(encoding="utf-8")
+
+
+def describe_methods() -> str:
+    """Describe each method in a paragraph: its key, parameters with types and defaults, and guarantees.
+
+    It imports all methods, and with them pandas, numba and scikit-learn.
+    """
     from privacy_engine.registry import method_class, method_names
 
-    return [_paragraph(name, method_class(name)) for name in method_names()]
+    return "\n\n".join(_paragraph(name, method_class(name)) for name in method_names()) + "\n"
 
 
 def _paragraph(name: str, method: Any) -> str:
@@ -109,3 +122,7 @@ def weaker_than_policy(
         return found
     promised = ReleasePolicy(require=guarantees, max_epsilon=None if loss is None else loss.epsilon)
     return [*found, *promised.weaker_than(policy)]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(describe_methods())

@@ -93,9 +93,9 @@ def check_suite(suite: Mapping[str, Any]) -> None:
     """
     from privacy_release.expectations.checkpoint import suites_of
     from privacy_release.expectations.gate import quiet
-    from privacy_release.expectations import suite as suites
+    from privacy_release.expectations.suite import require_right
 
     named = "checkpoint" in suite
     for own in suites_of(suite["context"], suite["checkpoint"]) if named else (suite,):
         with quiet():
-            suites.check_suite(own)
+            require_right(own)
