@@ -16,6 +16,7 @@ import privacy_release
 from privacy_engine.engines.parquet import regrouped
 from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.tables.schema import DataSchema
+from privacy_release.sources import records
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
 from privacy_release.sources.reading import check_source
@@ -284,6 +285,24 @@ def test_the_fingerprint_is_of_the_set_of_files_and_of_every_byte_of_them(
     files[-1].write_bytes(last)
     files[0].write_bytes(first)
     assert copy(source, folder)[0] == before
+
+
+def test_a_source_that_is_replaced_once_it_was_hashed_is_copied_as_it_was_hashed(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path / "t" / "a.parquet", people(20))
+    hashed, later = file.read_bytes(), write(tmp_path / "b.parquet", people(30, 2)).read_bytes()
+    source, footer = find_source(str(tmp_path / "t")), records.source_footer
+    check_source(source, SCHEMA)
+
+    def replaced(*given: Any) -> Any:
+        file.write_bytes(later)
+        return footer(*given)
+
+    monkeypatch.setattr(records, "source_footer", replaced)
+    made = copy_source(source, SCHEMA, folder / "copy.parquet")
+    told = f"a.parquet\0{len(hashed)}\0{hashlib.sha256(hashed).hexdigest()}\n"
+    assert (made.fingerprint, made.rows) == (hashlib.sha256(told.encode()).hexdigest(), 20)
 
 
 def test_files_that_were_copied_ahead_are_closed_where_an_earlier_one_does_not_fit(

@@ -20,7 +20,7 @@ from privacy_engine.continual.stored import from_bytes
 from privacy_engine.continual.strategies import UNIT
 from privacy_engine.continual.stream import TableStream
 from privacy_engine.dp.limits import Limit, Period
-from privacy_engine.dp.loss import Neighbours
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import (
     BudgetExceededError,
     IntegrityError,
@@ -36,6 +36,7 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.spending.streams import Follow, Stand, Stream, schedule_named
 from privacy_release.work.area import WorkArea
+from tests.meeting import Meeting
 
 ROWS = 400
 CONTINUAL = {"regime": "continual", "epsilon": 4.0, "delta": 1e-9, "releases": 3, "changes": 1}
@@ -465,3 +466,24 @@ def test_all_releases_of_a_stream_show_of_a_person_at_least_half_of_the_claim_an
     assert claim / 2 <= shown <= 1.75 * claim
     spent = LatentClass(epsilon=40.0, delta=1e-9).noise().whole
     assert 5 < claim <= spent / 2
+
+
+def test_a_release_waits_while_another_one_goes_on_with_its_stream(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meeting = Meeting(monkeypatch)
+    how = Stand(anew=1, tolerance=0.3)
+    stream = Stream(name="visits", stream="one", epsilon=8.0, delta=0.0, releases=4, how=how)
+    each = PrivacyLoss(epsilon=8.0, neighbours=Neighbours.REPLACE_ONE)
+    limit = Limit(epsilon=8.0, neighbours=each.neighbours)
+    stage.ledger.grant("people", limit, reason="a test", by="officer")
+    booking = stage.ledger.reserve("people", "a" * 64, each, promise=stream.promise(each))
+
+    def second() -> None:
+        with stream.held(stage.ledger, booking, {}, None):
+            meeting.entered()
+
+    with stream.held(stage.ledger, booking, {}, None):
+        seen, ended = meeting.second(second)
+    ended.result()
+    assert seen == "waits"

@@ -20,6 +20,8 @@ from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.steps import publish as steps_publish
+from privacy_release.steps.history import one_at_a_time
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.retraction import retract_release
 from privacy_release.steps.run import run_release
@@ -249,3 +251,24 @@ def test_a_manifest_of_another_release_is_not_published(
     with pytest.raises(IntegrityError, match="the manifest must be of the staged release"):
         publish_staged(foreign, report, lake, "people", "1")
     assert not releases(lake, "people")
+
+
+def test_who_is_in_a_release_is_recorded_before_another_one_looks_at_the_table(
+    specified: Specified, lake: Lake, work: WorkArea, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", "k" * 40)
+    meeting, record, others = Meeting(monkeypatch), steps_publish.record, []
+
+    def look() -> None:
+        with one_at_a_time("people"):
+            meeting.entered()
+
+    def recorded(*given: Any) -> None:
+        others.append(meeting.second(look))
+        record(*given)
+
+    monkeypatch.setattr(steps_publish, "record", recorded)
+    run_release(specified(history={"identifier": "name", "keep": False}), lake, "1", work)
+    ((seen, ended),) = others
+    ended.result()
+    assert seen == "waits"
