@@ -102,9 +102,9 @@ def postgres_server() -> Iterator[URL]:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty place for a ledger: once a SQLite file, once on PostgreSQL."""
+    """An empty place for a ledger: a SQLite file, or PostgreSQL, which has other types and locks."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'ledger.db'}"
     return postgres.new_schema(request.getfixturevalue("postgres_server"))

@@ -1,10 +1,7 @@
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from deploy.local.embedded import checkout
 from privacy_engine.errors import IntegrityError, PublishError, SchemaError
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.lake.layout import TableRules, folder_name
@@ -25,11 +21,9 @@ from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import sha256_file
+from tests.children.fault_points import arm, crashed
+from tests.children.processes import KILL, MEET, Child, at_once
 
-pytestmark = pytest.mark.slow
-
-CHILD = checkout() / "tests/children/lake_child.py"
-REPOSITORY = CHILD.parents[2]
 NAME = "adult"
 MANIFEST = {"method": "ilp_l_diversity", "guarantees": ["k=10", "l=3"], "loss": None, "source_rows": 7}
 
@@ -108,6 +102,7 @@ def test_published_rows_are_the_staged_rows_in_staged_order(lake, stage):
     assert (done.rows, done.sha256, done.already) == (50, staged.sha256, False)
 
 
+@pytest.mark.slow  # only rows of several row groups could change their order
 def test_order_is_kept_over_many_row_groups_in_one_file(lake, stage):
     staged = stage(pa.table({"code": pa.array(range(2_500_000, 0, -1), pa.int32())}))
     send(lake, staged)
@@ -568,26 +563,12 @@ def test_one_run_may_publish_several_releases(lake, stage):
 # Crashes
 
 
-def child(
-    lake: Lake, staged: Staged, points: list[str], release_id: str, run_key: str, **more
-) -> subprocess.Popen:
-    task = {
-        "root": lake.root, "name": NAME, "release_id": release_id, "run_key": run_key, "points": points,
-        "staged": str(staged.file), "report": str(staged.report), "sha256": staged.sha256,
-        "manifest": MANIFEST,
-    }  # fmt: skip
-    return subprocess.Popen(
-        [sys.executable, str(CHILD), json.dumps(task | more)],
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def killed(process: subprocess.Popen) -> None:
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
+@pytest.fixture(params=["crash", pytest.param("kill", marks=pytest.mark.slow)])
+def end_at(request, monkeypatch):
+    """Publish up to a point; only the kill shows what stays of files where no clean-up runs."""
+    if request.param == "crash":
+        return lambda point, *given, **more: crashed(monkeypatch, point, send, *given, **more)
+    return lambda point, *given, **more: Child(send, *given, at={point: KILL}, **more).killed()
 
 
 CRASHES = ["before_proofs", "in_manifest", "between_proofs", "after_proofs", "before_commit", "data_on_disk",
@@ -595,13 +576,13 @@ CRASHES = ["before_proofs", "in_manifest", "between_proofs", "after_proofs", "be
 
 
 @pytest.mark.parametrize("point", CRASHES)
-def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(lake, stage, point):
+def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(lake, stage, end_at, point):
     old, new = stage(3), stage(5)
     before = send(lake, old, "a", run_key="run 1")
     files_before, proofs_before = data_files_on_disk(lake), proofs_on_disk(lake)
 
     manifest = MANIFEST | {"source_rows": 5}
-    killed(child(lake, new, [point], "a", "run 2", manifest=manifest))
+    end_at(point, lake, new, "a", run_key="run 2", manifest=manifest)
 
     committed = point == "after_commit"
     assert read_release(lake, NAME, "a").equals(new.rows if committed else old.rows)
@@ -628,9 +609,9 @@ def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(lake, st
 
 
 @pytest.mark.parametrize("point", CRASHES)
-def test_a_crash_of_the_very_first_publish_shows_no_half_release(lake, stage, point):
+def test_a_crash_of_the_very_first_publish_shows_no_half_release(lake, stage, end_at, point):
     staged = stage(5)
-    killed(child(lake, staged, [point], "a", "run 1"))
+    end_at(point, lake, staged, "a", run_key="run 1")
     committed = point == "after_commit"
     assert len(releases(lake, NAME)) == committed
     if DeltaTable.is_deltatable(lake.table(NAME)):
@@ -642,9 +623,9 @@ def test_a_crash_of_the_very_first_publish_shows_no_half_release(lake, stage, po
     assert (len(data_files_on_disk(lake)), len(proofs_on_disk(lake))) == (1, 2)
 
 
-def test_orphans_of_a_publication_that_may_still_run_are_left_alone(lake, stage):
+def test_orphans_of_a_publication_that_may_still_run_are_left_alone(lake, stage, monkeypatch):
     send(lake, stage(3), "a", run_key="run 1")
-    killed(child(lake, stage(5), ["data_on_disk"], "a", "run 2"))
+    crashed(monkeypatch, "data_on_disk", send, lake, stage(5), "a", run_key="run 2")
     files = data_files_on_disk(lake)
     assert clean_orphans(lake, NAME) == 0
     assert data_files_on_disk(lake) == files
@@ -653,98 +634,103 @@ def test_orphans_of_a_publication_that_may_still_run_are_left_alone(lake, stage)
 # Two at once
 
 
-def race(children: list[subprocess.Popen], meetings: int = 1) -> list[dict]:
-    """Let all children reach each meeting point before any goes on; what they published."""
-    for _ in range(meetings):
-        for process in children:
-            assert process.stdout.readline() == "ready\n"
-        for process in children:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-    results = [json.loads(process.communicate()[0]) for process in children]
-    assert [process.returncode for process in children] == [0] * len(children)
-    return results
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """What another does while the work of the test is at a point; the results come in a list."""
+
+    def at(point, work, *given, **more):
+        done = []
+        arm(point, lambda: done.append(work(*given, **more)), monkeypatch.setattr)
+        return done
+
+    return at
 
 
-def test_two_attempts_of_one_run_at_once_make_one_commit(lake, stage):
+def test_two_attempts_of_one_run_at_once_make_one_commit(lake, stage, meanwhile):
     staged = stage()
     before = send(lake, stage(2), "earlier")
-    results = race([child(lake, staged, ["meet_at_commit"], "a", "run 1") for _ in range(3)])
-    assert sorted(result["already"] for result in results) == [False, True, True]
-    assert {result["version"] for result in results} == {before.version + 1}
-    assert DeltaTable(lake.table(NAME)).version() == before.version + 1
+    first = meanwhile("before_commit", send, lake, staged, "a", run_key="run 1")
+    second = send(lake, staged, "a", run_key="run 1")
+    assert (first[0].already, second.already) == (False, True)
+    assert first[0].version == second.version == before.version + 1 == DeltaTable(lake.table(NAME)).version()
     assert states(lake) == [("earlier", "current"), ("a", "current")]
     assert read_release(lake, NAME, "a").equals(staged.rows)
 
 
-def test_two_attempts_of_one_run_at_once_make_one_commit_replacing_an_old_release(lake, stage):
+def test_two_attempts_of_one_run_at_once_make_one_commit_replacing_an_old_release(lake, stage, meanwhile):
     staged = stage(5)
     send(lake, stage(3), "a", run_key="run 1")
-    results = race([child(lake, staged, ["meet_at_commit"], "a", "run 2") for _ in range(2)])
-    assert sorted(result["already"] for result in results) == [False, True]
+    first = meanwhile("before_commit", send, lake, staged, "a", run_key="run 2")
+    assert send(lake, staged, "a", run_key="run 2").already
+    assert not first[0].already
     assert states(lake) == [("a", "superseded"), ("a", "current")]
     assert read_release(lake, NAME, "a").equals(staged.rows)
 
 
-def test_different_releases_at_once_all_land(lake, stage):
+def test_different_releases_at_once_all_land(lake, stage, meanwhile):
     send(lake, stage(2), "earlier")
-    staged = [stage(size) for size in (3, 4, 5)]
-    results = race(
-        [child(lake, one, ["meet_at_commit"], f"r{i}", f"run {i}") for i, one in enumerate(staged)]
-    )
-    assert not any(result["already"] for result in results)
-    assert len({result["version"] for result in results}) == 3
-    for i, one in enumerate(staged):
-        assert read_release(lake, NAME, f"r{i}").equals(one.rows)
+    one, other = stage(3), stage(4)
+    first = meanwhile("before_commit", send, lake, one, "one")
+    second = send(lake, other, "other")
+    assert not first[0].already
+    assert not second.already
+    assert second.version == first[0].version + 1
+    assert read_release(lake, NAME, "one").equals(one.rows)
+    assert read_release(lake, NAME, "other").equals(other.rows)
 
 
-def test_two_runs_that_publish_one_release_at_once_leave_one_of_them_whole(lake, stage):
+def test_of_two_runs_that_publish_one_release_at_once_the_last_one_is_whole(lake, stage, meanwhile):
     send(lake, stage(2), "a", run_key="run 0")
-    staged = [stage(3), stage(4)]
-    race([child(lake, one, ["meet_at_commit"], "a", f"run {i}") for i, one in enumerate(staged, start=1)])
+    last = stage(4)
+    meanwhile("before_commit", send, lake, stage(3), "a", run_key="run 1")
+    send(lake, last, "a", run_key="run 2")
     assert states(lake) == [("a", "superseded"), ("a", "superseded"), ("a", "current")]
-    assert any(read_release(lake, NAME, "a").equals(one.rows) for one in staged)
+    assert read_release(lake, NAME, "a").equals(last.rows)
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_two_first_publications_at_once_create_one_table(lake, stage, same):
+@pytest.mark.parametrize("point", ["before_create", pytest.param("both", marks=pytest.mark.slow)])
+def test_two_first_publications_at_once_create_one_table(lake, stage, meanwhile, same, point):
+    """Only two processes, `both`, write the first files of one folder at the same moment."""
     staged = [stage(3)] * 2 if same else [stage(3), stage(pa.table({"other": ["x"] * 4}))]
-    points = ["meet_at_create", "meet_at_commit"]
     ids = ["a", "a"] if same else ["a", "b"]
-    results = race(
-        [child(lake, one, points, i, f"run {i}") for one, i in zip(staged, ids, strict=True)], meetings=2
-    )
-    assert sorted(result["already"] for result in results) == [False, same]
+    tasks = [(lake, one, i, f"run {i}") for one, i in zip(staged, ids, strict=True)]
+    if point == "both":
+        at = {"before_create": MEET, "before_commit": MEET}
+        results = at_once(*(Child(send, *task, at=at) for task in tasks), meetings=2)
+    else:
+        first = meanwhile(point, send, *tasks[0])
+        results = [send(*tasks[1]), *first]
+    assert sorted(result.already for result in results) == [False, same]
     assert sorted(states(lake)) == sorted({(i, "current") for i in ids})
     for one, i in zip(staged, ids, strict=True):
         assert read_release(lake, NAME, i).equals(one.rows)
 
 
-def test_a_reader_sees_the_old_release_or_the_new_one(lake, stage):
-    def marked(i: int) -> Staged:
-        return stage(pa.table({"mark": [i] * (100 + i)}))
+@pytest.mark.slow
+@pytest.mark.parametrize("same_run", [True, False])
+def test_processes_that_commit_one_release_at_once_leave_one_of_them_whole(lake, stage, same_run):
+    """Only two processes write the same file of the log at the same moment."""
+    send(lake, stage(2), "a", run_key="run 0")
+    staged = [stage(3)] * 2 if same_run else [stage(3), stage(4)]
+    keys = ["run 1"] * 2 if same_run else ["run 1", "run 2"]
+    children = [
+        Child(send, lake, one, "a", key, at={"before_commit": MEET})
+        for one, key in zip(staged, keys, strict=True)
+    ]
+    assert sorted(done.already for done in at_once(*children)) == [False, same_run]
+    assert states(lake) == [("a", "superseded")] * (1 if same_run else 2) + [("a", "current")]
+    assert any(read_release(lake, NAME, "a").equals(one.rows) for one in staged)
 
-    send(lake, marked(0), "a", run_key="run 0")
-    seen: list[tuple[tuple[int, ...], int]] = []
-    stop = threading.Event()
 
-    def read() -> None:
-        while not stop.is_set():
-            marks = everything(lake)["mark"]
-            seen.append((tuple(marks.unique()), len(marks)))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        last = 0
-        while len(set(seen)) < 10 and last < 500:
-            last += 1
-            send(lake, marked(last), "a", run_key=f"run {last}")
-    finally:
-        stop.set()
-        reader.join()
-    assert len(set(seen)) >= 10
-    assert set(seen) <= {((i,), 100 + i) for i in range(last + 1)}
+@pytest.mark.parametrize("point", ["in_stream", "before_commit", "after_commit"])
+def test_a_reader_sees_the_old_release_or_the_new_one(lake, stage, meanwhile, point):
+    old, new = stage(3), stage(5)
+    send(lake, old, "a", run_key="run 1")
+    with ThreadPoolExecutor(1) as reader:  # the writer's own thread may not read
+        seen = meanwhile(point, lambda: reader.submit(lambda: len(everything(lake))).result())
+        send(lake, new, "a", run_key="run 2")
+    assert seen[0] == (5 if point == "after_commit" else 3)
 
 
 # Unreachable
@@ -846,9 +832,9 @@ def test_nothing_of_the_retracted_cells_is_left_on_disk(lake, stage):
         assert not file.is_file() or b"CANARY" not in file.read_bytes()
 
 
-def test_leftovers_of_a_crashed_attempt_go_with_the_retraction(lake, stage):
+def test_leftovers_of_a_crashed_attempt_go_with_the_retraction(lake, stage, monkeypatch):
     staged = stage(pa.table({"name": ["CANARY"] * 5}))
-    killed(child(lake, staged, ["data_on_disk"], "a", "run 1"))
+    crashed(monkeypatch, "data_on_disk", send, lake, staged, "a", run_key="run 1")
     send(lake, staged, "a", run_key="run 1")
     assert len(data_files_on_disk(lake)) >= 2
     retract(lake, NAME, "a", "wrong source")
@@ -887,10 +873,10 @@ def test_a_second_retraction_says_so_and_changes_nothing(lake, stage):
     assert manifest_of(lake, NAME, "a")["reason"] == "wrong source"
 
 
-def test_a_retraction_that_crashed_after_its_commit_is_finished_by_the_next(lake, stage):
+def test_a_retraction_that_crashed_after_its_commit_is_finished_by_the_next(lake, stage, monkeypatch):
     staged = stage()
     published = send(lake, staged, "a")
-    killed(child(lake, staged, ["after_retract_commit"], "a", "run", reason="wrong source"))
+    crashed(monkeypatch, "after_delete", retract, lake, NAME, "a", "wrong source")
     assert len(everything(lake)) == 0
     assert len(everything(lake, published.version)) == 6  # not erased yet
     done = retract(lake, NAME, "a", "wrong source")
@@ -899,29 +885,41 @@ def test_a_retraction_that_crashed_after_its_commit_is_finished_by_the_next(lake
         everything(lake, published.version)
 
 
-def test_retracting_one_release_and_publishing_another_at_once_both_succeed(lake, stage):
-    bad, good = stage(3), stage(4)
-    send(lake, bad, "a")
-    retraction, publication = race(
-        [
-            child(lake, bad, ["meet_at_delete"], "a", "run", reason="wrong source"),
-            child(lake, good, ["meet_at_commit"], "b", "run"),
-        ]
-    )
-    assert not retraction["already"]
-    assert not publication["already"]
+def test_retracting_one_release_and_publishing_another_at_once_both_succeed(lake, stage, meanwhile):
+    good = stage(4)
+    send(lake, stage(3), "a")
+    publication = meanwhile("before_delete", send, lake, good, "b")
+    assert not retract(lake, NAME, "a", "wrong source").already
+    assert not publication[0].already
     assert states(lake) == [("a", "retracted"), ("b", "current")]
     assert read_release(lake, NAME, "b").equals(good.rows)
 
 
-def test_retracting_and_replacing_one_release_at_once_never_leaves_half_of_it(lake, stage):
-    bad, good = stage(3), stage(4)
-    send(lake, bad, "a", run_key="run 1")
-    race(
-        [
-            child(lake, bad, ["meet_at_delete"], "a", "run 1", reason="wrong source"),
-            child(lake, good, ["meet_at_commit"], "a", "run 2"),
-        ]
+def test_a_replacement_that_was_overtaken_by_a_retraction_comes_after_it(lake, stage, meanwhile):
+    good = stage(4)
+    send(lake, stage(3), "a", run_key="run 1")
+    meanwhile("before_commit", retract, lake, NAME, "a", "wrong source")
+    send(lake, good, "a", run_key="run 2")
+    assert states(lake) == [("a", "retracted"), ("a", "current")]
+    assert read_release(lake, NAME, "a").equals(good.rows)
+
+
+def test_a_retraction_that_was_overtaken_by_a_replacement_takes_that_too(lake, stage, meanwhile):
+    send(lake, stage(3), "a", run_key="run 1")
+    meanwhile("before_delete", send, lake, stage(4), "a", run_key="run 2")
+    retract(lake, NAME, "a", "wrong source")
+    assert states(lake) == [("a", "retracted")] * 2
+    assert data_files_on_disk(lake) == set()
+
+
+@pytest.mark.slow
+def test_processes_that_retract_and_replace_one_release_at_once_never_leave_half_of_it(lake, stage):
+    """Only two processes write the same file of the log at the same moment."""
+    good = stage(4)
+    send(lake, stage(3), "a", run_key="run 1")
+    at_once(
+        Child(retract, lake, NAME, "a", "wrong source", at={"before_delete": MEET}),
+        Child(send, lake, good, "a", "run 2", at={"before_commit": MEET}),
     )
     assert states(lake)[0] == ("a", "retracted")
     if states(lake)[1] == ("a", "current"):  # it came second
@@ -931,48 +929,41 @@ def test_retracting_and_replacing_one_release_at_once_never_leaves_half_of_it(la
     assert len(everything(lake)) in (0, 4)
 
 
-def test_a_retraction_that_was_overtaken_by_a_replacement_takes_that_too(lake, stage):
-    bad, other = stage(3), stage(4)
-    send(lake, bad, "a", run_key="run 1")
-    retracting = child(lake, bad, ["meet_at_delete"], "a", "run 1", reason="wrong source")
-    assert retracting.stdout.readline() == "ready\n"
-    send(lake, other, "a", run_key="run 2")
-    retracting.communicate("go\n")
-    assert retracting.returncode == 0
-    assert states(lake) == [("a", "retracted")] * 2
-    assert data_files_on_disk(lake) == set()
+def test_a_release_published_again_during_a_retraction_survives_a_store_clock_behind_ours(
+    lake, stage, meanwhile
+):
+    good = stage(4)
+    send(lake, stage(3), "a", run_key="run 1")
 
+    def replace() -> None:
+        send(lake, good, "a", run_key="run 2")
+        for file in data_files_on_disk(lake):
+            os.utime(file, (0, 0))
 
-def test_a_release_published_anew_during_a_retraction_survives_a_store_clock_behind_ours(lake, stage):
-    bad, good = stage(3), stage(4)
-    send(lake, bad, "a", run_key="run 1")
-    retracting = child(lake, bad, ["meet_after_delete"], "a", "run 1", reason="wrong source")
-    assert retracting.stdout.readline() == "ready\n"
-    send(lake, good, "a", run_key="run 2")
-    for file in data_files_on_disk(lake):
-        os.utime(file, (0, 0))
-    retracting.communicate("go\n")
-    assert retracting.returncode == 0
+    meanwhile("after_delete", replace)
+    retract(lake, NAME, "a", "wrong source")
     assert read_release(lake, NAME, "a").equals(good.rows)
     assert len(data_files_on_disk(lake)) == 1
 
 
-def test_a_file_of_a_run_that_has_yet_to_commit_survives_a_store_that_counts_whole_seconds(lake, stage):
-    bad = stage(3)
-    send(lake, bad, "a")
+def test_a_file_of_a_run_that_has_yet_to_commit_survives_a_store_that_counts_whole_seconds(
+    lake, stage, meanwhile
+):
+    send(lake, stage(3), "a")
     (published,) = data_files_on_disk(lake)
-    retracting = child(lake, bad, ["meet_after_delete"], "a", "run 1", reason="wrong source")
-    assert retracting.stdout.readline() == "ready\n"
-    second = 1_800_000_000
-    commit = Path(lake.table(NAME)) / "_delta_log" / "00000000000000000002.json"
-    crashed, uncommitted = (
+    crashed_file, uncommitted = (
         published.with_name(f"part-{word}.parquet") for word in ("crashed", "uncommitted")
     )
-    for file, modified in ((crashed, second - 1), (commit, second), (uncommitted, second)):
-        file.touch()
-        os.utime(file, (modified, modified))
-    retracting.communicate("go\n")
-    assert retracting.returncode == 0
+
+    def leave_files() -> None:
+        second = 1_800_000_000
+        commit = Path(lake.table(NAME)) / "_delta_log" / "00000000000000000002.json"
+        for file, modified in ((crashed_file, second - 1), (commit, second), (uncommitted, second)):
+            file.touch()
+            os.utime(file, (modified, modified))
+
+    meanwhile("after_delete", leave_files)
+    retract(lake, NAME, "a", "wrong source")
     assert data_files_on_disk(lake) == {uncommitted}
 
 

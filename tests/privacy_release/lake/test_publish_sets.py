@@ -1,10 +1,6 @@
 """Publishing a set of files: each as it was verified, and all in one commit, or nothing."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +11,6 @@ import pandas as pd
 import pytest
 from deltalake import DeltaTable
 
-from deploy.local.embedded import checkout
 from privacy_engine.errors import IntegrityError, PublishError
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.lake import rows as lake_rows
@@ -27,9 +22,10 @@ from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
 from privacy_release.work.area import sha256_file
 from privacy_release.work.file_sets import files_of, folder_of_list, list_of, part_name
+from tests.children.fault_points import arm, crashed
+from tests.children.processes import KILL, Child
 from tests.privacy_release.proof.signed_tables import write_set
 
-CHILD = checkout() / "tests/children/lake_child.py"
 NAME = "people"
 FILES = 3
 
@@ -216,30 +212,7 @@ def test_a_lake_that_takes_no_more_keeps_what_it_had(
     assert (version(lake), content(lake), stored(lake)) == (before, told(first.frame), there)
 
 
-def started(lake: Lake, staged: Staged, point: str, run_key: str) -> subprocess.Popen[str]:
-    """A process that publishes, and dies or waits at a point of it."""
-    task = {
-        "root": lake.root,
-        "name": NAME,
-        "release_id": "a",
-        "run_key": run_key,
-        "points": [point],
-        "staged": str(staged.list),
-        "report": str(staged.report),
-        "sha256": staged.sha256,
-        "manifest": {},
-    }
-    return subprocess.Popen(
-        [sys.executable, CHILD, json.dumps(task)],
-        env={**os.environ, "PYTHONPATH": str(CHILD.parents[2])},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-@pytest.mark.slow
+@pytest.mark.parametrize("end", ["crash", pytest.param("kill", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("point", "there"),
     [
@@ -251,13 +224,21 @@ def started(lake: Lake, staged: Staged, point: str, run_key: str) -> subprocess.
     ],
 )
 def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(
-    lake: Lake, staged: Staged, tmp_path: Path, point: str, there: int
+    lake: Lake,
+    staged: Staged,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    point: str,
+    there: int,
+    end: str,
 ) -> None:
+    """Only a kill shows what stays of files where no clean-up runs."""
     first = Staged(tmp_path / "first", rows(10), files=2)
     before = first.send(lake, "a", "run 1").version
-    with started(lake, staged, point, run_key="run 2") as child:
-        said = child.communicate()[1]
-    assert child.returncode == -signal.SIGKILL, said
+    if end == "crash":
+        crashed(monkeypatch, point, staged.send, lake, "a", "run 2")
+    else:
+        Child(Staged.send, staged, lake, "a", "run 2", at={point: KILL}).killed()
     committed = point == "after_commit"
     assert len(stored(lake)) >= 2 + there
     assert version(lake) == before + committed
@@ -271,27 +252,18 @@ def test_a_crash_leaves_the_previous_release_and_a_retry_publishes_once(
     assert not list(Path(lake.table(NAME)).rglob("*.tmp"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("same_run", [True, False])
 def test_of_two_that_publish_one_release_at_once_one_is_left_whole(
-    lake: Lake, staged: Staged, tmp_path: Path, same_run: bool
+    lake: Lake, staged: Staged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same_run: bool
 ) -> None:
     staged.send(lake, "earlier", "run 0")
     other = staged if same_run else Staged(tmp_path / "other", rows(60, seed=3))
-    children = [
-        started(lake, staged, "meet_at_commit", "run 1"),
-        started(lake, other, "meet_at_commit", "run 1" if same_run else "run 2"),
-    ]
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    said = [child.communicate("go\n") for child in children]
-    assert [child.returncode for child in children] == [0, 0], said
-    assert sorted(json.loads(out)["already"] for out, _ in said) == (
-        [False, True] if same_run else [False, False]
-    )
-    last = releases(lake, NAME)[-1]
-    assert content(lake) == told({s.sha256: s for s in (staged, other)}[last["sha256"]].frame)
+    first: list[Published] = []
+    arm("before_commit", lambda: first.append(other.send(lake, "a", "run 1")), monkeypatch.setattr)
+    done = staged.send(lake, "a", "run 1" if same_run else "run 2")
+    assert (first[0].already, done.already) == (False, same_run)
+    assert releases(lake, NAME)[-1]["sha256"] == staged.sha256
+    assert content(lake) == told(staged.frame)
     assert len(data_files(lake, NAME, ["a"])) == FILES
 
 

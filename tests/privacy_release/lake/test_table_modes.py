@@ -1,15 +1,13 @@
 """Which releases a table holds in each mode, and what becomes of those that it holds no more."""
 
-import json
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,13 +25,15 @@ from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake
 from privacy_release.lake.superseded import Settled, settle
+from privacy_release.proof import statement
 from privacy_release.proof.check import check_table
 from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.work.area import sha256_file
+from tests.children.fault_points import Crash
+from tests.children.processes import Child, kill_me
 
-CHILD = Path(__file__).parents[2] / "children/snapshot_child.py"
 NAME = "people"
 NOW = timedelta(0)
 SNAPSHOT = TableRules(mode=PublishMode.SNAPSHOT, grace=NOW)
@@ -447,38 +447,81 @@ def test_a_reader_sees_the_old_release_or_the_new_one(lake: Lake) -> None:
     assert [rows[0] for rows in found] == sorted(rows[0] for rows in found)
 
 
-@pytest.mark.slow
-def test_killed_before_any_write_a_retry_ends_as_if_nothing_had_happened(tmp_path: Path, lake: Lake) -> None:
-    key, key_file = SigningKey.new(), tmp_path / "key.pem"
-    key_file.write_bytes(key.pem())
+def crash() -> None:
+    raise Crash
+
+
+def publish_and_settle(
+    place: Lake,
+    apart: Lake,
+    key: SigningKey,
+    end_before: int,
+    end: Callable[[], None],
+    patch: pytest.MonkeyPatch,
+) -> int:
+    """Publish a signed snapshot and move what it replaced, but end before the n-th write; their count."""
+    writes = 0
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def write(*given: Any, **options: Any) -> Any:
+            nonlocal writes
+            writes += 1
+            if writes == end_before:
+                end()
+            return function(*given, **options)
+
+        return write
+
+    data, report = staged(place, "new")
+    put = counted(publishing.put)
+    for module in (publishing, superseded, statement):
+        patch.setattr(module, "put", put)
+    patch.setattr(superseded, "remove", counted(superseded.remove))
+    patch.setattr(deltalake, "write_deltalake", counted(deltalake.write_deltalake))
+    patch.setattr(DeltaTable, "create", counted(DeltaTable.create))
+    rules = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=apart, grace=NOW)
+    publish(
+        place, NAME, "b", data, CHECKABLE, report,
+        expected_sha256=sha256_file(data), rules=rules, signer=StatementSigner(key=key),
+    )  # fmt: skip
+    settle(place, NAME, history=apart)
+    return writes
+
+
+def publish_and_settle_alone(place: Lake, apart: Lake, pem: bytes, end_before: int) -> int:
+    """The same in a process that is killed."""
+    key = SigningKey.from_pem(pem, "the test")
+    return publish_and_settle(place, apart, key, end_before, kill_me, pytest.MonkeyPatch())
+
+
+@pytest.mark.parametrize("end", ["crash", pytest.param("kill", marks=pytest.mark.slow)])
+def test_ended_before_any_write_a_retry_ends_as_if_nothing_had_happened(tmp_path: Path, end: str) -> None:
+    """Only a kill shows what stays where no clean-up runs."""
+    key = SigningKey.new()
     signer = StatementSigner(key=key)
 
-    def attempt(home: Path, kill_before: int) -> subprocess.CompletedProcess[str]:
-        data, report = staged(lake, "new")
-        task = {
-            "root": str(home / "lake"), "history": str(home / "apart"), "name": NAME, "release_id": "b",
-            "staged": str(data), "report": str(report), "sha256": sha256_file(data), "manifest": CHECKABLE,
-            "kill_before": kill_before, "key": str(key_file),
-        }  # fmt: skip
-        return subprocess.run(
-            [sys.executable, CHILD, json.dumps(task)], check=False, capture_output=True, text=True
-        )
+    def attempt(place: Lake, apart: Lake, end_before: int) -> int | None:
+        if end == "kill":
+            child = Child(publish_and_settle_alone, place, apart, key.pem(), end_before)
+            return child.ended()
+        with pytest.MonkeyPatch.context() as patch, suppress(Crash):
+            return publish_and_settle(place, apart, key, end_before, crash, patch)
+        return None
 
     writes, unproven = 0, 0
-    for kill_before in range(1, 100):
-        home = tmp_path / f"killed before {kill_before}"
+    for end_before in range(1, 100):
+        home = tmp_path / f"ended before {end_before}"
         place, apart = Lake(root=str(home / "lake")), Lake(root=str(home / "apart"))
         home.mkdir()
         rules = TableRules(mode=PublishMode.SNAPSHOT, superseded=Superseded.HISTORY, history=apart, grace=NOW)
         send(place, "a", "old", rules, manifest=CHECKABLE, signer=signer)
-        done = attempt(home, kill_before)
-        if done.returncode == 0:
-            writes = int(done.stdout)
+        done = attempt(place, apart, end_before)
+        if done is not None:
+            writes = done
             break
-        assert done.returncode == -signal.SIGKILL, done.stderr
         assert seen(place) in (["old"] * 3, ["new"] * 3)
         before = check_table(place, NAME, [key.public])
-        if not before.right:  # it was killed between its commit and the statement about its files
+        if not before.right:  # it ended between its commit and the statement about its files
             assert seen(place) == ["new"] * 3
             (reason,) = before.reasons
             assert (reason.fault, reason.release) == (Fault.STATEMENT_MISSING, "b")
@@ -500,4 +543,4 @@ def test_killed_before_any_write_a_retry_ends_as_if_nothing_had_happened(tmp_pat
         assert (after.right, after.sequence) == (True, 2), after.reasons
     assert unproven == 1
     # Two proofs, two statements and the commit; two proofs, the history twice, the erasure.
-    assert writes == kill_before - 1 >= 10
+    assert writes == end_before - 1 >= 10

@@ -22,11 +22,11 @@ class Clock:
         return self.now
 
 
-def loss(epsilon: float) -> PrivacyLoss:
-    return PrivacyLoss(epsilon=epsilon, neighbours=Neighbours.REPLACE_ONE)
+def loss(epsilon: float, neighbours: Neighbours = Neighbours.REPLACE_ONE) -> PrivacyLoss:
+    return PrivacyLoss(epsilon=epsilon, neighbours=neighbours)
 
 
-def grant(ledger: BudgetLedger, epsilon: float, period: str = "total", dataset: str = DATASET) -> None:
+def grant(ledger: BudgetLedger, epsilon: float = 1.0, period: str = "total", dataset: str = DATASET) -> None:
     ledger.grant(dataset, Limit(epsilon=epsilon, period=Period.parse(period)), reason="a year", by="officer")
 
 

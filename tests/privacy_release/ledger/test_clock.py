@@ -13,8 +13,6 @@ from privacy_release.ledger.ledger import BudgetLedger
 from tests.privacy_release.ledger.clocks import DATASET, DAY, NOW, Clock, grant, ledger_with, loss
 from tests.servers.postgres import new_schema
 
-pytestmark = pytest.mark.slow
-
 
 def acts(ledger: BudgetLedger, token: str) -> list[Callable[[], object]]:
     return [
@@ -55,6 +53,7 @@ def test_a_jump_ahead_is_noticed_when_the_clock_is_right_again(ledger_url: str) 
         ledger.reserve(DATASET, "c", loss(0.1))
 
 
+@pytest.mark.slow  # only a database server has another clock
 def test_nothing_is_booked_by_a_clock_that_is_ahead_of_the_database_server(postgres_server: URL) -> None:
     clock = Clock(datetime.now(UTC) - DAY)
     ledger = ledger_with(new_schema(postgres_server), clock)
@@ -67,6 +66,7 @@ def test_nothing_is_booked_by_a_clock_that_is_ahead_of_the_database_server(postg
     assert len(ledger.check(DATASET)) == 2
 
 
+@pytest.mark.slow  # only a database server has another clock
 def test_nothing_is_booked_by_a_database_server_that_is_ahead_of_this_machine(
     postgres_server: URL, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +83,7 @@ def test_nothing_is_booked_by_a_database_server_that_is_ahead_of_this_machine(
     assert len(ledger.check(DATASET)) == 2
 
 
+@pytest.mark.slow  # only a database server has another clock
 def test_the_database_servers_time_counts_and_not_a_machine_that_is_ahead(
     postgres_server: URL, monkeypatch: pytest.MonkeyPatch
 ) -> None:

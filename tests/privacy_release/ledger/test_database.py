@@ -247,8 +247,8 @@ def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixtur
         "no database",
         "nobody listens",
         "no such host",
-        "wrong password",
-        "wrong name",
+        pytest.param("wrong password", marks=pytest.mark.slow),  # what a server answers
+        pytest.param("wrong name", marks=pytest.mark.slow),
     ],
 )
 def test_a_ledger_out_of_reach_fails_closed_and_shows_no_secret(
@@ -268,6 +268,7 @@ def test_a_ledger_out_of_reach_fails_closed_and_shows_no_secret(
         assert PASSWORD not in "".join(traceback.format_exception(caught.value)) + logged.text
 
 
+@pytest.mark.slow  # only a server closes a connection
 def test_a_connection_that_breaks_fails_and_books_nothing(postgres_server: URL) -> None:
     from tests.servers.postgres import new_schema
 

@@ -1,37 +1,25 @@
 """The ledger on SQLite and on PostgreSQL: who may spend, once for a key, also when fifty ask at once."""
 
-import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from privacy_engine.dp.ledger import Booking, Event, State
 from privacy_engine.dp.limits import Limit, Period
-from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.loss import Neighbours
 from privacy_engine.errors import BudgetExceededError, LedgerError
 from privacy_release.ledger.book import TOLERANCE
 from privacy_release.ledger.database import reading, time_of
 from privacy_release.ledger.ledger import BudgetLedger
-from tests.privacy_release.ledger.ledger_processes import Child
+from tests.children.processes import Child, at_once
+from tests.children.work import spend_at_once
+from tests.privacy_release.ledger.clocks import DATASET, DAY, NOW, Clock, grant, ledger_with, loss
 
-pytestmark = pytest.mark.slow
-
-DATASET = "adult"
-NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
-DAY = timedelta(days=1)
 CALLERS = 50
-
-
-def loss(epsilon: float, neighbours: str = "replace_one") -> PrivacyLoss:
-    return PrivacyLoss(epsilon=epsilon, neighbours=Neighbours(neighbours))
-
-
-def grant(ledger: BudgetLedger, epsilon: float = 1.0, period: str = "total", dataset: str = DATASET) -> None:
-    ledger.grant(dataset, Limit(epsilon=epsilon, period=Period.parse(period)), reason="a year", by="officer")
 
 
 def events(ledger: BudgetLedger) -> list[Event]:
@@ -43,29 +31,15 @@ def spent(ledger: BudgetLedger) -> float:
     return float(standing.spent)
 
 
-@dataclass
-class Clock:
-    """A clock that tests set."""
-
-    now: datetime = field(default=NOW)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
 # Many at once
 
 
-def test_fifty_spends_at_once_stop_exactly_at_the_budget(ledger: BudgetLedger, tmp_path: Path) -> None:
+@pytest.mark.slow  # only processes with connections that wait for each other meet the lock of the database
+def test_fifty_spends_at_once_stop_exactly_at_the_budget(ledger: BudgetLedger) -> None:
     grant(ledger, 1.0)
     keys = [f"key {i}" for i in range(CALLERS)]
-    tasks = [{"url": ledger.url, "dataset": DATASET, "epsilon": 0.03, "keys": keys[i::5]} for i in range(5)]
-    children = [Child(tmp_path, **task) for task in tasks]
-    for child in children:
-        child.ready()
-    for child in children:
-        child.go()
-    outcomes = [outcome for child in children for outcome in json.loads(child.done()[-1])]
+    children = [Child(spend_at_once, ledger.url, DATASET, keys[i::5], 0.03) for i in range(5)]
+    outcomes = [outcome for outcomes in at_once(*children) for outcome in outcomes]
     booked = [outcome for outcome in outcomes if outcome != "refused"]
     assert len(outcomes) == CALLERS
     assert len(booked) == len(set(booked)) == 33  # 33 x 0.03 = 0.99, and a 34th would make 1.02
@@ -74,15 +48,12 @@ def test_fifty_spends_at_once_stop_exactly_at_the_budget(ledger: BudgetLedger, t
     assert (str(standing.spent), str(standing.left)) == ("99/100", "1/100")
 
 
-def test_fifty_calls_with_one_key_are_one_booking(ledger: BudgetLedger, tmp_path: Path) -> None:
+@pytest.mark.slow  # as above, where all wait to make one booking
+def test_fifty_calls_with_one_key_are_one_booking(ledger: BudgetLedger) -> None:
     grant(ledger, 1.0)
-    task = {"url": ledger.url, "dataset": DATASET, "epsilon": 0.4, "keys": ["one key"] * (CALLERS // 2)}
-    children = [Child(tmp_path, **task) for _ in range(2)]
-    for child in children:
-        child.ready()
-    for child in children:
-        child.go()
-    outcomes = [outcome for child in children for outcome in json.loads(child.done()[-1])]
+    keys = ["one key"] * (CALLERS // 2)
+    children = [Child(spend_at_once, ledger.url, DATASET, keys, 0.4) for _ in range(2)]
+    outcomes = [outcome for outcomes in at_once(*children) for outcome in outcomes]
     booking = ledger.booking(DATASET, "one key")
     assert booking is not None
     assert outcomes == [booking.entry_hash] * CALLERS
@@ -90,15 +61,20 @@ def test_fifty_calls_with_one_key_are_one_booking(ledger: BudgetLedger, tmp_path
     assert spent(ledger) == 0.4
 
 
-def test_fifty_commits_of_one_booking_keep_one_model_that_all_get(ledger: BudgetLedger) -> None:
+@pytest.mark.parametrize(
+    "callers", [4, pytest.param(CALLERS, marks=pytest.mark.slow)]
+)  # more than a pool has
+def test_commits_of_one_booking_at_once_keep_one_model_that_all_get(
+    ledger: BudgetLedger, callers: int
+) -> None:
     grant(ledger)
     token = ledger.reserve(DATASET, "key", loss(0.4)).token
 
     def commit(i: int) -> str | None:
         return ledger.commit(DATASET, "key", f"model {i}", token=token).model
 
-    with ThreadPoolExecutor(CALLERS) as pool:
-        kept = set(pool.map(commit, range(CALLERS)))
+    with ThreadPoolExecutor(callers) as pool:
+        kept = set(pool.map(commit, range(callers)))
     booking = ledger.booking(DATASET, "key")
     assert booking is not None
     assert kept == {booking.model}
@@ -115,8 +91,8 @@ def test_first_grants_at_once_make_one_data_set_with_all_of_them(ledger: BudgetL
 def test_readers_see_a_whole_ledger_while_others_write(ledger: BudgetLedger) -> None:
     grant(ledger, 1.0)
     with ThreadPoolExecutor(4) as pool:
-        writes = [pool.submit(ledger.reserve, DATASET, f"key {i}", loss(0.02)) for i in range(20)]
-        reads = [pool.submit(ledger.check, DATASET) for _ in range(20)]
+        writes = [pool.submit(ledger.reserve, DATASET, f"key {i}", loss(0.02)) for i in range(8)]
+        reads = [pool.submit(ledger.check, DATASET) for _ in range(8)]
     assert all(write.result() for write in writes)
     assert all(read.result() for read in reads)
 
@@ -279,8 +255,7 @@ def test_a_data_set_without_a_grant_is_refused_with_the_command_that_grants(ledg
 
 def test_a_rolling_limit_is_free_again_when_its_window_has_passed(ledger_url: str) -> None:
     clock = Clock()
-    ledger = BudgetLedger(ledger_url, clock=clock)
-    ledger.migrate()
+    ledger = ledger_with(ledger_url, clock)
     grant(ledger, 1.0, "30d")
     ledger.reserve(DATASET, "a", loss(0.7))
     clock.now += 10 * DAY
@@ -307,8 +282,7 @@ def test_entries_are_dated_by_the_databases_clock(ledger: BudgetLedger) -> None:
 
 def test_a_clock_that_is_a_little_behind_does_not_unsort_the_entries(ledger_url: str) -> None:
     clock = Clock()
-    ledger = BudgetLedger(ledger_url, clock=clock)
-    ledger.migrate()
+    ledger = ledger_with(ledger_url, clock)
     grant(ledger, 1.0, "30d")
     clock.now = NOW - TOLERANCE
     ledger.reserve(DATASET, "a", loss(1.0))
@@ -345,11 +319,11 @@ def test_one_data_set_keeps_one_neighbour_relation(ledger: BudgetLedger) -> None
     grant(ledger)
     other = Limit(epsilon=1.0, neighbours=Neighbours.ADD_REMOVE)
     with pytest.raises(BudgetExceededError, match="neighbour relation replace_one"):
-        ledger.reserve(DATASET, "key", loss(0.1, "add_remove"))
+        ledger.reserve(DATASET, "key", loss(0.1, Neighbours.ADD_REMOVE))
     with pytest.raises(ValueError, match="kept for replace_one"):
         ledger.grant(DATASET, replace(other, period=Period.parse("30d")), reason="x", by="y")
     ledger.grant(DATASET, other, reason="the first one named the wrong relation", by="y")
-    ledger.reserve(DATASET, "key", loss(0.1, "add_remove"))
+    ledger.reserve(DATASET, "key", loss(0.1, Neighbours.ADD_REMOVE))
     with pytest.raises(ValueError, match="kept for add_remove"):
         grant(ledger)
 
@@ -369,4 +343,4 @@ def test_a_budget_that_is_short_names_the_ledger_that_was_asked(tmp_path: Path) 
     ledger = BudgetLedger(str(tmp_path / "ledger.db"))
     ledger.migrate()
     with pytest.raises(BudgetExceededError, match=re.escape(f"(by the ledger {tmp_path / 'ledger.db'})")):
-        ledger.reserve("adult", "a" * 64, PrivacyLoss(epsilon=1.0, neighbours=Neighbours.REPLACE_ONE))
+        ledger.reserve(DATASET, "a" * 64, loss(1.0))

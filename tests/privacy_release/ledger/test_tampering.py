@@ -12,16 +12,12 @@ from sqlalchemy.pool import NullPool
 from privacy_engine.dp.chain import chained, sealed_head, totals_seal
 from privacy_engine.dp.ledger import Entry
 from privacy_engine.dp.limits import Limit, Period
-from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import BudgetExceededError, IntegrityError
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.ledger.rows import entry_of, row_of
 from privacy_release.ledger.tables import DATASETS, ENTRIES, MODELS, RESERVATIONS, TOTALS
-from tests.privacy_release.ledger.clocks import DAY, Clock
+from tests.privacy_release.ledger.clocks import DATASET, DAY, Clock, loss
 
-pytestmark = pytest.mark.slow
-
-DATASET = "adult"
 KEY = b"the signing key of the tests"
 LAST = 6  # entries that `filled` writes
 
@@ -41,10 +37,6 @@ def fill(url: str, key: bytes | None) -> BudgetLedger:
     ledger.reserve(DATASET, "c", loss(0.1))
     assert len(ledger.check(DATASET)) == LAST
     return ledger
-
-
-def loss(epsilon: float) -> PrivacyLoss:
-    return PrivacyLoss(epsilon=epsilon, neighbours=Neighbours.REPLACE_ONE)
 
 
 def by_hand(url: str, edit: Callable[[Connection], Any]) -> None:

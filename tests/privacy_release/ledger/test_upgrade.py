@@ -16,8 +16,6 @@ from privacy_release.ledger.tables import ENTRIES
 from tests.privacy_release.ledger.clocks import DATASET, NOW, Clock, loss
 from tests.privacy_release.ledger.filled import entries, write
 
-pytestmark = pytest.mark.slow
-
 KEY = b"the signing key of the tests"
 
 

@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-import signal
-import subprocess
-import sys
+import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from deploy.local.embedded import checkout
 from privacy_engine.continual.standing import Standing
 from privacy_engine.continual.stored import from_bytes
 from privacy_engine.continual.strategies import UNIT
@@ -36,6 +34,9 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.spending.streams import Follow, Stand, Stream, schedule_named
 from privacy_release.work.area import WorkArea
+from tests.children.fault_points import crashed
+from tests.children.processes import KILL, Child
+from tests.children.work import run_spec
 from tests.meeting import Meeting
 
 ROWS = 400
@@ -316,68 +317,66 @@ def test_a_person_of_two_rows_is_refused_before_anything_is_noised(stage: Stage)
     assert stage.events() == ["reserve", "cancel"]
 
 
-# A process that is killed
+# A release that ends early
 
 
-def killed(stage: Stage, point: str, release: str) -> None:
-    """Run the specification of the stage in a process that dies at a point, by SIGKILL."""
-    task = {
-        "point": point,
-        "spec": str(stage.home / "releases" / "people.yaml"),
-        "release": release,
-        "lake": stage.lake.root,
-        "ledger": str(stage.home.parents[1] / "ledger.db"),
-        "work": str(stage.home.parent / "of the child"),
-    }
-    child = subprocess.run(
-        [sys.executable, str(checkout() / "tests/children/schedule_child.py"), json.dumps(task)],
-        cwd=checkout(),
-        env={
-            "PYTHONPATH": str(checkout()),
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(stage.home.parent),
-            "PRIVACY_CURATOR": str(stage.curator),
-            "PRIVACY_MEMBERSHIP_KEY": "k" * 40,
-        },
-        timeout=240,
-        check=False,
-    )
-    assert child.returncode == -signal.SIGKILL
+@pytest.fixture(params=["crash", pytest.param("kill", marks=pytest.mark.slow)])
+def end_at(
+    request: pytest.FixtureRequest, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., None]:
+    """Run the specification of the stage up to a point.
+
+    Only the kill shows what stays in the curator's folder where no clean-up runs.
+    """
+
+    def end(point: str, release: str) -> None:
+        spec = stage.home / "releases" / "people.yaml"
+        task = (spec, stage.lake, release, stage.home.parent / "of the child", stage.ledger.url)
+        if request.param == "crash":
+            crashed(monkeypatch, point, run_spec, *task)
+        else:
+            names = ("PRIVACY_RELEASE_HOME", "PRIVACY_CURATOR", "PRIVACY_MEMBERSHIP_KEY")
+            environment = {name: os.environ[name] for name in names}
+            Child(run_spec, *task, at={point: KILL}, environment=environment).killed()
+
+    return end
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("point", ["booked", "noised", "stored", "committed"])
-def test_a_killed_release_of_a_stream_is_made_once_by_its_retry(stage: Stage, point: str) -> None:
+@pytest.mark.parametrize("point", ["after_reserve", "before_state", "after_state", "after_spend"])
+def test_a_release_of_a_stream_that_ended_early_is_made_once_by_its_retry(
+    stage: Stage, end_at: Callable[..., None], point: str
+) -> None:
     spec = stage.spec(CONTINUAL)
     stage.week(spec, 1)
     stage.deliver(2)
-    killed(stage, point, "2")
+    end_at(point, "2")
     stored = stage.files()[-1]
     before = stored.read_bytes()
-    assert Stage.head(stored)["number"] == (2 if point in ("stored", "committed") else 1)
-    assert stage.events() == ["reserve", "commit", "reserve", *(["commit"] if point == "committed" else [])]
+    assert Stage.head(stored)["number"] == (2 if point in ("after_state", "after_spend") else 1)
+    assert stage.events() == ["reserve", "commit", "reserve", *(["commit"] if point == "after_spend" else [])]
     assert len(releases(stage.lake, "people")) == 1
 
     manifest = stage.run(spec, "2")
     assert manifest["over_time"]["number"] == 2
     assert stage.events() == ["reserve", "commit"] * 2
     assert stage.spent() == 4.0
-    if point in ("stored", "committed"):
+    if point in ("after_state", "after_spend"):
         assert stored.read_bytes() == before  # what was drawn is not drawn again
     commit = stage.ledger.history("people")[-1]
     assert commit.detail["state_sha256"] == hashlib.sha256(stage.files()[-1].read_bytes()).hexdigest()
     assert stage.week(spec, 3)["over_time"]["number"] == 3
 
 
-@pytest.mark.slow
-def test_who_took_part_in_a_killed_release_takes_part_in_its_retry_alone(stage: Stage) -> None:
+def test_who_took_part_in_a_release_that_ended_early_takes_part_in_its_retry_only(
+    stage: Stage, end_at: Callable[..., None]
+) -> None:
     bounded = {"regime": "participation", "releases": 1, "period": "365d"}
     release = {"method": "latent_class", "classes": 2, "fits": 1, "epsilon": 2.0, "max_rows": 1}
     spec = stage.spec(bounded, person="who", release=release)
     year = Limit(epsilon=8.0, neighbours=Neighbours.REPLACE_PERSON, period=Period.parse("365d"))
     stage.ledger.grant("people", year, reason="a test", by="officer")
     stage.deliver(1)
-    killed(stage, "counted", "1")
+    end_at("before_measure", "1")
     (counted,) = stage.curator.glob("participation/*/*.people")
     before = counted.read_bytes()
     assert len(before.splitlines()) == 1 + ROWS

@@ -1,10 +1,6 @@
 """Releases of several tables: from their sources to the lake, all or nothing, and what must not pass."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from deploy.local.embedded import checkout
 from privacy_engine.errors import IntegrityError, PublishError, SchemaError, SpecError, VerificationError
 from privacy_release.cli.main import DONE, REFUSED, main
+from privacy_release.lake.publish import publish
 from privacy_release.lake.read import dictionary_of, manifest_of, read_release, read_tables, releases
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
@@ -34,11 +30,11 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.parquet import parquet_bytes, write_private
 from privacy_release.work.references import StagedRef, TableRef
+from tests.children.fault_points import arm, crashed
 from tests.clinic_release import REST, TABLES, clinic_spec, files_in, written
 from tests.several_tables import clinic, recounted
 
 OWN = {"patients": ["age", "district"], "visits": ["month", "ward", "age"]}
-CHILD = checkout() / "tests" / "children" / "lake_child.py"
 
 
 def ingested(folder: Path, work: WorkArea) -> TableRef:
@@ -323,26 +319,11 @@ def send(lake: Lake, folder: Path, staged: StagedRef, run: str) -> Any:
     return publish_staged(staged, report, lake, "clinic", "r", run_key=run)
 
 
-def child(lake: Lake, staged: StagedRef, point: str, run: str) -> subprocess.Popen[str]:
-    """Publishes in a process of its own that dies, or waits, at a point."""
-    task = {
-        "root": lake.root,
-        "name": "clinic",
-        "release_id": "r",
-        "run_key": run,
-        "points": [point],
-        "staged": staged["uri"],
-        "report": staged["report"],
-        "sha256": staged["sha256"],
-        "manifest": json.loads(Path(staged["manifest"]).read_bytes()),
-    }
-    return subprocess.Popen(
-        [sys.executable, str(CHILD), json.dumps(task)],
-        env={**os.environ, "PYTHONPATH": str(checkout())},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def publish_alone(lake: Lake, staged: StagedRef, run: str) -> None:
+    """Publish the staged files, without the steps around it."""
+    manifest = json.loads(Path(staged["manifest"]).read_bytes())
+    files, digest = Path(staged["uri"]), staged["sha256"]
+    publish(lake, "clinic", "r", files, manifest, Path(staged["report"]), expected_sha256=digest, run_key=run)
 
 
 def shown(lake: Lake) -> dict[str, set[str]]:
@@ -359,14 +340,12 @@ def pseudonyms(staged: StagedRef) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("point", ["between_proofs", "before_commit", "data_on_disk", "after_commit"])
-def test_a_kill_leaves_all_old_tables_or_all_new_ones_and_a_retry_publishes_once(
-    tmp_path: Path, table: TableRef, work: WorkArea, lake: Lake, point: str
+def test_a_crash_leaves_all_old_tables_or_all_new_ones_and_a_retry_publishes_once(
+    tmp_path: Path, table: TableRef, work: WorkArea, lake: Lake, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = staged_twice(table, work)
     send(lake, tmp_path, old, "run 1")
-    with child(lake, new, point, "run 2") as process:
-        process.communicate()
-    assert process.returncode == -signal.SIGKILL
+    crashed(monkeypatch, point, publish_alone, lake, new, "run 2")
     assert shown(lake) == pseudonyms(new if point == "after_commit" else old)
     done = send(lake, tmp_path, new, "run 2")
     assert done["already"] == (point == "after_commit")
@@ -374,19 +353,14 @@ def test_a_kill_leaves_all_old_tables_or_all_new_ones_and_a_retry_publishes_once
     assert [entry["state"] for entry in releases(lake, "clinic")] == ["superseded", "current"]
 
 
-def test_racing_publishers_leave_the_tables_of_one_of_them(
-    table: TableRef, work: WorkArea, lake: Lake, tmp_path: Path
+def test_racing_publishers_leave_the_tables_of_the_last_one(
+    table: TableRef, work: WorkArea, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = staged_twice(table, work)
     send(lake, tmp_path, both[0], "run 0")
-    children = [child(lake, one, "meet_at_commit", f"run {i}") for i, one in enumerate(both, 1)]
-    for process in children:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-    for process in children:
-        process.communicate("go\n")
-        assert process.returncode == 0
-    assert shown(lake) in [pseudonyms(one) for one in both]
+    arm("before_commit", lambda: publish_alone(lake, both[0], "run 1"), monkeypatch.setattr)
+    publish_alone(lake, both[1], "run 2")
+    assert shown(lake) == pseudonyms(both[1])
     assert [e["state"] for e in releases(lake, "clinic")] == ["superseded", "superseded", "current"]
 
 
