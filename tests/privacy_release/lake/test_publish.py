@@ -689,7 +689,7 @@ def test_of_two_runs_that_publish_one_release_at_once_the_last_one_is_whole(lake
 
 
 @pytest.mark.parametrize("same", [True, False])
-@pytest.mark.parametrize("point", ["before_create", pytest.param("both", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("point", ["no_table", "before_create", pytest.param("both", marks=pytest.mark.slow)])
 def test_two_first_publications_at_once_create_one_table(lake, stage, meanwhile, same, point):
     """Only two processes, `both`, write the first files of one folder at the same moment."""
     staged = [stage(3)] * 2 if same else [stage(3), stage(pa.table({"other": ["x"] * 4}))]
