@@ -117,18 +117,14 @@ def check(table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> C
     def run(*more: str) -> tuple[int, dict[str, list[str]], str]:
         (tmp_path / "keys.pem").write_text(OLD.public.pem())
         capsys.readouterr()
-        arguments = ["check", str(table.folder), "--key", str(tmp_path / "keys.pem"), *more]
-        code = main([*arguments, "--json"])
+        code = main(["check", str(table.folder), "--key", str(tmp_path / "keys.pem"), "--json", *more])
         printed = capsys.readouterr()
-        main(arguments)
-        lines = "".join(capsys.readouterr())
         verdict = json.loads(printed.out)
         faults: dict[str, list[str]] = {}
         for reason in verdict["reasons"]:
             faults.setdefault(reason["fault"], []).append(reason["text"])
-            assert reason["text"] in lines
-        assert verdict["right"] == (not faults) == (code == 0) == lines.startswith("yes")
-        return code, faults, printed.out + printed.err + lines
+        assert verdict["right"] == (not faults) == (code == 0)
+        return code, faults, printed.out + printed.err
 
     return run
 
@@ -362,7 +358,7 @@ OTHER_SIGNATURE = "the statement of version 2: the signature by the key ... is n
 # The page has this table, in this order.
 TAMPERINGS: dict[str, Tampering] = {
     "a byte of a data file": Tampering(
-        tuple(partial(flip_data, share=share) for share in (0.0, 0.03, 0.2, 0.5, 0.8, 0.95, 1.0)),
+        tuple(partial(flip_data, share=share) for share in (0.0, 0.2, 0.5, 1.0)),
         Fault.FILES,
         OTHER_FILE,
     ),
@@ -550,14 +546,31 @@ def test_every_fault_is_among_what_is_caught() -> None:
     assert {tampering.fault for tampering in TAMPERINGS.values()} == set(Fault)
 
 
-@pytest.mark.slow
 def test_the_table_as_it_was_published_is_right(check: Check) -> None:
     code, faults, printed = check("--since", "4")
     assert (code, faults) == (0, {})
     assert SECRET not in printed
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "act", [lambda table: None, rewrite_rows, add_rows], ids=["nothing", "other", "more"]
+)
+def test_the_lines_for_people_have_the_reasons_of_the_json(
+    act: Callable[[Table], Any],
+    table: Table,
+    check: Check,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    act(table)
+    code, faults, _ = check()
+    assert main(["check", str(table.folder), "--key", str(tmp_path / "keys.pem")]) == code
+    lines = "".join(capsys.readouterr())
+    assert all(text in lines for texts in faults.values() for text in texts)
+    assert lines.startswith("yes") == (not faults)
+    assert SECRET not in lines
+
+
 @pytest.mark.parametrize(("name", "act"), ACTS)
 def test_whatever_is_changed_is_found_with_its_reason(
     name: str, act: Callable[[Table], Any], table: Table, check: Check, tmp_path: Path
@@ -575,13 +588,11 @@ def test_whatever_is_changed_is_found_with_its_reason(
     assert SECRET not in printed
 
 
-@pytest.mark.slow
 def test_a_table_that_was_put_back_whole_is_known_by_what_was_seen_before(table: Table, check: Check) -> None:
     table.commit(W1).unlink()
     assert check()[0] == 0  # these are bytes that were right once: nothing in them can say more
 
 
-@pytest.mark.slow
 def test_one_release_is_checked_by_itself_with_the_chain_of_all(table: Table, check: Check) -> None:
     flipped(table.data(W3))
     assert check("--release", "w2")[0] == 0
@@ -590,7 +601,6 @@ def test_one_release_is_checked_by_itself_with_the_chain_of_all(table: Table, ch
     assert set(check("--release", "w2")[1]) == {Fault.STATEMENT_MISSING}
 
 
-@pytest.mark.slow
 def test_rows_that_another_tool_wrote_into_other_files_are_the_same_rows(table: Table, check: Check) -> None:
     rows = pq.read_table(table.data(W2)).sort_by([("illness", "descending"), ("age", "ascending")])
     target = table.data(W2).with_name("part-00000-compacted.parquet")
