@@ -221,16 +221,16 @@ def test_a_release_waits_while_another_one_is_between_the_look_at_the_table_and_
         for name, staged in made.items()
     }
     meeting, publish = Meeting(monkeypatch), lake_publish.publish
-    others = []
+    others, turns = [], iter("ab")
 
     def publish_b() -> None:
         publish_staged(made["b"], reports["b"], lake, "people", "b")
 
     def looked_at(*given: Any, **more: Any) -> Any:
-        if others:
-            meeting.entered()
-        else:
+        if next(turns) == "a":
             others.append(meeting.second(publish_b))
+        else:
+            meeting.entered()
         return publish(*given, **more)
 
     monkeypatch.setattr(lake_publish, "publish", looked_at)
