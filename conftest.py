@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -87,6 +88,15 @@ def airflow_home() -> Iterator[Path]:
     home.mkdir(exist_ok=True)
     db.initdb()
     return home
+
+
+@pytest.fixture(scope="session")
+def airflow_web(airflow_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Airflow's web application, and those who use it; see `tests.servers.airflow_app`."""
+    from tests.servers.airflow_app import airflow_app
+
+    with airflow_app(tmp_path_factory.mktemp("login")) as app:
+        yield app
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ import yaml
 
 from deploy.local.samples.files import ADULT, SAMPLES, write_samples, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
-from tests.dags.officers import Officers, offices
+from tests.dags.officers import Officers
 from tests.dags.weeks import MONDAY, Week, key_of
+from tests.servers.airflow_app import AirflowApp
 
 BUNDLE = "dags-folder"
 SCHEMA = {
@@ -50,26 +51,47 @@ class Run:
 
 
 @pytest.fixture
-def load(airflow_home: Path) -> Callable[[], Any]:
-    """Parse the DAGs folder as the DAG processor does, and write what was found to the metadata database."""
+def dags_folder(airflow_home: Path) -> Path:
+    """The project's own DAGs."""
+    return airflow_home.parent / "dags"
 
-    def parse() -> Any:
-        from airflow.dag_processing.bundles.manager import DagBundlesManager
-        from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
-        from airflow.models.asset import AssetActive
-        from airflow.utils.session import create_session
-        from sqlalchemy import delete
 
+@pytest.fixture
+def load(dags_folder: Path, airflow_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Parse the DAGs folder as the DAG processor does, and write what was found to the metadata database.
+
+    With the name of a DAG, its file alone is parsed, and of that file this DAG alone is written.
+    """
+    from airflow.dag_processing import dagbag
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.models.asset import AssetActive
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    make_bag, write_bag = dagbag.BundleDagBag, dagbag.sync_bag_to_db
+    # `DAG.test` parses and writes the whole folder once more, which takes longer than a small run.
+    monkeypatch.setattr(dagbag, "BundleDagBag", lambda **_: None)
+    monkeypatch.setattr(dagbag, "sync_bag_to_db", lambda *_: None)
+
+    def parse(dag_id: str | None = None) -> Any:
         with create_session() as session:
             # An asset of another test with the same name and another place would stand against this one's.
             session.execute(delete(AssetActive))
         DagBundlesManager().sync_bundles_to_db()
-        folder = airflow_home.parent / "dags"
-        bag = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name=BUNDLE)
-        sync_bag_to_db(bag, BUNDLE, None)
+        place = dags_folder if dag_id is None else file_of(dag_id, dags_folder)
+        bag = make_bag(dag_folder=place, bundle_path=dags_folder, bundle_name=BUNDLE)
+        if dag_id is not None:
+            bag.dags = {dag_id: bag.dags[dag_id]}
+        write_bag(bag, BUNDLE, None)
         return bag
 
     return parse
+
+
+def file_of(dag_id: str, folder: Path) -> Path:
+    """The file of a DAG: those of releases are all in one, another begins with the name of its file."""
+    named = (file for file in folder.glob("*.py") if dag_id.startswith(file.stem))
+    return next(named, folder / "releases.py")
 
 
 @contextmanager
@@ -101,7 +123,7 @@ def samples(airflow_home: Path) -> None:
 
 @pytest.fixture
 def run(
-    load: Callable[[], Any], work_root: Path, airflow_lake: Any, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any], work_root: Path, airflow_lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Run]:
     """Run a DAG of the DAGs folder, or a partition of it, with real tasks in this process."""
     # Airflow's test loop sleeps a second whenever it passes a failure on to the tasks behind it.
@@ -109,7 +131,7 @@ def run(
 
     def test(dag_id: str, partition: str | None = None) -> Run:
         with runs_of(partition, monkeypatch):
-            done = load().dags[dag_id].test()
+            done = load(dag_id).dags[dag_id].test()
         instances = done.get_task_instances()
         by_id = {task.task_id: task for task in instances}
         return Run(
@@ -122,27 +144,19 @@ def run(
     return test
 
 
-@pytest.fixture(scope="module")
-def office(airflow_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Officers]:
-    """Airflow's REST API, and who may ask it."""
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        offices(tmp_path_factory.mktemp("login"), patch.setenv) as found,
-    ):
-        yield found
-
-
 @pytest.fixture
-def officers(office: Officers, run: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> Officers:
+def officers(airflow_web: AirflowApp, run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Officers:
     """They answer while a run waits for them."""
-    found = Officers(client=office.client, tokens=office.tokens)
+    for name, value in airflow_web.settings.items():
+        monkeypatch.setenv(name, value)
+    found = Officers(web=airflow_web)
     monkeypatch.setattr(time, "sleep", found)
     return found
 
 
 @pytest.fixture
 def run_week(
-    load: Callable[[], Any], work_root: Path, airflow_lake: Any, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any], work_root: Path, airflow_lake: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Week]:
     """Run a partition of a DAG with real tasks in this process; running it again is the same run, cleared."""
     # Airflow's test loop sleeps a second whenever it passes a failure or skip on to the tasks behind it.
@@ -151,7 +165,7 @@ def run_week(
     def run(week: int, dag_id: str = "people", **conf: Any) -> Week:
         key, date = key_of(week), MONDAY + timedelta(weeks=week)
         with runs_of(key, monkeypatch):
-            done = load().dags[dag_id].test(run_after=date, logical_date=date, run_conf=conf or None)
+            done = load(dag_id).dags[dag_id].test(run_after=date, logical_date=date, run_conf=conf or None)
         tasks = {task.task_id.rpartition(".")[2]: str(task.state) for task in done.get_task_instances()}
         return Week(key=key, state=str(done.state), tasks=tasks)
 

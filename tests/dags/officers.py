@@ -1,14 +1,10 @@
 """People who answer what a DAG run asks, through Airflow's REST API as a browser does, in this process."""
 
-import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-PASSWORDS = {"officer": "of all the people", "stranger": "who may operate", "viewer": "who only looks"}
-ROLES = "officer:op,stranger:op,viewer:viewer"
+from tests.servers.airflow_app import AirflowApp
 
 
 @dataclass
@@ -20,8 +16,7 @@ class Officers:
         statuses: HTTP status of each answer, by user.
     """
 
-    client: Any
-    tokens: dict[str, str]
+    web: AirflowApp
     option: str = "Approve"
     comment: str | None = None
     users: tuple[str, ...] = ("officer",)
@@ -57,31 +52,4 @@ class Officers:
                 self.statuses.append((user, self._ask("PATCH", place, user, said).status_code))
 
     def _ask(self, method: str, path: str, user: str, body: Any = None) -> Any:
-        headers = {"Authorization": f"Bearer {self.tokens[user]}"}
-        return self.client.request(method, path, json=body, headers=headers)
-
-
-@contextmanager
-def offices(folder: Path, setenv: Callable[[str, str], None]) -> Iterator[Officers]:
-    """Airflow's web application on the session's metadata database, and logins for three users."""
-    from airflow.api_fastapi.app import create_app, purge_cached_app
-    from fastapi.testclient import TestClient
-
-    passwords = folder / "passwords.json"
-    passwords.write_text(json.dumps(PASSWORDS))
-    setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", ROLES)
-    setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE", str(passwords))
-    setenv(
-        "AIRFLOW__API_AUTH__JWT_SECRET",
-        "a key for the tests alone, as long as keys should be, 64 bytes or more",
-    )
-    purge_cached_app()
-    try:
-        with TestClient(create_app(apps="core")) as client:
-            tokens = {}
-            for user, password in PASSWORDS.items():
-                login = client.post("/auth/token", json={"username": user, "password": password})
-                tokens[user] = login.json()["access_token"]
-            yield Officers(client=client, tokens=tokens)
-    finally:
-        purge_cached_app()
+        return self.web.client.request(method, path, json=body, headers=self.web.logins[user])

@@ -28,12 +28,12 @@ def letters() -> Letters:
 
 @pytest.fixture
 def alerting(
-    load: Callable[[], Any], letters: Letters, work_root: Path, airflow_lake: Lake
+    load: Callable[..., Any], letters: Letters, work_root: Path, airflow_lake: Lake
 ) -> Callable[[], Any]:
     """Run the DAG `people`; a notifier is told once it is published."""
 
     def test() -> Any:
-        dag = load().dags["people"]
+        dag = load("people").dags["people"]
         dag.get_task("publish").on_success_callback = [tell_alerts(letters)]
         return dag.test()
 

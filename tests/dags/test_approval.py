@@ -36,10 +36,10 @@ def test_an_approved_release_is_published_with_who_when_and_why(
     home: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
     home.write(approval={"required": True, "assigned_to": ["officer"]})
-    officers.users, officers.comment = ("viewer", "stranger", "officer"), "looks fine"
+    officers.users, officers.comment = ("visitor", "stranger", "officer"), "looks fine"
     done = run("people")
     assert done.state == "success", done.tasks
-    assert officers.statuses == [("viewer", 403), ("stranger", 403), ("officer", 200)]
+    assert officers.statuses == [("visitor", 403), ("stranger", 403), ("officer", 200)]
     told = manifest_of(airflow_lake, "people", done.run_id)["approval"]
     assert told["by"] == {"id": "officer", "name": "officer"}
     assert (told["comment"], told["automatic"]) == ("looks fine", False)
@@ -245,7 +245,7 @@ def test_a_run_may_ask_for_an_approval_that_is_not_required(
     quiet = run("people")
     assert officers.seen == []
     assert manifest_of(airflow_lake, "people", quiet.run_id)["approval"]["automatic"]
-    asked = load().dags["people"].test(run_conf={"approval": True})
+    asked = load("people").dags["people"].test(run_conf={"approval": True})
     assert str(asked.state) == "success"
     assert len(officers.seen) == 1
     assert not manifest_of(airflow_lake, "people", asked.run_id)["approval"]["automatic"]
@@ -255,7 +255,7 @@ def test_a_run_cannot_switch_off_an_approval_that_is_required(
     home: Any, load: Any, run: Any, officers: Officers, airflow_lake: Lake, work_root: Path
 ) -> None:
     home.write(approval={"required": True})
-    dag = load().dags["people"]
+    dag = load("people").dags["people"]
     assert "approval" not in dag.params
     dag.test(run_conf={"approval": False})
     assert len(officers.seen) == 1

@@ -17,7 +17,7 @@ from privacy_engine.errors import SpecError
 from privacy_release.cli.main import DONE, main
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.work.remote.keys import KEY_VARIABLE
-from tests.dags.conftest import BUNDLE, Run
+from tests.dags.conftest import Run
 from tests.dags.scanner import CANARIES, planted_everywhere
 from tests.servers.pages import Page, require_closed_page
 
@@ -43,7 +43,7 @@ def explorations(tmp_path: Path) -> Callable[..., None]:
 
     def write(**given: Any) -> None:
         arguments = {"file": "releases/people.yaml", **given}
-        (folder / "explorations.py").write_text(
+        (folder / "explore.py").write_text(
             "from airflow_privacy_release import explore_dag\n"
             f"people = explore_dag(**{arguments!r}, dag_id='explore')\n"
         )
@@ -52,21 +52,9 @@ def explorations(tmp_path: Path) -> Callable[..., None]:
 
 
 @pytest.fixture
-def load(airflow_home: Path, tmp_path: Path) -> Callable[[], Any]:
+def dags_folder(tmp_path: Path) -> Path:
     """In place of the project's DAGs."""
-
-    def parse() -> Any:
-        from airflow.dag_processing.bundles.manager import DagBundlesManager
-        from airflow.dag_processing.dagbag import BundleDagBag, sync_bag_to_db
-
-        DagBundlesManager().sync_bundles_to_db()
-        folder = tmp_path / "dags"
-        bag = BundleDagBag(dag_folder=folder, bundle_path=folder, bundle_name=BUNDLE)
-        assert bag.import_errors == {}
-        sync_bag_to_db(bag, BUNDLE, None)
-        return bag
-
-    return parse
+    return tmp_path / "dags"
 
 
 @pytest.fixture(autouse=True)

@@ -101,7 +101,7 @@ def test_a_lake_that_is_not_set_up_stops_at_publish(
 
 
 def test_the_clean_up_waits_for_no_success_and_its_failure_is_the_runs(home: Any, load: Any) -> None:
-    dag = load().dags["people"]
+    dag = load("people").dags["people"]
     cleanup = dag.get_task("cleanup")
     assert cleanup.is_teardown
     assert cleanup.on_failure_fail_dagrun

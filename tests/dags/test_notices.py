@@ -60,13 +60,13 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
 
 @pytest.fixture
 def run_with(
-    load: Callable[[], Any], work_root: Path, airflow_lake: Lake, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any], work_root: Path, airflow_lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Any]:
     """Run the DAG `people` with a callback on one of its tasks."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)
 
     def test(task_id: str, **callbacks: Any) -> Any:
-        dag = load().dags["people"]
+        dag = load("people").dags["people"]
         for name, callback in callbacks.items():
             setattr(dag.get_task(task_id), name, [callback])
         return dag.test()
@@ -102,9 +102,9 @@ def test_a_notifier_can_send_more_than_once(
 
 
 def test_of_an_error_that_this_project_did_not_word_only_the_type_is_told(
-    home: Any, load: Callable[[], Any]
+    home: Any, load: Callable[..., Any]
 ) -> None:
-    task = load().dags["people"].get_task("verify")
+    task = load("people").dags["people"].get_task("verify")
     running = type("Running", (), {"dag_id": "people", "run_id": "r", "task_id": "t", "map_index": -1})()
     running.try_number = 1
     text = failure_notice({"ti": running, "task": task, "exception": ValueError("secret cell")}).text

@@ -167,9 +167,9 @@ def test_a_week_with_another_secret_is_refused_unless_it_is_asked_for(
 
 
 def test_a_run_by_hand_cannot_choose_answers_that_do_not_repeat(
-    deliveries: Path, ledger: BudgetLedger, load: Callable[[], Any]
+    deliveries: Path, ledger: BudgetLedger, load: Callable[..., Any]
 ) -> None:
-    dag = load().dags["people"]
+    dag = load("people").dags["people"]
     assert "p_0" in dag.params
     assert not {"randomness", "individual", "secret"} & set(dag.params)
 
@@ -181,7 +181,7 @@ def test_the_shipped_release_feeds_the_shipped_classifier(
     run_week: Callable[..., Week],
     airflow_lake: Lake,
     work_root: Path,
-    load: Callable[[], Any],
+    load: Callable[..., Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spec = load_spec(checkout() / "include" / "releases" / "bank_customers_randomized.yaml")
@@ -190,7 +190,7 @@ def test_the_shipped_release_feeds_the_shipped_classifier(
     )  # any: the accuracy was at least .80 in 40 draws
     assert run_week(0, spec.name).state == "success"
     assert spent(ledger, "bank_customers") == pytest.approx(spec.release.parameters["epsilon"])
-    dag = load().dags["train_on_randomized"]
+    dag = load("train_on_randomized").dags["train_on_randomized"]
     assert type(dag.timetable).__name__ == "PartitionedAssetTimetable"
     done = dag.test()
     assert str(done.state) == "success"

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 
 def test_a_release_follows_another_by_its_asset(
-    home: Any, run: Callable[[str], Any], load: Callable[[], Any]
+    home: Any, run: Callable[[str], Any], load: Callable[..., Any]
 ) -> None:
     from airflow.models.asset import AssetDagRunQueue, AssetEvent
     from airflow.models.dag import DagModel
@@ -31,7 +31,7 @@ def test_a_release_follows_another_by_its_asset(
 
 
 def test_a_release_by_partition_gets_partition_runs_and_so_does_its_follower(
-    home: Any, load: Callable[[], Any]
+    home: Any, load: Callable[..., Any]
 ) -> None:
     home.write(name="daily", schedule={"partitions": "0 0 * * *"})
     home.write(name="after_daily", schedule={"asset": "daily"})
@@ -43,27 +43,27 @@ def test_a_release_by_partition_gets_partition_runs_and_so_does_its_follower(
 
 
 @pytest.mark.parametrize("schedule", ["@weekly", "15 3 * * 1", None])
-def test_a_cron_schedule_is_taken_as_it_is(home: Any, load: Callable[[], Any], schedule: str | None) -> None:
+def test_a_cron_schedule_is_taken_as_it_is(home: Any, load: Callable[..., Any], schedule: str | None) -> None:
     home.write(schedule=schedule)
-    assert load().dags["people"].schedule == schedule
+    assert load("people").dags["people"].schedule == schedule
 
 
-def test_the_asset_of_a_release_names_its_table(home: Any, load: Callable[[], Any]) -> None:
-    (asset,) = load().dags["people"].get_task("publish").outlets
+def test_the_asset_of_a_release_names_its_table(home: Any, load: Callable[..., Any]) -> None:
+    (asset,) = load("people").dags["people"].get_task("publish").outlets
     assert asset == Asset(name="people", uri="lake://lake_default/people", group="releases")
 
 
-def test_a_parameter_of_the_method_can_be_chosen_for_one_run(home: Any, load: Callable[[], Any]) -> None:
-    dag = load().dags["people"]
+def test_a_parameter_of_the_method_can_be_chosen_for_one_run(home: Any, load: Callable[..., Any]) -> None:
+    dag = load("people").dags["people"]
     assert dag.params["k"] == 5
     assert dag.get_task("release").parameters["k"] == "{{ params.k }}"
 
 
 def test_the_form_says_what_a_parameter_means_and_takes_none_that_the_policy_refuses(
-    home: Any, load: Callable[[], Any]
+    home: Any, load: Callable[..., Any]
 ) -> None:
     home.write(release={"method": "mondrian", "k": 8, "suppression_limit": 0.01})
-    asked = load().dags["people"].params.get_param("k")
+    asked = load("people").dags["people"].params.get_param("k")
     assert "least number of persons in a class" in asked.schema["description_md"]
     assert asked.resolve(5) == 5
     with pytest.raises(ParamValidationError, match="4 is less than the minimum of 5"):
@@ -71,12 +71,12 @@ def test_the_form_says_what_a_parameter_means_and_takes_none_that_the_policy_ref
     home.write(
         release={"method": "mondrian", "k": 3}
     )  # verification refuses it; the DAG is there to be mended
-    assert "minimum" not in load().dags["people"].params.get_param("k").schema
+    assert "minimum" not in load("people").dags["people"].params.get_param("k").schema
 
 
 def test_the_steps_of_a_release_stand_in_its_graph_and_in_no_group(
-    home: Any, load: Callable[[], Any]
+    home: Any, load: Callable[..., Any]
 ) -> None:
-    dag = load().dags["people"]
+    dag = load("people").dags["people"]
     assert {"ingest", "release", "verify", "publish", "cleanup"} <= set(dag.task_ids)
     assert not dag.task_group.children.keys() - set(dag.task_ids)

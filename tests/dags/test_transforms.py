@@ -12,10 +12,10 @@ SQL = "SELECT * FROM records WHERE age >= 30"
 
 
 def test_a_step_of_a_specification_is_a_task_between_gate_and_release(
-    home: Any, run: Callable[[str], Any], load: Callable[[], Any], airflow_lake: Lake, invented: pd.DataFrame
+    home: Any, run: Callable[[str], Any], load: Callable[..., Any], airflow_lake: Lake, invented: pd.DataFrame
 ) -> None:
     home.write(transform={"sql": SQL})
-    tasks = load().dags["people"].task_dict
+    tasks = load("people").dags["people"].task_dict
     assert tasks["transform"].upstream_task_ids == {"validate"}
     assert "transform" in tasks["release"].upstream_task_ids
     done = run("people")

@@ -1,6 +1,5 @@
 """Airflow's real web application with the pages in it, three users, and lakes and ledgers to look at."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from privacy_release.lake.publish import publish
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.work.area import sha256_file
-from tests.airflow_privacy_release.plugin.auth import OWN_DAG, PASSWORDS, ROLES
+from tests.servers.airflow_app import OWN_DAG, AirflowApp
 
 FOREIGN_DAG = "others"
 DICTIONARY = "<!DOCTYPE html><title>Data dictionary</title><p>What each column says.</p>"
@@ -37,52 +36,25 @@ class Visit:
         return self.client.post(f"/privacy{path}", data=fields, headers=self.headers, follow_redirects=False)
 
 
-# For one module: other tests of the session make web applications of their own.
-@pytest.fixture(scope="module")
-def web(airflow_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+@pytest.fixture
+def web(airflow_web: AirflowApp, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Airflow's web application with its plugins."""
-    from airflow.api_fastapi.app import create_app, purge_cached_app
-    from fastapi.testclient import TestClient
-
-    passwords = tmp_path_factory.mktemp("login") / "passwords.json"
-    passwords.write_text(json.dumps(PASSWORDS))
-    settings = {
-        "AIRFLOW__CORE__AUTH_MANAGER": "tests.airflow_privacy_release.plugin.auth.AuthByDag",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ROLES,
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
-        "AIRFLOW__API_AUTH__JWT_SECRET": "a key for the tests alone" * 3,
-        "AIRFLOW__API__SECRET_KEY": "another key for the tests alone",
-        "_AIRFLOW_PROCESS_CONTEXT": "server",  # as Airflow's own main module sets it
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.items():
-            patch.setenv(name, value)
-        purge_cached_app()
-        with TestClient(create_app(apps="core")) as client:
-            yield client
-        purge_cached_app()
-
-
-@pytest.fixture(scope="module")
-def logins(web: Any) -> Mapping[str, Mapping[str, str]]:
-    """The header that shows who asks, by user."""
-    found = {}
-    for user, password in PASSWORDS.items():
-        answer = web.post("/auth/token", json={"username": user, "password": password})
-        found[user] = {"Authorization": f"Bearer {answer.json()['access_token']}"}
-    return found
+    for name, value in airflow_web.settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")  # as Airflow's own main module sets it
+    return airflow_web.client
 
 
 @pytest.fixture
 def visit(
     web: Any,
-    logins: Mapping[str, Mapping[str, str]],
+    airflow_web: AirflowApp,
     dags: None,
     airflow_lake: Lake,
     ledger_file: BudgetLedger,
 ) -> Callable[[str | None], Visit]:
     """The pages as a user sees them; None has not logged in."""
-    return lambda user: Visit(client=web, headers=logins[user] if user else {})
+    return lambda user: Visit(client=web, headers=airflow_web.logins[user] if user else {})
 
 
 @pytest.fixture
