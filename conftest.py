@@ -33,6 +33,8 @@ for name in set(os.environ) - set(inherited_environment()) - set(embedded_enviro
     del os.environ[name]
 # What a test changes in a DAG must be in the database at its next parse, not only half a minute later.
 os.environ["AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL"] = "0"
+# Idle threads of compiled loops sleep: on small tables they would spin for longer than they work.
+os.environ["OMP_WAIT_POLICY"] = "passive"
 
 
 # Files of such tests take minutes each.

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.optimize import linear_sum_assignment
 
 from privacy_engine.compiled import kernel
 from privacy_engine.errors import SchemaError
@@ -381,6 +380,9 @@ def _matched(lo: Codes, hi: Codes, codes: Codes, space: Space) -> Ints:
 
     Very many are matched in runs of their order, of which each is matched by itself.
     """
+    # Its import takes a third of a second, and every anonymizer imports this module.
+    from scipy.optimize import linear_sum_assignment
+
     runs = int(np.ceil(np.sqrt(len(lo) * len(codes) / MOST_PAIRS)))
     order = np.lexsort(lo.T[::-1]) if runs > 1 else np.arange(len(lo))
     found = np.empty(len(lo), dtype=np.int64)
