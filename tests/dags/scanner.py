@@ -1,4 +1,4 @@
-"""One scanner for planted values: runs DAGs in a process of its own, and looks through all that they leave.
+"""Runs of DAGs in a separate process, and a search for planted values through all that they leave.
 
 Left out of the search are the sources, and the data files of releases, which hold what was released.
 """
@@ -19,10 +19,8 @@ from privacy_engine.dp.limits import Limit
 from privacy_release.lake.read import read_release
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from tests.canaries import holds
 
-MARK = "canary"
-NUMBER = 61.735142  # one like no other
-CANARIES = (MARK.encode(), str(NUMBER).encode())
 CHILD = Path(__file__).with_name("canary_child.py")
 FAILED = "Task failed with exception"
 
@@ -58,7 +56,7 @@ class Left:
 
     def leaks(self, *canaries: bytes) -> list[str]:
         """The files that hold one of the planted values, in whatever case."""
-        return [name for name, data in self.files.items() if any(c in data.lower() for c in canaries)]
+        return [name for name, data in self.files.items() if holds(data, *canaries)]
 
     def require_failed_at(self, name: str, step: str) -> None:
         """A run must have failed at that step, and have cleaned up."""
@@ -133,29 +131,3 @@ def found_below(root: Path) -> Left:
         if path.is_file() and path.suffix != ".parquet" and not path.is_relative_to(root / "include")
     }
     return Left(root=root, ended=json.loads(files["ended.json"]), files=files)
-
-
-def files_below(root: Path) -> list[Path]:
-    """Every file below a folder."""
-    return [path for path in root.rglob("*") if path.is_file()]
-
-
-def found_in(files: Sequence[Path], *words: bytes) -> list[Path]:
-    """The files that hold one of the words."""
-    return [path for path in files if any(word in path.read_bytes() for word in words)]
-
-
-def planted(people: pd.DataFrame) -> pd.DataFrame:
-    """A unique identifier for everybody, and one number like no other."""
-    table = people.assign(name=[f"{MARK}-identifier-{i:04d}" for i in range(len(people))])
-    table.loc[5, "age"] = NUMBER
-    return table
-
-
-def planted_everywhere(people: pd.DataFrame) -> pd.DataFrame:
-    """A value to look for in each column, too: unique in the insensitive one, rare in the others."""
-    table = planted(people)
-    table["remark"] = [f"{MARK}-insensitive-{i:04d}" for i in range(len(table))]
-    table.loc[3, "town"] = f"{MARK}-town"
-    table.loc[4, "disease"] = f"{MARK}-disease"
-    return table

@@ -18,8 +18,8 @@ from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.proof.keys import SigningKey
+from tests.canaries import files_below, files_with
 from tests.dags.officers import Officers
-from tests.dags.scanner import files_below, found_in
 from tests.dags.test_dp_canaries import PRIVATE
 from tests.privacy_release.proof.test_tampering import (
     Table,
@@ -129,12 +129,12 @@ def test_a_run_signs_what_a_person_approved_and_its_key_is_in_nothing_that_it_le
 
     (tmp_path / "output.txt").write_text(output.out + output.err)
     seen = [*files_below(airflow_home), *files_below(tmp_path)]
-    assert found_in(seen, *forms_of(signing_key)) == []
+    assert files_with(seen, *forms_of(signing_key)) == []
     database = [file for file in seen if file.name.startswith("airflow.db")]
     for place, words in ((database, runs[1].run_id), (database, "rendered_task_instance_fields")):
-        assert found_in(place, words.encode())  # the search saw what it should
+        assert files_with(place, words.encode())  # the search saw what it should
     statement = releases(airflow_lake, "people")[1]["statement"]
-    assert found_in([tmp_path / "output.txt"], statement.encode())  # what the log of `publish` tells
+    assert files_with([tmp_path / "output.txt"], statement.encode())  # what the log of `publish` tells
 
 
 def test_the_form_is_about_the_staged_bytes_and_may_be_sent_without_a_comment(

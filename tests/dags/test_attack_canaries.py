@@ -17,8 +17,9 @@ import pytest
 from privacy_release.evidence.archive import pack
 from privacy_release.lake.read import manifest_of
 from privacy_release.proof.keys import SigningKey
+from tests.canaries import CANARIES, MARK, NUMBER, planted
 from tests.dags.conftest import POLICY
-from tests.dags.scanner import CANARIES, MARK, NUMBER, Left, left_by, new_root, planted
+from tests.dags.scanner import Left, left_by, new_root
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.dags.scanner import CANARIES, MARK, Left, left_by, new_root, planted_everywhere
+from tests.canaries import CANARIES, MARK, planted_everywhere
+from tests.dags.scanner import Left, left_by, new_root
 
 pytestmark = pytest.mark.slow
 

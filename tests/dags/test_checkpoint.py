@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from great_expectations.checkpoint.actions import UpdateDataDocsAction
 
-from tests.dags.scanner import MARK, files_below, found_in, planted_everywhere
+from tests.canaries import MARK, files_below, files_with, planted_everywhere
 
 NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "age"}}
 IN_SET = {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "town", "value_set": ["none"]}}
@@ -49,5 +49,5 @@ def test_a_run_holds_its_table_against_a_checkpoint(
     assert done.tasks["validate"] == state
     pages = [path for path in files_below(folder) if "data_docs" in str(path) and path.suffix == ".html"]
     assert [path for path in pages if "validations" in path.parts]
-    assert found_in(files_below(folder), MARK.encode(), b"fingerprint") == []
+    assert files_with(files_below(folder), MARK.encode(), b"fingerprint") == []
     assert MARK not in "".join(capfd.readouterr())

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from privacy_release.lake.read import manifest_of
-from tests.dags.scanner import CANARIES, MARK, NUMBER, Left, granted, left_by, new_root, planted
+from tests.canaries import CANARIES, MARK, NUMBER, planted
+from tests.dags.scanner import Left, granted, left_by, new_root
 
 pytestmark = pytest.mark.slow
 

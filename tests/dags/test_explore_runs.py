@@ -17,8 +17,8 @@ from privacy_engine.errors import SpecError
 from privacy_release.cli.main import DONE, main
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.work.remote.keys import KEY_VARIABLE
+from tests.canaries import CANARIES, planted_everywhere
 from tests.dags.conftest import Run
-from tests.dags.scanner import CANARIES, planted_everywhere
 from tests.servers.pages import Page, require_closed_page
 
 GRID = {"methods": ["mondrian", "bottom_up"], "k": [2, 5, 900]}

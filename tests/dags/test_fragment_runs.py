@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from privacy_release.lake.read import manifest_of
-from tests.dags.scanner import CANARIES, Left, left_by, new_root, planted_everywhere
+from tests.canaries import CANARIES, planted_everywhere
+from tests.dags.scanner import Left, left_by, new_root
 from tests.servers.pages import Page, require_closed_page
 
 pytestmark = pytest.mark.slow

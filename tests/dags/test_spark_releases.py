@@ -14,7 +14,8 @@ import pytest
 from privacy_engine import DataSchema, DistinctLDiversity, KAnonymity, ReleasePolicy, verify
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
-from tests.dags.scanner import MARK, new_root, started
+from tests.canaries import MARK
+from tests.dags.scanner import new_root, started
 from tests.servers.spark_cluster import CONF, require_spark, standalone_cluster, waited
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

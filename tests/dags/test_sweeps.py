@@ -18,8 +18,9 @@ from privacy_release.lake.store import Lake
 from privacy_release.work.area import WorkArea
 from privacy_release.work.presence import LOCK, Owner
 from privacy_release.work.sweep import Rules, State, sweep
+from tests.canaries import planted
 from tests.dags.officers import Officers
-from tests.dags.scanner import new_root, planted, started
+from tests.dags.scanner import new_root, started
 
 HOUR = timedelta(hours=1)
 DAG = "people"

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import yaml
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import URL, make_url
@@ -19,7 +18,7 @@ from privacy_engine.errors import SourceError
 from privacy_release.cli.main import main
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
-from tests.conftest import SCHEMA, SPEC
+from tests import tables
 from tests.servers import postgres
 
 SQL = "SELECT name, age, zip, illness, visits FROM people WHERE day = {release:%Y-%m-%d}"
@@ -40,7 +39,7 @@ def context(day: str | None) -> dict[str, Any]:
 
 
 def operator(home: Path, **waits: Any) -> IngestSqlOperator:
-    schema = SCHEMA | {"zip": SCHEMA["zip"] | {"hierarchy": str(home / "hierarchies" / "zip.csv")}}
+    schema = tables.fields(zip={"hierarchy": str(home / "hierarchies" / "zip.csv")})
     return IngestSqlOperator(task_id="ingest", sql=SQL, connection="hospital", schema=schema, **waits)
 
 
@@ -111,9 +110,8 @@ def test_a_database_that_is_away_is_asked_again_and_not_named(
 def test_a_release_of_a_query_is_published_from_the_command_line(
     home: Path, database: str, lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = SPEC | {"source": {"connection": "hospital", "sql": SQL}}
-    path = home / "releases" / "people.yaml"
-    path.write_text(yaml.safe_dump(spec, sort_keys=False))
+    source = {"connection": "hospital", "sql": SQL}
+    path = tables.write_release(home, source=source)
     run = ["run", str(path), "--lake", lake.root, "--release-id"]
     assert main([*run, "2026-11-02"]) == 2
     assert "PRIVACY_SOURCE_HOSPITAL" in capsys.readouterr().err
@@ -121,9 +119,7 @@ def test_a_release_of_a_query_is_published_from_the_command_line(
     assert main([*run, "2026-11-02"]) == 0
     assert main([*run, "2026-11-09"]) == 2
     assert "the table is empty" in capsys.readouterr().err
-    path.write_text(
-        yaml.safe_dump(spec | {"source": spec["source"] | {"when_missing": "skip"}}, sort_keys=False)
-    )
+    tables.write_release(home, source=source | {"when_missing": "skip"})
     assert main([*run, "2026-11-09"]) == 0
     assert "query of hospital has no row" in capsys.readouterr().err
     assert main([*run, "undated"]) == 2

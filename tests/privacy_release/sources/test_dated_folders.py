@@ -5,7 +5,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from privacy_engine.errors import MissingSourceError, SchemaError, SkippedError, SpecError
 from privacy_engine.tables.schema import DataSchema
@@ -18,7 +17,7 @@ from privacy_release.spec.model import load_spec
 from privacy_release.spec.placeholders import ReleaseName, check_placeholders
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
-from tests.conftest import SPEC
+from tests import tables
 
 FIELDS = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
@@ -108,11 +107,8 @@ def test_files_that_never_come_are_awaited_for_the_timeout_alone(
 def test_days_on_the_command_line_one_there_one_missing_one_late(
     home: Path, people: pd.DataFrame, lake: Lake, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    path = home / "releases" / "people.yaml"
-
     def run(day: str, **source: object) -> int:
-        source = {"uri": "days/{release:%Y/%m-%d}.parquet", **source}
-        path.write_text(yaml.safe_dump(SPEC | {"source": source}, sort_keys=False))
+        path = tables.write_release(home, source={"uri": "days/{release:%Y/%m-%d}.parquet", **source})
         return main(["run", str(path), "--lake", lake.root, "--release-id", day])
 
     (home / "days" / "2026").mkdir(parents=True)
@@ -139,7 +135,5 @@ def test_days_on_the_command_line_one_there_one_missing_one_late(
     ],
 )
 def test_a_source_that_contradicts_itself_is_refused(home: Path, source: object, said: str) -> None:
-    path = home / "releases" / "people.yaml"
-    path.write_text(yaml.safe_dump(SPEC | {"source": source}, sort_keys=False))
     with pytest.raises(SpecError, match=said):
-        load_spec(path)
+        load_spec(tables.write_release(home, source=source))

@@ -11,7 +11,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_privacy_release.hooks.connections import table_options
@@ -23,7 +22,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.sources.versions import DeltaVersion, IcebergVersion
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
-from tests.conftest import SPEC
+from tests import tables
 
 SCHEMA = DataSchema.from_dict(
     {
@@ -96,15 +95,14 @@ def test_the_version_stands_in_the_manifest(
     write_deltalake(str(home / "visits"), people)
     write_deltalake(str(home / "visits"), people.iloc[:10], mode="overwrite")
     source = {"uri": "visits", "format": "delta", "version": 0}
-    path = home / "releases" / "people.yaml"
-    path.write_text(yaml.safe_dump(SPEC | {"source": source}, sort_keys=False))
+    path = tables.write_release(home, source=source)
     assert main(["run", str(path), "--lake", lake.root, "--release-id", "r1"]) == 0
     manifest = manifest_of(lake, "people", "r1")
     assert manifest["source"]["version"] == 0
     assert manifest["source"]["rows"] == 200
     assert "visits" not in json.dumps(manifest["source"])
     for wrong in ({"version": 0, "timestamp": "2026-01-01"}, {"format": "parquet"}, {"timestamp": "soon"}):
-        path.write_text(yaml.safe_dump(SPEC | {"source": source | wrong}, sort_keys=False))
+        tables.write_release(home, source=source | wrong)
         assert main(["check", str(path)]) == 2
 
 

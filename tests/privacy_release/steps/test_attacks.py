@@ -29,7 +29,7 @@ from privacy_release.steps.ingest import ingest
 from privacy_release.steps.run import Stage, run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
-from tests.conftest import POLICY, SCHEMA, SPEC
+from tests import tables
 
 N = 1000
 INFERENCE = {"model": "attack_risk", "attack": "inference", "excess": 0.5}
@@ -64,12 +64,9 @@ def write(home: Path) -> Any:
             }
         )
         table.to_parquet(home / "people.parquet")
-        policy = POLICY | {"require": [*POLICY["require"], *rules]}
-        (home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
-        schema = SCHEMA | {"visits": {**SCHEMA["visits"], "unique": {"allow": "a test"}}}
-        spec = SPEC | {"schema": schema} | changed
-        (home / "releases" / "people.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
-        return load_spec(home / "releases" / "people.yaml")
+        policy = tables.POLICY | {"require": [*tables.POLICY["require"], *rules]}
+        schema = tables.fields(visits={"unique": {"allow": "a test"}})
+        return load_spec(tables.write_release(home, policy, **{"schema": schema} | changed))
 
     return written
 
@@ -200,7 +197,7 @@ def test_a_release_that_the_rule_did_not_make_coarser_keeps_the_bound(
 def test_minimality_is_refused_where_it_has_nothing_to_reverse(write: Any, home: Path) -> None:
     spec = write(MINIMALITY)
     check_files(spec, None)
-    policy = {"require": [POLICY["require"][0], MINIMALITY]}
+    policy = {"require": [tables.POLICY["require"][0], MINIMALITY]}
     (home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
     with pytest.raises(SpecError, match=r"no model of sensitive values; k-anonymity .* take the rule out"):
         check_files(spec, None)
@@ -221,13 +218,8 @@ def test_no_figure_of_a_private_release_leaves_the_curators_report(
     asked = INFERENCE | {"publish_figures": True}  # it publishes nothing here
     spec = write(
         asked,
-        schema={
-            "name": SCHEMA["name"],
-            "age": {**SCHEMA["age"], "bins": 10},
-            "zip": SCHEMA["zip"],
-            "illness": {**SCHEMA["illness"], "categories": ["cold", "cough", "flu", "measles"]},
-        },
-        source={**SPEC["source"], "columns": ["name", "age", "zip", "illness"]},
+        schema=(schema := tables.fields("name", "age", "zip", "illness", **tables.PUBLIC)),
+        source={"uri": "people.parquet", "columns": list(schema)},
         release={"method": "latent_class", "epsilon": 1.0},
         budget={"dataset": "people"},
     )
@@ -250,13 +242,9 @@ def test_no_figure_of_a_randomized_release_without_a_loss_leaves_the_curators_re
 ) -> None:
     """One column is released as it is, so that no loss is claimed; the others are random all the same."""
     asked = LINKAGE | {"excess": 0.3, "publish_figures": True}
-    fields = {
-        "age": {**SCHEMA["age"], "bins": 10},
-        "illness": {**SCHEMA["illness"], "categories": ["cold", "cough", "flu", "measles"]},
-    }
     spec = write(
         asked,
-        schema=SCHEMA | fields,
+        schema=tables.fields(**tables.PUBLIC),
         release={"method": "errph", "epsilon": 1.0},
         schedule=None,
         expectations=None,
@@ -353,7 +341,7 @@ def test_an_attack_without_people_left_out_is_refused(write: Any, lake: Lake, wo
 
 def test_who_is_held_out_goes_by_the_key_of_the_run_alone(write: Any, home: Path, work: WorkArea) -> None:
     spec = write(INFERENCE, own_visits=True)
-    table = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(SCHEMA))
+    table = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(tables.FIELDS))
     one, again = (hold_out(table, work, 0.1) for _ in range(2))
     assert one == again
     kept = read_private(one["uri"], one["sha256"])
@@ -363,7 +351,7 @@ def test_who_is_held_out_goes_by_the_key_of_the_run_alone(write: Any, home: Path
     # Other records in the same places: the same places are left out.
     frame = read_private(table["uri"], table["sha256"])
     frame.assign(name=frame["visits"].astype(str), age=1.5, illness="flu").to_parquet(home / "people.parquet")
-    other = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(SCHEMA))
+    other = ingest(str(home / "people.parquet"), spec.data_schema(), work, columns=list(tables.FIELDS))
     moved = hold_out(other, work, 0.1)
     assert list(read_private(moved["holdout"]["uri"], moved["holdout"]["sha256"])["visits"]) == list(
         aside["visits"]
@@ -386,7 +374,7 @@ def test_bounds_that_no_attack_can_be_tried_for_are_found_beforehand(write: Any)
 
 
 def test_all_rows_of_a_person_are_held_out_or_none(tmp_path: Path, work: WorkArea) -> None:
-    fields = {"name": {"role": "identifier"}, "age": SCHEMA["age"], "person": "name"}
+    fields = {"name": {"role": "identifier"}, "age": tables.FIELDS["age"], "person": "name"}
     pd.DataFrame({"name": [f"p{i % 20}" for i in range(100)], "age": range(100)}).to_parquet(
         tmp_path / "visits.parquet"
     )

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 import privacy_release
 from privacy_engine.dp.ledger import Limit
@@ -30,7 +29,7 @@ from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.references import StagedRef
-from tests.conftest import SPEC
+from tests import tables
 from tests.dated import FIELDS, covers, stays
 
 ENGINES = {
@@ -63,16 +62,13 @@ def specified(home: Path, suite: dict[str, Any] | None = None, **release: Any) -
     """A release of stays, of whom each row is of another person."""
     write_stays(home / "stays.parquet")
     (home / "expectations" / "stays.json").write_text(json.dumps(suite or SUITE))
-    told = {
-        **SPEC,
-        "source": {"uri": "stays.parquet"},
-        "schema": FIELDS,
-        "expectations": "expectations/stays.json",
-        "release": {"method": "mondrian", "k": 5, "l": 2, "seed": 7} | release,
-    }
-    path = home / "releases" / "people.yaml"
-    path.write_text(yaml.safe_dump(told, sort_keys=False))
-    return path
+    return tables.write_release(
+        home,
+        source={"uri": "stays.parquet"},
+        schema=FIELDS,
+        expectations="expectations/stays.json",
+        release={"method": "mondrian", "k": 5, "l": 2, "seed": 7} | release,
+    )
 
 
 @pytest.mark.parametrize("engine", ["local", "fragments"])
@@ -81,10 +77,7 @@ def test_a_release_of_periods_goes_from_a_file_to_the_lake(
 ) -> None:
     path = specified(home)
     if engine == "fragments":
-        told = yaml.safe_load(path.read_text())
-        path.write_text(
-            yaml.safe_dump(told | {"engine": {"kind": "fragments", "rows": 1_000, "processes": 1}})
-        )
+        tables.rewrite(path, engine={"kind": "fragments", "rows": 1_000, "processes": 1})
     run_release(load_spec(path), lake, "1", work)
     found = read_release(lake, "people", "1").to_pylist()
     assert len(found) == 400
@@ -180,19 +173,14 @@ def test_the_report_shows_dates_by_periods_and_no_day_of_anybody(work: WorkArea,
 def test_a_date_that_is_not_said_well_is_refused_with_its_name(
     home: Path, fields: dict[str, Any], words: str
 ) -> None:
-    path = specified(home)
-    told = yaml.safe_load(path.read_text())
-    told["schema"]["born"] = {"role": "quasi_identifier"} | fields
-    path.write_text(yaml.safe_dump(told))
+    path = tables.rewrite(specified(home), at=["schema"], born={"role": "quasi_identifier"} | fields)
     with pytest.raises(SpecError, match=f"born.*{words}"):
         load_spec(path).data_schema()
 
 
 def test_bounds_are_read_from_yaml_dates_and_from_text(home: Path) -> None:
-    path = specified(home)
-    told = yaml.safe_load(path.read_text())
-    told["schema"]["born"]["bounds"] = [dt.date(1930, 1, 1), dt.date(2010, 12, 31)]
-    path.write_text(yaml.safe_dump(told))
+    bounds = [dt.date(1930, 1, 1), dt.date(2010, 12, 31)]
+    path = tables.rewrite(specified(home), at=["schema", "born"], bounds=bounds)
     read = load_spec(path).data_schema()
     assert read.select(FIELDS) == DataSchema.from_dict(FIELDS)
 

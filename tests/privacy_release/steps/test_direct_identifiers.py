@@ -12,7 +12,6 @@ import yaml
 import privacy_release
 from privacy_engine.errors import SchemaError, SecretError, SpecError, VerificationError
 from privacy_engine.judge.policy import ReleasePolicy
-from privacy_engine.tables.schema import DataSchema
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
 from privacy_release.sources.pseudonyms import Naming, PseudonymKey
@@ -24,7 +23,7 @@ from privacy_release.steps.verify import raise_if_failed, verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.references import StagedRef
-from tests.conftest import POLICY, SCHEMA, SPEC
+from tests import tables
 
 KEY = "key-of-pseudonyms-that-nobody-must-see"
 ENGINES = {
@@ -34,9 +33,8 @@ ENGINES = {
 
 
 def with_pseudonyms(scope: str, **policy: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    asked = {"pseudonym": {"connection": "pseudonyms", "scope": scope}}
-    schema = {**SCHEMA, "name": {**SCHEMA["name"], **asked}}
-    return {**SPEC, "schema": schema}, {**POLICY, **policy}
+    schema = tables.fields(name={"pseudonym": {"connection": "pseudonyms", "scope": scope}})
+    return tables.spec(schema=schema), {**tables.POLICY, **policy}
 
 
 def written(home: Path, spec: dict[str, Any], policy: dict[str, Any]) -> Path:
@@ -106,7 +104,7 @@ def test_verification_holds_them_against_the_policy(
 
 
 def staged_by(home: Path, work: WorkArea, fields: dict[str, Any], engine: str) -> StagedRef:
-    spec = load_spec(written(home, fields, POLICY))
+    spec = load_spec(written(home, fields, tables.POLICY))
     naming = Naming(series="people", release="1")
     table = privacy_release.ingest(
         spec.source.uri, spec.data_schema(), work, naming=naming, engine=ENGINES[engine]
@@ -157,22 +155,15 @@ def test_a_private_method_refuses_them(home: Path, work: WorkArea, method: str) 
 
 
 def test_redacted_and_allowed_text_is_told_by_count(
-    home: Path, work: WorkArea, tmp_path: Path, people: pd.DataFrame
+    work: WorkArea, tmp_path: Path, people: pd.DataFrame
 ) -> None:
     rng = np.random.default_rng(0)
     notes = rng.choice(["well", "ill"], len(people)).astype(object)
     notes[:3] = ["mail canary@example.org", "call 415-555-0132", "canary2@example.org"]
     people.assign(note=notes, other=notes).to_parquet(tmp_path / "noted.parquet", index=False)
-    hierarchy = load_spec(home / "releases/people.yaml").data_schema()["zip"].hierarchy
     text = {"role": "insensitive", "kind": "categorical"}
-    fields = {
-        **SCHEMA,
-        "zip": {**SCHEMA["zip"], "hierarchy": "zip"},
-        "note": {**text, "text": "redact"},
-        "other": {**text, "text": {"allow": "addresses of the clinic"}},
-    }
-    assert hierarchy is not None
-    schema = DataSchema.from_dict(fields, {"zip": hierarchy})
+    other = {**text, "text": {"allow": "addresses of the clinic"}}
+    schema = tables.schema(note={**text, "text": "redact"}, other=other)
     table = privacy_release.ingest(str(tmp_path / "noted.parquet"), schema, work)
     staged = make_release(table, work, method="mondrian", parameters={"k": 5, "l": 2}, seed=7)
     manifest = json.loads(Path(staged["manifest"]).read_text())
@@ -184,7 +175,7 @@ def test_redacted_and_allowed_text_is_told_by_count(
     assert manifest["columns"]["other"]["text"] == {"allow": "addresses of the clinic"}
     assert "canary" not in Path(staged["manifest"]).read_text()
     assert not any("canary" in str(v) for v in pd.read_parquet(staged["uri"])["note"])
-    plain = DataSchema.from_dict({**fields, "note": text}, {"zip": hierarchy})
+    plain = tables.schema(note=text, other=other)
     with pytest.raises(SchemaError, match="note: email in 2 records, phone in 1 records") as caught:
         privacy_release.ingest(str(tmp_path / "noted.parquet"), plain, work, label="again")
     assert "canary" not in str(caught.value)

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from airflow.sdk.exceptions import AirflowFailException
 
 import privacy_release
@@ -46,7 +45,7 @@ from privacy_release.steps.run import Outcome, run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, write_private
 from privacy_release.work.people import Identification
-from tests.conftest import ILLNESSES, POLICY, REGIONS, SCHEMA
+from tests import tables
 
 QUASI = ["age_from", "age_to", "zip"]  # as they are released
 KEY = "a secret of the tests alone, long enough"
@@ -82,12 +81,9 @@ def specified(home: Path) -> Specified:
     """Writes the release of `home` with other fields; None leaves one out."""
 
     def write(release: Mapping[str, Any], rules: Mapping[str, Any] = HISTORY, **fields: Any) -> ReleaseSpec:
-        path = home / "releases" / "people.yaml"
-        told = yaml.safe_load(path.read_text()) | {"schedule": None, "history": {"identifier": "name"}}
-        told |= {"release": dict(release), "expectations": None} | fields
-        path.write_text(yaml.safe_dump({name: value for name, value in told.items() if value is not None}))
-        (home / "policies" / "people.yaml").write_text(yaml.safe_dump(POLICY | dict(rules)))
-        return load_spec(path)
+        kept = {"schedule": None, "history": {"identifier": "name"}, "release": dict(release)}
+        kept |= {"expectations": None} | fields
+        return load_spec(tables.write_release(home, tables.POLICY | dict(rules), **kept))
 
     return write
 
@@ -204,8 +200,8 @@ def deliveries(weeks: int, churn: float) -> list[pd.DataFrame]:
         {
             "name": [f"person-{i:03d}" for i in range(n)],
             "age": rng.integers(18, 90, n),
-            "zip": rng.choice([code for codes in REGIONS.values() for code in codes], n),
-            "illness": rng.choice(ILLNESSES, n),
+            "zip": rng.choice([row[0] for row in tables.ZIPS], n),
+            "illness": rng.choice(tables.ILLNESSES, n),
             "visits": rng.integers(0, 9, n),
         }
     )
@@ -241,7 +237,7 @@ def test_somebody_who_does_not_know_who_left_has_a_reading_of_its_own(
     specified: Specified, runs: Runs, home: Path
 ) -> None:
     across = {"model": "cross_release_k_anonymity", "k": 5, "departures": "unknown"}
-    rules = {"require": [*POLICY["require"], across], "max_suppressed": 0.3}
+    rules = {"require": [*tables.POLICY["require"], across], "max_suppressed": 0.3}
     release = {"method": "bottom_up", "k": 5, "l": 2, "seed": 3, "suppression_limit": 0.3}
     spec = specified(release, rules)
     for week, table in enumerate(deliveries(3, 0.2)):
@@ -420,7 +416,7 @@ COUNTED = {"identifier": "name", "m": {"illness": 2}, "counterfeits": 0.5, "rese
 
 def with_counterfeits(specified: Specified, **release: Any) -> ReleaseSpec:
     """A release whose records have nothing beside quasi-identifiers and the illness."""
-    schema = {name: told for name, told in SCHEMA.items() if name != "visits"}
+    schema = {name: told for name, told in tables.FIELDS.items() if name != "visits"}
     source = {"uri": "people.parquet", "columns": list(schema), "nulls": "fail"}
     told = {"method": "bottom_up", "k": 5, "l": 2, "seed": 3} | release
     return specified(told, history=COUNTED, schema=schema, source=source)
@@ -430,7 +426,7 @@ def filled(specified: Specified, runs: Runs, home: Path) -> Outcome:
     """The second of two releases, after nobody with the last illness is left."""
     people = pd.read_parquet(home / "people.parquet")
     runs.run(with_counterfeits(specified), "1")
-    people[people["illness"] != ILLNESSES[-1]].to_parquet(home / "people.parquet")
+    people[people["illness"] != tables.ILLNESSES[-1]].to_parquet(home / "people.parquet")
     return runs.run(with_counterfeits(specified), "2")
 
 
@@ -515,7 +511,7 @@ def test_counterfeits_without_a_set_to_keep_are_refused(specified: Specified, la
 class ByHand:
     """Runs of operators that somebody strung together."""
 
-    POLICY = POLICY | HISTORY
+    POLICY = tables.POLICY | HISTORY
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -526,7 +522,11 @@ class ByHand:
             return {"ti": task, "outlet_events": {}, "partition_key": None}
 
         read = IngestParquetOperator(
-            task_id="ingest", uri=str(self.source), schema=SCHEMA, columns=list(SCHEMA), person="name"
+            task_id="ingest",
+            uri=str(self.source),
+            schema=tables.FIELDS,
+            columns=list(tables.FIELDS),
+            person="name",
         )
         table = read.execute(context("ingest"))
         staged = operator(task_id="release", table=table, **settings).execute(context("release"))

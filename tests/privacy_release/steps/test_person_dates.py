@@ -32,7 +32,7 @@ from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.staged import read_schema
-from tests.conftest import POLICY, SPEC
+from tests import tables
 
 KEY = "key-of-shifted-dates-that-nobody-must-see"
 SHIFT = {"connection": "dates", "days": 60, "scope": "series"}
@@ -91,7 +91,6 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 def specified(home: Path, fields: dict[str, Any] | None = None, **more: Any) -> Path:
     table = seen()
     table.to_parquet(home / "seen.parquet", index=False)
-    (home / "policies" / "people.yaml").write_text(yaml.safe_dump({"require": POLICY["require"]}))
     suite = {
         "name": "seen",
         "expectations": [
@@ -108,16 +107,8 @@ def specified(home: Path, fields: dict[str, Any] | None = None, **more: Any) -> 
         ],
     }
     (home / "expectations" / "people.json").write_text(json.dumps(suite))
-    told = {
-        **SPEC,
-        "source": {"uri": "seen.parquet", "columns": READ},
-        "schema": fields or FIELDS,
-        "person": "patient",
-        **more,
-    }
-    path = home / "releases" / "people.yaml"
-    path.write_text(yaml.safe_dump(told, sort_keys=False))
-    return path
+    kept = {"source": {"uri": "seen.parquet", "columns": READ}, "schema": fields or FIELDS}
+    return tables.write_release(home, tables.policy(), **kept | {"person": "patient"} | more)
 
 
 @pytest.mark.parametrize("engine", ["local", "fragments"])
@@ -203,9 +194,7 @@ def test_a_policy_that_forbids_pseudonyms_says_nothing_of_shifts(
 ) -> None:
     """A shift links no two records: it makes what is released less exact."""
     path = specified(home)
-    (home / "policies" / "people.yaml").write_text(
-        yaml.safe_dump({"require": POLICY["require"], "pseudonyms": "forbid"})
-    )
+    (home / "policies" / "people.yaml").write_text(yaml.safe_dump(tables.policy(pseudonyms="forbid")))
     spec = load_spec(path)
     check_files(spec, None)
     assert run_release(spec, lake, "1", work).report["passed"]

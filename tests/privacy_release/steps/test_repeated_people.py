@@ -27,7 +27,7 @@ from privacy_release.steps.retraction import retract_release
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import StagedRef
-from tests.conftest import POLICY
+from tests import tables
 from tests.meeting import Meeting
 
 HISTORY = {"repeated_people": "history"}
@@ -40,11 +40,8 @@ def specified(home: Path) -> Specified:
     """Writes the release of `home`, without a schedule, with other fields and rules; None leaves one out."""
 
     def write(rules: dict[str, Any] | None = HISTORY, **fields: Any) -> ReleaseSpec:
-        path = home / "releases" / "people.yaml"
-        told = yaml.safe_load(path.read_text()) | {"schedule": None} | fields
-        path.write_text(yaml.safe_dump({name: value for name, value in told.items() if value is not None}))
-        (home / "policies" / "people.yaml").write_text(yaml.safe_dump(POLICY | (rules or {})))
-        return load_spec(path)
+        kept = {"schedule": None} | fields
+        return load_spec(tables.write_release(home, tables.POLICY | (rules or {}), **kept))
 
     return write
 
@@ -92,7 +89,7 @@ def test_verification_counts_the_earlier_releases_and_names_the_remedies(
     ):
         privacy_release.raise_if_failed(report)
     assert privacy_release.verify_staged(
-        stage(spec, work, 9), ReleasePolicy.from_dict(POLICY), lake=lake, name="people"
+        stage(spec, work, 9), ReleasePolicy.from_dict(tables.POLICY), lake=lake, name="people"
     )["passed"]
 
 
@@ -205,7 +202,9 @@ def test_the_command_says_that_the_second_release_is_refused(
 def test_the_operator_needs_the_name_of_the_table(specified: Specified, work: WorkArea) -> None:
     task = SimpleNamespace(dag_id="people", run_id="1", task_id="verify", map_index=-1)
     context: Any = {"ti": task, "outlet_events": {}, "partition_key": None}
-    check = VerifyOperator(task_id="verify", table=stage(specified(), work, 7), policy=POLICY | HISTORY)
+    check = VerifyOperator(
+        task_id="verify", table=stage(specified(), work, 7), policy=tables.POLICY | HISTORY
+    )
     with pytest.raises(AirflowFailException, match="verify needs the name of the table"):
         check.execute(context)
 

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from privacy_engine import registry
 from privacy_engine.dp.limits import Limit
@@ -44,7 +43,7 @@ from privacy_release.work.references import StagedRef, TableRef
 from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
 from privacy_release.work.remote.scratch import Scratch
 from privacy_release.work.remote.store import Store
-from tests.conftest import SCHEMA, SPEC
+from tests import tables
 
 N = 600
 AXIS = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 1]}
@@ -109,15 +108,14 @@ def places(home: Path, filtering: list[int]) -> Callable[..., ReleaseSpec]:
 
     def written(rule: Mapping[str, Any]) -> ReleaseSpec:
         policy = {"require": [dict(rule)], "columns": {"forbid": ["name"]}}
-        (home / "policies" / "people.yaml").write_text(yaml.safe_dump(policy))
-        spec = SPEC | {
-            "source": {"uri": "people.parquet", "columns": ["x", "y"]},
-            "schema": {"x": AXIS, "y": AXIS},
-            "expectations": None,
-            "release": {"method": "filtering", "seed": 7},
-        }
-        path = home / "releases" / "people.yaml"
-        path.write_text(yaml.safe_dump({k: v for k, v in spec.items() if v is not None}, sort_keys=False))
+        path = tables.write_release(
+            home,
+            policy,
+            source={"uri": "people.parquet", "columns": ["x", "y"]},
+            schema={"x": AXIS, "y": AXIS},
+            expectations=None,
+            release={"method": "filtering", "seed": 7},
+        )
         return load_spec(path)
 
     return written
@@ -313,21 +311,13 @@ def listed(home: Path) -> Callable[..., Path]:
         }
     )
     table.to_parquet(home / "people.parquet")
-    columns = {
-        "name": SCHEMA["name"],
-        "age": {**SCHEMA["age"], "bins": 10},
-        "zip": SCHEMA["zip"],
-        "illness": {**SCHEMA["illness"], "categories": ["cold", "cough", "flu", "measles"]},
-        **{axis: AXIS | {"bins": 4} for axis in "xyz"},
-    }
+    axes = {axis: AXIS | {"bins": 4} for axis in "xyz"}
+    columns = tables.fields("name", "age", "zip", "illness", **tables.PUBLIC, **axes)
 
     def written(policy: Mapping[str, Any], **changed: Any) -> Path:
-        (home / "policies" / "people.yaml").write_text(yaml.safe_dump(dict(policy)))
         source = {"uri": "people.parquet", "columns": list(columns)}
-        spec = SPEC | {"schema": columns, "source": source, "schedule": None} | changed
-        path = home / "releases" / "people.yaml"
-        path.write_text(yaml.safe_dump({k: v for k, v in spec.items() if v is not None}, sort_keys=False))
-        return path
+        fields = {"schema": columns, "source": source, "schedule": None} | changed
+        return tables.write_release(home, policy, **fields)
 
     return written
 

@@ -10,7 +10,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.tables.schema import DataSchema
@@ -29,7 +28,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.people import Identification
 from privacy_release.work.references import TableRef
 from privacy_release.work.staged import read_manifest, read_schema
-from tests.conftest import SPEC
+from tests import tables
 
 KEY = "k" * 40
 FIELDS: dict[str, Any] = {
@@ -283,16 +282,10 @@ def test_only_a_query_that_looks_at_each_row_alone_precedes_random_answers(
         answer(function, "function")
 
 
-def write(home: Path, **more: Any) -> Path:
-    path = home / "releases" / "people.yaml"
-    path.write_text(yaml.safe_dump(SPEC | more, sort_keys=False))
-    return path
-
-
 def test_a_specification_may_have_a_step(home: Path, lake: Lake, people: pd.DataFrame) -> None:
-    schema = {"decade": DECADES["decade"], "zip": SPEC["schema"]["zip"], "illness": FIELDS["illness"]}  # type: ignore[index]
+    schema = tables.fields("zip", decade=DECADES["decade"], illness=FIELDS["illness"])
     text = "SELECT _record, age // 10 AS decade, zip, illness FROM records WHERE age >= 30"
-    path = write(home, transform={"sql": text, "schema": schema})
+    path = tables.write_release(home, transform={"sql": text, "schema": schema})
     assert main(["check", str(path)]) == 0
     assert main(["run", str(path), "--lake", lake.root, "--release-id", "r1"]) == 0
     released = read_release(lake, "people", "r1")
@@ -307,4 +300,4 @@ def test_a_specification_may_have_a_step(home: Path, lake: Lake, people: pd.Data
 def test_a_step_in_a_specification_that_cannot_be_is_refused(home: Path) -> None:
     named = {"sql": "SELECT 1", "schema": {"name": FIELDS["name"]}}
     with pytest.raises(SpecError, match=r"transform.schema .*name.* must have no identifiers"):
-        load_spec(write(home, transform=named))
+        load_spec(tables.write_release(home, transform=named))
