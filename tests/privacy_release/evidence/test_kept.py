@@ -1,6 +1,7 @@
 """Evidence that is made beside a release: who may sign it, and every way in which it may be another."""
 
 import io
+import shutil
 import stat
 import zipfile
 from collections.abc import Callable
@@ -43,6 +44,24 @@ def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "curator"
 
 
+@pytest.fixture(scope="module")
+def made(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A curator's folder with evidence that the key of the release signed."""
+    folder = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PRIVACY_CURATOR", str(folder))
+        keep_evidence(lake, "people", "1", KEY)
+    return folder
+
+
+@pytest.fixture
+def file(made: Path, curator: Path) -> Path:
+    """The evidence in the test's own folder."""
+    shutil.copytree(made, curator)
+    (file,) = (path for path in curator.rglob("*") if path.is_file())
+    return file
+
+
 def entry(lake: Lake, name: str = "people") -> Publication:
     return publications(lake, name)[-1]
 
@@ -79,16 +98,14 @@ def changed(data: bytes) -> bytes:
     ids=["changed", "cut", "empty", "signed by another key", "of another release"],
 )
 def test_evidence_that_is_not_what_the_signer_of_the_release_signed_is_refused(
-    lake: Lake, damage: Callable[[Lake, bytes], bytes], told: str
+    lake: Lake, file: Path, damage: Callable[[Lake, bytes], bytes], told: str
 ) -> None:
-    file = Path(keep_evidence(lake, "people", "1", KEY)["evidence"])
     file.write_bytes(damage(lake, file.read_bytes()))
     with pytest.raises(IntegrityError, match=told):
         kept_evidence(lake, "people", entry(lake))
 
 
-def test_a_link_in_the_place_of_evidence_is_not_followed(lake: Lake) -> None:
-    file = Path(keep_evidence(lake, "people", "1", KEY)["evidence"])
+def test_a_link_in_the_place_of_evidence_is_not_followed(lake: Lake, file: Path) -> None:
     file.rename(file.with_name("moved"))
     file.symlink_to("moved")
     with pytest.raises(IntegrityError, match="must be a file that this server can read"):

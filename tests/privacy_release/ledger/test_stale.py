@@ -78,7 +78,7 @@ def interleave(ledger: BudgetLedger, clock: Clock, dataset: str, seed: int) -> i
 
 
 # Many interleavings find an order of steps of which no test has thought.
-@pytest.mark.parametrize("count", [10, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [6, pytest.param(60, marks=pytest.mark.slow)])
 def test_no_interleaving_of_stale_reservations_overspends_a_limit(
     tmp_path: Path, clock: Clock, count: int
 ) -> None:
@@ -86,7 +86,7 @@ def test_no_interleaving_of_stale_reservations_overspends_a_limit(
     refused = sum(interleave(ledger, clock, f"data set {i}", seed=i) for i in range(count))
     spent = {i: overspent(ledger.check(f"data set {i}")) for i in range(count)}
     assert {i: float(most) for i, most in spent.items() if most > 0} == {}
-    assert refused >= count // 10  # else the interleavings would show nothing
+    assert refused >= max(1, count // 10)  # else the interleavings would show nothing
 
 
 def test_a_stale_reservation_is_not_committed_where_its_place_was_taken(

@@ -1,8 +1,10 @@
 """What other hands do to the tables of the ledger, and that it shows."""
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,17 +19,46 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.ledger.rows import entry_of, row_of
 from privacy_release.ledger.tables import DATASETS, ENTRIES, MODELS, RESERVATIONS, TOTALS
 from tests.privacy_release.ledger.clocks import DATASET, DAY, Clock, loss
+from tests.servers.postgres import new_schema
 
 KEY = b"the signing key of the tests"
-LAST = 6  # entries that `filled` writes
+LAST = 6  # entries that `write` writes
+Fill = Callable[[str, bytes | None], BudgetLedger]
 
 
-@pytest.fixture(params=[None, KEY], ids=["unsigned", "signed"])
-def filled(request: pytest.FixtureRequest, ledger_url: str) -> BudgetLedger:
-    return fill(ledger_url, request.param)
+@pytest.fixture(
+    params=[
+        (None, "sqlite"),
+        (KEY, "sqlite"),
+        pytest.param((KEY, "postgresql"), marks=pytest.mark.slow),  # compares and stores texts otherwise
+    ],
+    ids=["unsigned", "signed", "signed on PostgreSQL"],
+)
+def filled(request: pytest.FixtureRequest, tmp_path: Path, fill: Fill) -> BudgetLedger:
+    key, kind = request.param
+    if kind == "sqlite":
+        return fill(f"sqlite:///{tmp_path / 'ledger.db'}", key)
+    return fill(new_schema(request.getfixturevalue("postgres_server")), key)
 
 
-def fill(url: str, key: bytes | None) -> BudgetLedger:
+@pytest.fixture(scope="session")
+def fill(tmp_path_factory: pytest.TempPathFactory) -> Fill:
+    """A ledger of six entries at an address; a file is a copy of one that was made once."""
+    folder, made = tmp_path_factory.mktemp("ledgers"), dict[bytes | None, Path]()
+
+    def at(url: str, key: bytes | None) -> BudgetLedger:
+        if not url.startswith("sqlite:///"):
+            return write(url, key)
+        if key not in made:
+            made[key] = folder / f"{len(made)}.db"
+            write(f"sqlite:///{made[key]}", key)
+        shutil.copyfile(made[key], url.removeprefix("sqlite:///"))
+        return BudgetLedger(url, signing_key=key)
+
+    return at
+
+
+def write(url: str, key: bytes | None) -> BudgetLedger:
     ledger = BudgetLedger(url, signing_key=key)
     ledger.migrate()
     ledger.grant(DATASET, Limit(epsilon=1.0), reason="a year", by="officer")
@@ -227,7 +258,7 @@ def test_a_reservation_whose_end_is_hidden_is_not_committed_for_nothing(filled: 
             act(*given, token=held.token)
 
 
-def test_forged_totals_with_a_seal_made_without_the_key_show(ledger_url: str) -> None:
+def test_forged_totals_with_a_seal_made_without_the_key_show(ledger_url: str, fill: Fill) -> None:
     ledger = fill(ledger_url, KEY)
     last = ledger_entries(ledger_url)[-1]
 
@@ -242,7 +273,7 @@ def test_forged_totals_with_a_seal_made_without_the_key_show(ledger_url: str) ->
         ledger.reserve(DATASET, "d", loss(0.5))
 
 
-def test_without_a_signing_key_forged_totals_show_at_the_full_check(ledger_url: str) -> None:
+def test_without_a_signing_key_forged_totals_show_at_the_full_check(ledger_url: str, fill: Fill) -> None:
     # The limit that the documentation tells: whoever knows how seals are made can make one without a key.
     ledger = fill(ledger_url, None)
     last = ledger_entries(ledger_url)[-1]
@@ -288,7 +319,7 @@ def test_an_edited_model_is_given_to_nobody(filled: BudgetLedger) -> None:
             act()
 
 
-def test_entries_without_their_head_show(ledger_url: str) -> None:
+def test_entries_without_their_head_show(ledger_url: str, fill: Fill) -> None:
     ledger = fill(ledger_url, None)
 
     def edit(connection: Connection) -> None:
@@ -319,7 +350,7 @@ def rewritten(url: str, entries: tuple[Entry, ...], key: bytes | None) -> Callab
     return edit
 
 
-def test_a_chain_rewritten_from_end_to_end_shows_with_a_signing_key(ledger_url: str) -> None:
+def test_a_chain_rewritten_from_end_to_end_shows_with_a_signing_key(ledger_url: str, fill: Fill) -> None:
     ledger = fill(ledger_url, KEY)
     for forged_with in (None, b"not the key of this ledger"):
         by_hand(ledger_url, rewritten(ledger_url, ledger_entries(ledger_url), forged_with))
@@ -327,7 +358,7 @@ def test_a_chain_rewritten_from_end_to_end_shows_with_a_signing_key(ledger_url: 
             ledger.check(DATASET)
 
 
-def test_a_chain_rewritten_under_the_name_of_the_key_shows(ledger_url: str) -> None:
+def test_a_chain_rewritten_under_the_name_of_the_key_shows(ledger_url: str, fill: Fill) -> None:
     ledger = fill(ledger_url, KEY)
     true_id = sealed_head(DATASET, 0, "", KEY).key_id
     by_hand(ledger_url, rewritten(ledger_url, ledger_entries(ledger_url), None))
@@ -336,7 +367,9 @@ def test_a_chain_rewritten_under_the_name_of_the_key_shows(ledger_url: str) -> N
         ledger.check(DATASET)
 
 
-def test_without_a_signing_key_a_chain_rewritten_from_end_to_end_does_not_show(ledger_url: str) -> None:
+def test_without_a_signing_key_a_chain_rewritten_from_end_to_end_does_not_show(
+    ledger_url: str, fill: Fill
+) -> None:
     # The limit that the documentation tells: only a key, or hashes kept elsewhere, go further.
     ledger = fill(ledger_url, None)
     recorded = ledger.history(DATASET)[1].hash
@@ -346,7 +379,7 @@ def test_without_a_signing_key_a_chain_rewritten_from_end_to_end_does_not_show(l
         ledger.check(DATASET, recorded=[recorded])
 
 
-def test_an_old_copy_put_back_shows_against_recorded_hashes_alone(ledger_url: str) -> None:
+def test_an_old_copy_put_back_shows_against_recorded_hashes_alone(ledger_url: str, fill: Fill) -> None:
     ledger = fill(ledger_url, KEY)
     before = stored_head(ledger_url)
     recorded = ledger.reserve(DATASET, "d", loss(0.1)).entry_hash
@@ -363,7 +396,7 @@ def test_an_old_copy_put_back_shows_against_recorded_hashes_alone(ledger_url: st
         ledger.check(DATASET, recorded=[recorded])
 
 
-def test_a_wrong_and_a_missing_key_are_told(ledger_url: str) -> None:
+def test_a_wrong_and_a_missing_key_are_told(ledger_url: str, fill: Fill) -> None:
     fill(ledger_url, KEY)
     with pytest.raises(IntegrityError, match="no signing key was given"):
         BudgetLedger(ledger_url).reserve(DATASET, "d", loss(0.01))
@@ -372,13 +405,13 @@ def test_a_wrong_and_a_missing_key_are_told(ledger_url: str) -> None:
         wrong.reserve(DATASET, "d", loss(0.01))
 
 
-def test_an_unsigned_ledger_is_not_taken_for_a_signed_one(ledger_url: str) -> None:
+def test_an_unsigned_ledger_is_not_taken_for_a_signed_one(ledger_url: str, fill: Fill) -> None:
     fill(ledger_url, None)
     with pytest.raises(IntegrityError, match="not signed at all"):
         BudgetLedger(ledger_url, signing_key=KEY).reserve(DATASET, "d", loss(0.01))
 
 
-def test_no_hash_of_the_ledger_can_be_made_from_what_others_may_guess(ledger_url: str) -> None:
+def test_no_hash_of_the_ledger_can_be_made_from_what_others_may_guess(ledger_url: str, fill: Fill) -> None:
     ledger = fill(ledger_url, None)
     salts = {row.salt for row in ledger.history(DATASET)}
     assert len(salts) == LAST
