@@ -75,11 +75,11 @@ def test_an_archive_tells_its_release_and_holds_what_is_published(
 
 
 def test_no_heading_of_the_pdf_stands_alone_at_the_foot_of_a_page(made: bytes) -> None:
-    """Wherever it falls: each further rule moves what follows by 7 mm, so six of them move it over 40 mm."""
+    """Wherever it falls: each further rule moves what follows by 7 mm, so five of them move it over 28 mm."""
     facts = json.loads(files_of(made)["evidence.json"])
     rule = facts["measured"][0]
     margin, room = 51, 70  # points: 18 mm, and a heading with a few lines
-    for rules in range(1, 7):
+    for rules in (1, 3, 5):
         data = pdf_of(facts | {"measured": [rule] * rules}, "An opinion.")
         above_foot = [float(y) for y in re.findall(rb"/Dest \[\d+ 0 R /XYZ \S+ (\S+) null\]", data)]
         assert len(above_foot) >= 8

@@ -602,6 +602,7 @@ def test_the_arguments_of_a_table_need_a_key(capsys: pytest.CaptureFixture[str])
     assert "give --key, too" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # only a process of its own has not imported it already; the layers are tested quickly
 def test_a_table_is_checked_where_airflow_cannot_be_imported(by: Publisher, tmp_path: Path) -> None:
     by.publish(people(3), "w1")
     (tmp_path / "keys.pem").write_text(KEY.public.pem())

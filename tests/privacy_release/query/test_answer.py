@@ -70,7 +70,14 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 def ages(lake: Lake, **asked: Any) -> list[int]:
-    """The different ages that a query sees."""
+    """The different ages that a query sees, without a process for it."""
+    seen = [take_snapshot(lake, "people", asked.pop("release", None), **{"every_release": False, **asked})]
+    found = run_unchecked(lake, seen, "SELECT DISTINCT age FROM people ORDER BY age")
+    return [age for (age,) in found]
+
+
+def answered_ages(lake: Lake, **asked: Any) -> list[int]:
+    """The same by a query."""
     given = answer(lake, "SELECT DISTINCT age FROM people ORDER BY age", **asked)
     return given.rows.column("age").to_pylist()
 
@@ -344,7 +351,7 @@ def test_value_that_cannot_be_converted_is_not_quoted(shown: Lake) -> None:
 def test_only_the_tables_that_a_caller_may_ask_are_answered(lake: Lake, send: Any) -> None:
     send("r1", 30)
     send("r1", 40, name="others")
-    assert ages(lake, tables=["people"]) == [30]
+    assert answered_ages(lake, tables=["people"]) == [30]
     with pytest.raises(QueryError, match="'others' may not be asked; allowed are people"):
         answer(lake, "SELECT * FROM people, others", tables=["people"])
 
@@ -433,7 +440,7 @@ def test_answer_is_the_old_or_the_new_release_while_others_publish_and_retract(l
     writer.join()
     assert not failures
     assert seen
-    assert ages(lake) == [0]
+    assert answered_ages(lake) == [0]
 
 
 def test_release_that_is_retracted_while_it_is_read_is_not_answered_from(
@@ -452,7 +459,7 @@ def test_release_that_is_retracted_while_it_is_read_is_not_answered_from(
         return rows
 
     monkeypatch.setattr(QueryProcess, "answer", run_late)
-    assert ages(lake) == [30]
+    assert answered_ages(lake) == [30]
     assert turns
 
 
@@ -471,7 +478,7 @@ def test_files_that_are_erased_before_they_are_read_lead_to_the_new_answer(
         return run(*arguments)
 
     monkeypatch.setattr(QueryProcess, "answer", run_late)
-    assert ages(lake) == [30]
+    assert answered_ages(lake) == [30]
     assert turns
 
 

@@ -265,32 +265,35 @@ def test_two_runs_at_once_are_two_releases_of_the_stream(stage: Stage, tmp_path:
     assert sorted(numbers) == [2, 3]
 
 
-@pytest.mark.parametrize("what", ["missing", "altered", "cut", "older", "foreign"])
-def test_a_stream_whose_state_is_not_that_of_the_ledger_stops(stage: Stage, what: str) -> None:
+def test_a_stream_whose_state_is_not_that_of_the_ledger_stops(stage: Stage) -> None:
     spec = stage.spec(CONTINUAL)
     stage.week(spec, 1)
     old = stage.files()[0]
-    kept = old.read_bytes()
+    first = old.read_bytes()
     stage.week(spec, 2)
     path = stage.files()[-1]
-    match what:
-        case "missing":
-            path.unlink()
-        case "altered":
-            path.write_bytes(path.read_bytes().replace(b'"number": 2', b'"number": 1'))
-        case "cut":
-            path.write_bytes(path.read_bytes()[:100])
-        case "older":
-            path.unlink()
-            old.write_bytes(kept)
-        case "foreign":
-            line = Stage.head(path) | {"release": "f" * 64, "number": 9}
-            foreign = path.with_name("f" * 64 + ".state")
-            foreign.write_bytes(json.dumps(line).encode() + b"\n" + path.read_bytes().partition(b"\n")[2])
+    second = path.read_bytes()
+    folder = path.parent
+    line, _, tables = second.partition(b"\n")
+    foreign = json.dumps(json.loads(line) | {"release": "f" * 64, "number": 9}).encode() + b"\n" + tables
+    held = {file.name: file.read_bytes() for file in folder.iterdir()}
+    without = {name: data for name, data in held.items() if name != path.name}
+    damaged = {
+        "missing": without,
+        "altered": held | {path.name: second.replace(b'"number": 2', b'"number": 1')},
+        "cut": held | {path.name: second[:100]},
+        "older": without | {old.name: first},
+        "foreign": held | {f"{'f' * 64}.state": foreign},
+    }
     stage.deliver(3)
-    with pytest.raises(IntegrityError, match="from its newest backup"):
-        stage.run(spec, "3")
-    assert stage.events()[-1] == "cancel"
+    for what, files in damaged.items():
+        for file in folder.iterdir():
+            file.unlink()
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        with pytest.raises(IntegrityError, match="from its newest backup"):
+            stage.run(spec, "3")
+        assert stage.events()[-1] == "cancel", what
     assert len(releases(stage.lake, "people")) == 2
 
 

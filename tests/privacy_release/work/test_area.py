@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.errors import IntegrityError
@@ -63,6 +63,7 @@ def test_leaving_the_block_keeps_the_files_for_the_next_task(tmp_path):
     assert area.path("a").exists()
 
 
+@settings(max_examples=30)
 @given(st.text(min_size=1).filter(str.strip), st.text(min_size=1).filter(str.strip))
 def test_two_keys_never_share_a_folder(one, other):
     folders = {WorkArea(Path("/areas"), key).folder for key in (one, other)}

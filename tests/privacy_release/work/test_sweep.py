@@ -231,7 +231,7 @@ def test_an_area_that_is_entered_while_sweepers_look_keeps_its_files(root: Path)
     with ThreadPoolExecutor(2) as pool:
         sweepers = [pool.submit(keep_sweeping) for _ in range(2)]
         try:
-            for i in range(300):
+            for i in range(80):
                 with WorkArea(root, "dag/run 1", Owner.RUN) as work:
                     path = work.path(f"{i}.parquet")
                     path.write_bytes(b"x")
