@@ -267,7 +267,8 @@ def test_who_is_in_a_release_is_recorded_before_another_one_looks_at_the_table(
         record(*given)
 
     monkeypatch.setattr(steps_publish, "record", recorded)
-    run_release(specified(history={"identifier": "name", "keep": False}), lake, "1", work)
+    followed = {"identifier": "name", "keep": False}
+    run_release(specified(history=followed, expectations=None), lake, "1", work)
     ((seen, ended),) = others
     ended.result()
     assert seen == "waits"
