@@ -21,6 +21,7 @@ from privacy_release.proof.published_keys import (
 
 OLD, NEW = SigningKey.new(), SigningKey.new()
 DAY = timedelta(days=1)
+TYPE = "application/vnd.privacy-release.key+json"
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -49,20 +50,20 @@ def test_a_successor_is_trusted_by_the_signature_of_the_key_that_it_replaces_alo
     trusted = trusted_keys(lake, [OLD.public])
     assert (trusted[OLD.public.id].until, trusted[NEW.public.id].since) == (NOW, NOW)
     assert replaced_by(trusted, NEW.public.id) == {OLD.public.id}
-    payload = {"key": NEW.public.pem(), "since": None, "until": None, "replaces": OLD.public.id}
-    put(
-        lake,
-        f"{FOLDER}/{NEW.public.id}.json",
-        sealed(payload, [NEW], "application/vnd.privacy-release.key+json"),
-    )
-    assert trusted_keys(lake, [OLD.public]).keys() == {OLD.public.id}
+    other = SigningKey.new()
+    payload = {"key": NEW.public.pem(), "since": None, "until": None}
+    for replaces, signers in ((OLD, [NEW]), (other, [NEW, OLD])):
+        told = sealed(payload | {"replaces": replaces.public.id}, signers, TYPE)
+        put(lake, f"{FOLDER}/{NEW.public.id}.json", told)
+        given = [OLD.public, other.public]
+        assert trusted_keys(lake, given).keys() == {key.id for key in given}
 
 
 def test_a_validity_that_its_key_did_not_sign_is_refused(lake: Lake) -> None:
     publish_key(lake, OLD, until=NOW)
     path = lake.folder / FOLDER / f"{OLD.public.id}.json"
     payload = {"key": OLD.public.pem(), "since": None, "until": None, "replaces": None}
-    longer = json.loads(sealed(payload, [NEW], "application/vnd.privacy-release.key+json"))
+    longer = json.loads(sealed(payload, [NEW], TYPE))
     path.write_text(json.dumps({**json.loads(path.read_bytes()), "payload": longer["payload"]}))
     with pytest.raises(FaultError, match="not of these bytes"):
         trusted_keys(lake, [OLD.public])
