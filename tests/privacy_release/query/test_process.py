@@ -200,7 +200,7 @@ def test_query_is_ended_by_another_thread(
     stop = Stop()
     once_it_runs(lambda process: stop.set())
     with pytest.raises(QueryStoppedError):
-        answer(people, ENDLESS, limits=Limits(seconds=2_000), stop=stop)
+        answer(people, ENDLESS, limits=Limits(seconds=300), stop=stop)
     assert all(map(is_gone, processes))
 
 
@@ -219,7 +219,7 @@ def test_process_that_dies_is_told_as_the_querys_end(
 ) -> None:
     once_it_runs(lambda process: os.kill(process._process.pid, signal.SIGSEGV))
     with pytest.raises(QueryError, match="process ended"):
-        answer(people, ENDLESS, limits=Limits(seconds=2_000))
+        answer(people, ENDLESS, limits=Limits(seconds=300))
     assert all(map(is_gone, processes))
 
 
