@@ -31,7 +31,7 @@ from privacy_release.proof.faults import Fault
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
 from privacy_release.work.area import sha256_file
-from tests.children.fault_points import Crash
+from tests.children.fault_points import Crash, arm
 from tests.children.processes import Child, kill_me
 
 NAME = "people"
@@ -425,6 +425,13 @@ def test_of_snapshots_at_once_one_is_current_and_none_is_lost(lake: Lake) -> Non
     assert sorted(state for _, state in states(lake)) == ["current"] + ["superseded"] * 3
     (current,) = [release for release, state in states(lake) if state == "current"]
     assert found[0] == current
+
+
+def test_a_snapshot_that_another_overtakes_replaces_that(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    arm("before_commit", lambda: send(lake, "a", "one"), monkeypatch.setattr)
+    send(lake, "b", "two")
+    assert seen(lake) == ["two"] * 3
+    assert states(lake) == [("a", "superseded"), ("b", "current")]
 
 
 def test_a_reader_sees_the_old_release_or_the_new_one(lake: Lake) -> None:

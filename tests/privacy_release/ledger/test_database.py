@@ -309,9 +309,9 @@ def test_a_lock_that_another_never_gives_back_is_not_waited_for_for_ever(
     # Its own session would be ended after the same second.
     with ThreadPoolExecutor(1) as pool:
         with monkeypatch.context() as patch:
-            patch.setattr(database, "_WAIT_SECONDS", 250)
+            patch.setattr(database, "_WAIT_SECONDS", 300)
             held = pool.submit(hold)
-            assert locked.wait(250)
+            assert locked.wait(300)
         try:
             with pytest.raises(LedgerError, match="cannot be reached or refuses"):
                 BudgetLedger(ledger.url).reserve(DATASET, "key", LOSS)

@@ -197,7 +197,7 @@ def test_runs_that_publish_at_once_make_one_chain(by: Publisher) -> None:
     class Meeting(StatementSigner):
         def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
             if version == 1:  # all have seen the same last statement
-                meeting.wait(60)
+                meeting.wait(300)
             return super().statement(lake, name, version, note)
 
     def run(number: int) -> None:

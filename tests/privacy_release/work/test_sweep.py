@@ -129,7 +129,7 @@ def test_the_heart_beats_while_the_area_is_in_use(root: Path, monkeypatch: pytes
     with WorkArea(root, "busy") as work:
         rest(work, 100 * HOUR)
         beaten.clear()
-        assert beaten.wait(60)
+        assert beaten.wait(300)
         assert states(root, dry=True) == {"busy": "in use"}
         mark(work, reach=OTHER_HOST)
         (found,) = sweep(root, Rules(idle=HOUR))
