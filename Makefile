@@ -53,7 +53,7 @@ test: lint $(STAMP) $(KERNELS)  ## Lint, types, and the tests that run in a few 
 
 .PHONY: test-all
 test-all: lint $(STAMP) $(KERNELS)  ## All tests: also servers, browsers, Spark, object stores, crashes and races
-	$(PYTEST) $(ARGS)
+	$(PYTEST) --hypothesis-profile full $(ARGS)
 
 # Kernels that the change calls are compiled when they are first called: fewer than `warm` would compile.
 .PHONY: test-change

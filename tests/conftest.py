@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy.engine import URL
 
 from privacy_release.lake.store import Lake
@@ -15,6 +16,12 @@ from privacy_release.work.area import WorkArea
 from tests import tables
 from tests.made import Made, made_release
 from tests.servers import postgres
+
+# How long an example takes depends on the machine, so that no profile has a limit on it.
+_UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", _UNHURRIED, max_examples=25)
+settings.register_profile("full", _UNHURRIED, max_examples=100)
+settings.load_profile("quick")  # `make test-all` chooses the other by --hypothesis-profile
 
 
 @pytest.fixture

@@ -11,8 +11,6 @@ import pytest
 import privacy_engine
 from privacy_engine import compiled
 
-pytestmark = pytest.mark.slow
-
 MONDRIAN = """
 import numpy as np, pandas as pd
 from privacy_engine import DataSchema, load_method

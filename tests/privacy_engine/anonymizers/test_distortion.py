@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pandas as pd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.anonymizers.groups import Group, distort
@@ -51,7 +51,6 @@ def cases(draw: st.DrawFn) -> tuple[EncodedTable, np.ndarray, list[Group], int]:
     return encoded, np.array([c for _, c in labels]), groups_of(encoded, cluster_of), least
 
 
-@settings(deadline=None)
 @given(cases(), st.integers(0, 99))
 def test_every_class_gets_its_values_by_as_few_changes_as_can_be(
     case: tuple[EncodedTable, np.ndarray, list[Group], int], seed: int
@@ -66,7 +65,6 @@ def test_every_class_gets_its_values_by_as_few_changes_as_can_be(
         assert set(before.tolist()) <= set(after.tolist())  # no value of the class is lost
 
 
-@settings(deadline=None)
 @given(cases(), st.integers(0, 99))
 def test_a_changed_value_stays_in_its_cluster_and_in_its_cell(
     case: tuple[EncodedTable, np.ndarray, list[Group], int], seed: int

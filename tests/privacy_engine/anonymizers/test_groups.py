@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.anonymizers.groups import Group, label_groups, sensitive_groups
@@ -16,7 +16,6 @@ codes_of_records = st.lists(st.integers(0, 4), min_size=1, max_size=8).map(
 EACH_ALONE = np.arange(5)
 
 
-@settings(deadline=None)
 @given(codes_of_records, st.data())
 def test_groups_partition_the_records_by_whole_values(codes: np.ndarray, data: st.DataObject) -> None:
     least = data.draw(st.integers(1, len(codes)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.anonymizers.sensitive_utility import (
@@ -46,7 +46,6 @@ def test_the_utility_of_a_hand_worked_table() -> None:
     )
 
 
-@settings(deadline=None)
 @given(rows)
 def test_the_utility_is_the_share_of_the_tables_spread_that_each_value_has(records: list[Row]) -> None:
     matrix = utility_matrix(encode(records), 0)
@@ -95,7 +94,6 @@ def test_two_groups_of_alike_values_become_two_clusters() -> None:
     assert found[0] == found[2] != found[1] == found[3]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 12), st.integers(1, 5), st.integers(1, 12), st.integers(0, 99))
 def test_every_cluster_has_the_least_number_of_values(m: int, least: int, clusters: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.anonymizers.trajectories import QUANTILES, aligned, linked_recoding, people_of
@@ -69,7 +69,6 @@ def test_a_distribution_is_asked_of_drawn_values_that_each_person_has() -> None:
 visit = st.tuples(st.integers(0, 10), st.sampled_from(["a1", "a2", "b1", "b2"]))
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(visit, min_size=1, max_size=4), st.lists(visit, min_size=1, max_size=5))
 def test_two_persons_are_aligned_at_the_least_cost(
     u: list[tuple[int, str]], v: list[tuple[int, str]]

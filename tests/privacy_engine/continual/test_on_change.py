@@ -9,11 +9,11 @@ import pytest
 from privacy_engine.continual import on_change
 from privacy_engine.continual.on_change import ChangeTest, Watch, misfit, misfit_sensitivity
 
-REACH = 400
+REACH = 250
 
 
 def mass(scale: float) -> dict[int, float]:
-    """The discrete Laplace distribution, cut off where 1e-17 is left."""
+    """The discrete Laplace distribution, cut off where 1e-13 is left."""
     a = math.exp(-1 / scale)
     return {z: (1 - a) / (1 + a) * a ** abs(z) for z in range(-REACH, REACH + 1)}
 

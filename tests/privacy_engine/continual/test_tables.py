@@ -12,7 +12,7 @@ from privacy_engine.continual.strategies import Kind, Strategy, strategy
 from privacy_engine.continual.tables import ContinualTables, Known
 from privacy_engine.dp.mechanisms import gaussian_counts
 
-RUNS, RHO, WEEKS = 3_000, 8.0, 8
+RUNS, RHO, WEEKS = 1_000, 8.0, 8
 Path = list[int]
 
 
@@ -27,8 +27,8 @@ def released(made: Strategy, path: Path, rho: float = RHO) -> ContinualTables:
 def shown_rho(made: Strategy, path: Path, other: Path) -> float:
     """The rho that the best test for these two histories shows: the likelihood ratio of Gaussian noise.
 
-    Its statistic has means that are d apart and a variance v, with rho = d^2 / 2 v. Of twice 3,000 runs d is
-    off by more than 4 % and v by more than 11 % once in 1e9 each: 6 of their standard deviations at rho = 8.
+    Its statistic has means that are d apart and a variance v, with rho = d^2 / 2 v. Of twice 1,000 runs d is
+    off by more than 7 % and v by more than 19 % once in 1e9 each: 6 of their standard deviations at rho = 8.
     """
     apart = (made.rows @ (np.eye(2)[path] - np.eye(2)[other])).ravel()
     statistics = []
@@ -39,7 +39,7 @@ def shown_rho(made: Strategy, path: Path, other: Path) -> float:
     return float(mean**2 / (statistics[0].var() + statistics[1].var()))
 
 
-TOLERANCE = 1.25  # of the estimate above: one false alarm in a billion
+TOLERANCE = 1.45  # of the estimate above: one false alarm in a billion
 
 # Two people who swap places, for kinds with a bound of one change; and who differ in all weeks.
 SWAP = ([0] * 5 + [1] * 3, [1] * 5 + [0] * 3)
@@ -92,13 +92,13 @@ def test_a_row_is_noised_once() -> None:
 
 @pytest.mark.parametrize("kind", Kind)
 def test_the_estimates_are_off_by_what_they_say(kind: Kind) -> None:
-    # 4,000 cells of equal noise: the mean square is off by more than 15 % once in 1e10 (6.7 deviations).
-    held = ContinualTables.begun(strategy(kind, 8, 1), [0.05], [4000])
-    exact = np.arange(4000) % 50
+    # 1,500 cells of equal noise: the mean square is off by more than 25 % once in 1e10 (6.8 deviations).
+    held = ContinualTables.begun(strategy(kind, 8, 1), [0.05], [1500])
+    exact = np.arange(1500) % 50
     for _ in range(7):
         held = held.after([exact])
     (told,) = held.estimates(smoothed=False)
-    assert math.isclose(float(((told.cells - exact) ** 2).mean()), told.variance, rel_tol=0.15)
+    assert math.isclose(float(((told.cells - exact) ** 2).mean()), told.variance, rel_tol=0.25)
     (smooth,) = held.estimates()
     assert float(((smooth.cells - exact) ** 2).mean()) < told.variance
 

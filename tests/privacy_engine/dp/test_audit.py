@@ -10,16 +10,21 @@ less than once in 1e9.
 from fractions import Fraction
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
-from privacy_engine.attacks.auditing import loss_shown
+from privacy_engine.attacks.auditing import loss_shown, rho_shown
 from privacy_engine.dp.amplification import inner_epsilon, secure_sample
-from privacy_engine.dp.mechanisms import laplace_counts, noisy_max
-
-pytestmark = pytest.mark.slow
+from privacy_engine.dp.mechanisms import gaussian_counts, gumbel_max, laplace_counts, noisy_max
 
 
-@pytest.mark.parametrize(("epsilon", "runs"), [(0.5, 40_000), (2.0, 10_000)])
+@pytest.mark.parametrize(
+    ("epsilon", "runs"),
+    [
+        (2.0, 10_000),
+        pytest.param(0.5, 40_000, marks=pytest.mark.slow),  # noise as large as that of most releases
+    ],
+)
 def test_noisy_counts_show_no_more_than_epsilon_and_half_the_noise_is_caught(
     epsilon: float, runs: int
 ) -> None:
@@ -30,6 +35,18 @@ def test_noisy_counts_show_no_more_than_epsilon_and_half_the_noise_is_caught(
 
     shown = loss_shown(moved([5, 3]), moved([4, 4]))  # one record replaced
     assert epsilon / 2 < shown <= epsilon
+
+
+def test_gaussian_counts_show_no_more_than_rho_and_half_the_noise_is_caught() -> None:
+    """Noise of half the standard deviation has four times the rho; one event shows about .75 of 2."""
+    rho, runs = 2.0, 6_000
+
+    def moved(table: list[int]) -> npt.NDArray[np.bool_]:
+        noisy = gaussian_counts(np.tile(np.array(table, dtype=np.int64), (runs, 1)), rho=rho)
+        return noisy[:, 0] > noisy[:, 1]
+
+    shown = rho_shown(moved([5, 3]), moved([4, 4]))
+    assert rho / 4 < shown <= rho
 
 
 def test_a_choice_shows_no_more_than_epsilon_and_half_the_noise_is_caught() -> None:
@@ -43,6 +60,17 @@ def test_a_choice_shows_no_more_than_epsilon_and_half_the_noise_is_caught() -> N
         second([10, 10]), second([13, 7])
     )  # each score by its sensitivity, in opposite directions
     assert epsilon / 2 < shown <= epsilon
+
+
+def test_a_choice_by_gumbel_noise_shows_no_more_than_rho_and_half_the_noise_is_caught() -> None:
+    """As above, the control with 5.7 standard errors: it misses less than once in 1e8."""
+    rho, runs = 1.0, 2000
+
+    def second(scores: list[int]) -> npt.NDArray[np.bool_]:
+        given = np.array(scores, dtype=np.int64)
+        return np.array([gumbel_max(given, rho=rho, sensitivity=3) == 1 for _ in range(runs)])
+
+    assert rho / 4 < rho_shown(second([10, 10]), second([13, 7])) <= rho
 
 
 def test_a_choice_on_a_secret_sample_shows_no_more_than_epsilon() -> None:

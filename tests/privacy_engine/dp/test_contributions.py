@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine import DataSchema, SchemaError, load_method
@@ -139,7 +139,6 @@ def test_persons_are_told_apart_by_text_or_number() -> None:
 
 
 @bounds
-@settings(max_examples=150, deadline=None)
 @given(pair=neighbours())
 def test_a_table_of_counts_changes_by_its_sensitivity_at_most(bound: Contribution, pair) -> None:
     one, other = (coded(people, bound) for people in pair)
@@ -179,7 +178,6 @@ def all_pairs(sizes: tuple[int, ...]) -> Candidates:
 
 
 @bounds
-@settings(max_examples=100, deadline=None)
 @given(pair=neighbours(), narrow=st.booleans())
 def test_no_score_changes_by_more_than_its_sensitivity(bound: Contribution, pair, narrow: bool) -> None:
     """Mutual information, R and the misfit, over all families and a fixed expectation."""
@@ -204,7 +202,6 @@ def test_no_score_changes_by_more_than_its_sensitivity(bound: Contribution, pair
         assert abs(misfits[0] - misfits[1]) <= table_sensitivity(one)
 
 
-@settings(max_examples=200, deadline=None)
 @given(neighbours(), st.integers(1, 30), st.integers(0, 2**32 - 1))
 def test_a_cut_by_ranks_replaces_no_more_records_than_one_person_has(pair, rows: int, seed: int) -> None:
     """The proof of `with_public_number`: the same random rank for each record that both tables have."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.dp.mechanisms import laplace_counts, laplace_scale, noisy_max, noisy_max_scale, split
@@ -18,7 +18,6 @@ epsilons = st.floats(1e-6, 1e3)
 sensitivities = st.integers(1, 10**9)
 
 
-@settings(max_examples=50)
 @given(epsilons, sensitivities)
 def test_a_scale_never_claims_less_than_it_spends(epsilon: float, sensitivity: int) -> None:
     laplace = Fraction(laplace_scale(epsilon=epsilon, sensitivity=sensitivity))
@@ -27,7 +26,6 @@ def test_a_scale_never_claims_less_than_it_spends(epsilon: float, sensitivity: i
     assert 2 * sensitivity / chosen <= Fraction(epsilon)
 
 
-@settings(max_examples=50)
 @given(epsilons, sensitivities)
 def test_a_scale_wastes_no_more_than_rounding(epsilon: float, sensitivity: int) -> None:
     assert laplace_scale(epsilon=epsilon, sensitivity=sensitivity) == pytest.approx(

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.attacks.auditing import loss_shown
@@ -53,7 +53,6 @@ def m(releases: int) -> Participation:
 
 
 @given(st.lists(st.lists(st.sampled_from("abcd"), max_size=6), max_size=12), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
 def test_nobody_takes_part_more_often_than_allowed_and_nobody_less_than_that(
     weeks: list[list[str]], releases: int
 ) -> None:
@@ -64,7 +63,6 @@ def test_nobody_takes_part_more_often_than_allowed_and_nobody_less_than_that(
 
 
 @given(st.lists(st.lists(st.sampled_from("abcd"), max_size=6), max_size=12), st.integers(1, 3))
-@settings(max_examples=60, deadline=None)
 def test_streams_that_differ_in_one_person_differ_in_at_most_m_filtered_releases(
     weeks: list[list[str]], releases: int
 ) -> None:

@@ -86,7 +86,6 @@ def test_conversions_are_those_of_opendp() -> None:
             assert zcdp_epsilon(rho, delta) == pytest.approx(profile.epsilon(delta), rel=1e-12)
 
 
-@settings(max_examples=50)
 @given(rhos, deltas)
 def test_the_largest_rho_of_a_claim_is_the_one_that_the_claim_is_of(rho: float, delta: float) -> None:
     epsilon = zcdp_epsilon(rho, delta)
@@ -100,7 +99,6 @@ def test_the_largest_rho_of_a_claim_is_the_one_that_the_claim_is_of(rho: float, 
         assert back == pytest.approx(rho, rel=1e-7)
 
 
-@settings(max_examples=50)
 @given(rhos, rhos, deltas)
 def test_composition_of_rhos_is_monotone(first: float, second: float, delta: float) -> None:
     a, b = (PrivacyLoss.of_zcdp(rho, delta, ONE) for rho in (first, second))
@@ -112,7 +110,6 @@ def test_composition_of_rhos_is_monotone(first: float, second: float, delta: flo
     assert both.delta == delta
 
 
-@settings(max_examples=50)
 @given(st.floats(1e-3, 50), deltas)
 def test_a_claim_keeps_a_slack_for_the_last_bits_of_other_machines(epsilon: float, delta: float) -> None:
     try:

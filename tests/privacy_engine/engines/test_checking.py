@@ -92,7 +92,10 @@ records = st.lists(
     ),
     max_size=40,
 )
-few = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(
+    max_examples=settings.default.max_examples // 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +245,8 @@ def test_eight_rows_are_judged_as_by_hand(local: LocalEngine, tmp_path: Path) ->
     schema = DataSchema.from_dict({"q": {"role": "quasi_identifier"}, "s": {"role": "sensitive"}})
     policy = ReleasePolicy(require=(KAnonymity(k=3), DistinctLDiversity(l=2), TCloseness(t=0.2)))
     for number, values in enumerate(itertools.product("ab", "xy", "xy", repeat=2)):
+        if number % 3:
+            continue
         q = ["a", "a", "a", values[0], values[3], "b", "b", "b"]
         s = ["x", "x", values[1], values[2], values[4], values[5], "x", "y"]
         paths = written(pa.table({"q": q, "s": s}), tmp_path, files=3, rows=2, name=f"t{number}")
@@ -412,6 +417,7 @@ print(peak())
 """
 
 
+@pytest.mark.slow  # only a process of a million rows shows that its memory is bounded
 @needs_proc
 def test_millions_of_classes_are_judged_within_the_memory_that_is_given(tmp_path: Path) -> None:
     # In memory the table and its classes are about 500 MB; the interpreter is 150 MB by itself.

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.engines.class_order import ordered_classes
@@ -89,7 +89,6 @@ def one_by_one(rows: list[Row], *, by_person: bool) -> list[object]:
     return found
 
 
-@settings(deadline=None, max_examples=150)
 @given(rows_of_people, st.integers(1, 12), st.booleans())
 def test_classes_in_order_are_those_of_counting_one_by_one(
     rows: list[Row], batch: int, by_person: bool

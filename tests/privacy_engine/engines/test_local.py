@@ -24,7 +24,10 @@ from tests.privacy_engine.engines.tables import Modulo, combinations, counted, d
 from tests.servers.disk import files_of_at_most
 
 NAN = float("nan")
-few = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(
+    max_examples=settings.default.max_examples // 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 records = st.lists(
     st.tuples(
         st.sampled_from(["a", "A", "", " ", "a\0", "ä", "1", None]),

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine import load_method
@@ -81,7 +81,6 @@ def test_a_fragment_far_from_the_table_is_handed_over() -> None:
     assert (tree.fragment_of, sizes) == ((0, 0, 1, 1), (40, 40))
 
 
-@settings(deadline=None)
 @given(trees(), st.data())
 def test_every_fragment_can_stand_afterwards_or_there_is_one(tree: CutTree, data: st.DataObject) -> None:
     leaves = len(tree.fragment_of)

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import InfeasibleError
@@ -72,7 +72,6 @@ def test_hand_worked_table_gives_its_two_classes(small_geometry: Geometry) -> No
     assert table_loss(codes, labels, small_geometry) == pytest.approx(3 * 0.4 + 2 * 0.2)
 
 
-@settings(max_examples=150, deadline=None)
 @given(records=RECORDS, whole=st.booleans())
 def test_rounds_equal_brute_force_where_no_prices_tie(records: list[tuple[int, int]], whole: bool) -> None:
     geometry, codes, k = geometry_of(POSITIONS, PARENTS, weight=0.5), np.array(records, np.int32), 3
@@ -188,7 +187,6 @@ def test_every_pair_of_records_meets_equally_often() -> None:
     assert np.abs(shares - 0.2).max() < 0.032
 
 
-@settings(deadline=None, max_examples=60)
 @given(records=RECORDS, k=st.integers(1, 4), data=st.data())
 def test_every_class_has_k_persons(records: list[tuple[int, int]], k: int, data: st.DataObject) -> None:
     codes = np.array(records, np.int32)
@@ -212,7 +210,6 @@ def test_fewer_persons_than_k_are_refused(small_geometry: Geometry) -> None:
         agglomerate(random_codes(4, 0), small_geometry, 3, np.random.default_rng(0), persons=persons)
 
 
-@settings(deadline=None)
 @given(had=st.lists(st.sets(st.integers(0, 5), min_size=1), min_size=1, max_size=8), data=st.data())
 def test_persons_of_a_prefix_are_those_of_the_union(had: list[set[int]], data: st.DataObject) -> None:
     members = np.array(data.draw(st.permutations(range(len(had)))))

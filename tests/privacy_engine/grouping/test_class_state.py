@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.grouping.boxes import Space, tabulate
@@ -41,7 +41,6 @@ def without(labels: np.ndarray, r: int) -> np.ndarray:
     return np.where(np.arange(len(labels)) == r, -1, labels)
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows=ROWS, seed=st.integers(0, 9))
 def test_exit_gain_is_what_the_table_loses_less_without_the_record(
     rows: list[tuple[int, int]], seed: int
@@ -57,7 +56,6 @@ def test_exit_gain_is_what_the_table_loses_less_without_the_record(
         assert largest_gain(space, state, c) == pytest.approx(expected)
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows=ROWS, seed=st.integers(0, 9))
 def test_prices_and_losses_stay_true_through_a_chain_of_moves(rows: list[tuple[int, int]], seed: int) -> None:
     codes, rng = np.array(rows, np.int32), np.random.default_rng(seed)
@@ -87,7 +85,6 @@ def test_asking_whether_a_swap_is_allowed_changes_no_count() -> None:
     np.testing.assert_array_equal(state.counts, [[2, 1, 0], [0, 0, 1]])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(
         st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 3)), min_size=3, max_size=20

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import InfeasibleError, SchemaError
@@ -161,7 +161,6 @@ RECORDS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
 @given(records=RECORDS, models=st.lists(MODELS, min_size=1, max_size=3))
 def test_a_class_is_admitted_exactly_where_no_model_is_violated(records, models):
     group, disease, salary = (np.array(column) for column in zip(*records, strict=True))

@@ -1,7 +1,7 @@
 """Persons on both sides of a cut, and in some of its buckets, against counting by sets."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.grouping.cuts import persons_beside, persons_in
@@ -15,7 +15,6 @@ def by_person(rows: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray, int]
     return persons, bucket, int(bucket.max()) + 1
 
 
-@settings(deadline=None)
 @given(rows=ROWS)
 def test_an_ordered_cut_has_the_persons_of_its_prefix_and_its_suffix(rows: list[tuple[int, int]]) -> None:
     persons, bucket, b = by_person(rows)
@@ -25,7 +24,6 @@ def test_an_ordered_cut_has_the_persons_of_its_prefix_and_its_suffix(rows: list[
     assert far.tolist() == [len({p for p, x in rows if x > at}) for at in range(b)]
 
 
-@settings(deadline=None)
 @given(rows=ROWS)
 def test_a_bucket_and_all_others_have_their_own_persons(rows: list[tuple[int, int]]) -> None:
     persons, bucket, b = by_person(rows)
@@ -35,7 +33,6 @@ def test_a_bucket_and_all_others_have_their_own_persons(rows: list[tuple[int, in
     assert far.tolist() == [len({p for p, x in rows if x != at}) for at in range(b)]
 
 
-@settings(deadline=None)
 @given(rows=ROWS, chosen=st.sets(st.integers(0, 3)))
 def test_a_group_of_buckets_has_each_person_once(rows: list[tuple[int, int]], chosen: set[int]) -> None:
     persons, bucket, b = by_person(rows)

@@ -73,7 +73,6 @@ def test_search_among_classes_with_nulls_finds_what_a_scan_finds(criterion: Crit
         assert price == pytest.approx(np.sort(np.delete(scanned, i))[:5])
 
 
-@settings(max_examples=60, deadline=None)
 @given(RECORDS)
 def test_mondrian_takes_the_cut_of_least_loss_where_nulls_are_one_side(rows) -> None:
     codes = np.array(rows, np.int32)
@@ -85,7 +84,7 @@ def test_mondrian_takes_the_cut_of_least_loss_where_nulls_are_one_side(rows) -> 
     assert whole_loss(codes, labels) <= best + 1e-9
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=4, max_size=7))
 def test_the_best_runs_of_an_order_with_nulls_are_found(rows) -> None:
     codes = np.array(rows, np.int32)

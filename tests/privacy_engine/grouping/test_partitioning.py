@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import InfeasibleError
@@ -141,7 +141,6 @@ def test_children_too_small_to_stand_are_one_part_that_others_join(k, y, expecte
     assert classes_of(mondrian(codes, flat, k, NOTHING, no_constraints(), CutRule.WIDEST)) == expected
 
 
-@settings(deadline=None, max_examples=500)
 @given(
     records=st.lists(
         st.tuples(st.integers(0, 7), st.integers(0, 4), st.integers(0, 3)), min_size=2, max_size=8
@@ -160,7 +159,6 @@ def test_least_loss_is_what_brute_force_finds_on_eight_rows(records):
     )
 
 
-@settings(deadline=None, max_examples=200)
 @given(records=RECORDS, k=st.integers(1, 6), l=st.integers(1, 3), rule=st.sampled_from(CutRule))
 def test_every_class_keeps_k_and_l_and_equal_records_stay_together(records, k, l, rule):  # noqa: E741  symbol
     codes, sensitive = unpack(records)
@@ -174,7 +172,6 @@ def test_every_class_keeps_k_and_l_and_equal_records_stay_together(records, k, l
     )
 
 
-@settings(deadline=None, max_examples=200)
 @given(records=RECORDS, k=st.integers(1, 6), rule=st.sampled_from(CutRule))
 def test_no_allowed_cut_of_a_class_is_left(records, k, rule):
     codes, sensitive = unpack(records)
@@ -185,7 +182,6 @@ def test_no_allowed_cut_of_a_class_is_left(records, k, rule):
         assert not left
 
 
-@settings(deadline=None, max_examples=100)
 @given(records=RECORDS, seed=st.integers(0, 99), rule=st.sampled_from(CutRule))
 def test_permuting_the_records_gives_the_same_partition(records, seed, rule):
     codes, sensitive = unpack(records)
@@ -198,7 +194,6 @@ def test_permuting_the_records_gives_the_same_partition(records, seed, rule):
     assert (permuted == labels[order]).all()
 
 
-@settings(deadline=None, max_examples=200)
 @given(records=RECORDS, size=st.integers(4, 12), k=st.integers(1, 2))
 def test_blocks_are_small_unless_no_cut_of_them_is_allowed(records, size, k):
     codes, sensitive = unpack(records)
@@ -297,7 +292,6 @@ def test_loss_on_adult_stays_at_or_below_what_was_measured(rule, k, bar):
     assert span_costs(lo, hi, geometry).sum(axis=1)[labels].mean() <= bar
 
 
-@settings(deadline=None, max_examples=200)
 @given(records=RECORDS, k=st.integers(1, 4), rule=st.sampled_from(CutRule), data=st.data())
 def test_every_class_has_k_persons_and_no_ordered_cut_is_left(records, k, rule, data):
     codes, sensitive = unpack(records)
@@ -313,7 +307,6 @@ def test_every_class_has_k_persons_and_no_ordered_cut_is_left(records, k, rule, 
         assert not list(allowed_cuts(codes, np.array(rows), stands))
 
 
-@settings(deadline=None, max_examples=100)
 @given(records=RECORDS, k=st.integers(1, 6), rule=st.sampled_from(CutRule), seed=st.integers(0, 9))
 def test_persons_of_one_record_each_change_nothing(records, k, rule, seed):
     codes, sensitive = unpack(records)
@@ -323,7 +316,6 @@ def test_persons_of_one_record_each_change_nothing(records, k, rule, seed):
     assert (mondrian(codes, GEOMETRY, k, sensitive, constraints, rule, persons) == labels).all()
 
 
-@settings(deadline=None, max_examples=100)
 @given(records=RECORDS, data=st.data())
 def test_blocks_have_twice_k_persons(records, data):
     codes, sensitive = unpack(records)

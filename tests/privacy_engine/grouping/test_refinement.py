@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.grouping.agglomeration import agglomerate, merge_at_random
@@ -65,7 +65,6 @@ def test_a_class_is_dissolved_where_its_records_cost_less_elsewhere() -> None:
     assert table_loss(codes, refined, LINE) == 0.0
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     positions=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=4, max_size=40),
     k=st.integers(1, 4),
@@ -127,7 +126,6 @@ def test_permuted_rows_lose_as_much_within_five_percent(wide_geometry: Geometry)
     assert losses[0] == pytest.approx(losses[1], rel=0.05)
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     rows=st.lists(
         st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 6)), min_size=4, max_size=40

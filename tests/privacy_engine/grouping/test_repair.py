@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.grouping.model_rules import least_size
@@ -147,7 +147,6 @@ MODELS: list[PrivacyModel] = [
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
-@settings(deadline=None)
 @given(
     records=st.lists(st.tuples(st.integers(0, 99), st.sampled_from("abc")), min_size=2, max_size=8),
     data=st.data(),
@@ -171,7 +170,6 @@ def test_what_is_left_keeps_the_model_wherever_the_whole_of_it_does(
         assert left.sizes.min() >= k
 
 
-@settings(deadline=None)
 @given(
     records=st.lists(st.tuples(st.integers(0, 99), st.sampled_from("ab")), min_size=2, max_size=8),
     data=st.data(),

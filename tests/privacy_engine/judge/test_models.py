@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -139,7 +139,6 @@ def test_every_registered_model_is_compared_with_brute_force() -> None:
 
 
 @every_model
-@settings(deadline=None)
 @given(rows=records)
 def test_the_measure_is_the_worst_class_by_the_definition(
     model: PrivacyModel, number: Callable[[list[str], list[str]], float], rows: Records
@@ -158,7 +157,6 @@ def allowed(model: PrivacyModel, number: float) -> bool:
 
 
 @every_model
-@settings(deadline=None)
 @given(rows=records)
 def test_the_violating_classes_are_those_beyond_the_threshold(
     model: PrivacyModel, number: Callable[[list[str], list[str]], float], rows: Records
@@ -173,7 +171,6 @@ def test_the_violating_classes_are_those_beyond_the_threshold(
 
 
 @pytest.mark.parametrize("model", models, ids=lambda m: m.name)
-@settings(deadline=None)
 @given(rows=records, pair=st.tuples(st.integers(0, 2), st.integers(0, 2)))
 def test_merging_two_classes_never_makes_the_measure_worse(
     model: PrivacyModel, rows: Records, pair: tuple[int, int]
@@ -184,7 +181,6 @@ def test_merging_two_classes_never_makes_the_measure_worse(
 
 
 @pytest.mark.parametrize("model", models, ids=lambda m: m.name)
-@settings(deadline=None)
 @given(rows=records)
 def test_a_model_that_holds_still_holds_when_any_two_classes_are_merged(
     model: PrivacyModel, rows: Records
@@ -200,7 +196,6 @@ def test_a_model_that_holds_still_holds_when_any_two_classes_are_merged(
     [m for m in models if isinstance(m, TCloseness | BetaLikeness | DeltaDisclosure)],
     ids=lambda m: m.name,
 )
-@settings(deadline=None)
 @given(rows=records)
 def test_all_records_as_one_class_are_no_distance_from_the_table(model: PrivacyModel, rows: Records) -> None:
     assert model.measure(classes_of([(0, s) for _, s in rows])) == pytest.approx(0, abs=1e-9)

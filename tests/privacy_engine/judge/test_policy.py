@@ -5,7 +5,7 @@ import math
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SpecError
@@ -36,7 +36,6 @@ policies = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(policies)
 def test_a_policy_survives_round_trips_through_json_and_yaml(policy: ReleasePolicy) -> None:
     assert ReleasePolicy.from_dict(json.loads(json.dumps(policy.to_dict()))) == policy

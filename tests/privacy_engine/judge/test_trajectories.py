@@ -68,7 +68,10 @@ rows_of_few = st.lists(
     min_size=1,
     max_size=12,
 )
-few = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(
+    max_examples=settings.default.max_examples // 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 
 @pytest.fixture(scope="module")

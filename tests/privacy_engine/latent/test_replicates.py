@@ -84,12 +84,12 @@ def made(scale: float = 1.0) -> Replicated:
 def test_intervals_cover_the_table_about_as_often_as_they_say(delta: float) -> None:
     """The share of covered answers of a release has mean .93 and deviation .04 at most (in 30 releases each).
 
-    The mean over 8 releases falls below .8, nine deviations of it, with a chance below 1e-10 then; intervals
+    The mean over 3 releases falls below .8, five deviations of it, with a chance below 1e-6 then; intervals
     that are half as wide as they should be cover about .67.
     """
     rng = np.random.default_rng(3)
     shares = []
-    for _ in range(8):
+    for _ in range(3):
         table = drawn(rng)
         asked = answers_of(LatentClass(**QUICK, delta=delta).measure_coded(table))
         held = []

@@ -160,7 +160,7 @@ def counted(
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(ROW, st.integers(-1, 2)), min_size=2, max_size=10))
 def test_the_bytes_of_every_form_have_the_same_classes(
     engine: LocalEngine, rows: list[tuple[tuple[object, ...], int]]
@@ -189,7 +189,10 @@ def test_the_bytes_of_every_form_have_the_same_classes(
         assert shown.loc[unknown, f"{name}_null"].all()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(rows=st.lists(st.tuples(ROW, st.integers(-1, 2)), min_size=2, max_size=10))
 def test_midpoints_have_the_same_classes_or_fewer(
     engine: LocalEngine, rows: list[tuple[tuple[object, ...], int]]
@@ -223,7 +226,10 @@ FLAT = DataSchema.from_dict(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(rows=st.lists(st.tuples(ROW, st.integers(-1, 2)), min_size=2, max_size=10))
 def test_suppressed_bounds_are_counted_as_the_asterisks_of_the_text(
     engine: LocalEngine, rows: list[tuple[tuple[object, ...], int]]

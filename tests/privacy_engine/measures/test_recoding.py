@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.measures.recoding import Recoding
@@ -79,7 +79,6 @@ def covers(cell: str, value: str, attribute: str) -> bool:
     return value in members_of_list(cell, "{", "}")
 
 
-@settings(deadline=None)
 @given(recodings())
 def test_every_released_label_covers_the_value_it_stands_for(recoding: Recoding) -> None:
     table, _ = recoding.render(Intervals.TEXT)
@@ -89,7 +88,6 @@ def test_every_released_label_covers_the_value_it_stands_for(recoding: Recoding)
             assert covers(cells[attribute], str(source.loc[cells["note"], attribute]), attribute)
 
 
-@settings(deadline=None)
 @given(recodings())
 def test_released_bounds_cover_the_value_and_are_reached_by_one_of_the_class(recoding: Recoding) -> None:
     table, schema = recoding.render(Intervals.BOUNDS)
@@ -102,7 +100,6 @@ def test_released_bounds_cover_the_value_and_are_reached_by_one_of_the_class(rec
     assert schema["age_from"].role is schema["age_to"].role is Role.QUASI_IDENTIFIER
 
 
-@settings(deadline=None)
 @given(recodings())
 def test_a_released_midpoint_is_the_middle_of_the_bounds(recoding: Recoding) -> None:
     bounds, _ = recoding.render(Intervals.BOUNDS)
@@ -116,7 +113,6 @@ every_form = pytest.mark.parametrize("intervals", Intervals)
 
 
 @every_form
-@settings(deadline=None)
 @given(recoding=recodings())
 def test_suppressed_records_are_absent_and_all_others_present(
     recoding: Recoding, intervals: Intervals
@@ -129,7 +125,6 @@ def test_suppressed_records_are_absent_and_all_others_present(
 
 
 @every_form
-@settings(deadline=None)
 @given(recoding=recodings())
 def test_records_of_a_class_share_their_released_values(recoding: Recoding, intervals: Intervals) -> None:
     table, schema = recoding.render(intervals)
@@ -141,7 +136,6 @@ def test_records_of_a_class_share_their_released_values(recoding: Recoding, inte
     assert all(len(found) == 1 for found in class_of.values())
 
 
-@settings(deadline=None)
 @given(recodings())
 def test_sensitive_and_insensitive_values_stay_with_their_records(recoding: Recoding) -> None:
     table, _ = recoding.render()
@@ -153,7 +147,6 @@ def test_sensitive_and_insensitive_values_stay_with_their_records(recoding: Reco
 
 
 @every_form
-@settings(deadline=None)
 @given(rows=st.lists(row, min_size=2, max_size=8), data=st.data())
 def test_the_order_of_the_released_rows_follows_from_their_values_alone(
     rows: list[Row], data: st.DataObject, intervals: Intervals
@@ -252,7 +245,6 @@ def test_a_categorical_type_does_not_carry_the_values_of_suppressed_records() ->
     assert sorted(released["note"].dropna()) == [4]
 
 
-@settings(deadline=None)
 @given(recodings())
 def test_members_are_the_distinct_values_of_each_class(recoding: Recoding) -> None:
     for j in range(4):
@@ -265,7 +257,6 @@ def test_members_are_the_distinct_values_of_each_class(recoding: Recoding) -> No
         assert list(zip(classes.tolist(), codes.tolist(), strict=True)) == sorted(expected)
 
 
-@settings(deadline=None)
 @given(recodings())
 def test_spans_hold_the_lowest_and_highest_code_or_the_common_ancestor(recoding: Recoding) -> None:
     lo, hi = recoding.spans

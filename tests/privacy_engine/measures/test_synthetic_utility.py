@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.svm import SVC
 
@@ -51,7 +51,6 @@ def test_distances_of_a_hand_worked_table() -> None:
     assert two.worst(2) == [(("a", "b"), 1.0), (("a", "c"), 0.5)]
 
 
-@settings(max_examples=60)
 @given(st.lists(ROW, min_size=1, max_size=8), st.lists(ROW, min_size=1, max_size=8), st.integers(1, 3))
 def test_distances_are_those_of_the_definition(
     real: list[tuple[str, str | None, int]], drawn: list[tuple[str, str | None, int]], ways: int

@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.measures.recoding import Recoding
@@ -162,7 +162,6 @@ def cells(recoding: Recoding) -> list[list[set[str] | tuple[int, int] | None]]:
 
 
 @given(recodings())
-@settings(max_examples=60, deadline=None)
 def test_measures_agree_with_brute_force_over_records(recoding: Recoding) -> None:
     n = len(recoding.encoded)
     loss, changed, penalty = 0.0, 0, 0
@@ -181,7 +180,6 @@ def test_measures_agree_with_brute_force_over_records(recoding: Recoding) -> Non
 
 
 @given(recodings())
-@settings(max_examples=60, deadline=None)
 def test_non_uniform_entropy_agrees_with_brute_force_over_cells(recoding: Recoding) -> None:
     source, n = recoding.encoded.table, len(recoding.encoded)
     shares = []
@@ -203,7 +201,6 @@ def test_non_uniform_entropy_agrees_with_brute_force_over_cells(recoding: Recodi
 
 
 @given(recodings(), st.integers(0, 3), st.integers(0, 3))
-@settings(max_examples=80, deadline=None)
 def test_merging_classes_never_lowers_a_loss(recoding: Recoding, a: int, b: int) -> None:
     merged = Recoding.of_labels(recoding.encoded, np.where(recoding.labels == a, b, recoding.labels))
     if b >= recoding.classes:
@@ -216,7 +213,6 @@ def test_merging_classes_never_lowers_a_loss(recoding: Recoding, a: int, b: int)
 
 
 @given(recodings())
-@settings(max_examples=40, deadline=None)
 def test_own_values_never_cost_more_than_their_common_ancestor(recoding: Recoding) -> None:
     assert (ncp(recoding, Charge.OWN) <= ncp(recoding, Charge.LCA) + 1e-12).all()
 

@@ -1,5 +1,7 @@
 """Lower bounds against the least loss of small tables, over all partitions and all choices of suppression."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,10 +29,11 @@ SCHEMA = DataSchema.from_dict(
     },
     {"towns": TOWNS},
 )
-CASES = [(seed, k) for seed in range(6) for k in (2, 3, 4)]
+CASES = [(seed, k) for seed in range(4) for k in (2, 3)]
 
 
-def drawn(seed: int, n: int = 9) -> EncodedTable:
+@cache
+def drawn(seed: int, n: int = 8) -> EncodedTable:
     """Records of which some are equal and some have no age."""
     rng = np.random.default_rng(seed)
     table = pd.DataFrame(
@@ -58,6 +61,13 @@ def costs_of_sets(encoded: EncodedTable, weights: np.ndarray | None = None) -> n
     return found
 
 
+@cache
+def least(seed: int, k: int) -> float:
+    """Least loss of a drawn table in which a suppressed record costs 1."""
+    encoded = drawn(seed)
+    return least_loss(costs_of_sets(encoded), len(encoded), k, 1.0)
+
+
 def least_loss(costs: np.ndarray, n: int, k: int, suppressed: float) -> float:
     """Least mean loss over all partitions into classes of k or more and records that are suppressed."""
     best = np.zeros(1 << n)
@@ -77,19 +87,17 @@ def least_loss(costs: np.ndarray, n: int, k: int, suppressed: float) -> float:
 @pytest.mark.parametrize(("seed", "k"), CASES)
 def test_no_partition_and_no_suppression_loses_less_than_the_bounds(seed: int, k: int) -> None:
     encoded = drawn(seed)
-    least = least_loss(costs_of_sets(encoded), len(encoded), k, 1.0)
     quick = least_gcp(encoded, k)
     assert quick is not None
     tight = least_gcp_by_columns(encoded, np.zeros(len(encoded), np.int64), k, rounds=12)
-    assert 0.0 <= quick <= tight <= least
+    assert 0.0 <= quick <= tight <= least(seed, k)
 
 
 @pytest.mark.parametrize(("seed", "k"), CASES)
 def test_a_search_that_is_cut_short_is_still_a_bound(seed: int, k: int) -> None:
     encoded = drawn(seed)
-    least = least_loss(costs_of_sets(encoded), len(encoded), k, 1.0)
     labels = np.zeros(len(encoded), np.int64)
-    assert least_gcp_by_columns(encoded, labels, k, rounds=2, steps=-1) <= least
+    assert least_gcp_by_columns(encoded, labels, k, rounds=2, steps=-1) <= least(seed, k)
 
 
 @pytest.mark.parametrize(("seed", "k"), CASES)

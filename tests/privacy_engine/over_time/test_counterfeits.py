@@ -1,5 +1,6 @@
 """Counterfeits complete the sets of classes; all is recounted in plain Python from the released cells."""
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -166,7 +167,8 @@ def assert_not_told(week: Week) -> None:
 
 
 @pytest.mark.parametrize("reading", READINGS)
-@pytest.mark.parametrize("seed", range(4))
+# Other histories meet other orders of arrivals, departures and returns.
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_all_releases_and_every_pair_keep_k_and_m(reading: str, seed: int) -> None:
     weeks = history(reading, seed, reserve=2)
     recounted(weeks, reading)
@@ -191,12 +193,11 @@ def test_a_value_that_all_people_leave_with_is_kept_by_counterfeits(reading: str
     recounted(found, reading)
 
 
-@pytest.mark.parametrize("reading", READINGS)
-@pytest.mark.parametrize("key", ANONYMIZERS)
+@pytest.mark.parametrize(("key", "reading"), zip(ANONYMIZERS, itertools.cycle(READINGS), strict=False))
 def test_any_anonymizer_makes_the_next_release(key: str, reading: str) -> None:
     method = load_method(key, k=K, **({"l": 2} if key == "kacluk" else {}))
-    first = published(people(range(80)), range(80), [], reading, method=method, reserve=2)
-    names = [*range(6, 80), *range(100, 110)]
+    first = published(people(range(40)), range(40), [], reading, method=method, reserve=2)
+    names = [*range(4, 40), *range(100, 106)]
     second = published(people(names), names, [first], reading, method=method, reserve=2)
     assert second.release.method == key
     recounted([first, second], reading)

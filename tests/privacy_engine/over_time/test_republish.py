@@ -1,5 +1,6 @@
 """Releases of the same people over time, recounted in plain Python from the released cells alone."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -183,7 +184,8 @@ def history(reading: str, seed: int, weeks: int = 6) -> list[Week]:
 
 
 @pytest.mark.parametrize("reading", READINGS)
-@pytest.mark.parametrize("seed", range(4))
+# Other histories meet other orders of arrivals, departures and returns.
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_all_releases_and_every_pair_keep_k(reading: str, seed: int) -> None:
     assert least(history(reading, seed), reading) >= K
 
@@ -213,13 +215,12 @@ def test_the_judge_passes_each_release_and_refuses_a_person_who_is_moved(reading
     assert not passed(broken)
 
 
-@pytest.mark.parametrize("reading", READINGS)
-@pytest.mark.parametrize("key", ANONYMIZERS)
+@pytest.mark.parametrize(("key", "reading"), zip(ANONYMIZERS, itertools.cycle(READINGS[::-1]), strict=False))
 def test_any_anonymizer_makes_the_next_release(key: str, reading: str) -> None:
     method = load_method(key, k=K, **({"l": 2} if key == "kacluk" else {}))
     rng = np.random.default_rng(3)
-    first = published(people(range(60), rng), range(60), [], reading, method=method)
-    names = [*range(4, 60), *range(100, 112)]
+    first = published(people(range(40), rng), range(40), [], reading, method=method)
+    names = [*range(4, 40), *range(100, 108)]
     second = published(people(names, rng), names, [first], reading, method=method)
     assert second.release.method == key
     assert least([first, second], reading) >= K

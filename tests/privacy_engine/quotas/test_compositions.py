@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.grouping.constraints import (
@@ -69,7 +69,6 @@ def one_class(quota: np.ndarray, encoded: EncodedTable) -> EquivalenceClasses:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
-@settings(deadline=None)
 @given(counts=tables, size=st.integers(2, 12), data=st.data())
 def test_a_composition_keeps_its_model_and_takes_no_more_than_there_is(
     model: PrivacyModel, counts: list[int], size: int, data: st.DataObject
@@ -87,7 +86,6 @@ def test_a_composition_keeps_its_model_and_takes_no_more_than_there_is(
         assert holds(model, one_class(quota, encoded))
 
 
-@settings(deadline=None, max_examples=50)
 @given(counts=st.lists(st.integers(2, 6), min_size=2, max_size=3), t=st.sampled_from([0.1, 0.2, 0.3]))
 def test_the_least_size_for_equal_distance_is_that_of_brute_force(counts: list[int], t: float) -> None:
     encoded = of_counts(counts)
@@ -104,7 +102,6 @@ def test_the_least_size_for_equal_distance_is_that_of_brute_force(counts: list[i
         assert min(right) <= found[kind] <= max(10, min(right))  # sizes above ten are tried in steps
 
 
-@settings(deadline=None)
 @given(counts=st.lists(st.integers(0, 9), min_size=4, max_size=4))
 @pytest.mark.parametrize("kind", [kind for kind in RuleKind if kind is not RuleKind.RECURSIVE])
 def test_nothing_falls_short_exactly_where_the_rule_is_kept(kind: RuleKind, counts: list[int]) -> None:

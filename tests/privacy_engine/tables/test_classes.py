@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
@@ -37,7 +37,6 @@ def of(rows: list[Row]) -> EquivalenceClasses:
     return EquivalenceClasses.of_columns(frame(rows), ["zip", "age"], ["disease"])
 
 
-@settings(deadline=None)
 @given(records)
 def test_classes_partition_the_records_by_equal_values_where_a_null_is_a_value(rows: list[Row]) -> None:
     classes = of(rows)
@@ -48,7 +47,6 @@ def test_classes_partition_the_records_by_equal_values_where_a_null_is_a_value(r
     assert len(classes) == len({row[:2] for row in rows})
 
 
-@settings(deadline=None)
 @given(records, st.randoms(use_true_random=False))
 def test_neither_order_nor_index_of_the_records_matters(rows: list[Row], shuffle: object) -> None:
     places = list(range(len(rows)))
@@ -62,7 +60,6 @@ def test_neither_order_nor_index_of_the_records_matters(rows: list[Row], shuffle
             assert (again.labels[i] == again.labels[j]) == (rows[place][:2] == rows[other][:2])
 
 
-@settings(deadline=None)
 @given(records)
 def test_counts_are_those_of_the_sensitive_values_in_each_class(rows: list[Row]) -> None:
     classes = of(rows)
@@ -75,7 +72,6 @@ def test_counts_are_those_of_the_sensitive_values_in_each_class(rows: list[Row])
     assert counts.prior == pytest.approx(np.bincount(codes, minlength=len(counts.prior)) / len(rows))
 
 
-@settings(deadline=None)
 @given(records)
 def test_entries_of_a_class_stand_together_and_their_shares_sum_to_one(rows: list[Row]) -> None:
     counts = of(rows).counts("disease")
@@ -84,7 +80,6 @@ def test_entries_of_a_class_stand_together_and_their_shares_sum_to_one(rows: lis
     assert np.add.reduceat(counts.shares, counts.starts) == pytest.approx(np.ones(len(counts.sizes)))
 
 
-@settings(deadline=None)
 @given(records, st.data())
 def test_dense_shares_of_some_classes_are_rows_of_those_of_all(rows: list[Row], data: st.DataObject) -> None:
     counts = of(rows).counts("disease")
@@ -159,7 +154,6 @@ def test_a_null_is_a_leaf_directly_under_the_root_of_the_tree() -> None:
     assert column.size == 4
 
 
-@settings(deadline=None)
 @given(records, st.data())
 def test_classes_of_labels_are_those_of_a_table_that_names_the_classes(
     rows: list[Row], data: st.DataObject
@@ -190,7 +184,6 @@ def test_values_outside_of_the_categories_are_coded_alike_in_any_order() -> None
         assert dict(zip(values, column.codes.tolist(), strict=True)) == {"b": 0, "a": 1, "y": 2, "z": 3}
 
 
-@settings(deadline=None)
 @given(records, st.randoms(use_true_random=False), st.booleans())
 def test_values_of_a_whole_table_have_the_codes_and_shares_of_its_column(
     rows: list[Row], shuffle: object, tree: bool
@@ -214,7 +207,6 @@ def test_values_of_a_whole_table_have_the_codes_and_shares_of_its_column(
     assert values.prior.tolist() == whole.counts("s").prior.tolist()
 
 
-@settings(deadline=None)
 @given(records, st.randoms(use_true_random=False))
 def test_counted_classes_are_those_that_were_counted(rows: list[Row], shuffle: object) -> None:
     classes = of(rows)

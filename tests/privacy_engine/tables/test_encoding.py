@@ -5,7 +5,7 @@ from datetime import date
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
@@ -64,7 +64,6 @@ def cell(value: object) -> str:
     return number_text(value) if isinstance(value, float) else str(value)
 
 
-@settings(deadline=None)
 @given(rows)
 def test_codes_decode_to_the_records_beside_them(records: list[Row]) -> None:
     encoded = encode(records)
@@ -76,7 +75,6 @@ def test_codes_decode_to_the_records_beside_them(records: list[Row]) -> None:
         assert [labels[x] for x in encoded.sensitive[row]] == [cell(v) for v in encoded.table[name]]
 
 
-@settings(deadline=None)
 @given(rows)
 def test_all_records_are_there_and_no_identifier_is(records: list[Row]) -> None:
     encoded = encode(records)
@@ -86,7 +84,6 @@ def test_all_records_are_there_and_no_identifier_is(records: list[Row]) -> None:
     assert sorted(kept) == sorted(tuple(map(cell, row)) for row in records)
 
 
-@settings(deadline=None)
 @given(rows, st.randoms(use_true_random=False))
 def test_the_order_and_index_of_the_source_do_not_matter(records: list[Row], shuffle: object) -> None:
     places = list(range(len(records)))
@@ -98,7 +95,6 @@ def test_the_order_and_index_of_the_source_do_not_matter(records: list[Row], shu
     pd.testing.assert_frame_equal(one.table, other.table)
 
 
-@settings(deadline=None)
 @given(rows)
 def test_records_stand_in_the_order_of_their_codes(records: list[Row]) -> None:
     encoded = encode(records)
@@ -157,7 +153,6 @@ def test_weights_must_be_one_a_quasi_identifier() -> None:
         encode([(1.0, "low", "cook", "Ulm", "flu", 0.5)]).geometry([1, 2])
 
 
-@settings(deadline=None)
 @given(rows, st.data())
 def test_taking_records_keeps_their_codes_and_cells_together(records: list[Row], data: st.DataObject) -> None:
     encoded = encode(records)

@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
@@ -61,7 +61,6 @@ def test_the_common_ancestor_of_two_values(a: str, b: str, label: str) -> None:
     assert WORK.label(WORK.lca(WORK.code(a), WORK.code(b))) == label
 
 
-@settings(deadline=None)
 @given(hierarchies())
 def test_the_common_ancestor_of_two_nodes_is_the_first_that_both_have(h: Hierarchy) -> None:
     for a in range(len(h.parent)):
@@ -70,7 +69,6 @@ def test_the_common_ancestor_of_two_nodes_is_the_first_that_both_have(h: Hierarc
             assert h.lca(a, b) == next(node for node in ancestors(h, a) if node in above_b)
 
 
-@settings(deadline=None)
 @given(hierarchies())
 def test_levels_nest(h: Hierarchy) -> None:
     for level in range(h.height):
@@ -80,7 +78,6 @@ def test_levels_nest(h: Hierarchy) -> None:
     assert set(h.at_level(h.height).tolist()) == {h.root}
 
 
-@settings(deadline=None)
 @given(hierarchies())
 def test_the_leaves_under_a_node_are_the_values_that_have_it_as_ancestor(h: Hierarchy) -> None:
     for node in range(len(h.parent)):
@@ -89,7 +86,6 @@ def test_the_leaves_under_a_node_are_the_values_that_have_it_as_ancestor(h: Hier
         assert h.leaf_counts[node] == len(under)
 
 
-@settings(deadline=None)
 @given(hierarchies())
 def test_a_parent_has_a_larger_number_than_its_children(h: Hierarchy) -> None:
     assert all(parent > node for node, parent in enumerate(h.parent[:-1]))
@@ -104,7 +100,6 @@ def test_equal_labels_of_different_levels_are_different_nodes() -> None:
 cells = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6).map(str.strip)
 
 
-@settings(deadline=None)
 @given(st.lists(cells, min_size=1, max_size=5, unique=True))
 def test_a_hierarchy_survives_a_round_trip_through_csv_whatever_its_labels_hold(values: list[str]) -> None:
     h = Hierarchy(tuple((v, f'group ; "{len(v) % 2}"', "*") for v in values))
@@ -153,7 +148,6 @@ def interval(label: str) -> tuple[int, int]:
     return int(label[:middle]), int(label[middle + 1 :])
 
 
-@settings(deadline=None)
 @given(st.integers(-30, 30), st.integers(0, 40), st.lists(st.integers(1, 4), max_size=3))
 def test_every_interval_label_covers_its_value_and_stays_within_the_bounds(
     low: int, more: int, factors: list[int]
@@ -183,7 +177,6 @@ def test_intervals_that_cannot_nest_are_refused(
         Hierarchy.intervals(low, high, widths)
 
 
-@settings(deadline=None)
 @given(st.lists(st.text("0123456789", min_size=1, max_size=6), min_size=1, max_size=8, unique=True))
 def test_every_prefix_label_is_the_beginning_of_its_value(values: list[str]) -> None:
     h = Hierarchy.prefixes(values, keep=(4, 2, 1))

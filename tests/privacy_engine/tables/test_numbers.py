@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
@@ -54,7 +54,6 @@ def tables() -> st.SearchStrategy[pd.DataFrame]:
 
 
 @pytest.mark.parametrize("method", ["mondrian", "bottom_up"])
-@settings(max_examples=60)
 @given(table=tables())
 def test_every_interval_covers_its_number_to_the_last_digit(method: str, table: pd.DataFrame) -> None:
     release = load_method(method, k=2, intervals="text").release(table, SCHEMA, np.random.default_rng(0))
@@ -63,7 +62,6 @@ def test_every_interval_covers_its_number_to_the_last_digit(method: str, table: 
         assert low <= exact(table, row) <= high
 
 
-@settings(max_examples=60)
 @given(table=tables())
 @example(table=column([0] * 6 + [1, 2**64 - 2047], "uint64"))  # a float of the last one is less
 def test_ends_in_two_columns_are_floats_that_cover_it(table: pd.DataFrame) -> None:
@@ -80,7 +78,6 @@ def test_neighbours_that_no_float_tells_apart_are_grouped_as_neighbours() -> Non
     assert all(high - low <= 4 for low, high in map(ends, release.table["x"]))
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
 def test_ranks_are_those_of_the_whole_numbers(values: list[int]) -> None:
     found = ranked(column(values, "int64")["x"])

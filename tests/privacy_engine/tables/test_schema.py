@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
@@ -100,14 +100,12 @@ schemas = st.lists(attributes(), min_size=1, max_size=4, unique_by=lambda a: a.n
 )
 
 
-@settings(deadline=None)
 @given(schemas)
 def test_a_schema_survives_round_trips_through_yaml_and_json(schema: DataSchema) -> None:
     assert DataSchema.from_yaml(schema.to_yaml()) == schema
     assert DataSchema.from_json(schema.to_json()) == schema
 
 
-@settings(deadline=None)
 @given(schemas)
 def test_the_json_schema_accepts_every_schema(schema: DataSchema) -> None:
     jsonschema.validate(schema.to_dict(), DataSchema.json_schema())
@@ -279,7 +277,6 @@ def test_nulls_of_a_sensitive_attribute_must_be_declared() -> None:
         schema.check(pd.DataFrame({"disease": ["flu", None]}))
 
 
-@settings(deadline=None)
 @given(schemas)
 def test_roles_part_the_attributes(schema: DataSchema) -> None:
     parts = [*schema.identifiers, *schema.quasi_identifiers, *schema.sensitive]
