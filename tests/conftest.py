@@ -14,6 +14,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.work.area import WorkArea
 from tests import tables
+from tests.clock import Clock
 from tests.made import Made, made_release
 from tests.servers import postgres
 
@@ -42,6 +43,12 @@ def home(tmp_path: Path, people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) 
 def work(tmp_path: Path) -> Iterator[WorkArea]:
     with WorkArea(tmp_path / "work", "test/run 1") as area:
         yield area
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of this process, which the test sets."""
+    return Clock(monkeypatch)
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.cli.main import main
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
-from privacy_release.sources import waiting
 from privacy_release.sources.waiting import await_source
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.placeholders import ReleaseName, check_placeholders
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
 from tests import tables
+from tests.clock import Clock
 
 FIELDS = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
@@ -75,27 +75,21 @@ def test_a_misspelt_placeholder_is_refused(text: str) -> None:
         check_placeholders(text)
 
 
-def test_late_files_are_awaited_and_the_waiting_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_late_files_are_awaited_and_the_waiting_is_told(tmp_path: Path, clock: Clock) -> None:
     told: list[str] = []
 
     def arrive(seconds: float) -> None:
         if len(told) == 2:
             write(tmp_path, "day")
 
-    monkeypatch.setattr(waiting.time, "sleep", arrive)
+    clock.stop()
+    clock.in_sleep(arrive)
     await_source(str(tmp_path / "day"), "wait", "1 hour", "1 minute", told.append)
-    assert len(told) == 2
-    assert "0:00:00 of 1:00:00" in told[0]
+    assert [line.partition(", ")[2] for line in told] == ["0:00:00 of 1:00:00", "0:01:00 of 1:00:00"]
 
 
-def test_files_that_never_come_are_awaited_for_the_timeout_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = iter(range(0, 1000, 40))
-    monkeypatch.setattr(waiting.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(waiting.time, "sleep", lambda seconds: None)
+def test_files_that_never_come_are_awaited_for_the_timeout_alone(tmp_path: Path, clock: Clock) -> None:
+    clock.stop()
     told: list[str] = []
     with pytest.raises(MissingSourceError, match="within 1 minute, and none came"):
         await_source(str(tmp_path / "day"), "wait", "1 minute", "1 minute", told.append)
