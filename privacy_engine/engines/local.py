@@ -36,7 +36,7 @@ from privacy_engine.engines.engine import Apart, Assign, Code, Files, Fold, Grou
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import batches, common_schema, footer, sampled, unreadable
 from privacy_engine.engines.partitions import counted_fragments, partition, partition_streams
-from privacy_engine.engines.processes import process_count, run_apart, work_apart
+from privacy_engine.engines.processes import process_count, run_apart, work_apart, work_here
 from privacy_engine.engines.profiling import (
     SAMPLE,
     SEED,
@@ -71,6 +71,8 @@ class LocalEngine:
         spill: existing private folder for what does not fit into them; a new subfolder is removed at the end.
         processes: that work on fragments at a time; None = one for each core, as far as memory goes.
         records: that are counted at a time, where they come in the order of their class.
+        here: bytes of all fragments up to which this process works on them itself. A new process spends a
+            second or two on imports.
     """
 
     def __init__(
@@ -80,11 +82,13 @@ class LocalEngine:
         spill: Path,
         processes: int | None = None,
         records: int = _RECORDS,
+        here: int = 0,
     ) -> None:
         self.memory = memory
         self.spill = spill
         self.processes = processes
         self.records = records
+        self.here = here
 
     def __enter__(self) -> Self:
         self._folder = Path(tempfile.mkdtemp(prefix="engine-", dir=self.spill))  # of mode 0700
@@ -312,9 +316,10 @@ class LocalEngine:
         return partition(files, assign, folder, int(self.memory * _BUFFER_SHARE))
 
     def apply_by_fragment(self, files: Files, assign: Assign, work: Work) -> Iterator[Mapping[str, Any]]:
-        """The records of each fragment given to ``work``, in other processes; its results as they come.
+        """Give the records of each fragment to ``work``, in other processes; yield its results as they come.
 
-        The processes are spawned: a script that calls it does so below ``if __name__ == "__main__"``.
+        Few records are worked on in this process, see `here`. Processes are spawned: a script that calls it
+        does so below ``if __name__ == "__main__"``.
 
         Raises:
             CapacityError: if processes die twice over the same fragment.
@@ -324,7 +329,10 @@ class LocalEngine:
         with tempfile.TemporaryDirectory(prefix="fragments-", dir=self._folder) as folder:
             buffer = int(self.memory * _BUFFER_SHARE)
             fragments = partition_streams(files, assign, Path(folder), buffer)
-            yield from work_apart(work, fragments, process_count(self.processes))
+            if sum(file.stat().st_size for file in fragments.values()) <= self.here:
+                yield from work_here(work, fragments)
+            else:
+                yield from work_apart(work, fragments, process_count(self.processes))
 
     def each(self, count: int, work: Apart, what: str) -> Generator[Mapping[str, Any], None, None]:
         """See `Engine`; as `apply_by_fragment`, and with the same errors."""

@@ -5,12 +5,14 @@ child that the kernel kills takes all work down with it, and the pool does not s
 """
 
 import os
+import pickle
 import signal
 import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from functools import partial
 from multiprocessing import connection, current_process, get_context, parent_process
 from multiprocessing.connection import Connection
@@ -46,6 +48,21 @@ def work_apart(work: Work, files: Mapping[int, Path], processes: int) -> Iterato
     on_file = partial(_on_file, work, {fragment: str(file) for fragment, file in files.items()})
     for fragment, outcome in run_apart(on_file, files, processes):
         files[fragment].unlink()
+        yield outcome
+
+
+def work_here(work: Work, files: Mapping[int, Path]) -> Iterator[Mapping[str, Any]]:
+    """What `work_apart` does, in this process; for records that are too few to start processes for.
+
+    Results and errors are copied as between processes, so an error brings no frames that hold records. The
+    work tells nothing of its progress, because the fragment is one part of the caller's.
+    """
+    for fragment, file in files.items():
+        on_file = partial(_on_file, work, {fragment: str(file)})
+        outcome = pickle.loads(pickle.dumps(Context().run(_done, on_file, fragment, "fragment")))
+        file.unlink()
+        if isinstance(outcome, Exception):
+            raise outcome
         yield outcome
 
 

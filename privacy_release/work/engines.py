@@ -29,6 +29,7 @@ DEFAULT_CONNECTION = "spark_default"
 DEFAULT_ROWS = 500_000  # a fragment of so many records is anonymized within about a gigabyte
 DEFAULT_MEMORY = "1GB"
 LEAST_ROWS = 1_000
+SMALL = 2**20  # bytes of all fragments that are released without starting other processes
 _LEAST_MEMORY = 200_000_000
 _UNITS = {"MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 
@@ -128,7 +129,7 @@ def open_engine(ref: EngineRef | None, spill: "Path") -> Iterator["Engine"]:
         return
     from privacy_engine.engines.local import LocalEngine
 
-    with LocalEngine(memory=ref["memory"], spill=spill, processes=ref["processes"]) as engine:
+    with LocalEngine(memory=ref["memory"], spill=spill, processes=ref["processes"], here=SMALL) as engine:
         yield engine
 
 

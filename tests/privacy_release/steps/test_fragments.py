@@ -29,6 +29,7 @@ from privacy_release.steps.fragment_join import join_staged
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.release import make_release
 from privacy_release.steps.verify import verify_staged
+from privacy_release.work import engines
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.engines import open_engine, read_engine
 from privacy_release.work.file_sets import files_of, list_of, new_folder, part_name
@@ -375,9 +376,15 @@ def test_what_travels_holds_no_value_and_no_count_below_a_fragment(released: Rel
     assert not any(word in text for word in ("cold", "cough", "measles", "tallies", "person"))
 
 
-def test_the_process_pool_gives_the_bytes_of_mapped_tasks(
-    ingested: tuple[WorkArea, TableRef], released: Released
+@pytest.mark.parametrize("small", [None, 0], ids=["here", "pool"])
+def test_one_process_and_the_process_pool_give_the_bytes_of_mapped_tasks(
+    small: int | None,
+    ingested: tuple[WorkArea, TableRef],
+    released: Released,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if small is not None:
+        monkeypatch.setattr(engines, "SMALL", small)
     work, table = ingested
     told: list[str] = []
     shares: list[float] = []
