@@ -25,10 +25,12 @@ from privacy_engine.judge.models import (
     KAnonymity,
     PrivacyModel,
     RecursiveCLDiversity,
+    SensitiveModel,
     TCloseness,
     holds,
     model_from_dict,
     model_to_dict,
+    rule_of,
 )
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import verify
@@ -517,3 +519,9 @@ def test_ordered_distance_of_ranked_values_is_taken() -> None:
     model = TCloseness(t=0.5, distance="ordered")
     method = load_method("mondrian", k=3, require=(model,))
     assert len(method.release(table, DataSchema.from_yaml(RANKED), np.random.default_rng(0)).table) == 30
+
+
+@pytest.mark.parametrize("model", [m for m in models if isinstance(m, SensitiveModel)], ids=rule_of)
+def test_a_millionth_beyond_the_threshold_is_too_much(model: SensitiveModel) -> None:
+    step = 1e-6 if model.at_least else -1e-6
+    assert model.allowed(model.threshold + np.array([step, -step])).tolist() == [True, False]

@@ -13,8 +13,13 @@ import pandas as pd
 import pytest
 import yaml
 
+from privacy_engine.attacks.trial import Results
 from privacy_engine.errors import InfeasibleError, SchemaError, SpecError, VerificationError
+from privacy_engine.judge.attack_risk import AttackRisk
+from privacy_engine.judge.models import rule_of
+from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import AttackName
 from privacy_release.evidence.archive import pack
 from privacy_release.lake.log import proof_folder
 from privacy_release.lake.read import manifest_of, releases
@@ -24,12 +29,15 @@ from privacy_release.spec.check import check_files
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.approval import question
 from privacy_release.steps.attacks.holdout import hold_out
-from privacy_release.steps.attacks.tries import attack_staged, require_attacked
+from privacy_release.steps.attacks.tries import _trial, attack_staged, require_attacked
 from privacy_release.steps.ingest import ingest
+from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.run import Stage, run_release
+from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import read_private
 from tests import tables
+from tests.privacy_release.proof import signed_tables
 
 N = 1000
 INFERENCE = {"model": "attack_risk", "attack": "inference", "excess": 0.5}
@@ -384,3 +392,36 @@ def test_all_rows_of_a_person_are_held_out_or_none(tmp_path: Path, work: WorkAre
         set(read_private(file["uri"], file["sha256"])["age"] % 20) for file in (left, left["holdout"])
     )
     assert (len(kept), len(aside), kept & aside) == (16, 4, set())
+
+
+def test_a_rule_about_attacks_is_kept_by_a_trial_that_passed_on_these_bytes_alone() -> None:
+    rule, own = rule_of(AttackRisk(attack=AttackName.INFERENCE, excess=0.5)), "a" * 64
+    trial = {"rule": rule, "attack": "inference", "bound": 0.5, "passed": True}
+    report: Any = {"policy": {"require": [tables.POLICY["require"][0], INFERENCE]}, "sha256": own}
+    require_attacked(report | {"attacks": {"sha256": own, "trials": [trial], "curator": ""}})
+    for sha256, trials in (
+        ("b" * 64, [trial]),
+        (own, []),
+        (own, [trial | {"passed": False}]),
+        (own, [trial | {"rule": rule.replace("0.5", "0.6")}]),
+    ):
+        with pytest.raises(VerificationError, match=r"inference.* was not tried on these bytes"):
+            require_attacked(report | {"attacks": {"sha256": sha256, "trials": trials, "curator": ""}})
+
+
+def test_an_attack_that_had_nothing_to_go_for_keeps_no_bound_but_on_a_first_release() -> None:
+    none = Results(attack="inference")
+    kept = [
+        _trial(AttackRisk(attack=attack, excess=0.5), none, private=False, alone=alone)["passed"]
+        for attack in (AttackName.INFERENCE, AttackName.INTERSECTION)
+        for alone in (False, True)
+    ]
+    assert kept == [False, False, False, True]
+
+
+def test_a_release_whose_attacks_were_not_tried_is_not_published(lake: Lake, tmp_path: Path) -> None:
+    staged = signed_tables.staged_release(signed_tables.people(), tmp_path / "work", "r1")
+    policy = ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 4}, INFERENCE]})
+    with pytest.raises(VerificationError, match="was not tried on these bytes"):
+        publish_staged(staged, verify_staged(staged, policy), lake, "people", "r1")
+    assert not releases(lake, "people")
