@@ -29,7 +29,7 @@ def filled(url: str, count: int) -> BudgetLedger:
 
 
 def cost(ledger: BudgetLedger, act: Callable[[], Any]) -> Counter[str]:
-    """Rows that the driver fetched, statements, and on SQLite its own steps, by thousands."""
+    """Rows that the driver fetched, statements, and on SQLite its own steps, by hundreds."""
     counted: Counter[str] = Counter()
 
     def count_row(cursor: Any, row: Any) -> Any:
@@ -46,7 +46,7 @@ def cost(ledger: BudgetLedger, act: Callable[[], Any]) -> Counter[str]:
         sqlite = ledger.is_file
         connection.row_factory = count_row if sqlite else count_rows_of
         if sqlite:
-            connection.set_progress_handler(lambda: counted.update(steps=1) or 0, 1000)
+            connection.set_progress_handler(lambda: counted.update(steps=1) or 0, 100)
 
     def executed(*arguments: Any) -> None:
         counted["statements"] += 1
