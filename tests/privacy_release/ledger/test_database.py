@@ -28,6 +28,7 @@ from privacy_engine.errors import LedgerError, SpecError
 from privacy_release.ledger import database
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.ledger.tables import METADATA, REVISION, VERSION_TABLE
+from tests.waiting import wait_for
 
 DATASET = "adult"
 LOSS = PrivacyLoss(epsilon=0.1, neighbours=Neighbours.REPLACE_ONE)
@@ -309,9 +310,9 @@ def test_a_lock_that_another_never_gives_back_is_not_waited_for_for_ever(
     # Its own session would be ended after the same second.
     with ThreadPoolExecutor(1) as pool:
         with monkeypatch.context() as patch:
-            patch.setattr(database, "_WAIT_SECONDS", 300)
+            patch.setattr(database, "_WAIT_SECONDS", 600)
             held = pool.submit(hold)
-            assert locked.wait(300)
+            wait_for(locked.is_set, "a lock that another holds")
         try:
             with pytest.raises(LedgerError, match="cannot be reached or refuses"):
                 BudgetLedger(ledger.url).reserve(DATASET, "key", LOSS)

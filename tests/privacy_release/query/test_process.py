@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +23,7 @@ from privacy_release.query.process import Limits, QueryProcess, QueryStoppedErro
 from privacy_release.query.rules import QueryError
 from privacy_release.work.area import sha256_file
 from tests.privacy_release.query.heavy_statements import FAMILIES, heavy_statements
+from tests.waiting import wait_for, wait_for_end
 
 ENDLESS = "SELECT count(*) FROM people, range(10000000) a, range(10000000) b"
 TIGHT = Limits(seconds=0.3, size=5_000_000, memory=500_000_000)
@@ -248,12 +248,12 @@ def asker(people: Lake) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.slow  # only a process that is killed leaves a query to itself
 def test_querys_process_ends_with_the_one_that_asked(asker: subprocess.Popen[bytes]) -> None:
-    parent = psutil.Process(asker.pid)
-    while not (children := parent.children()):
+    def child_of(parent: psutil.Process) -> list[psutil.Process]:
         assert asker.poll() is None
-        time.sleep(0.01)
-    while sum(children[0].cpu_times()[:2]) < 2:  # more than its start and parsing take
-        time.sleep(0.01)
+        return parent.children()
+
+    children = wait_for(lambda: child_of(psutil.Process(asker.pid)), "the process of the query")
+    # More than its start and parsing take.
+    wait_for(lambda: sum(children[0].cpu_times()[:2]) > 2, "a query at work")
     asker.kill()
-    _, alive = psutil.wait_procs(children, timeout=300)
-    assert not alive
+    wait_for_end(children)

@@ -19,6 +19,7 @@ from privacy_release.work import presence
 from privacy_release.work.area import WorkArea
 from privacy_release.work.presence import LOCK, Owner
 from privacy_release.work.sweep import Rules, State, idle_limit, sweep
+from tests.waiting import wait_for
 
 HOUR = timedelta(hours=1)
 OTHER_HOST = "Linux another-kernel 1"
@@ -129,7 +130,7 @@ def test_the_heart_beats_while_the_area_is_in_use(root: Path, monkeypatch: pytes
     with WorkArea(root, "busy") as work:
         rest(work, 100 * HOUR)
         beaten.clear()
-        assert beaten.wait(300)
+        wait_for(beaten.is_set, "a beat of the heart")
         assert states(root, dry=True) == {"busy": "in use"}
         mark(work, reach=OTHER_HOST)
         (found,) = sweep(root, Rules(idle=HOUR))
