@@ -144,3 +144,27 @@ def test_totals_with_promises_are_read_back_as_they_were_written(ledger: BudgetL
 def test_a_promise_for_each_release_is_none() -> None:
     with pytest.raises(ValueError, match="must be for a rolling period"):
         Promise(name="visits", loss=loss(1.0), period=Period.parse("release"))
+
+
+def test_the_delta_of_a_promise_is_held_as_often_as_its_epsilon(tmp_path: Path, clock: Clock) -> None:
+    each = PrivacyLoss(epsilon=0.5, delta=1e-7, neighbours=PERSON)
+    whole = PrivacyLoss(epsilon=2.0, delta=4e-7, neighbours=PERSON)
+    promise = Promise(name="visits", loss=whole, period=Period.parse("365d"))
+    ledger = ledger_with(str(tmp_path / "other.db"), clock)
+
+    def grant(delta: float) -> None:
+        limit = Limit(epsilon=4.0, delta=delta, neighbours=PERSON, period=Period.parse("400d"))
+        ledger.grant("clinic", limit, reason="a test", by="officer")
+
+    grant(7e-7)
+    with pytest.raises(BudgetExceededError, match=r"delta 0\.0000007 is left"):
+        ledger.reserve("clinic", "week 1", each, promise=promise)
+    grant(8e-7)
+    ledger.reserve("clinic", "week 1", each, promise=promise)
+    (standing,) = ledger.standing("clinic")
+    assert (float(standing.spent), float(standing.spent_delta)) == (4.0, 8e-7)
+    booking = ledger.booking("clinic", "week 1")
+    assert booking is not None
+    assert (booking.loss, booking.promise) == (each, promise)
+    with pytest.raises(BudgetExceededError, match="delta"):
+        ledger.reserve("clinic", "beside", each)
