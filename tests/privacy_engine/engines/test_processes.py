@@ -29,8 +29,6 @@ from tests.privacy_engine.engines.tables import (
     written,
 )
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[3]
 
 
@@ -56,6 +54,7 @@ def test_each_fragment_is_worked_on_once_in_another_process(engine: LocalEngine,
     assert os.getpid() not in {f["pid"] for f in found}
 
 
+@pytest.mark.slow  # needs more fragments than one process works on
 def test_a_process_ends_after_some_fragments_and_another_goes_on(spill: Path, paths: list[str]) -> None:
     with LocalEngine(memory=500_000_000, spill=spill, processes=1) as engine:
         found = list(engine.apply_by_fragment(paths, Modulo("n", 20), describe))
@@ -76,6 +75,7 @@ def test_a_process_that_is_killed_is_replaced_and_its_fragment_done_again(
     assert sorted((f["fragment"], f["rows"]) for f in found) == [(i, 20) for i in range(5)]
 
 
+@pytest.mark.slow  # kills a process after the other
 def test_a_fragment_that_kills_every_process_is_an_error(
     engine: LocalEngine, paths: list[str], tmp_path: Path
 ) -> None:
@@ -84,6 +84,7 @@ def test_a_fragment_that_kills_every_process_is_an_error(
         list(engine.apply_by_fragment(paths, Modulo("n", 5), work))
 
 
+@pytest.mark.slow  # that of other errors, of which only the type may come, is quick
 def test_our_own_errors_come_as_they_are(engine: LocalEngine, paths: list[str]) -> None:
     with pytest.raises(InfeasibleError, match=r"^50 rows cannot be 9-anonymous$") as caught:
         list(engine.apply_by_fragment(paths, Modulo("n", 2), infeasible))
@@ -97,6 +98,7 @@ def test_of_other_errors_only_the_type_comes(engine: LocalEngine, paths: list[st
     assert caught.value.__cause__ is caught.value.__context__ is None
 
 
+@pytest.mark.slow  # only a process of its own has all that its children write
 def test_nothing_of_a_child_is_written_to_the_log(tmp_path: Path) -> None:
     written(pa.table({"n": range(4)}), tmp_path)
     done = subprocess.run(script(tmp_path, "quoting"), capture_output=True, text=True, check=False, cwd=ROOT)
@@ -120,6 +122,7 @@ except Exception:
     return [sys.executable, "-c", code, str(folder)]
 
 
+@pytest.mark.slow  # work that never ends shows that its processes are ended
 def test_processes_end_with_a_caller_that_wants_no_more(
     engine: LocalEngine, paths: list[str], tmp_path: Path
 ) -> None:
@@ -128,6 +131,7 @@ def test_processes_end_with_a_caller_that_wants_no_more(
     results.close()  # the engine's fixture looks for what is left
 
 
+@pytest.mark.slow  # kills a process that has others
 @pytest.mark.skipif(not hasattr(signal, "pause"), reason="work that waits needs signals")
 def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     written(pa.table({"n": range(100)}), tmp_path)
@@ -155,6 +159,7 @@ def within(pipe: Connection) -> None:
     pipe.send(({n: told["square"] for n, told in found.items()}, current_process().daemon))
 
 
+@pytest.mark.slow  # a daemon is a process of its own
 def test_a_daemon_has_work_done_in_other_processes_as_a_worker_of_celery_is_one() -> None:
     context = get_context("spawn")
     ours, theirs = context.Pipe()
@@ -165,6 +170,7 @@ def test_a_daemon_has_work_done_in_other_processes_as_a_worker_of_celery_is_one(
     daemon.join()
 
 
+@pytest.mark.slow  # needs a process for each core
 def test_a_child_keeps_to_its_share_of_the_cores(spill: Path, paths: list[str]) -> None:
     cores = len(os.sched_getaffinity(0))
     with LocalEngine(memory=500_000_000, spill=spill, processes=cores) as engine:
@@ -173,6 +179,7 @@ def test_a_child_keeps_to_its_share_of_the_cores(spill: Path, paths: list[str]) 
             assert set(found["pools"]) <= {1}
 
 
+@pytest.mark.slow  # compiles in each process
 def test_a_child_that_knew_numba_before_compiles_in_its_share_of_the_cores(
     engine: LocalEngine, paths: list[str]
 ) -> None:

@@ -160,7 +160,10 @@ def counted(
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 3,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(rows=st.lists(st.tuples(ROW, st.integers(-1, 2)), min_size=2, max_size=10))
 def test_the_bytes_of_every_form_have_the_same_classes(
     engine: LocalEngine, rows: list[tuple[tuple[object, ...], int]]

@@ -170,7 +170,7 @@ def assert_not_told(week: Week) -> None:
 # Other histories meet other orders of arrivals, departures and returns.
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
 def test_all_releases_and_every_pair_keep_k_and_m(reading: str, seed: int) -> None:
-    weeks = history(reading, seed, reserve=2)
+    weeks = history(reading, seed, weeks=4, reserve=2)
     recounted(weeks, reading)
     for i, week in enumerate(weeks):
         assert judged(week, weeks[:i], reading).passed
@@ -179,7 +179,8 @@ def test_all_releases_and_every_pair_keep_k_and_m(reading: str, seed: int) -> No
         assert list(week.release.table) == [*CELLS, "disease", "counterfeits"]
 
 
-@pytest.mark.parametrize("reading", READINGS)
+# Of known departures, the class that lost a value (below) is the small case.
+@pytest.mark.parametrize("reading", ["unknown", pytest.param("known", marks=pytest.mark.slow)])
 def test_a_value_that_all_people_leave_with_is_kept_by_counterfeits(reading: str) -> None:
     table, found = people(range(90)), list[Week]()
     for gone in ([], [], ["d3"], ["d3"]):
@@ -193,7 +194,7 @@ def test_a_value_that_all_people_leave_with_is_kept_by_counterfeits(reading: str
     recounted(found, reading)
 
 
-@pytest.mark.parametrize(("key", "reading"), zip(ANONYMIZERS, itertools.cycle(READINGS), strict=False))
+@pytest.mark.parametrize(("key", "reading"), list(zip(ANONYMIZERS, itertools.cycle(READINGS), strict=False)))
 def test_any_anonymizer_makes_the_next_release(key: str, reading: str) -> None:
     method = load_method(key, k=K, **({"l": 2} if key == "kacluk" else {}))
     first = published(people(range(40)), range(40), [], reading, method=method, reserve=2)

@@ -215,7 +215,9 @@ def test_the_judge_passes_each_release_and_refuses_a_person_who_is_moved(reading
     assert not passed(broken)
 
 
-@pytest.mark.parametrize(("key", "reading"), zip(ANONYMIZERS, itertools.cycle(READINGS[::-1]), strict=False))
+@pytest.mark.parametrize(
+    ("key", "reading"), list(zip(ANONYMIZERS, itertools.cycle(READINGS[::-1]), strict=False))
+)
 def test_any_anonymizer_makes_the_next_release(key: str, reading: str) -> None:
     method = load_method(key, k=K, **({"l": 2} if key == "kacluk" else {}))
     rng = np.random.default_rng(3)

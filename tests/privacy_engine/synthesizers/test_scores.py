@@ -126,7 +126,7 @@ def largest_change(score: Score, shape: tuple[int, int], n: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("shape", "n"), [((2, 2), n) for n in range(2, 11)] + [((2, 3), 6), ((3, 2), 7), ((2, 4), 5)], ids=str
+    ("shape", "n"), [((2, 2), n) for n in range(2, 9)] + [((2, 3), 5), ((3, 2), 5), ((2, 4), 4)], ids=str
 )
 def test_the_binary_sensitivity_is_exact_where_one_side_has_two_values(
     shape: tuple[int, int], n: int
