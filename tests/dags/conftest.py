@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from deploy.local.samples import files
 from deploy.local.samples.files import ADULT, SAMPLES, write_samples, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from tests.dags.officers import Officers
@@ -114,11 +115,13 @@ def runs_of(partition: str | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 @pytest.fixture(scope="session")
 def samples(airflow_home: Path) -> None:
-    """What the shipped releases read, with 6,000 generated adults: nothing is downloaded."""
+    """What the shipped releases read, generated and small: nothing is downloaded."""
     data = airflow_home.parent / SAMPLES
-    adult = synthetic_adult(6_000, rng=np.random.default_rng(1))
-    write_table(data / ADULT, adult, "6,000 generated records")
-    write_samples(data, [key_of(week) for week in range(3)])
+    write_table(data / ADULT, synthetic_adult(6_000, rng=np.random.default_rng(1)), "6,000 generated records")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "CUSTOMERS", 2_000)
+        patch.setattr(files, "VISITORS", 24_000)
+        write_samples(data, [key_of(week) for week in range(3)])
 
 
 @pytest.fixture

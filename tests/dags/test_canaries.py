@@ -4,15 +4,19 @@ import datetime as dt
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from tests.canaries import CANARIES, MARK, planted_everywhere
+from privacy_release.lake.read import read_release
+from privacy_release.lake.store import Lake
+from tests.canaries import CANARIES, MARK, NUMBER, files_below, files_with, planted_everywhere
 from tests.dags.scanner import Left, left_by, new_root
 
-pytestmark = pytest.mark.slow
+# Every way to fail, pseudonyms and shifted dates, in a process whose whole output is kept.
+EVERY_WAY = pytest.mark.slow
 
 GREEN, PSEUDONYMOUS, SHIFTED = "people", "pseudonymous", "shifted"
 KEY = "the key of pseudonyms of these runs alone"
@@ -117,6 +121,38 @@ FAULTS = {
 }
 
 
+def test_a_run_that_publishes_and_one_that_fails_leave_no_planted_value(
+    home: Any,
+    invented: pd.DataFrame,
+    run: Callable[[str], Any],
+    airflow_home: Path,
+    airflow_lake: Lake,
+    work_root: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    table = planted_everywhere(invented)
+    home.write(table)
+    home.write(table, name="strict", policy={"require": [{"model": "k_anonymity", "k": 60}]})
+    green, failed = run("people"), run("strict")
+    assert (green.state, failed.tasks["verify"]) == ("success", "failed")
+    (tmp_path / "output.txt").write_text("".join(capfd.readouterr()))
+    published = read_release(airflow_lake, "people", green.run_id).to_pandas()
+    assert published["remark"].str.startswith(f"{MARK}-insensitive").all()
+    sources = set(home.folder.rglob("*.parquet"))
+    released = set(airflow_lake.folder.rglob("*.parquet"))
+    left = set(files_below(airflow_home, tmp_path)) - sources - released
+    planted = [f"{MARK}-{kind}" for kind in ("identifier", "insensitive", "town", "disease")]
+    assert files_with(left, *(value.encode() for value in (*planted, str(NUMBER)))) == []
+    assert not list(work_root.iterdir())
+    # The search saw the log, the database with its rendered fields, and what the lake proves.
+    database = [file for file in left if file.name.startswith("airflow.db")]
+    assert files_with([tmp_path / "output.txt"], b"Task failed with exception")
+    for words in (green.run_id, failed.run_id, "rendered_task_instance_fields"):
+        assert files_with(database, words.encode())
+    assert {file.suffix for file in left if "_proof" in file.parts} >= {".html", ".json"}
+
+
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any, invented: pd.DataFrame) -> Left:
     """A green run and all faulty ones, in one process whose output is kept."""
@@ -131,6 +167,7 @@ def left(tmp_path_factory: pytest.TempPathFactory, make_home: Any, invented: pd.
     return left_by(root, [GREEN, PSEUDONYMOUS, SHIFTED, *FAULTS], login)
 
 
+@EVERY_WAY
 def test_a_green_run_publishes_the_planted_values(left: Left) -> None:
     rows = left.rows(GREEN)
     assert len(rows) == 117
@@ -138,12 +175,14 @@ def test_a_green_run_publishes_the_planted_values(left: Left) -> None:
     assert "name" not in rows
 
 
+@EVERY_WAY
 def test_a_release_with_pseudonyms_publishes_one_a_record(left: Left) -> None:
     rows = left.rows(PSEUDONYMOUS)
     assert rows["name"].str.fullmatch("[A-Z2-7]{26}").all()
     assert rows["name"].is_unique
 
 
+@EVERY_WAY
 def test_a_release_with_shifted_dates_publishes_ages_and_no_true_date(left: Left) -> None:
     rows = left.rows(SHIFTED)
     assert set(rows) == {
@@ -155,19 +194,23 @@ def test_a_release_with_shifted_dates_publishes_ages_and_no_true_date(left: Left
     assert set(rows["years_from"]) == set(rows["years_to"]) == {80}
 
 
+@EVERY_WAY
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_faulty_run_fails_where_it_should(name: str, left: Left) -> None:
     left.require_failed_at(name, FAULTS[name].step)
 
 
+@EVERY_WAY
 def test_no_planted_value_is_left_behind(left: Left) -> None:
     assert left.leaks(*CANARIES, KEY.encode(), *TRUE_DATES) == []
 
 
+@EVERY_WAY
 def test_the_work_area_is_empty(left: Left) -> None:
     left.require_empty_work_area()
 
 
+@EVERY_WAY
 def test_the_search_saw_logs_database_manifest_report_and_commit_log(left: Left) -> None:
     left.require_whole_search(failures=len(FAULTS))
     assert f"{GREEN}.publish" in left.output
