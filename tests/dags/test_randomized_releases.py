@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 from deploy.local.embedded import checkout
+from deploy.local.samples.customers import SEED, delivery
+from deploy.local.samples.files import CUSTOMERS, SAMPLES, write_table
 from privacy_engine.dp.limits import Limit
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
@@ -174,9 +176,10 @@ def test_a_run_by_hand_cannot_choose_answers_that_do_not_repeat(
     assert not {"randomness", "individual", "secret"} & set(dag.params)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # what a classifier learns from answers at random takes tens of thousands of them
 def test_the_shipped_release_feeds_the_shipped_classifier(
     samples: None,
+    airflow_home: Path,
     ledger: BudgetLedger,
     run_week: Callable[..., Week],
     airflow_lake: Lake,
@@ -185,6 +188,8 @@ def test_the_shipped_release_feeds_the_shipped_classifier(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spec = load_spec(checkout() / "include" / "releases" / "bank_customers_randomized.yaml")
+    week = airflow_home.parent / SAMPLES / "bank_customers" / f"{key_of(0)}.parquet"
+    write_table(week, delivery(CUSTOMERS, key_of(0), seed=SEED), "simulated")
     set_secret(
         monkeypatch, str(spec.release.secret).upper()
     )  # any: the accuracy was at least .80 in 40 draws
