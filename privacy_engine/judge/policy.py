@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product, repeat
 from typing import Any
 
 import yaml
@@ -48,6 +48,7 @@ ALL_MODELS: Mapping[str, type[Any]] = {
     **ATTACK_MODELS,
 }
 _KNOWN = ("require", *_LIMITS, *_WORDS, "columns")
+_MOST_HINTS = 100  # unknown fields for which a known one is looked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,12 +225,14 @@ class ReleasePolicy:
         """
         if not isinstance(fields, Mapping):
             raise SpecError("a policy must be a mapping with `require`")
+        hints = chain(repeat(True, _MOST_HINTS), repeat(False))  # a comparison of words takes long
         found = [
             Problem(
-                text=f"policy: unknown fields {[name]}; known are {list(_KNOWN)}{did_you_mean(name, _KNOWN)}",
+                text=f"policy: unknown fields {[name]}; known are {list(_KNOWN)}"
+                f"{did_you_mean(name, _KNOWN) if hinted else ''}",
                 path=(name,),
             )
-            for name in sorted(set(map(str, fields)) - set(_KNOWN))
+            for name, hinted in zip(sorted(set(map(str, fields)) - set(_KNOWN)), hints, strict=False)
         ]
         required, models = fields.get("require") or (), list[Any]()
         if not isinstance(required, list | tuple):

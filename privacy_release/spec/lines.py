@@ -4,7 +4,7 @@ A file is read a second time only where something is wrong with it.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,18 +34,32 @@ def located(file: Path, error: PrivacyEngineError) -> ProblemsError:
 
 def at_lines(file: Path, problems: Iterable[Problem]) -> ProblemsError:
     """The problems of a file with the lines in which they are, see `located`."""
-    root = _root(file)
-    return ProblemsError(p if p.file is not None else _placed(p, file, root) for p in problems)
+    root, fields = _root(file), _Fields()
+    return ProblemsError(p if p.file is not None else _placed(p, file, root, fields) for p in problems)
 
 
-def _placed(problem: Problem, file: Path, root: yaml.Node | None) -> Problem:
+class _Fields:
+    """The fields of each mapping of a file, looked for once: thousands of problems may be of one mapping."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
+
+    def of(self, node: yaml.MappingNode) -> Mapping[str, tuple[yaml.Node, yaml.Node]]:
+        """Key and value by name; the first one counts where a name is repeated."""
+        if id(node) not in self._of:
+            pairs = [pair for pair in node.value if isinstance(pair[0], yaml.ScalarNode)]
+            self._of[id(node)] = {pair[0].value: pair for pair in reversed(pairs)}
+        return self._of[id(node)]
+
+
+def _placed(problem: Problem, file: Path, root: yaml.Node | None, fields: _Fields) -> Problem:
     text, name = shortened(problem.text, _LONGEST), shortened(str(file), _LONGEST)
     if problem.line is not None or root is None:
         return replace(problem, text=text, file=name)
-    line, path, node = _walked(root, problem.path)
+    line, path, node = _walked(root, problem.path, fields)
     if len(path) == len(problem.path):
         for found in _NAMED.findall(text):
-            deeper = _walked(node, tuple(found.split(".")))
+            deeper = _walked(node, tuple(found.split(".")), fields)
             if deeper[1]:
                 line, path = deeper[0], (*path, *deeper[1])
                 break
@@ -53,11 +67,13 @@ def _placed(problem: Problem, file: Path, root: yaml.Node | None) -> Problem:
     return replace(problem, text=text, file=name, path=whole, line=line if whole else None)
 
 
-def _walked(node: yaml.Node, path: Sequence[str | int]) -> tuple[int, tuple[str | int, ...], yaml.Node]:
+def _walked(
+    node: yaml.Node, path: Sequence[str | int], fields: _Fields
+) -> tuple[int, tuple[str | int, ...], yaml.Node]:
     """As far down a path as the file has it: the line, the part of the path, and what stands there."""
     line, done = node.start_mark.line + 1, list[str | int]()
     for part in path:
-        step = _step(node, part)
+        step = _step(node, part, fields)
         if step is None:
             break
         key, node = step
@@ -66,9 +82,9 @@ def _walked(node: yaml.Node, path: Sequence[str | int]) -> tuple[int, tuple[str 
     return line, tuple(done), node
 
 
-def _step(node: yaml.Node, part: str | int) -> tuple[yaml.Node, yaml.Node] | None:
+def _step(node: yaml.Node, part: str | int, fields: _Fields) -> tuple[yaml.Node, yaml.Node] | None:
     if isinstance(node, yaml.MappingNode):
-        return next(((key, value) for key, value in node.value if key.value == part), None)
+        return fields.of(node).get(part) if isinstance(part, str) else None
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part], node.value[part]
     return None

@@ -99,6 +99,7 @@ __all__ = [
 ]
 
 _LONGEST_WORD = 40  # characters of a word that an error quotes
+_MOST_NAMED = 100  # columns that an error names
 _BOUNDS = {"max_rows", "weight"}  # parameters that bound what a person contributes
 _KEPT = ("k", "m", "departures", "reserve", "counterfeits")  # over all releases of a person
 _PUBLIC = ("rows", "k", "l", "t", "epsilon")  # figures of the released records and parameters alone
@@ -141,9 +142,12 @@ def _one_of(known: Iterable[str], value: str) -> str:
 
 
 def _unknown(columns: Iterable[str], known: Iterable[str]) -> str:
-    """Columns that nobody knows, and the nearest that are known, for an error."""
-    known = list(known)
-    return ", ".join(f"{shortened(name, _LONGEST_WORD)!r}{did_you_mean(name, known)}" for name in columns)
+    """Unknown columns, and the nearest that are known, for an error that is cut after a few of them."""
+    known, columns = list(known), list(columns)
+    near = [
+        f"{shortened(name, _LONGEST_WORD)!r}{did_you_mean(name, known)}" for name in columns[:_MOST_NAMED]
+    ]
+    return ", ".join([*near, *(["..."] if len(columns) > _MOST_NAMED else [])])
 
 
 def _duration(value: str) -> str:

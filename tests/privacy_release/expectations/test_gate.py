@@ -296,7 +296,9 @@ def test_importing_the_gate_loads_no_heavy_package() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_first_import_of_great_expectations_is_silent() -> None:
+    """Only a fresh process imports Great Expectations for the first time."""
     code = (
         "import logging, pandas as pd; logging.basicConfig(level=logging.DEBUG); "
         "from privacy_release.expectations.gate import run_suite; "

@@ -1,7 +1,6 @@
 """What a run will cost: predicted from samples and told by `check`, with no record quoted."""
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -86,10 +85,8 @@ def test_samples_double_until_all_records_are_released(steps: Steps) -> None:
 
 
 def test_no_sample_is_begun_when_the_time_is_over(steps: Steps) -> None:
-    began = time.monotonic()
-    with pytest.raises(CapacityError, match=r"mondrian must be done with 500 records within 0\.003 s"):
-        measured_on_samples(steps, longest=0.001)
-    assert time.monotonic() - began < 60
+    with pytest.raises(CapacityError, match=r"mondrian must be done with 500 records within 0 s"):
+        measured_on_samples(steps, longest=0)
 
 
 @pytest.mark.parametrize(
