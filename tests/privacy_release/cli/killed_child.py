@@ -1,15 +1,14 @@
 """Child process of `test_killed`: a warm interpreter that runs commands in processes of their own.
 
 Reads one JSON object a line: the arguments of a command, and how it is to end, and writes another one: the
-exit code (negative: the signal) and how many functions it called. A command is killed when it calls its n-th
-function, or n milliseconds after it has made its work area.
+exit code (negative: the signal) and how many functions it called, of Python and native ones. A command is
+killed when it calls its n-th function of either kind after it has made its work area.
 """
 
 import json
 import os
 import signal
 import sys
-import threading
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -33,38 +32,37 @@ WARM = (deltalake, duckdb, great_expectations, pyarrow.parquet, mondrian, privac
 
 
 class Counter:
-    """Counts the calls of functions, and sends this process a signal at a call."""
+    """Counts the calls of functions, and sends this process a signal at one of them.
 
-    def __init__(self, number: int, at: int | None) -> None:
-        self.number, self.at, self.count = number, at, 0
+    Attributes:
+        at: The kind of the call, `call` or `c_call`, and its number.
+    """
+
+    def __init__(self, number: int, at: tuple[str, int] | None) -> None:
+        self.number, self.at, self.counts = number, at, {"call": 0, "c_call": 0}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            self.count += 1
-            if self.count == self.at:
+        if event in self.counts:
+            self.counts[event] += 1
+            if (event, self.counts[event]) == self.at:
                 os.kill(os.getpid(), self.number)
 
 
 def run(order: dict[str, Any], told: Path) -> int:
     """The command, in this process."""
     number, enter = order.get("signal", 0), WorkArea.__enter__
-    counter = Counter(number, order.get("call"))
+    counter = Counter(number, next(((e, order[e]) for e in ("call", "c_call") if e in order), None))
 
     def entered(work: WorkArea) -> WorkArea:
-        """The work area is there: count from now on, or start the clock."""
+        """The work area is there: count from now on."""
         made = enter(work)
-        if "milliseconds" in order:
-            timer = threading.Timer(order["milliseconds"] / 1000, os.kill, (os.getpid(), number))
-            timer.daemon = True
-            timer.start()
-        else:
-            sys.setprofile(counter)
+        sys.setprofile(counter)
         return made
 
     WorkArea.__enter__ = entered  # type: ignore[method-assign]
     code = main(order["argv"])
     sys.setprofile(None)
-    told.write_text(str(counter.count))
+    told.write_text(json.dumps(counter.counts))
     return code
 
 
@@ -72,7 +70,7 @@ def serve(told: Path) -> None:
     """Run one command after the other."""
     for line in sys.stdin:
         order = json.loads(line)
-        told.write_text("0")
+        told.write_text("{}")
         child = os.fork()
         if not child:
             output = os.open(order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -86,7 +84,7 @@ def serve(told: Path) -> None:
                 sys.stdout.flush()
                 os._exit(code)
         _, status = os.waitpid(child, 0)
-        ended = {"code": os.waitstatus_to_exitcode(status), "calls": int(told.read_text())}
+        ended = {"code": os.waitstatus_to_exitcode(status), "calls": json.loads(told.read_text())}
         sys.stdout.write(f"{json.dumps(ended)}\n")
         sys.stdout.flush()
 

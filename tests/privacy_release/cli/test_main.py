@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import fsspec
@@ -129,18 +130,27 @@ def test_a_run_that_is_refused_never_says_that_all_is_done(
     assert 100 not in told
 
 
-def test_run_shows_a_bar_with_percent_in_a_terminal(spec: str, lake: Lake) -> None:
+def test_run_shows_a_bar_with_percent_in_a_terminal(
+    spec: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here, there = pty.openpty()
-    command = [sys.executable, "-m", "privacy_release.cli.main", "run", spec, "--release-id", "r1"]
-    with subprocess.Popen(command, stderr=there, stdout=subprocess.DEVNULL, stdin=there) as running:
-        os.close(there)
-        shown = b""
+    shown: list[bytes] = []
+
+    def read() -> None:
         with suppress(OSError):  # at the end of what a terminal shows
             while more := os.read(here, 4096):
-                shown += more
+                shown.append(more)
+
+    edit(spec, expectations=None)
+    monkeypatch.setenv("TERM", "xterm")
+    reader = Thread(target=read)
+    reader.start()
+    with os.fdopen(there, "w") as terminal, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", terminal)
+        assert main(["run", spec, "--release-id", "r1"]) == DONE
+    reader.join()
     os.close(here)
-    assert running.returncode == DONE
-    told = [int(found) for found in re.findall(r"(\d+) %", shown.decode(errors="replace"))]
+    told = [int(found) for found in re.findall(r"(\d+) %", b"".join(shown).decode(errors="replace"))]
     assert told == sorted(told)
     assert told[-1] == 100
     assert privacy_release.read_release(lake, "people", "r1").num_rows == 200
