@@ -64,6 +64,7 @@ from privacy_release.cli.told import (
 from privacy_release.cli.warm import add_warm_command
 from privacy_release.cli.where import add_where_command, where
 from privacy_release.spec.presets import PRESETS
+from privacy_release.work.settings import let_idle_threads_sleep
 
 if TYPE_CHECKING:
     from privacy_engine.engines.local import LocalEngine
@@ -77,6 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; its exit code. An error is one line on stderr."""
     parser = build_parser()
     arguments = parser.parse_args(argv)
+    let_idle_threads_sleep()
     try:
         with stoppable():
             if arguments.command not in (clean, where):

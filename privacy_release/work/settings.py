@@ -93,6 +93,15 @@ def secret(variable: str) -> str | None:
     raise SecretError(f"${variable}_FILE must name a file that this user can read, got {told}; correct it")
 
 
+def let_idle_threads_sleep() -> None:
+    """Have idle threads of compiled loops sleep, unless the environment says otherwise.
+
+    By default they spin for milliseconds after each loop, which on tables of some hundred records takes more
+    processor time than the loops. OpenMP reads the variable once, before the first loop.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
 def airflow_home() -> Path | None:
     """Airflow's folder: $AIRFLOW_HOME, else `~/airflow` where an Airflow was; None where there is none."""
     chosen = os.environ.get("AIRFLOW_HOME")

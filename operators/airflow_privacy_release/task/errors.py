@@ -24,6 +24,7 @@ from privacy_engine.errors import (
     WorkAreaError,
 )
 from privacy_engine.foreign import is_panic, translated
+from privacy_release.work.settings import let_idle_threads_sleep
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -65,6 +66,7 @@ def guarded(
 
     @functools.wraps(execute)
     def run(self: Operator, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        let_idle_threads_sleep()
         try:
             context: Any = args[0] if args else kwargs["context"]  # Airflow gives it by its name
             with local_files(self, context) as work, progressing(self, context):

@@ -1,5 +1,6 @@
 """What leaves a task: what ran out or broke down is retried and says so; nothing quotes a cell."""
 
+import os
 import traceback
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,12 @@ class HungryOperator(BaseOperator):
         elif self.way == "disk":
             with Path("/dev/full").open("wb", buffering=0) as full:
                 full.write(canary.encode())
+
+
+def test_idle_threads_of_compiled_loops_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    HungryOperator(task_id="content", way="").execute(context())
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"
 
 
 @pytest.mark.parametrize("way", ["python", "numpy", "arrow", "duckdb"])

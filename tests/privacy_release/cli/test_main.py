@@ -702,6 +702,15 @@ def test_what_list_methods_prints_is_true_of_the_methods() -> None:
     assert described_methods() == describe_methods(), f"record it again: {again}"
 
 
+def test_idle_threads_of_compiled_loops_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    assert main(["clean", "--dry-run"]) == DONE
+    assert os.environ["OMP_WAIT_POLICY"] == "passive"
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert main(["clean", "--dry-run"]) == DONE
+    assert os.environ["OMP_WAIT_POLICY"] == "active"
+
+
 def test_help_and_light_commands_import_nothing_heavy() -> None:
     heavy = ["pandas", "numpy", "pyarrow", "pydantic", "numba", "airflow", "deltalake", "rich"]
     code = (
