@@ -49,7 +49,7 @@ def attacked(
     method: Method, schema: DataSchema, population: Callable[..., pd.DataFrame], rows: int, seed: int
 ) -> dict[str, Outcome]:
     rng = np.random.default_rng(seed)
-    inside, outside = population(rows, rng), population(800, rng)
+    inside, outside = population(rows, rng), population(400, rng)
     evidence = Evidence(
         release=method(inside, rng),
         source=schema,
@@ -57,16 +57,16 @@ def attacked(
         outsiders=outside,
         shadows=shadows_of(method, outside, rng),
     )
-    found = try_attack(MembershipInference(), case_of(evidence, rng, targets=400), rng)
+    found = try_attack(MembershipInference(), case_of(evidence, rng, targets=200), rng)
     return {o.subject: o for o in found.outcomes}
 
 
 def test_a_synthesizer_that_memorizes_is_caught() -> None:
-    assert attacked(memorizing, SCHEMA, people, 800, 1)[BY_SHADOWS].verdict is Verdict.LEAK
+    assert attacked(memorizing, SCHEMA, people, 400, 1)[BY_SHADOWS].verdict is Verdict.LEAK
 
 
 def test_a_private_synthesizer_is_not_and_a_planted_leak_is_seen() -> None:
-    found = attacked(private, SCHEMA, people, 800, 2)[BY_SHADOWS]
+    found = attacked(private, SCHEMA, people, 400, 2)[BY_SHADOWS]
     assert found.verdict is Verdict.QUIET
     assert found.planted.excess > 0.9
 
