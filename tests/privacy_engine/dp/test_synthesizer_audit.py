@@ -79,7 +79,7 @@ def test_one_attribute_shows_no_more_than_epsilon_and_half_the_noise_is_caught(n
     assert epsilon / 2 < shown <= epsilon
 
 
-@quick_for(*METHODS)
+@quick_for("privbayes", "dpsm_bayes", "privbayes_r")
 def test_whole_models_show_no_more_than_epsilon_and_missing_noise_is_caught(name: str) -> None:
     """A trained attack on structure and probabilities.
 
@@ -106,6 +106,8 @@ PERSONS = DataSchema.from_dict(
 )
 BOUNDS = {"max_rows": {"max_rows": 8}, "weight": {"weight": "person"}}
 bounds = pytest.mark.parametrize("bound", BOUNDS)
+# The others are slow, as above; the many runs of latent classes on records are slow as well.
+QUICK_OF_PERSONS = [("privbayes", "max_rows"), ("privbayes", "weight"), ("latent_class", "max_rows")]
 
 
 def of_persons(people: list[tuple[str, int]]) -> tuple[DataSchema, pd.DataFrame]:
@@ -153,8 +155,14 @@ def test_all_rows_of_a_person_show_no_more_than_epsilon_and_noise_for_one_is_cau
     assert loss_shown(uneven(4, 300, as_rows=True), uneven(3, runs, as_rows=True)) > epsilon
 
 
-@quick_for("privbayes")
-@bounds
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [
+        pytest.param(name, bound, marks=[] if (name, bound) in QUICK_OF_PERSONS else pytest.mark.slow)
+        for name in METHODS
+        for bound in BOUNDS
+    ],
+)
 def test_whole_models_of_persons_show_no_more_than_epsilon_and_noise_for_one_row_is_caught(
     name: str, bound: str
 ) -> None:
