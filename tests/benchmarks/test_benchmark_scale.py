@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,7 +85,7 @@ def test_a_longer_table_begins_with_the_records_of_a_shorter_one(table: Table) -
 
 
 def test_a_process_below_counts_with_its_seconds_and_its_memory() -> None:
-    below = "import time\nheld = b'1' * 400_000_000\nwhile time.process_time() < 0.5: pass"
+    below = "import os\nheld = b'1' * 400_000_000\nwhile sum(os.times()[:2]) < 0.5: pass"
     with Usage() as usage:
         before = usage.cpu
         subprocess.run([sys.executable, "-c", below], check=True)
@@ -95,7 +94,7 @@ def test_a_process_below_counts_with_its_seconds_and_its_memory() -> None:
 
 
 def test_a_process_that_nobody_waits_for_counts_too() -> None:
-    below = "import time\nheld = b'1' * 400_000_000\nwhile time.process_time() < 1.5: pass\n"
+    below = "import os\nheld = b'1' * 400_000_000\nwhile sum(os.times()[:2]) < 1.5: pass\n"
     program = [sys.executable, "-c", below + "print('done')\ninput()"]
     with Usage() as usage:
         before = usage.cpu
@@ -127,9 +126,8 @@ class Here(Runner):
     """Runs the cases in this process, which has imported everything already."""
 
     def __call__(self, case: str, **arguments: object) -> Measured:
-        began = time.perf_counter()
         figures = {name: float(value) for name, value in scale_cases.CASES[case](**arguments).items()}
-        return Measured(wall=time.perf_counter() - began, cpu=1.0, peak=1, figures=figures)
+        return Measured(wall=1.0, cpu=1.0, peak=1, figures=figures)
 
 
 def test_a_small_plan_runs_from_the_tables_to_the_section(table: Table, tmp_path: Path) -> None:

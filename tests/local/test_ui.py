@@ -16,6 +16,7 @@ from deploy.local.embedded import HOST, free_port
 from deploy.local.samples.files import ADULT, SAMPLES, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from deploy.local.ui import ComponentError, require_login
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ def post(url: str, body: dict[str, str]) -> dict[str, str]:
     request = urllib.request.Request(
         url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}, method="POST"
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
         return json.load(answer)
 
 
@@ -80,7 +81,7 @@ def test_the_printed_login_works_and_sigterm_leaves_no_process_behind(
     started = psutil.Process(ui.pid).children(recursive=True)
     assert len(started) >= 4  # API server, scheduler, DAG processor, triggerer
     ui.send_signal(signal.SIGTERM)
-    assert ui.wait(timeout=60) == 0
+    assert ui.wait(DEADLINE) == 0
     assert not [process for process in started if is_alive(process)]
 
     written = {entry.name for entry in tmp_path.iterdir()}

@@ -11,7 +11,6 @@ import secrets
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,10 +22,10 @@ import fsspec
 
 from deploy.local.embedded import HOST
 from privacy_release.lake.store import Lake
+from tests.waiting import wait_for
 
 AZURITE = Path(__file__).with_name("azurite") / "node_modules" / ".bin"
 REGION = "eu-west-1"
-PATIENCE = 120  # seconds that a server may take to start on a busy machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,12 +193,13 @@ def _serving(command: list[str], log: Path, environment: Mapping[str, str]) -> I
             stderr=subprocess.STDOUT,
         )
     try:
-        deadline = time.monotonic() + PATIENCE
-        while (listening := re.search(r"(?:Running|listens) on (http://\S+:\d+)", log.read_text())) is None:
-            if process.poll() is not None or time.monotonic() > deadline:
+
+        def listening() -> re.Match[str] | None:
+            if process.poll() is not None:
                 raise RuntimeError(f"{command[0]} did not start:\n{log.read_text()}")
-            time.sleep(0.05)
-        yield listening[1]
+            return re.search(r"(?:Running|listens) on (http://\S+:\d+)", log.read_text())
+
+        yield wait_for(listening, f"the address of {command[0]}", detail=log.read_text)[1]
     finally:
         process.kill()
         process.wait()

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from deploy.local.embedded import HOST
+from tests.waiting import DEADLINE
 
 _COMMIT = re.compile(r"/_delta_log/\d{20}\.json$")
 _HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
@@ -83,7 +84,7 @@ class _Relay(BaseHTTPRequestHandler):
         wire.sent.append(request)
 
         def forward() -> Answer:
-            there = http.client.HTTPConnection(self.server.upstream, timeout=60)
+            there = http.client.HTTPConnection(self.server.upstream, timeout=DEADLINE)
             # moto looks and writes in two steps; a store decides on one write after the other.
             with wire.one_write if request.writes else nullcontext(), closing(there):
                 there.request(self.command, self.path, body, request.headers)

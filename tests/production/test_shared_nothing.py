@@ -27,7 +27,7 @@ pytestmark = [
 CANARY = "Wilhelmina-Canary"
 DAG = """
 import shutil
-import time
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -58,7 +58,7 @@ class HalfDone(BaseOperator):
             shutil.copy(self.table["uri"], work.path("half.parquet"))
             if context["ti"].try_number == 1:
                 Path({reached!r}).touch()
-                time.sleep(10_000)
+                threading.Event().wait()
             return dict(self.table) | {{"uri": str(work.path("half.parquet"))}}
 
 

@@ -5,13 +5,12 @@ import os
 import re
 import shutil
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
@@ -24,6 +23,7 @@ from privacy_release.lake.store import Lake
 from tests.production.conftest import Installed, install, newest_python, visits
 from tests.production.topology import QUICK
 from tests.servers.scheduler import has_left_its_worker
+from tests.waiting import DEADLINE, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.production, pytest.mark.timeout(1800)]
 
@@ -31,8 +31,6 @@ VERSIONS = ("3.1", "3.2")
 HAS_PARTITIONS = {"3.1": False, "3.2": True}
 PASSWORDS = {"officer": "of all the people", "stranger": "who may operate", "viewer": "who only looks"}
 ROLES = "officer:op,stranger:op,viewer:viewer"
-T = TypeVar("T")
-PATIENCE = 300.0  # seconds for one run on a busy machine
 
 SCHEMA = """
 source: {uri: SOURCE}
@@ -99,7 +97,7 @@ class Elsewhere:
             headers=headers,
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
             found: bytes = answer.read()
         return found
 
@@ -125,21 +123,12 @@ class Elsewhere:
             state = str(self.api("GET", f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}")["state"])
             return state if state in ("success", "failed") else ""
 
-        return until(look, f"the end of {dag_id}")
+        return wait_for(look, f"the end of {dag_id}", every=0.5)
 
     @property
     def lake(self) -> Lake:
         """Where it publishes."""
         return Lake(root=str(self.root / ".lake"))
-
-
-def until(look: Callable[[], T], what: str) -> T:
-    """What a look finds, once it finds something."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s for {what}"
-        time.sleep(0.5)
-    return found
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -196,7 +185,7 @@ def serving(version: str, root: Path, installed: Installed, clean: dict[str, str
         for part in ("api-server", "scheduler", "dag-processor", "triggerer"):
             components.start(part)
         wait_until_ready(components, found.address)
-        until(lambda: found.api("GET", "/dags")["total_entries"] >= 2, "the DAGs")
+        wait_for(lambda: found.api("GET", "/dags")["total_entries"] >= 2, "the DAGs", every=0.5)
         yield found
     finally:
         components.stop()
@@ -205,7 +194,10 @@ def serving(version: str, root: Path, installed: Installed, clean: dict[str, str
 def test_what_a_version_has_is_parsed_and_what_it_lacks_is_an_import_error(elsewhere: Elsewhere) -> None:
     assert elsewhere.command("airflow", "version").startswith(elsewhere.version)
     by_partition = HAS_PARTITIONS[elsewhere.version]
-    until(lambda: by_partition or elsewhere.api("GET", "/importErrors")["total_entries"], "the import error")
+    if not by_partition:
+        wait_for(
+            lambda: elsewhere.api("GET", "/importErrors")["total_entries"], "the import error", every=0.5
+        )
     dags = {dag["dag_id"] for dag in elsewhere.api("GET", "/dags")["dags"]}
     assert {"visits", "visits_private"} <= dags
     assert ("visits_daily" in dags) == by_partition
@@ -226,7 +218,7 @@ def test_a_release_waits_for_its_officer_and_for_nobody_else(elsewhere: Elsewher
         waits = states.get("approve") == "deferred"
         return waits and has_left_its_worker(elsewhere.root / "scheduler.log", "approve", run_id)
 
-    until(asked, "the question for approval")
+    wait_for(asked, "the question for approval", every=0.5)
     assert releases(elsewhere.lake, "visits") == []
     place = f"/dags/visits/dagRuns/{quote(run_id, safe='')}/taskInstances/approve/-1/hitlDetails"
     body = {"chosen_options": ["Approve"], "params_input": {"comment": "looks fine"}}

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -26,10 +25,10 @@ from deploy.local.ui import Components, wait_until_ready
 from tests.production.compose import environment, secrets_in, services
 from tests.production.conftest import Installed
 from tests.servers.postgres import binaries, server
+from tests.waiting import DEADLINE, wait_for
 
 AIRFLOW = ("api-server", "scheduler", "dag-processor", "triggerer", "worker")
 FINISHED = {"success", "failed"}
-PATIENCE = 600.0
 # Waiting is most of the time of a run: look more often than one would in production.
 QUICK = {
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
@@ -133,11 +132,12 @@ class Topology:
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait for something, as long as all services run."""
-        deadline = time.monotonic() + PATIENCE
-        while not holds():
+
+        def looked() -> bool:
             self.parts.check()
-            assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s for {what}; see {self.root}"
-            time.sleep(0.5)
+            return holds()
+
+        wait_for(looked, what, detail=lambda: f"see {self.root}", every=0.5)
 
     def _ask(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> str:
         request = urllib.request.Request(
@@ -146,7 +146,7 @@ class Topology:
             headers={"Content-Type": "application/json", **headers},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
             return str(answer.read().decode())
 
 

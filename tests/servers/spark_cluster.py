@@ -9,8 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +20,9 @@ import psutil
 import pytest
 
 from deploy.local.embedded import HOST
+from tests.waiting import DEADLINE, wait_for
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 240  # seconds that a server may take to start on a busy machine
 # What sessions of tests have in common: executors find the functions of the tests, and need little.
 CONF = {"spark.executorEnv.PYTHONPATH": str(ROOT), "spark.sql.shuffle.partitions": "4"}
 
@@ -37,8 +36,10 @@ class Server:
 
     def said(self, pattern: str) -> str:
         """The first group of a pattern in the log, once it is there."""
-        waited(lambda: self._ended() or re.search(pattern, self.log.read_text()), self.log)
-        return re.search(pattern, self.log.read_text())[1]  # type: ignore[index]
+        found = wait_for(
+            lambda: self._search(pattern), f"Spark to log {pattern}", detail=lambda: end_of(self.log)
+        )
+        return found[1]
 
     def family(self) -> list[psutil.Process]:
         """The process and all below it: of a worker, its executors and their Pythons."""
@@ -55,10 +56,10 @@ class Server:
                 process.kill()
         self.process.wait()
 
-    def _ended(self) -> bool:
+    def _search(self, pattern: str) -> re.Match[str] | None:
         if self.process.poll() is not None:
             raise RuntimeError(f"{self.log.name} ended:\n{self.log.read_text()[-4000:]}")
-        return False
+        return re.search(pattern, self.log.read_text())
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Standalone:
 
     def state(self) -> dict[str, Any]:
         """What the master knows."""
-        with urlopen(f"{self.page}/json/", timeout=PATIENCE) as answer:
+        with urlopen(f"{self.page}/json/", timeout=DEADLINE) as answer:
             state: dict[str, Any] = json.load(answer)
         return state
 
@@ -133,7 +134,11 @@ def standalone_cluster(
             size = ["--cores", "1", "--memory", memory, "--work-dir", str(work)]
             started.append(start(f"worker-{i}", worker_class, *common, *size, address))
         cluster = Standalone(address, page, secret, started)
-        waited(lambda: cluster.alive() == workers, *(worker.log for worker in started))
+        wait_for(
+            lambda: cluster.alive() == workers,
+            f"{workers} workers to register",
+            detail=lambda: end_of(*(worker.log for worker in started)),
+        )
         yield cluster
 
 
@@ -160,18 +165,9 @@ def connect_server(folder: Path, conf: Mapping[str, str] | None = None) -> Itera
         yield f"sc://{HOST}:{port}"
 
 
-def waited(happened: Callable[[], Any], *logs: Path, patience: float = PATIENCE) -> None:
-    """Wait until something has happened.
-
-    Raises:
-        RuntimeError: if it does not happen, with the end of the logs.
-    """
-    deadline = time.monotonic() + patience
-    while not happened():
-        if time.monotonic() > deadline:
-            ends = "\n".join(log.read_text()[-2000:] for log in logs)
-            raise RuntimeError(f"Spark did not get there in {patience} s:\n{ends}")
-        time.sleep(0.05)
+def end_of(*logs: Path) -> str:
+    """The last lines of each log."""
+    return "\n".join(log.read_text()[-2000:] for log in logs)
 
 
 @contextmanager

@@ -41,9 +41,10 @@ from privacy_release.work.remote.scratch import CURRENT, Scratch
 from privacy_release.work.remote.store import Store
 from privacy_release.work.spark_session import SparkCluster
 from tests.object_stores.stores import Bucket, s3_server
-from tests.servers.spark_cluster import CONF, PATIENCE, ROOT, Standalone, waited
+from tests.servers.spark_cluster import CONF, ROOT, Standalone, end_of
 from tests.spark.conftest import MEMORY
 from tests.spark.work import CANARY, Waiting, by_number, failing, infeasible, quoting
+from tests.waiting import DEADLINE, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 SMALL = {
@@ -272,7 +273,9 @@ def test_a_worker_that_dies_changes_no_byte_of_a_release(
 
     def kill_in_the_middle() -> None:
         # One fragment has begun on each worker, and none can end before the worker is gone.
-        waited(lambda: len(work.started()) >= 2, victim.log)
+        wait_for(
+            lambda: len(work.started()) >= 2, "two fragments to begin", detail=lambda: end_of(victim.log)
+        )
         died.update(process.pid for process in victim.family())
         victim.kill()
         (tmp_path / "go").touch()
@@ -296,7 +299,7 @@ def test_a_worker_that_dies_changes_no_byte_of_a_release(
     assert len(expected) >= 4
     joined = join(made, plan, Job(work=task, label="joined"), distant)
     assert joined.told["rows"] == table["rows"]
-    waited(lambda: cluster.alive() == 1)
+    wait_for(lambda: cluster.alive() == 1, "the cluster to miss its worker")
 
 
 def test_neither_key_nor_record_is_on_a_disk_of_the_cluster_in_its_logs_or_in_the_bucket(
@@ -322,7 +325,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def test_a_client_without_the_secret_is_refused(cluster: Standalone, stranger: subprocess.Popen[str]) -> None:
-    told, shown = stranger.communicate(timeout=PATIENCE)
+    told, shown = stranger.communicate(timeout=DEADLINE)
     assert told.startswith(f"Spark must start with the master {cluster.master}, got ")
     assert told.endswith("context: None; left: []")
     assert "check the address, the secret" in told

@@ -1,7 +1,6 @@
 """Assignments and work that tests send to Spark's workers, which import them from here."""
 
 import os
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 from privacy_engine.engines.engine import Work
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.tables.classes import CountedClasses
+from tests.waiting import wait_for
 
 CANARY = "CANARY-7f3a91"
 
@@ -101,11 +101,7 @@ class Waiting:
 
     def __call__(self, fragment: int, table: pa.Table) -> Mapping[str, Any]:
         (self.folder / f"started-{fragment}-{os.getpid()}").touch()
-        deadline = time.monotonic() + 240
-        while not (self.folder / "go").exists():
-            if time.monotonic() > deadline:
-                raise TimeoutError("nobody said go")
-            time.sleep(0.05)
+        wait_for((self.folder / "go").exists, "the test to let the work go on")
         return {"process": os.getpid(), "result": dict(self.work(fragment, table))}
 
     def started(self) -> dict[int, list[int]]:

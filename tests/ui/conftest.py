@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from tests.ui.server import PASSWORDS, Server, standalone
+from tests.waiting import DEADLINE
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 DESKTOP, PHONE = (1280, 860), (360, 740)
 SIZES = ((390, 844), (1280, 860), (1920, 1080))  # a phone, a laptop, a large screen
 AXE = Path(__file__).parent / "axe" / "node_modules" / "axe-core" / "axe.min.js"
-WAIT = 60_000  # milliseconds until a busy machine must have shown something
+WAIT = 1_000 * DEADLINE  # milliseconds, as Playwright counts
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from deploy.local.samples.synthetic_adult import synthetic_adult
 from deploy.local.ui import Components, wait_until_ready
 from privacy_engine.dp.limits import Limit, Period
 from privacy_release.ledger.ledger import BudgetLedger
+from tests.waiting import DEADLINE
 
 PASSWORDS = {"officer": "of all the people", "visitor": "who only looks"}
 ROLES = "officer:admin,visitor:viewer"
@@ -54,7 +55,7 @@ class Server:
             headers={"Content-Type": "application/json", **headers},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
             return json.load(answer)
 
 

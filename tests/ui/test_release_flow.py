@@ -1,7 +1,6 @@
 """From the trigger to the retraction, as a person sees it: in Chromium, in Airflow's UI, on a real run."""
 
 import re
-import time
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -12,12 +11,12 @@ import pytest
 from tests.servers.scheduler import has_left_its_worker
 from tests.ui.conftest import DESKTOP, PHONE, SIZES, WAIT
 from tests.ui.server import Server
+from tests.waiting import DEADLINE, wait_for
 
 pytestmark = [pytest.mark.ui]
 
 ANONYMIZED, SYNTHETIC, ATTACKED = "adult_occupation", "adult_synthetic_weekly", "adult_attacked"
 APPROVE = "approve"
-DEADLINE = 300.0  # seconds for a run of some six tasks on a busy machine
 PAGES = (
     "/privacy/releases",
     "/privacy/budget",
@@ -57,7 +56,7 @@ def asked(server: Server, run_id: str, dag_id: str = ANONYMIZED) -> str:
         waits = state.get(APPROVE) == "awaiting_input"
         return APPROVE if waits and has_left_its_worker(server.log, APPROVE, run_id) else None
 
-    return until(waiting, "the question for approval")
+    return wait_for(waiting, "the question for approval", every=0.5)
 
 
 def answer(server: Server, page: Any, run_id: str, option: str, comment: str) -> None:
@@ -86,16 +85,7 @@ def finished(server: Server, dag_id: str, run_id: str) -> str:
         state = server.call("GET", f"/dags/{dag_id}/dagRuns/{quote(run_id, safe='')}")["state"]
         return str(state) if state in ("success", "failed") else None
 
-    return until(ended, f"the end of {dag_id}")
-
-
-def until(look: Callable[[], str | None], what: str) -> str:
-    """What a look finds, once it finds something."""
-    deadline = time.monotonic() + DEADLINE
-    while (found := look()) is None:
-        assert time.monotonic() < deadline, f"waited {DEADLINE:.0f} s for {what}"
-        time.sleep(0.5)
-    return found
+    return wait_for(ended, f"the end of {dag_id}", every=0.5)
 
 
 def in_airflow(page: Any, title: str) -> Any:
@@ -140,7 +130,7 @@ def get(server: Server, address: str) -> str:
     """A page as the officer is sent it."""
     headers = {"Authorization": f"Bearer {server.token('officer')}"}
     request = urllib.request.Request(f"{server.address}{address}", headers=headers)
-    with urllib.request.urlopen(request, timeout=60) as found:
+    with urllib.request.urlopen(request, timeout=DEADLINE) as found:
         return str(found.read().decode())
 
 
@@ -149,16 +139,18 @@ def runs(server: Server, browser: Any, budget_at_first: str) -> dict[str, str]:
     """Both example releases, triggered by REST and published; run ids by DAG."""
     made = {}
     for dag_id in (ANONYMIZED, SYNTHETIC):
-        until(lambda dag_id=dag_id: dag_if_known(server, dag_id), f"the DAG {dag_id}")
+        wait_for_dag(server, dag_id)
         body = {"logical_date": None}
         made[dag_id] = str(server.call("POST", f"/dags/{dag_id}/dagRuns", body)["dag_run_id"])
     assert {finished(server, dag_id, run_id) for dag_id, run_id in made.items()} == {"success"}
     return made
 
 
-def dag_if_known(server: Server, dag_id: str) -> str | None:
-    known = server.call("GET", "/dags?limit=100")["dags"]
-    return next((dag_id for dag in known if dag["dag_id"] == dag_id), None)
+def wait_for_dag(server: Server, dag_id: str) -> None:
+    def known() -> bool:
+        return dag_id in {dag["dag_id"] for dag in server.call("GET", "/dags?limit=100")["dags"]}
+
+    wait_for(known, f"the DAG {dag_id}", every=0.5)
 
 
 def test_a_release_is_triggered_reported_approved_listed_and_retracted_in_the_browser(
@@ -278,7 +270,7 @@ def test_what_attackers_gain_is_seen_before_a_release_is_approved_and_with_it_af
     picture: Callable[..., None],
     accessible: Callable[[Any], None],
 ) -> None:
-    until(lambda: dag_if_known(server, ATTACKED), f"the DAG {ATTACKED}")
+    wait_for_dag(server, ATTACKED)
     page = log_in("officer")
     for number in (1, 2):
         run_id = trigger_with_approval(server, page, ATTACKED)

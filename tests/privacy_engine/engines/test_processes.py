@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from multiprocessing import current_process, get_context
 from multiprocessing.connection import Connection
@@ -28,6 +27,7 @@ from tests.privacy_engine.engines.tables import (
     threads,
     written,
 )
+from tests.waiting import wait_for, wait_for_end
 
 ROOT = Path(__file__).parents[3]
 
@@ -137,15 +137,16 @@ def test_processes_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     written(pa.table({"n": range(100)}), tmp_path)
     parent = subprocess.Popen(script(tmp_path, "Endless(folder)"), cwd=ROOT)
     try:
-        while len(begun := list(tmp_path.glob("pid-*"))) < 2:
-            assert parent.poll() is None
-            time.sleep(0.05)
+        wait_for(
+            lambda: len(list(tmp_path.glob("pid-*"))) == 2 or parent.poll() is not None,
+            "work on both fragments",
+        )
+        assert parent.poll() is None
     finally:
         parent.kill()
         parent.wait()
-    children = [int(path.name.removeprefix("pid-")) for path in begun]
-    _, alive = psutil.wait_procs([psutil.Process(c) for c in children if psutil.pid_exists(c)], timeout=30)
-    assert not alive
+    children = [int(path.name.removeprefix("pid-")) for path in tmp_path.glob("pid-*")]
+    wait_for_end([psutil.Process(child) for child in children if psutil.pid_exists(child)])
 
 
 def squared(number: int) -> dict[str, int]:
