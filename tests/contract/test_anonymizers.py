@@ -30,12 +30,7 @@ from tests.contract.tables import SCHEMA, family, people
 T_CLOSE = {"require": (TCloseness(t=0.4, attribute="disease"),)}
 VARIANTS = [{}, {"k": 3, "l": 2}, {"k": 4, "l": 3, "suppression_limit": 0.1}]
 
-# A forest for each release: what every anonymizer inherits takes this one a minute.
-FORESTS = frozenset({"rfka"})
-methods = pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name in FORESTS else name for name in family(Anonymizer)],
-)
+methods = pytest.mark.parametrize("name", family(Anonymizer))
 variants = pytest.mark.parametrize("parameters", VARIANTS, ids=lambda p: "-".join(p) or "defaults")
 
 
@@ -237,7 +232,7 @@ def test_a_table_as_the_only_part_of_itself_is_released_alike(
 ) -> None:
     counts = people()["disease"].value_counts()
     values = SensitiveValues.of(pd.Series(counts.index), counts.to_numpy(), SCHEMA["disease"])
-    method = load_method(name, **parameters, **({} if "suppression_limit" in parameters else T_CLOSE))
+    method = tables.quick(name, **parameters, **({} if "suppression_limit" in parameters else T_CLOSE))
     by_itself = method.release(people(), SCHEMA, np.random.default_rng(7))
     as_part = method.release(people(), SCHEMA, np.random.default_rng(7), whole={"disease": values})
     pd.testing.assert_frame_equal(by_itself.table, as_part.table)

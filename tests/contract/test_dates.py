@@ -4,23 +4,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from privacy_engine import DataSchema, EquivalenceClasses, Release, ReleasePolicy, load_method, verify
+from privacy_engine import DataSchema, EquivalenceClasses, Release, ReleasePolicy, verify
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.judge.models import holds
-from tests.contract.tables import family
+from tests.contract.tables import family, quick
 from tests.dated import FIELDS, covers, stays
 
 # One sensitive attribute: some methods take no more.
 SCHEMA = DataSchema.from_dict(FIELDS | {"illness": {}})
-FORESTS = frozenset({"rfka"})
-methods = pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name in FORESTS else name for name in family(Anonymizer)],
-)
+methods = pytest.mark.parametrize("name", family(Anonymizer))
 
 
 def released(name: str, table: pd.DataFrame, **parameters: object) -> Release:
-    method = load_method(name, **{"k": 5, "l": 2} | parameters)
+    method = quick(name, **{"k": 5, "l": 2} | parameters)
     return method.release(table, SCHEMA, np.random.default_rng(7))
 
 
@@ -62,7 +58,7 @@ def test_the_type_of_the_source_does_not_matter(name: str) -> None:
     table = stays()
     as_text = table.assign(born=table["born"].dt.strftime("%d.%m.%Y"), admitted=table["admitted"].dt.date)
     fields = FIELDS | {"illness": {}, "born": FIELDS["born"] | {"format": "%d.%m.%Y"}}
-    method = load_method(name, k=5)
+    method = quick(name, k=5)
     one = method.release(table, SCHEMA, np.random.default_rng(7))
     other = method.release(as_text, DataSchema.from_dict(fields), np.random.default_rng(7))
     pd.testing.assert_frame_equal(one.table, other.table)
@@ -75,7 +71,7 @@ def test_dates_that_are_not_known_are_values_of_their_own(name: str, intervals: 
     rng = np.random.default_rng(1)
     for column in ("born", "admitted", "seen"):
         table[column] = table[column].where(rng.random(len(table)) > 0.2)
-    method = load_method(name, k=5, l=2, intervals=intervals)
+    method = quick(name, k=5, l=2, intervals=intervals)
     release = method.release(table, SCHEMA.keeping_nulls(), np.random.default_rng(7))
     assert verify(release.table, release.schema, ReleasePolicy(require=release.guarantees)).passed
     source = table.iloc[release.rows].reset_index(drop=True)

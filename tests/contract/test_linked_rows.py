@@ -22,7 +22,8 @@ from privacy_engine.release import Release
 from privacy_engine.tables.persons import Person
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Intervals, Role, released_as
-from tests.contract.test_persons import ANONYMIZERS, POLICY, QUICK, TABLES
+from tests.contract.tables import QUICK
+from tests.contract.test_persons import ANONYMIZERS, POLICY, TABLES
 from tests.contract.test_persons import CONSTANT as CONSTANT_ROWS
 from tests.contract.test_persons import SCHEMA as INDEPENDENT
 

@@ -35,7 +35,7 @@ from privacy_engine.tables.columns import NULL
 from privacy_engine.tables.encoding import EncodedTable, OrderedDomain
 from privacy_engine.vocabulary import Intervals
 from tests.contract.released_cells import a_set, interval, is_null, node
-from tests.contract.tables import CITIES, family
+from tests.contract.tables import CITIES, family, quick
 
 GRADES = ("low", "mid", "high or null")
 FIELDS = {
@@ -48,11 +48,7 @@ FIELDS = {
 SCHEMA = DataSchema.from_dict(FIELDS, {"cities": CITIES})
 QUASI = [a.name for a in SCHEMA.quasi_identifiers]
 POLICY = ReleasePolicy(require=(KAnonymity(k=4),))
-FORESTS = frozenset({"rfka"})
-methods = pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name in FORESTS else name for name in family(Anonymizer)],
-)
+methods = pytest.mark.parametrize("name", family(Anonymizer))
 
 
 def people(n: int = 120, seed: int = 3, share: float = 0.2) -> pd.DataFrame:
@@ -114,7 +110,7 @@ def classes_of(release: Release) -> dict[tuple[object, ...], list[object]]:
 
 def released(name: str, table: pd.DataFrame, *, intervals: str = "text", **parameters: object) -> Release:
     """A release whose cells the readers of text can read."""
-    method = load_method(name, k=4, intervals=intervals, **parameters)
+    method = quick(name, k=4, intervals=intervals, **parameters)
     return method.release(table, SCHEMA, np.random.default_rng(7))
 
 
@@ -328,7 +324,7 @@ def test_cells_that_are_suppressed_are_a_null_a_value_or_an_asterisk(name: str) 
 def test_persons_are_counted_in_classes_with_nulls(name: str) -> None:
     fields = {"who": {"role": "identifier"}, **FIELDS, "person": "who"}
     table = people(200).assign(who=np.random.default_rng(1).integers(0, 60, 200))
-    method = load_method(name, k=4, intervals="text")
+    method = quick(name, k=4, intervals="text")
     release = method.release(
         table, DataSchema.from_dict(fields, {"cities": CITIES}), np.random.default_rng(7)
     )

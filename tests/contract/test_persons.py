@@ -14,6 +14,7 @@ from privacy_engine.judge.verification import verify
 from privacy_engine.measures.utility import gcp
 from privacy_engine.registry import is_anonymizer, load_method, method_names
 from privacy_engine.tables.schema import DataSchema
+from tests.contract.tables import QUICK
 
 SCHEMA = DataSchema.from_dict(
     {
@@ -28,7 +29,6 @@ SCHEMA = DataSchema.from_dict(
 CONSTANT = SCHEMA.select(["patient", "age", "district", "illness"])
 POLICY = ReleasePolicy(require=(KAnonymity(k=4), DistinctLDiversity(l=2)))
 ANONYMIZERS = [name for name in method_names() if is_anonymizer(name)]
-QUICK = {"rfka": {"trees": 20}}
 
 
 def visits(persons: int, rows: Callable[[np.random.Generator, int], np.ndarray]) -> pd.DataFrame:

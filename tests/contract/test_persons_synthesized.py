@@ -13,7 +13,7 @@ from privacy_engine.release import Release
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.synthesizer import Synthesizer
 from privacy_engine.tables.domains import CodedTable
-from tests.contract.tables import PUBLIC_SCHEMA, QUICK, family, people
+from tests.contract.tables import PUBLIC_SCHEMA, family, people, quick
 
 PERSONS, ROWS = 300, 2000
 SCHEMA = DataSchema.from_dict(
@@ -38,7 +38,7 @@ VISITS = visits()
 
 
 def method(name: str, bound: str, **parameters: object) -> Synthesizer:
-    return load_method(name, **QUICK.get(name, {}) | BOUNDS[bound] | parameters)
+    return quick(name, **BOUNDS[bound] | parameters)
 
 
 def released(name: str, bound: str, **parameters: object) -> Release:
@@ -81,7 +81,7 @@ def test_every_table_has_the_noise_of_all_units_of_a_person(name: str, bound: st
 @methods
 def test_a_claim_about_rows_is_found_where_the_schema_names_persons(name: str) -> None:
     of_rows = DataSchema(SCHEMA.attributes)
-    model = load_method(name, **QUICK.get(name, {})).measure(VISITS, of_rows)
+    model = quick(name).measure(VISITS, of_rows)
     assert all(f.passed for f in check_bookkeeping(model.loss, model.spends, of_rows, model.loss))
     failed = [f for f in check_bookkeeping(model.loss, model.spends, SCHEMA, model.loss) if not f.passed]
     assert ["one row" in f.rule for f in failed] == [True]
@@ -195,7 +195,7 @@ def test_a_measurement_without_persons_is_what_it_was(name: str) -> None:
             (counts, 2, 11.666666666666668),
         },
     }
-    asked = load_method(name, **{} if name == "latent_class" else {"degree": 1})
+    asked = quick(name, **{} if name == "latent_class" else {"degree": 1})
     model = asked.measure(people(1000), PUBLIC_SCHEMA)
     assert {(s.mechanism, s.sensitivity, s.scale) for s in model.spends} == known[name]
     assert not {"max_rows", "weight"} & set(asked.measurement_parameters())

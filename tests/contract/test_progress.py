@@ -15,7 +15,7 @@ from privacy_engine.randomizers.randomizer import Randomizer
 from privacy_engine.registry import detector_names, load_detector
 from privacy_engine.release import Release
 from privacy_engine.synthesizers.synthesizer import Synthesizer
-from tests.contract.tables import PUBLIC_SCHEMA, QUICK, family, people
+from tests.contract.tables import PUBLIC_SCHEMA, family, people, quick
 
 # Further ways through the anonymizers: blocks in threads, regrouping, quotas, suppression, other orders.
 FURTHER: dict[str, tuple[str, dict[str, Any]]] = {
@@ -28,7 +28,7 @@ FURTHER: dict[str, tuple[str, dict[str, Any]]] = {
 }
 CASES = (
     FURTHER
-    | {name: (name, QUICK.get(name, {})) for name in method_names()}
+    | {name: (name, {}) for name in method_names()}
     | {name: (name, {"randomness": "seeded"}) for name in family(Randomizer)}
 )
 cases = pytest.mark.parametrize("case", CASES)
@@ -43,7 +43,7 @@ def told_by(work: Callable[[], Any]) -> list[float]:
 
 def made(case: str, table: pd.DataFrame) -> Release:
     name, parameters = CASES[case]
-    release: Release = load_method(name, **parameters).release(table, PUBLIC_SCHEMA, np.random.default_rng(5))
+    release: Release = quick(name, **parameters).release(table, PUBLIC_SCHEMA, np.random.default_rng(5))
     return release
 
 
@@ -75,7 +75,7 @@ def test_a_release_is_the_same_whether_anybody_listens_or_not(case: str) -> None
 
 @pytest.mark.parametrize("name", family(Synthesizer))
 def test_records_drawn_from_a_model_are_the_same_whether_anybody_listens_or_not(name: str) -> None:
-    method = load_method(name, **QUICK.get(name, {}))
+    method = quick(name)
     model = method.measure(people(), PUBLIC_SCHEMA)  # its noise cannot be seeded
     with telling(lambda share: None):
         heard = method.release_of(model, PUBLIC_SCHEMA, np.random.default_rng(5))

@@ -19,7 +19,7 @@ from privacy_engine.release import Release
 from privacy_engine.tables.linked import rows_by_table, schema_of_tables, stacked
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Intervals
-from tests.contract.test_persons import QUICK
+from tests.contract.tables import QUICK
 from tests.several_tables import CARRYING, PATIENTS, SCHEMA, VISITS, clinic, one, recounted
 
 ANONYMIZERS = [name for name in method_names() if is_anonymizer(name)]
