@@ -21,6 +21,7 @@ from privacy_release.work.sweep import Rules, State, sweep
 from tests.canaries import planted
 from tests.dags.officers import Officers
 from tests.dags.scanner import new_root, started
+from tests.waiting import wait_for
 
 HOUR = timedelta(hours=1)
 DAG = "people"
@@ -126,9 +127,12 @@ def test_what_a_killed_run_of_one_process_had_read_goes_with_the_next_sweep(
     make_home(root).write(planted(invented))
     areas = root / ".airflow" / "work_area"
     with started(root, [DAG]) as child:
-        while not list(areas.glob("*/*.parquet")):
+
+        def read() -> bool:
             assert child.poll() is None, (root / "output.txt").read_text()[-2000:]
-            time.sleep(0.02)
+            return any(areas.glob("*/*.parquet"))
+
+        wait_for(read, "the records of the run to be read", every=0.02)
         child.kill()
     assert [json.loads(lock.read_text())["owner"] for lock in areas.glob(f"*/{LOCK}")] == ["process"]
     assert [looked.state for looked in sweep(areas, Rules(idle=6 * HOUR))] == [State.REMOVED]

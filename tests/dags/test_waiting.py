@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +22,9 @@ from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from tests.servers import postgres
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-PATIENCE = 400.0
 SQL = "SELECT name, age, town, disease, remark FROM people WHERE day = {release:%Y-%m-%d}"
 
 
@@ -59,11 +58,7 @@ class Service:
         return self._ask(method, f"/api/v2{path}", body, self.login)
 
     def until(self, holds: Any, what: str) -> Any:
-        deadline = time.monotonic() + PATIENCE
-        while not (found := self._tried(holds)):
-            assert time.monotonic() < deadline, f"waited for {what}"
-            time.sleep(0.5)
-        return found
+        return wait_for(lambda: self._tried(holds), what, every=0.5)
 
     @staticmethod
     def _tried(holds: Any) -> Any:

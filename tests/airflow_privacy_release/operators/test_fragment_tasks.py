@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -34,6 +33,7 @@ from privacy_engine.errors import CapacityError, EngineError, PrivacyEngineError
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
 from tests.airflow_privacy_release.task.test_metrics import Recorder
+from tests.waiting import wait_for
 
 ENGINE = {"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1}
 SCHEMA = {
@@ -117,11 +117,12 @@ def test_a_worker_that_is_killed_and_its_fragment_alone_done_again_give_the_same
         cwd=checkout(),
     )
     try:
-        until = time.monotonic() + 120
-        while not released.exists():
+
+        def there() -> bool:
             assert child.poll() is None
-            assert time.monotonic() < until
-            time.sleep(0.01)
+            return released.exists()
+
+        wait_for(there, "the part of the fragment", every=0.01)
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()

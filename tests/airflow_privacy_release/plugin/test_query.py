@@ -4,7 +4,6 @@ import hashlib
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from privacy_release.lake.store import Lake
 from tests.airflow_privacy_release.plugin.conftest import FOREIGN_DAG, Visit
+from tests.waiting import wait_for, wait_for_end
 
 COUNT = "SELECT count(*) AS n FROM people"
 ENDLESS = "SELECT count(*) FROM people, range(10000000) a, range(10000000) b"
@@ -243,10 +243,11 @@ def running() -> list[psutil.Process]:
     return found
 
 
-def wait_for(count: int) -> list[psutil.Process]:
-    """Until so many queries run."""
-    while len(found := running()) != count:
-        time.sleep(0.02)
+def wait_until(count: int) -> list[psutil.Process]:
+    """Wait until that number of queries run, and return their processes."""
+    (found,) = wait_for(
+        lambda: [found] if len(found := running()) == count else [], f"{count} queries to run"
+    )
     return found
 
 
@@ -261,16 +262,14 @@ def test_a_client_that_goes_away_ends_its_query(
     publish_people()
     before = len(records())
     connection = send(server, visit("visitor"), ENDLESS)
-    children = wait_for(1)
+    children = wait_until(1)
     # The event loop is free meanwhile: another page is answered.
     other = socket.create_connection(("127.0.0.1", server))
     other.sendall(b"GET /privacy/releases HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert received(other).startswith("HTTP/1.1 401")
     connection.close()
-    _, alive = psutil.wait_procs(children, timeout=120)
-    assert not alive
-    while len(records()) == before:
-        time.sleep(0.02)
+    wait_for_end(children)
+    wait_for(lambda: len(records()) > before, "the record of the query")
     assert records()[-1]["outcome"] == "stopped"
     assert received(send(server, visit("visitor"), COUNT)).startswith("HTTP/1.1 200")
 
@@ -287,14 +286,18 @@ def test_a_user_asks_one_query_at_a_time_and_all_together_a_bounded_number(
     monkeypatch.setenv("AIRFLOW__PRIVACY_RELEASE__QUERY_WAITING", "0")
     publish_people()
     with send(server, visit("visitor"), ENDLESS):
-        wait_for(1)
+        wait_until(1)
         again = received(send(server, visit("visitor"), COUNT))
         assert again.startswith("HTTP/1.1 429")
         assert "retry-after: 5" in again
         busy = received(send(server, visit("steward"), COUNT))
         assert busy.startswith("HTTP/1.1 503")
         assert "retry-after: 5" in busy
-    wait_for(0)
-    while not (free := received(send(server, visit("steward"), COUNT))).startswith("HTTP/1.1 200"):
-        assert free.startswith("HTTP/1.1 503")
-        time.sleep(0.02)
+    wait_until(0)
+
+    def answered() -> bool:
+        answer = received(send(server, visit("steward"), COUNT))
+        assert answer.startswith(("HTTP/1.1 200", "HTTP/1.1 503"))
+        return answer.startswith("HTTP/1.1 200")
+
+    wait_for(answered, "the place of the query to be free")
