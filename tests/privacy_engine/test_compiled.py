@@ -64,6 +64,7 @@ def kept(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*.nb[ic]")}
 
 
+@pytest.mark.slow  # compiles a whole method
 def test_a_package_that_nothing_can_be_kept_for_works_and_warns_once(tmp_path: Path) -> None:
     # Not by permissions, which stop no superuser: a file lies where each folder would be.
     copy = tmp_path / "privacy_engine"
@@ -94,6 +95,7 @@ def test_a_change_of_a_callee_in_another_file_makes_its_callers_stale(engine: Pa
     assert run(DOUBLED, engine.parent).stdout.split() == ["14", "0"]
 
 
+@pytest.mark.slow  # a stale kernel for nothing costs time only
 def test_sources_with_other_times_and_the_same_content_are_the_same(engine: Path) -> None:
     run(DOUBLED, engine.parent)
     for path in engine.rglob("*.py"):
@@ -101,12 +103,14 @@ def test_sources_with_other_times_and_the_same_content_are_the_same(engine: Path
     assert run(DOUBLED, engine.parent).stdout.split() == ["2", "1"]
 
 
+@pytest.mark.slow  # as above
 def test_a_module_that_is_not_imported_makes_nothing_stale(engine: Path) -> None:
     run(DOUBLED, engine.parent)
     (engine / "room" / "other.py").write_text("LIMIT = 1\n")
     assert run(DOUBLED, engine.parent).stdout.split() == ["2", "1"]
 
 
+@pytest.mark.slow  # the other form of import of a stale callee
 def test_a_package_imported_as_a_whole_stands_for_all_its_modules(engine: Path) -> None:
     caller = engine / "room" / "caller.py"
     caller.write_text(
@@ -117,12 +121,14 @@ def test_a_package_imported_as_a_whole_stands_for_all_its_modules(engine: Path) 
     assert run(DOUBLED, engine.parent).stdout.split() == ["14", "0"]
 
 
+@pytest.mark.slow  # each place for kernels needs processes
 def test_the_folder_that_is_named_is_taken(engine: Path, tmp_path: Path) -> None:
     run(DOUBLED, engine.parent, NUMBA_CACHE_DIR=str(tmp_path / "named"))
     assert kept(tmp_path / "named")
     assert not kept(engine)
 
 
+@pytest.mark.slow  # as above
 def test_where_the_package_cannot_be_written_the_users_cache_is_taken(engine: Path, tmp_path: Path) -> None:
     (engine / "__pycache__").touch()
     home = str(tmp_path / "home")
@@ -131,6 +137,7 @@ def test_where_the_package_cannot_be_written_the_users_cache_is_taken(engine: Pa
     assert run(DOUBLED, engine.parent, HOME=home).stdout.split() == ["2", "1"]
 
 
+@pytest.mark.slow  # as above
 def test_code_that_came_with_the_package_is_used_where_it_cannot_be_written(
     engine: Path, tmp_path: Path
 ) -> None:
@@ -141,6 +148,7 @@ def test_code_that_came_with_the_package_is_used_where_it_cannot_be_written(
     assert done.stderr == ""
 
 
+@pytest.mark.slow  # a race of processes
 def test_processes_that_start_together_leave_whole_files(engine: Path) -> None:
     together = f"""
 import subprocess, sys
@@ -151,6 +159,7 @@ assert not any(process.wait() for process in started)
     assert run(DOUBLED, engine.parent).stdout.split() == ["2", "1"]
 
 
+@pytest.mark.slow  # needs a process without other kernels
 def test_a_literal_is_compiled_as_any_number_is(engine: Path) -> None:
     (engine / "room" / "literals.py").write_text("""
 from privacy_engine.compiled import kernel
