@@ -18,8 +18,6 @@ from privacy_release.spec.model import load_spec
 from privacy_release.spending.streams import schedule_named
 from tests.dags.weeks import Week, key_of
 
-pytestmark = pytest.mark.slow
-
 SOURCE = {"uri": "deliveries/{release}.parquet"}
 COLUMNS = {
     "town": {"categories": ["north", "south"]},
@@ -91,6 +89,7 @@ def test_weeks_are_published_until_the_budget_is_gone_and_the_next_is_green_and_
     assert len(list((tmp_path / "curator").rglob("*.html"))) == 2
 
 
+@pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` book without it
 def test_a_cleared_week_publishes_identical_bytes_and_spends_nothing(
     deliveries: Path, ledger: BudgetLedger, run_week: Callable[..., Week], airflow_lake: Lake
 ) -> None:
@@ -106,6 +105,7 @@ def test_a_cleared_week_publishes_identical_bytes_and_spends_nothing(
     assert read_release(airflow_lake, "people", key_of(0)).equals(rows)
 
 
+@pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` book without it
 def test_a_skipped_week_is_published_after_more_was_granted(
     deliveries: Path, ledger: BudgetLedger, run_week: Callable[..., Week], airflow_lake: Lake
 ) -> None:
@@ -116,6 +116,7 @@ def test_a_skipped_week_is_published_after_more_was_granted(
     assert len(releases(airflow_lake, "people")) == 3
 
 
+@pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` book without it
 def test_an_unchanged_delivery_is_published_again_for_nothing(
     deliveries: Path, ledger: BudgetLedger, run_week: Callable[..., Week], airflow_lake: Lake
 ) -> None:
@@ -127,6 +128,7 @@ def test_an_unchanged_delivery_is_published_again_for_nothing(
     assert len({entry["sha256"] for entry in releases(airflow_lake, "people")}) == 1
 
 
+@pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` book without it
 def test_a_short_budget_fails_the_run_where_that_was_asked_for(
     deliveries: Path,
     home: Any,
@@ -146,6 +148,7 @@ def test_a_short_budget_fails_the_run_where_that_was_asked_for(
     assert not work_root.exists() or not list(work_root.iterdir())
 
 
+@pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` book without it
 def test_an_epsilon_chosen_for_one_run_is_what_the_guard_asks_for_and_the_policy_limits(
     deliveries: Path, ledger: BudgetLedger, run_week: Callable[..., Week], airflow_lake: Lake, home: Any
 ) -> None:
@@ -169,6 +172,7 @@ def test_tasks_that_ask_the_ledger_are_tried_again(
     assert dag.get_task("ingest").upstream_task_ids == {"budget"}
 
 
+@pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` book without it
 def test_an_asset_event_tells_the_epsilon_and_nothing_of_the_source(
     deliveries: Path, ledger: BudgetLedger, run_week: Callable[..., Week]
 ) -> None:

@@ -20,8 +20,6 @@ from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
 from tests.dags.weeks import Week, key_of
 
-pytestmark = pytest.mark.slow
-
 COLUMNS = {
     "age": {"bins": 6},
     "town": {"categories": ["north", "south"]},
@@ -83,6 +81,7 @@ def changed(one: pd.DataFrame, other: pd.DataFrame) -> int:
     return int(counts.clip(lower=0).sum())
 
 
+@pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` repeat answers without it
 def test_weeks_repeat_the_answers_of_unchanged_values_so_that_nothing_is_averaged_away(
     deliveries: Path,
     ledger: BudgetLedger,
@@ -116,6 +115,7 @@ def test_fresh_answers_would_be_averaged_away(invented: pd.DataFrame) -> None:
     assert (counts.argmax(axis=1) == codes).mean() > 0.95
 
 
+@pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` repeat answers without it
 def test_each_changed_delivery_is_booked_whole_and_an_unchanged_one_not_at_all(
     deliveries: Path, ledger: BudgetLedger, run_week: Callable[..., Week]
 ) -> None:
@@ -148,6 +148,7 @@ def test_a_week_without_its_secret_fails_closed(
     assert not list(work_root.iterdir())
 
 
+@pytest.mark.slow  # several weeks under Airflow; `steps` and `operators` repeat answers without it
 def test_a_week_with_another_secret_is_refused_unless_it_is_asked_for(
     deliveries: Path,
     home: Any,
