@@ -16,7 +16,8 @@ from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
 from tests.canaries import MARK
 from tests.dags.scanner import new_root, started
-from tests.servers.spark_cluster import CONF, require_spark, standalone_cluster, waited
+from tests.servers.spark_cluster import CONF, end_of, require_spark, standalone_cluster
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 NAME = "people"
@@ -79,7 +80,7 @@ def left(
             def halfway() -> bool:
                 return (released() > 0 and len(victim.family()) > 1) or running.poll() is not None
 
-            waited(halfway, log, patience=400)
+            wait_for(halfway, "the release of the first fragment", detail=lambda: end_of(log))
             killed = len(victim.family())
             victim.kill()
             before = released()
