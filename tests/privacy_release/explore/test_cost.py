@@ -84,9 +84,15 @@ def test_samples_double_until_all_records_are_released(steps: Steps) -> None:
     assert [p.memory for p in points] == sorted(p.memory for p in points)
 
 
-def test_no_sample_is_begun_when_the_time_is_over(steps: Steps) -> None:
-    with pytest.raises(CapacityError, match=r"mondrian must be done with 500 records within 0 s"):
-        measured_on_samples(steps, longest=0)
+@pytest.mark.parametrize(
+    ("longest", "patience"), [(1e-9, 1e12), (30, 0)], ids=["no sample begun", "one given up"]
+)
+def test_samples_end_with_their_time(
+    steps: Steps, longest: float, patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privacy_release.explore.cost._PATIENCE", patience)
+    with pytest.raises(CapacityError, match="mondrian must be done with 500 records within"):
+        measured_on_samples(steps, longest=longest)
 
 
 @pytest.mark.parametrize(
