@@ -61,6 +61,14 @@ class Modulo:
         return (np.nan_to_num(numbers) % self.fragments).astype(np.int32)
 
 
+IN_MEMORY: list[str] = []  # of this process
+
+
+def remembered(fragment: int, records: pa.Table) -> Mapping[str, Any]:
+    """What the process that does the work has in its memory."""
+    return {"memory": [*IN_MEMORY]}
+
+
 def describe(fragment: int, records: pa.Table) -> Mapping[str, Any]:
     return {
         "fragment": fragment,

@@ -16,6 +16,7 @@ import pytest
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.engines.processes import process_count, run_apart
 from privacy_engine.errors import CapacityError, InfeasibleError
+from tests.privacy_engine.engines import tables
 from tests.privacy_engine.engines.compiling import compiling
 from tests.privacy_engine.engines.tables import (
     Endless,
@@ -24,6 +25,7 @@ from tests.privacy_engine.engines.tables import (
     describe,
     infeasible,
     quoting,
+    remembered,
     threads,
     written,
 )
@@ -52,6 +54,14 @@ def test_each_fragment_is_worked_on_once_in_another_process(engine: LocalEngine,
     assert [(f["fragment"], f["first"]) for f in found] == [(i, i) for i in range(7)]
     assert sum(f["rows"] for f in found) == 100
     assert os.getpid() not in {f["pid"] for f in found}
+
+
+def test_a_process_has_nothing_of_the_memory_of_its_parent(
+    spill: Path, paths: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "IN_MEMORY", ["records of another release"])
+    with LocalEngine(memory=500_000_000, spill=spill, processes=1) as engine:
+        assert [*engine.apply_by_fragment(paths, Modulo("n", 1), remembered)] == [{"memory": []}]
 
 
 @pytest.mark.slow  # needs more fragments than one process works on
