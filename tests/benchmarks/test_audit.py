@@ -5,6 +5,7 @@ computed below from the exact binomial distribution; those of the audits by even
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import numba
 import numpy as np
@@ -20,6 +21,30 @@ from privacy_engine.registry import METHODS, Family
 from privacy_engine.synthesizers import network_synthesizer
 
 CASES = cases()
+# Seconds each. Quick tests audit both kinds of choice (`tests/privacy_engine/dp/test_audit.py`), and hold
+# the parts of a split against epsilon in the books of every model (`tests/contract`): only the slow ones show
+# that the audits of the report catch these faults too.
+LONG = frozenset(
+    {"noisy max", "noisy max by rho", "privbayes_r, two attributes", "dpsm_bayes, two attributes"}
+)
+# Faults test the audits, not the engine: the quick tier plants those of the quickest audit of a kind.
+QUICK_FAULTS = frozenset(
+    {
+        "discrete Laplace",
+        "discrete Gaussian",
+        "privbayes, persons",
+        "latent_class, persons",
+        "errph, listed",
+        "local_laplace, a number",
+    }
+)
+
+
+def audited(case: Case, *fault: str) -> Any:
+    """A case, and a fault to plant, for a test that is slow unless they are quick to audit."""
+    quick = case.name in QUICK_FAULTS if fault else case.name not in LONG
+    marks = () if quick else pytest.mark.slow
+    return pytest.param(case, *fault, id=": ".join((case.name, *fault)), marks=marks)
 
 
 @pytest.fixture(autouse=True)
@@ -42,15 +67,12 @@ def test_every_method_with_a_privacy_loss_is_audited_with_its_faults() -> None:
         assert ONE_ROW in faults or METHODS[name].family is Family.RANDOMIZER  # which take a row a person
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in CASES])
+@pytest.mark.parametrize("case", [audited(case) for case in CASES])
 def test_a_method_shows_half_of_its_claim_and_no_more_than_all_of_it(case: Case) -> None:
     assert case.claim / 2 <= shown(case, None) <= case.claim
 
 
-@pytest.mark.parametrize(
-    ("case", "fault"),
-    [pytest.param(case, fault, id=f"{case.name}: {fault}") for case in CASES for fault in case.faults],
-)
+@pytest.mark.parametrize(("case", "fault"), [audited(case, fault) for case in CASES for fault in case.faults])
 def test_a_planted_fault_is_caught(case: Case, fault: str) -> None:
     assert shown(case, fault) > case.claim
 
