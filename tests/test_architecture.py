@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 import typing
@@ -301,3 +302,73 @@ def test_the_judge_runs_without_a_compiler() -> None:
 def test_the_command_line_starts_without_airflow() -> None:
     code = "import sys, privacy_release.cli.main, privacy_release.steps.run; print('airflow' in sys.modules)"
     assert loaded_by(code) == "False"
+
+
+# Speed is measured in `benchmarks/`. The first two wait for states and set clocks; this module names clocks.
+KNOW_THE_TIME = {ROOT / "tests" / name for name in ("waiting.py", "clock.py", "test_architecture.py")}
+CLOCKS = {"monotonic", "perf_counter", "process_time", "sleep", "thread_time", "wait_for_timeout"}
+CLOCKS |= {f"{name}_ns" for name in CLOCKS}
+CLOCK_IN_TEXT = re.compile(
+    rf"\bimport\b[^#\n]*\btime\b|\bfrom time\b|\btime\.time\b|\b(?:{'|'.join(sorted(CLOCKS))})\b"
+)
+SHORTEST_DEADLINE = 300  # seconds
+WAITING = {"communicate", "join", "settimeout", "timeout", "wait"}
+
+
+def lines_with_a_clock(source: str) -> set[int]:
+    """Lines that read a clock, sleep, or wait for a short time; also in programs that are text here."""
+    nodes = list(ast.walk(ast.parse(source)))
+    prose = {id(n.value) for n in nodes if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
+    return {node.lineno for node in nodes if id(node) not in prose and has_a_clock(node)}  # type: ignore[attr-defined]
+
+
+def has_a_clock(node: ast.AST) -> bool:
+    match node:
+        case ast.Import(names):
+            return "time" in {name.name for name in names}
+        case ast.ImportFrom(module, names):
+            return module == "time" or bool(CLOCKS & {name.name for name in names})
+        case ast.Attribute(attr=name):
+            return name in CLOCKS
+        case ast.Constant(str(text)):
+            return bool(CLOCK_IN_TEXT.search(text))
+        case ast.keyword("timeout", ast.Constant(int(seconds) | float(seconds))):
+            return seconds < SHORTEST_DEADLINE
+        case ast.Call(ast.Attribute(attr=name), [ast.Constant(int(seconds) | float(seconds)), *_]):
+            return name in WAITING and seconds < SHORTEST_DEADLINE
+    return False
+
+
+def test_no_test_depends_on_the_speed_of_the_machine() -> None:
+    paths = {path for path in (ROOT / "tests").rglob("*.py") if "node_modules" not in path.parts}
+    assert {
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in paths - KNOW_THE_TIME
+        for line in lines_with_a_clock(path.read_text())
+    } == set()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import json, time as t",
+        "from time import perf_counter",
+        "from asyncio import sleep",
+        "waiting.time.sleep(1)",
+        "monkeypatch.setattr(other.time, 'monotonic', clock)",
+        "code = 'import sys, time; time.sleep(2)'",
+        "code = f'''\nfrom time import sleep\n{rest}'''",
+        "page.wait_for_timeout(1_000)",
+        "queue.get(timeout=5)",
+        "event.wait(0.2)",
+        "@pytest.mark.timeout(60)\ndef test(): pass",
+    ],
+)
+def test_a_clock_in_a_test_would_be_seen(source: str) -> None:
+    assert lines_with_a_clock(source)
+
+
+def test_other_words_of_time_are_no_clocks() -> None:
+    assert not lines_with_a_clock(
+        "'''It does not sleep.'''\nfrom datetime import time\nthread.join(DEADLINE)"
+    )

@@ -6,10 +6,12 @@ Everything that Airflow logs goes to the standard streams, which the parent keep
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
+import pytest
+
 from deploy.local.embedded import embedded_environment
+from tests.clock import Clock
 
 
 def main(root: Path, names: list[str]) -> None:
@@ -19,7 +21,7 @@ def main(root: Path, names: list[str]) -> None:
     from airflow.utils import db
 
     # Airflow's test loop sleeps a second whenever it passes a failure on to the tasks behind it.
-    time.sleep = lambda seconds: None
+    Clock(pytest.MonkeyPatch()).in_sleep()
     db.initdb()
     DagBundlesManager().sync_bundles_to_db()
     bag = dagbag.BundleDagBag(dag_folder=root / "dags", bundle_path=root / "dags", bundle_name="dags-folder")

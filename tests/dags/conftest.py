@@ -1,7 +1,6 @@
 """DAG runs in this process, and a small release of invented people for them."""
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import yaml
 from deploy.local.samples import files
 from deploy.local.samples.files import ADULT, SAMPLES, write_samples, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
+from tests.clock import Clock
 from tests.dags.officers import Officers
 from tests.dags.weeks import MONDAY, Week, key_of
 from tests.servers.airflow_app import AirflowApp
@@ -126,11 +126,15 @@ def samples(airflow_home: Path) -> None:
 
 @pytest.fixture
 def run(
-    load: Callable[..., Any], work_root: Path, airflow_lake: Any, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any],
+    work_root: Path,
+    airflow_lake: Any,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Run]:
     """Run a DAG of the DAGs folder, or a partition of it, with real tasks in this process."""
     # Airflow's test loop sleeps a second whenever it passes a failure on to the tasks behind it.
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    clock.in_sleep()
 
     def test(dag_id: str, partition: str | None = None) -> Run:
         with runs_of(partition, monkeypatch):
@@ -148,22 +152,28 @@ def run(
 
 
 @pytest.fixture
-def officers(airflow_web: AirflowApp, run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Officers:
+def officers(
+    airflow_web: AirflowApp, run: Callable[..., Run], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> Officers:
     """They answer while a run waits for them."""
     for name, value in airflow_web.settings.items():
         monkeypatch.setenv(name, value)
     found = Officers(web=airflow_web)
-    monkeypatch.setattr(time, "sleep", found)
+    clock.in_sleep(found)
     return found
 
 
 @pytest.fixture
 def run_week(
-    load: Callable[..., Any], work_root: Path, airflow_lake: Any, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any],
+    work_root: Path,
+    airflow_lake: Any,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Week]:
     """Run a partition of a DAG with real tasks in this process; running it again is the same run, cleared."""
     # Airflow's test loop sleeps a second whenever it passes a failure or skip on to the tasks behind it.
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    clock.in_sleep()
 
     def run(week: int, dag_id: str = "people", **conf: Any) -> Week:
         key, date = key_of(week), MONDAY + timedelta(weeks=week)

@@ -3,7 +3,6 @@
 import base64
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -19,6 +18,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.proof.keys import SigningKey
 from tests.canaries import files_below, files_with
+from tests.clock import Clock
 from tests.dags.officers import Officers
 from tests.dags.test_dp_canaries import PRIVATE
 from tests.privacy_release.proof.test_tampering import (
@@ -210,7 +210,7 @@ def test_no_answer_in_time_counts_as_rejected(
     officers: Officers,
     airflow_lake: Lake,
     work_root: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
 ) -> None:
     from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
     from airflow.models.taskinstance import TaskInstance
@@ -229,7 +229,7 @@ def test_no_answer_in_time_counts_as_rejected(
         scheduler.check_awaiting_input_timeouts()
 
     home.write(approval={})
-    monkeypatch.setattr(time, "sleep", sweep)
+    clock.in_sleep(sweep)
     done = run("people")
     assert done.state == "failed"
     assert done.tasks["approve"] == "failed"

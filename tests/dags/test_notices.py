@@ -16,6 +16,7 @@ from privacy_engine.dp.limits import Limit, Period
 from privacy_release.alerts.budgets import low_budgets
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from tests.clock import Clock
 
 PRIVATE = {
     "columns": {
@@ -60,10 +61,10 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
 
 @pytest.fixture
 def run_with(
-    load: Callable[..., Any], work_root: Path, airflow_lake: Lake, monkeypatch: pytest.MonkeyPatch
+    load: Callable[..., Any], work_root: Path, airflow_lake: Lake, clock: Clock
 ) -> Callable[..., Any]:
     """Run the DAG `people` with a callback on one of its tasks."""
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    clock.in_sleep()
 
     def test(task_id: str, **callbacks: Any) -> Any:
         dag = load("people").dags["people"]

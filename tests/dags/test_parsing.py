@@ -42,7 +42,6 @@ def loaded_by(*names: str) -> list[str]:
         text=True,
         check=True,
         cwd=checkout(),
-        timeout=120,
     )
     return json.loads(done.stdout.splitlines()[-1])
 

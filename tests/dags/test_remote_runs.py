@@ -1,7 +1,6 @@
 """Runs whose work area is an address: each task has a folder of its own, and nothing outlives the run."""
 
-import os
-import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ from privacy_release.work.presence import Mark, Owner
 from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
 from privacy_release.work.remote.scratch import Scratch
 from privacy_release.work.remote.store import Store
+from tests.clock import make_older
 from tests.dags.conftest import Run
 
 SECRET = "a secret of thirty-two bytes, or more"
-DAY = 86_400
+DAY = timedelta(days=1)
 
 
 @pytest.fixture
@@ -92,8 +92,7 @@ def test_the_sweeper_removes_files_and_keys_of_a_run_that_is_over(
             work.path("raw.parquet").write_bytes(b"canary")
             work.send(str(work.path("raw.parquet")))
         if rested:
-            then = time.time() - DAY
-            os.utime(store.path(store.of(key).folder, ".mark"), (then, then))
+            make_older(Path(store.path(store.of(key).folder, ".mark")), DAY)
     done: Run = run("sweep_work_areas")
     assert done.returned("sweep") == {"removed": 1, "run unknown": 1, "in use": 1}
     assert {area.folder for area in store.all()} == {

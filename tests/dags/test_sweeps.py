@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +18,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.presence import LOCK, Owner
 from privacy_release.work.sweep import Rules, State, sweep
 from tests.canaries import planted
+from tests.clock import make_older
 from tests.dags.officers import Officers
 from tests.dags.scanner import new_root, started
 from tests.waiting import wait_for
@@ -36,8 +36,7 @@ def area_of(root: Path, run_id: str) -> WorkArea:
 
 
 def rest(work: WorkArea) -> None:
-    then = time.time() - 24 * HOUR.total_seconds()
-    os.utime(work.folder / LOCK, (then, then))
+    make_older(work.folder / LOCK, 24 * HOUR)
 
 
 @pytest.fixture

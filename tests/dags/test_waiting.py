@@ -22,7 +22,7 @@ from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from tests.servers import postgres
-from tests.waiting import wait_for
+from tests.waiting import DEADLINE, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SQL = "SELECT name, age, town, disease, remark FROM people WHERE day = {release:%Y-%m-%d}"
@@ -51,7 +51,7 @@ class Service:
             headers={"Content-Type": "application/json", **headers},
             method=method,
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
             return json.load(answer)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:

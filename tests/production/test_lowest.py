@@ -1,4 +1,7 @@
-"""The engine under the oldest versions of the packages that pyproject.toml allows."""
+"""The engine under the oldest versions of the packages that pyproject.toml allows.
+
+Slow: it installs them, and compiles the engine for them; all other tests have the locked versions.
+"""
 
 import subprocess
 from pathlib import Path
@@ -9,17 +12,36 @@ from deploy.local.embedded import checkout
 from tests.production.conftest import environment_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.production, pytest.mark.timeout(3600)]
-TESTS = ("tests/privacy_engine", "tests/contract")
-# Minutes in compiled code, which no older package changes; the contract suite runs the methods that search.
-SEARCHES = "larger_suppression_limit"
-ROOMS_OF_SEARCHES = ("grouping", "quotas", "nearness")
+# Every method once, and what calls other packages: their types, files, fits, noise and generated code. All
+# else computes on arrays of numpy, which no older package changes.
+TESTS = (
+    "tests/contract/test_release_methods.py",
+    "tests/contract/test_nulls.py",
+    "tests/contract/test_dates.py",
+    "tests/privacy_engine/test_compiled.py",
+    "tests/privacy_engine/test_foreign.py",
+    "tests/privacy_engine/anonymizers/test_trajectories.py",
+    "tests/privacy_engine/attacks/test_attacks.py",
+    "tests/privacy_engine/attacks/test_shadow.py",
+    "tests/privacy_engine/dp/test_mechanisms.py",
+    "tests/privacy_engine/engines",
+    "tests/privacy_engine/features",
+    "tests/privacy_engine/learning",
+    "tests/privacy_engine/measures/test_copula.py",
+    "tests/privacy_engine/measures/test_population.py",
+    "tests/privacy_engine/measures/test_synthetic_utility.py",
+    "tests/privacy_engine/outliers",
+    "tests/privacy_engine/randomizers",
+    "tests/privacy_engine/synthesizers/test_bayesian_network.py",
+    "tests/privacy_engine/synthesizers/test_measuring.py",
+    "tests/privacy_engine/tables",
+)
 
 
 def test_the_engine_passes_its_tests_with_the_oldest_packages(tmp_path: Path, clean: dict[str, str]) -> None:
     oldest = environment_of(tmp_path, "lowest.lock")
-    options = ("-q", "--tb=short", "-p", "no:cacheprovider", "-k", f"not {SEARCHES}")
+    options = ("-q", "--tb=short", "-p", "no:cacheprovider")
     options += ("--hypothesis-profile", "brief", "-m", "not (slow or spark or needs_data)")
-    options += tuple(f"--ignore=tests/privacy_engine/{room}" for room in ROOMS_OF_SEARCHES)
     done = subprocess.run(
         [oldest / "python", "-m", "pytest", *options, *TESTS],
         cwd=checkout(),

@@ -26,6 +26,7 @@ from tests.airflow_privacy_release.operators.test_operators import (
     staged,
     verified,
 )
+from tests.waiting import DEADLINE
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "monitoring.md"
 
@@ -215,7 +216,7 @@ def test_metrics_arrive_at_a_statsd_server(
     pytest.importorskip("statsd", reason="the extra statsd of this package is not installed")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        server.settimeout(60)
+        server.settimeout(DEADLINE)
         for name, value in (("ON", "True"), ("HOST", "127.0.0.1"), ("PORT", str(server.getsockname()[1]))):
             monkeypatch.setenv(f"AIRFLOW__METRICS__STATSD_{name}", value)
         stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)

@@ -22,6 +22,7 @@ from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import TableRef
 from tests.servers import postgres
+from tests.waiting import wait_for
 
 SECRET = "canary-7391"
 SCHEMA = DataSchema.from_dict(
@@ -215,25 +216,24 @@ def test_a_database_that_is_not_there_is_told_without_its_address(
 def test_a_connection_that_drops_on_the_way_leaves_nothing(
     database: str, postgres_server: URL, work: WorkArea, driver: str
 ) -> None:
-    slow = f"SELECT {COLUMNS} FROM (SELECT visits.*, pg_sleep(0.001) FROM visits, generate_series(1, 2000)) v"
+    slow = (
+        f"SELECT {COLUMNS} FROM (SELECT visits.*, pg_sleep(0.001) FROM visits, generate_series(1, 100000)) v"
+    )
     admin = create_engine(postgres_server, isolation_level="AUTOCOMMIT", poolclass=NullPool)
     user = make_url(database).username
     stop = threading.Event()
 
+    terminate = text(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = :user"
+        " AND (query LIKE 'DECLARE%' OR query LIKE 'FETCH%' OR query LIKE 'COPY%')"
+    )
+
     def cut() -> None:
         with admin.connect() as connection:
-            while not stop.is_set():
-                killed = connection.execute(
-                    text(
-                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                        "WHERE usename = :user AND (query LIKE 'DECLARE%' OR query LIKE 'FETCH%'"
-                        " OR query LIKE 'COPY%')"
-                    ),
-                    {"user": user},
-                ).all()
-                if killed:
-                    return
-                stop.wait(0.01)
+            wait_for(
+                lambda: stop.is_set() or connection.execute(terminate, {"user": user}).all(),
+                "the query to begin",
+            )
 
     thread = threading.Thread(target=cut)
     thread.start()
