@@ -26,7 +26,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     MPLCONFIGDIR=/opt/airflow/matplotlib \
     PYTHONUNBUFFERED=1
 USER airflow
-# For this kind of processor: on another one, or with an option that is rare, a container compiles for itself.
+# For this kind of processor: on another one, a container compiles for itself.
 # METHODS names those that releases use, such as "mondrian privbayes"; all of them by default.
 ARG METHODS=
 RUN privacy-release warm ${METHODS}

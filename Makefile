@@ -13,12 +13,16 @@ RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.development
 LOCK := locks/development.lock
 KERNELS := $(VENV)/.kernels
+TEST_KERNELS := $(VENV)/.kernels-tests
+DEMO_KERNELS := $(VENV)/.kernels-demo
 CODE := conftest.py $(wildcard privacy_engine privacy_release operators dags benchmarks deploy docs tests)
 
 # With it set, every process would compile Airflow anew: an import of 1.5 s takes 10 s.
 unexport PYTHONDONTWRITEBYTECODE
 # Whatever the caller's shell points at must not leak into the tools below.
 unexport PYTHONPATH VIRTUAL_ENV
+# Where a proxy signs with an authority of its own, the system knows it and the list that uv brings does not.
+export UV_SYSTEM_CERTS := 1
 # Left to themselves both write to the home folder, at import already.
 export AIRFLOW_HOME := $(CURDIR)/.airflow
 export MPLCONFIGDIR := $(CURDIR)/.airflow/matplotlib
@@ -31,7 +35,7 @@ help:  ## Show this list
 venv: $(STAMP)  ## Create .venv for development (PYTHON=python3.12 chooses the interpreter)
 
 .PHONY: demo
-demo: $(RUNTIME)  ## Run the example release as an Airflow DAG run; print where it is and its figures
+demo: $(DEMO_KERNELS)  ## Run the example release as an Airflow DAG run; print where it is and its figures
 	@$(BIN)/python -m deploy.local.demo
 
 .PHONY: samples
@@ -49,7 +53,7 @@ FULL := slow or ui or production or object_stores or spark
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --numprocesses
 
 .PHONY: test
-test: lint $(STAMP) $(KERNELS)  ## Lint, types, and the tests that run in a few minutes (ARGS="-k name" to choose)
+test: lint $(STAMP) $(TEST_KERNELS)  ## Lint, types, and the tests that run in a few minutes (ARGS="-k name" to choose)
 	$(PYTEST) 2 -m "not ($(FULL))" $(ARGS)
 
 .PHONY: test-all
@@ -88,6 +92,10 @@ audit: $(STAMP) $(KERNELS)  ## Attack every method with a privacy loss: what it 
 .PHONY: docs
 docs: $(STAMP)  ## Write the pages of reference anew from signatures, docstrings and parsers
 	@$(BIN)/python docs/make_reference.py
+
+.PHONY: signatures
+signatures: $(STAMP) $(KERNELS)  ## Renew the list of what `privacy-release warm` compiles
+	@$(BIN)/python -m tests.signatures
 
 .PHONY: site
 site: $(STAMP)  ## Build the documentation as a site into build/site; it needs no server
@@ -129,9 +137,9 @@ clean:  ## Remove .venv, the embedded Airflow, the local lake and all caches
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # Compiled here by all cores, so that no release, test or benchmark waits for it.
-$(KERNELS): $(RUNTIME) $(shell find privacy_engine -name '*.py')
+$(KERNELS) $(TEST_KERNELS) $(DEMO_KERNELS): $(RUNTIME) $(shell find privacy_engine -name '*.py') privacy_release/cli/signatures.json
 	@echo "Compiling the engine"
-	@$(BIN)/privacy-release warm
+	@$(BIN)/privacy-release warm $(patsubst -%,--for %,$(subst $(KERNELS),,$@))
 	@touch $@
 
 # The first interpreter that runs and is of a supported version: a shim on PATH may exist and yet refuse to start.

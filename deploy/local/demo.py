@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from privacy_release.work.references import Published, StagedRef
 
 RELEASE = "adult_occupation"
-FIRST = "; the first run compiles the engine, which takes about a minute"
 BUNDLE = "dags-folder"  # the name that Airflow gives to its DAGs folder
 
 
@@ -94,19 +93,11 @@ def run(root: Path, name: str) -> "DagRun":
     dag = load_dag(root, name)
     progress = Progress()
     listen(progress)
-    print(f"Running the DAG {name}{'' if _compiled() else FIRST}", flush=True)
+    print(f"Running the DAG {name}", flush=True)
     done: DagRun = dag.test()
     if done.state != "success":
         raise DemoError(progress.failure or f"the run ended as {done.state}")
     return done
-
-
-def _compiled() -> bool:
-    """Whether an earlier run left compiled kernels."""
-    from privacy_engine.compiled import cache_folder
-
-    folder = cache_folder()
-    return folder is not None and any(folder.glob("*.nbi"))
 
 
 def results(done: "DagRun", name: str) -> tuple["StagedRef", "Published"]:

@@ -170,7 +170,7 @@ def _mixed(z: np.uint64) -> np.uint64:
     return z ^ (z >> np.uint64(31))
 
 
-@kernel()
+@kernel(inner=True)
 def _differ(
     columns: npt.NDArray[np.uint8], feature_of: npt.NDArray[np.int32], row: int, donor: int, feature: int
 ) -> bool:
@@ -183,7 +183,7 @@ def _differ(
     return False
 
 
-@kernel()
+@kernel(inner=True)
 def _vote(
     columns: npt.NDArray[np.uint8],
     feature_of: npt.NDArray[np.int32],

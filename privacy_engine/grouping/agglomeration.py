@@ -29,6 +29,7 @@ from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError
 from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, tabulate
+from privacy_engine.ordering import stable_order
 from privacy_engine.progress import advance
 from privacy_engine.tables.geometry import Geometry
 from privacy_engine.tables.persons import people_of_classes
@@ -207,7 +208,7 @@ def propose_serially(
     return partner, price
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _find_partner(
     space: Space, boxes: Boxes, grown: BoxTree, i: int, criterion: int, partner: Ints, price: Floats
 ) -> None:
@@ -221,7 +222,7 @@ def merge_cheapest_first(
 ) -> None:
     """Merge proposals in ascending price, each only while both classes are as they were priced."""
     touched = np.zeros(len(into), np.bool_)
-    for t in np.argsort(price, kind="mergesort"):
+    for t in stable_order(price):
         a, b = small[t], partner[t]
         if touched[a] or touched[b]:
             continue
@@ -254,7 +255,7 @@ def split_large(
     Returns:
         labels: (m,) int64, each the number of a tuple of the class.
     """
-    order = np.argsort(labels, kind="mergesort")
+    order = stable_order(labels)
     labels = labels.copy()
     met = np.zeros(person.max() + 1 if len(person) > 0 else 0, np.bool_)
     todo = [(0, 0) for _ in range(0)]
@@ -277,7 +278,7 @@ def split_large(
     return labels
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _cheapest_cut(
     space: Space,
     tuples: Codes,
@@ -297,7 +298,7 @@ def _cheapest_cut(
         for i in range(len(members)):
             code = tuples[members[i], j]
             keys[i] = space.rank[space.start[j] + code] if space.tree[j] else code
-        ordered = members[np.argsort(keys, kind="mergesort")]
+        ordered = members[stable_order(keys)]
         left = _prefix_costs(space, tuples, ordered)
         right = _prefix_costs(space, tuples, ordered[::-1].copy())
         near = prefix_people(counts, ordered, start, person, met)
@@ -337,7 +338,7 @@ def prefix_people(counts: Ints, members: Ints, start: Ints, person: Ints, met: n
     return found
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _prefix_costs(space: Space, tuples: Codes, members: Ints) -> Floats:
     """Cost of the box of the first 1, 2, ... members."""
     costs = np.empty(len(members))

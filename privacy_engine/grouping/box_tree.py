@@ -13,6 +13,7 @@ import numpy as np
 
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, join_node, union_cost_up_to
+from privacy_engine.ordering import stable_order
 from privacy_engine.tables.geometry import apart, common_ancestor
 
 LEAF = 8  # boxes in a leaf of the tree: below this a scan is quicker than more bounds
@@ -27,6 +28,9 @@ class Criterion(IntEnum):
 
     WHOLE = 0
     INCREASE = 1
+
+
+INCREASE = int(Criterion.INCREASE)  # numba compiles a function once more for a member of an enumeration
 
 
 class BoxTree(NamedTuple):
@@ -85,7 +89,7 @@ def plant(space: Space, boxes: Boxes, members: Ints) -> BoxTree:
     )
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _bound_node(space: Space, lo: Codes, hi: Codes, items: Ints, low: Codes, high: Codes) -> int:
     """Fill a node's bounds; return the attribute in which its boxes differ most."""
     widest, most = 0, -1.0
@@ -123,7 +127,7 @@ def _cut(space: Space, lo: Codes, hi: Codes, items: Ints, key: Floats, j: int) -
             key[t] = space.rank[v + lo[i, j]]
         else:
             key[t] = space.value[v + lo[i, j]] + space.value[v + hi[i, j]]
-    by = np.argsort(key[:m], kind="mergesort")
+    by = stable_order(key[:m])
     items[:] = items[by]
     half = m // 2
     for away in range(half + 1):
@@ -133,7 +137,7 @@ def _cut(space: Space, lo: Codes, hi: Codes, items: Ints, key: Floats, j: int) -
     return half
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _union_bound(space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes) -> float:
     """The least that the union of box lo, hi with any box under node t can cost."""
     # The fields are read once: in the loop they would count references, at many times the cost.
@@ -236,7 +240,7 @@ def _price(g: float, cost_g: float, h: float, cost_h: float, union: float, crite
     return g * (union - cost_g) + h * max(0.0, union - cost_h)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _price_bound(
     space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes, size: float, cost: float, criterion: int
 ) -> float:
@@ -245,7 +249,7 @@ def _price_bound(
     return _price(size, cost, grown.smallest[t], grown.dearest[t], union, criterion)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _insert(found: Ints, price: Floats, have: int, i: int, p: float) -> int:
     """Insert box i at its place among the cheapest; return how many there are."""
     few = len(found)

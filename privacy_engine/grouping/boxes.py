@@ -89,7 +89,7 @@ def _pair_tables(geometry: Geometry, width: Ints, offset: Ints, entries: int) ->
     return cost, node, rank
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _depth_first_ranks(parent: Codes, rank: Codes) -> None:
     """Pre-order places: a parent's number is larger than its children's, so one pass each way does."""
     m = len(parent)
@@ -130,7 +130,7 @@ def union_cost(space: Space, alo: Codes, ahi: Codes, blo: Codes, bhi: Codes) -> 
     return union_cost_up_to(space, alo, ahi, blo, bhi, np.inf)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def union_cost_up_to(space: Space, alo: Codes, ahi: Codes, blo: Codes, bhi: Codes, limit: float) -> float:
     """Cost of the union of two boxes; infinity once it exceeds the limit."""
     # Neither inlined nor with a field of `space` in the loop: numba would count references, 50 times slower.
@@ -149,7 +149,7 @@ def union_cost_up_to(space: Space, alo: Codes, ahi: Codes, blo: Codes, bhi: Code
     return total
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def enlarge(space: Space, lo: Codes, hi: Codes, blo: Codes, bhi: Codes) -> None:
     """Grow the box lo, hi in place so that it covers the other."""
     tree, start, parent = space.tree, space.start, space.parent

@@ -160,7 +160,7 @@ def open_state(space: Space, records: Records, distinct_values: int, labels: Int
     return state
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def has_mate(state: ClassState, r: int, c: int) -> bool:
     """Whether another record of r's person is in class c."""
     if len(state.mates) > 0:
@@ -190,7 +190,7 @@ def _link(state: ClassState, r: int, c: int) -> None:
     _count(state.counts[c], state.entry, state.values, state.times, r, 1)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _unlink(state: ClassState, r: int) -> None:
     c, nxt, prv = state.labels[r], state.after[r], state.before[r]
     if nxt >= 0:
@@ -206,7 +206,7 @@ def _unlink(state: ClassState, r: int) -> None:
     _count(state.counts[c], state.entry, state.values, state.times, r, -1)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def box_without(space: Space, state: ClassState, r: int, lo: Codes, hi: Codes) -> float:
     """Write the box of r's class without r into lo, hi; return its cost. An empty class costs 0."""
     c = state.labels[r]
@@ -239,7 +239,7 @@ def _same(a: Codes, b: Codes) -> bool:
     return differences == 0
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def price_exits(space: Space, state: ClassState, c: int) -> None:
     """Bring `rest` of all members of class c up to date, in one sweep there and back: O(size q).
 
@@ -347,7 +347,7 @@ def total_loss(boxes: Boxes) -> float:
     return float((boxes.size * boxes.cost).sum())
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def members_of(state: ClassState, c: int) -> Ints:
     """The records of class c."""
     members = np.empty(state.members[c], np.int64)

@@ -173,13 +173,13 @@ def first_refusal(counts: npt.NDArray[np.int32], size: int, constraints: Constra
     return -1
 
 
-@kernel()
+@kernel(inner=True)
 def _slack(limit: float) -> float:
     """What rounding may add to a figure: as much as the models allow, and no more."""
     return TOLERANCE * max(1.0, limit)
 
 
-@kernel()
+@kernel(inner=True)
 def _diverse(kind: int, counts: npt.NDArray[np.int32], size: int, limit: float, rank: int) -> bool:
     """l-diversity: distinct values >= l; exp(entropy) >= l; r_1 < c (r_l + ... + r_m)."""
     if kind == RuleKind.DISTINCT:
@@ -200,7 +200,7 @@ def _diverse(kind: int, counts: npt.NDArray[np.int32], size: int, limit: float, 
     return tail > 0 and bool(ordered[-1] / tail < limit)
 
 
-@kernel()
+@kernel(inner=True)
 def earth_movers_distance(
     kind: int,
     counts: npt.NDArray[np.int32],

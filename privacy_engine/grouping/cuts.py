@@ -15,6 +15,7 @@ import numpy.typing as npt
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Codes, Floats, Ints, Space, join_cost
 from privacy_engine.grouping.constraints import Constraints, admits
+from privacy_engine.ordering import stable_order
 from privacy_engine.tables.geometry import apart, common_ancestor
 
 Flags = npt.NDArray[np.bool_]
@@ -79,7 +80,7 @@ def bucket_by(task: Task, rows: Ints, j: int, ancestor: int, bucket: Ints) -> Bu
 # loop, has the references to all of them counted each time, which costs more than the record (tenfold).
 
 
-@kernel()
+@kernel(inner=True)
 def _climb(codes: Codes, rows: Ints, j: int, parent: Codes, ancestor: int, child: Ints) -> None:
     """The child of `ancestor` above each record's value."""
     for i in range(len(rows)):
@@ -89,7 +90,7 @@ def _climb(codes: Codes, rows: Ints, j: int, parent: Codes, ancestor: int, child
         child[i] = node
 
 
-@kernel()
+@kernel(inner=True)
 def _count(values: Codes, rows: Ints, bucket: Ints, counts: Codes) -> None:
     for i in range(len(rows)):
         counts[bucket[i], values[rows[i]]] += 1
@@ -107,7 +108,7 @@ def _rank(keys: Ints) -> int:
         for i in range(len(keys)):
             keys[i] = ranks[keys[i] - low] - 1
         return int(ranks[-1])
-    order = np.argsort(keys, kind="mergesort")
+    order = stable_order(keys)
     rank, last = -1, low - 1
     for i in order:
         if keys[i] != last:
@@ -198,7 +199,7 @@ def persons_in(who: Ints, bucket: Ints, chosen: Flags) -> int:
     return found
 
 
-@kernel()
+@kernel(inner=True)
 def _persons_of(task: Task, rows: Ints) -> Ints:
     """(m,) the person of each record; (0,) where each counts as a person."""
     return task.persons[rows] if len(task.persons) > 0 else task.persons
@@ -228,7 +229,7 @@ def loss_of(lo: Codes, hi: Codes, a: int, tree: Flags, start: Ints, value: Float
     return loss
 
 
-@kernel()
+@kernel(inner=True)
 def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     """LeFevre et al. (2006), section 4: cut the attribute of widest span, the next one where that fails.
 
@@ -269,7 +270,7 @@ def widest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     return 0
 
 
-@kernel()
+@kernel(inner=True)
 def cheapest_cut(task: Task, rows: Ints, lo: Codes, hi: Codes, part: Ints) -> int:
     """The cut in two after which the records lose least, over all attributes.
 
@@ -316,7 +317,7 @@ def cheapest_grouping(task: Task, who: Ints, bucket: Ints, buckets: Buckets, one
         total += counts[b]
         if not one:
             counts[b] = total
-    for b in np.argsort(loss, kind="mergesort"):
+    for b in stable_order(loss):
         if loss[b] == np.inf:
             break
         if admits(counts[b], size[b], task.constraints) and admits(
@@ -359,7 +360,7 @@ def _losses(
     return near, far
 
 
-@kernel()
+@kernel(inner=True)
 def _stands(task: Task, who: Ints, bucket: Ints, size: int, counts: Codes, chosen: Flags) -> bool:
     """Whether the records in the chosen buckets (b,), of this size and sensitive values, may be a class."""
     if size < task.least or not admits(counts, size, task.constraints):
@@ -367,7 +368,7 @@ def _stands(task: Task, who: Ints, bucket: Ints, size: int, counts: Codes, chose
     return len(who) == 0 or persons_in(who, bucket, chosen) >= task.least
 
 
-@kernel()
+@kernel(inner=True)
 def _halve(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -> int:
     """Cut below or above the median's own bucket, whichever is more even, else the other."""
     n = buckets.size.sum()
@@ -385,7 +386,7 @@ def _halve(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -
     return 0
 
 
-@kernel()
+@kernel(inner=True)
 def _stand_alone(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -> int:
     """Each bucket that can stand is a group; the rest is group 0, which the smallest join until it stands."""
     people = buckets.size
@@ -400,7 +401,7 @@ def _stand_alone(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: I
             rest += buckets.counts[b]
             size += buckets.size[b]
     if size > 0:
-        for b in np.argsort(buckets.size, kind="mergesort"):
+        for b in stable_order(buckets.size):
             if not joined[b] and not _stands(task, who, bucket, size, rest, joined):
                 joined[b] = True
                 rest += buckets.counts[b]
@@ -412,17 +413,17 @@ def _stand_alone(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: I
     return groups
 
 
-@kernel()
+@kernel(inner=True)
 def _deal(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -> int:
     """Buckets into two groups, the largest first, each to the smaller group."""
     size = np.zeros(2, np.int64)
-    for b in np.argsort(-buckets.size, kind="mergesort"):
+    for b in stable_order(-buckets.size):
         group[b] = 0 if size[0] <= size[1] else 1
         size[group[b]] += buckets.size[b]
     return 2 if _both_stand(task, who, bucket, buckets, group) else 0
 
 
-@kernel()
+@kernel(inner=True)
 def _both_stand(task: Task, who: Ints, bucket: Ints, buckets: Buckets, group: Ints) -> bool:
     """Whether groups 0 and 1 may be classes."""
     size, counts = np.zeros(2, np.int64), np.zeros((2, buckets.counts.shape[1]), np.int32)

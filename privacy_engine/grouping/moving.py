@@ -38,7 +38,7 @@ def _entry_price(space: Space, state: ClassState, r: int, c: int) -> float:
     return float((h + w) * union_cost(space, row, row, boxes.lo[c], boxes.hi[c]) - h * boxes.cost[c])
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _best_entry(
     space: Space, state: ClassState, near: Ints, r: int, skip: int, bar: float, constraints: Constraints
 ) -> tuple[int, float]:
@@ -93,7 +93,7 @@ def move_records(
     return moved
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _substitute(
     space: Space,
     state: ClassState,
@@ -143,7 +143,7 @@ def _substitute(
     return best
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _cost_of_swapped(
     space: Space, state: ClassState, r: int, s: int, cost: float, lo: Codes, hi: Codes
 ) -> float:
@@ -154,7 +154,7 @@ def _cost_of_swapped(
     return float(union_cost(space, state.codes[r], state.codes[r], lo, hi))
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _may_replace(state: ClassState, r: int, s: int, b: int, k: int, constraints: Constraints) -> bool:
     """Whether r's class, with s for r, and s's class, which gets r if it is b, keep k and all rules."""
     c = state.labels[s]
@@ -276,7 +276,7 @@ def found_classes(
     return done
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _gather(
     space: Space, state: ClassState, near: Ints, r: int, k: int, pool: Ints, gain: Floats, spare: Ints
 ) -> int:
@@ -346,7 +346,7 @@ def _grow(
     return bool(balance < -LEAST)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _is_mate(state: ClassState, r: int, others: Ints) -> bool:
     """Whether r is of the person of one of the others."""
     if len(state.mates) > 0:

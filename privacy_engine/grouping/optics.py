@@ -176,7 +176,7 @@ def _visited(columns: Codes, core: Floats, distance: MixedDistance) -> tuple[Int
     return order, reach
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _to_values(columns: Codes, i: int, distance: MixedDistance, row: Floats) -> None:
     """Fill `row` (values,) with the distance of point i to each value of each attribute."""
     start, tree, position, step, node = distance
@@ -226,7 +226,7 @@ def _core_distances(
         core[i] = _keep_nearest(near, weight, have, least)[1]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _keep_nearest(near: Floats, weight: Ints, have: int, least: int) -> tuple[int, float]:
     """Keep the nearest that make up `least` records, in place: how many they are, and how far the last is."""
     order = np.argsort(near[:have])

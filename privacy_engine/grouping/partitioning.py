@@ -222,7 +222,7 @@ def _cut(task: Task, rows: Ints, by_loss: bool, part: Ints) -> int:
     return widest_cut(task, rows, lo[0], hi[0], part)
 
 
-@kernel()
+@kernel(inner=True)
 def arrange(rows: Ints, part: Ints, parts: int, spare: Ints) -> Ints:
     """Rearrange rows (m,) in place so that parts are runs, each in the order of before; their ends."""
     ends = np.zeros(parts + 1, np.int64)

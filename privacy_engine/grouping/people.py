@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first, propose_serially
-from privacy_engine.grouping.box_tree import Criterion, plant
+from privacy_engine.grouping.box_tree import INCREASE, plant
 from privacy_engine.grouping.boxes import Ints, boxes_of, tabulate
 from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.progress import advance
@@ -96,7 +96,7 @@ def hold_by_person(
     while len(failing) and np.count_nonzero(boxes.size > 0) > 1:
         advance(1.0 - len(failing) / first)
         grown = plant(space, boxes, np.flatnonzero(boxes.size > 0))
-        partner, price = propose_serially(space, boxes, grown, failing, int(Criterion.INCREASE))
+        partner, price = propose_serially(space, boxes, grown, failing, INCREASE)
         before = boxes.size.copy()
         merge_cheapest_first(space, boxes, into, failing, partner, price)
         changed = np.flatnonzero(boxes.size > before)

@@ -20,7 +20,7 @@ import numpy as np
 
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.agglomeration import distinct_tuples
-from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
+from privacy_engine.grouping.box_tree import INCREASE, BoxTree, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, tabulate, union_cost
 from privacy_engine.grouping.class_state import open_state, records_of_persons, single_records, total_loss
 from privacy_engine.grouping.constraints import Constraints
@@ -147,7 +147,7 @@ def look_up_serially(
         _look_up_one(space, boxes, grown, tuples[t], weights[t], near[t])
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _look_up_one(space: Space, boxes: Boxes, grown: BoxTree, row: Codes, weight: float, near: Ints) -> None:
     """Fill ``near`` (few,), -1 = no more; what it held in the last round bounds the search."""
     bar = 0.0
@@ -160,4 +160,4 @@ def _look_up_one(space: Space, boxes: Boxes, grown: BoxTree, row: Codes, weight:
         bar = max(bar, weight * union + h * (union - boxes.cost[c]))
     near[:] = -1
     prices = np.empty(len(near))
-    cheapest(space, boxes, grown, row, row, weight, 0.0, -1, Criterion.INCREASE, bar, near, prices)
+    cheapest(space, boxes, grown, row, row, weight, 0.0, -1, INCREASE, bar, near, prices)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first, propose_serially
-from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
+from privacy_engine.grouping.box_tree import INCREASE, BoxTree, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, boxes_of, tabulate
 from privacy_engine.grouping.class_state import (
     LEAST,
@@ -106,7 +106,7 @@ def _merge_failing(
         if mending:
             partner, price = _propose_mending(space, boxes, grown, failing, counts, constraints)
         else:
-            partner, price = propose_serially(space, boxes, grown, failing, int(Criterion.INCREASE))
+            partner, price = propose_serially(space, boxes, grown, failing, INCREASE)
         merge_cheapest_first(space, boxes, into, failing, partner, price)
         gone = alive[boxes.size[alive] == 0]
         counts[into[gone]] += counts[gone]  # a class takes in one other a round
@@ -136,7 +136,7 @@ def _propose_mending(
         a = failing[t]
         size, cost = boxes.size[a], boxes.cost[a]
         lo, hi = boxes.lo[a], boxes.hi[a]
-        have = cheapest(space, boxes, grown, lo, hi, size, cost, a, Criterion.INCREASE, np.inf, found, prices)
+        have = cheapest(space, boxes, grown, lo, hi, size, cost, a, INCREASE, np.inf, found, prices)
         missed = size * shortfall(counts[a], int(size), constraints)
         partner[t], price[t], least = found[0], np.inf, np.inf
         for i in range(have):

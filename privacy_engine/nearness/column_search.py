@@ -409,7 +409,7 @@ def _grow_columns(
     return members[:made], times[:made], costs[:made]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _grow_column(
     space: Space,
     tuples: Codes,

@@ -40,6 +40,7 @@ from privacy_engine.grouping.boxes import (
     union_cost_up_to,
 )
 from privacy_engine.nearness.least_boxes import SAFE, least_gcp
+from privacy_engine.ordering import stable_order
 from privacy_engine.tables.encoding import EncodedTable
 
 ROUNDS = 8  # of pricing; more of them gain little
@@ -210,7 +211,7 @@ def _make_admissible(
             if cost < y[t]:
                 others[few], apart[few] = s, cost
                 few += 1
-        nearest = np.argsort(apart[:few], kind="mergesort")
+        nearest = stable_order(apart[:few])
         fall, broken[t] = _worst_box(
             space,
             tuples,
@@ -228,7 +229,7 @@ def _make_admissible(
     return y, broken, lows, highs
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _worst_box(
     space: Space,
     tuples: Codes,
@@ -286,7 +287,7 @@ def _worst_box(
         if excess > worst:
             worst, enough = excess, excess + BROKEN / 2
             worst_lo[:], worst_hi[:] = lo, hi
-        ascending = np.argsort(price[:left], kind="mergesort")
+        ascending = stable_order(price[:left])
         largest[:], reach, bound, last, pick = top, have, 0.0, 0, -1
         for i in range(left):
             s = free[nodes, ascending[i]]
@@ -321,7 +322,7 @@ def _worst_box(
     return max(worst + BROKEN / 2, unopened), worst
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _insert(largest: Floats, have: int, value: float, times: int) -> int:
     """Put a value so many times into the descending list of the largest; how many there are then."""
     for _ in range(times):
@@ -379,7 +380,7 @@ def _worst_set(
             others[few], negative[few] = s, -y[s]
             few += 1
     found, have = np.full(k, t), counts[t]
-    for i in np.argsort(negative[:few], kind="mergesort"):
+    for i in stable_order(negative[:few]):
         for _ in range(counts[others[i]]):
             if have < k:
                 found[have] = others[i]

@@ -20,6 +20,8 @@ opened then counts with its bound, so the result stays a bound. At worst it is t
 nearest neighbour.
 """
 
+from typing import Any
+
 import numba as nb
 import numpy as np
 
@@ -36,6 +38,7 @@ from privacy_engine.grouping.boxes import (
     union_cost,
     union_cost_up_to,
 )
+from privacy_engine.ordering import stable_order
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
 
@@ -80,11 +83,14 @@ def _least_boxes(space: Space, tuples: Codes, counts: Ints, k: int, steps: int) 
     found = np.zeros(len(counts))
     for t in nb.prange(len(counts)):
         if counts[t] < k:
-            found[t] = _least_box(space, tuples, counts, t, k, steps)
+            at: Any = np.int64(
+                t
+            )  # `prange` counts without a sign, for which all below would be compiled again
+            found[t] = _least_box(space, tuples, counts, at, k, steps)
     return found
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _least_box(space: Space, tuples: Codes, counts: Ints, t: int, k: int, steps: int) -> float:
     m = len(counts)
     apart = np.empty(m)
@@ -119,7 +125,7 @@ def _least_box(space: Space, tuples: Codes, counts: Ints, t: int, k: int, steps:
     return _branch_and_bound(space, tuples, counts, t, others[:few], k, bound, most, steps)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _branch_and_bound(
     space: Space,
     tuples: Codes,
@@ -166,7 +172,7 @@ def _branch_and_bound(
         if have >= k:
             most = min(most, cost)
             continue
-        ascending = np.argsort(price[:left], kind="mergesort")
+        ascending = stable_order(price[:left])
         reach, enough = have, -1
         for i in range(left):
             reach += counts[free[top, ascending[i]]]

@@ -243,7 +243,7 @@ def _cluster(
     return into
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _noisy_price(space: Space, boxes: Boxes, a: int, b: int, draws: Floats) -> float:
     """What the merge of a and b adds to the loss, raised by a random share that falls with the sizes."""
     union = union_cost(space, boxes.lo[a], boxes.hi[a], boxes.lo[b], boxes.hi[b])
@@ -253,7 +253,7 @@ def _noisy_price(space: Space, boxes: Boxes, a: int, b: int, draws: Floats) -> f
     return float(price * (1.0 + NOISE * draws[at]))
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _name_clusters(state: ClassState, cluster: Ints, chosen: Ints, classes: int) -> int:
     """Put class numbers in the place of the clusters': those chosen, then unused ones, which join ``chosen``.
 
@@ -277,7 +277,7 @@ def _name_clusters(state: ClassState, cluster: Ints, chosen: Ints, classes: int)
     return classes
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _keeps(state: ClassState, classes: Ints, k: int, constraints: Constraints) -> bool:
     """Whether each of the classes is empty, or has k persons and keeps the rules."""
     for c in classes:

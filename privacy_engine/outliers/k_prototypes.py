@@ -201,7 +201,7 @@ def _nearest_remaining(ascending: FloatArray, targets: FloatArray) -> IntArray:
     return taken
 
 
-@kernel()
+@kernel(inner=True)
 def _follow(to: IntArray, start: int) -> int:
     """The end of a chain of places, which is made shorter on the way."""
     while to[start] != start:

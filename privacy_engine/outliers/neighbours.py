@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
+from privacy_engine.ordering import stable_order
 from privacy_engine.progress import tracked
 
 FloatArray = npt.NDArray[np.float64]
@@ -134,10 +135,10 @@ def _split(
                             break
             if widest >= 0:
                 if widest < p:
-                    run = run[np.argsort(numbers[run, widest], kind="mergesort")]
+                    run = run[stable_order(numbers[run, widest])]
                     cut = (b - a) // 2
                 else:
-                    run = run[np.argsort(categories[run, widest - p], kind="mergesort")]
+                    run = run[stable_order(categories[run, widest - p])]
                     cut = _change(categories[run, widest - p])
                 order[a:b] = run
                 left[node] = nodes
@@ -262,7 +263,7 @@ def _bound(
     return d
 
 
-@kernel()
+@kernel(inner=True)
 def _replace_farthest(found: IntArray, far: FloatArray, point: int, d: float) -> None:
     """Put a point in the place of the farthest of a heap and let it sink."""
     k, at = len(far), 0

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
-from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
+from privacy_engine.grouping.box_tree import INCREASE, BoxTree, cheapest, plant
 from privacy_engine.grouping.boxes import (
     Boxes,
     Codes,
@@ -30,6 +30,7 @@ from privacy_engine.grouping.boxes import (
     union_cost_up_to,
 )
 from privacy_engine.grouping.constraints import Constraints, admits
+from privacy_engine.ordering import stable_order
 
 FEW = 12  # classes that are tried for a person or a class
 NEAR = 16  # members that are tried for a class founded around one
@@ -120,7 +121,7 @@ def search(
     return numbered.astype(np.int64), state.boxes.lo[used], state.boxes.hi[used]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def lies_within(space: Space, lo: Codes, hi: Codes, wide_lo: Codes, wide_hi: Codes) -> bool:
     """Whether a box lies within another."""
     for j in range(len(lo)):
@@ -132,7 +133,7 @@ def lies_within(space: Space, lo: Codes, hi: Codes, wide_lo: Codes, wide_hi: Cod
     return True
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _take_in(space: Space, people: People, i: int, lo: Codes, hi: Codes) -> bool:
     """Grow a box that is not allowed for member i; whether it grew."""
     low, high = people.low[i], people.high[i]
@@ -156,7 +157,7 @@ def _close(space: Space, people: People, state: Partition, c: int, skip: int, lo
     return grew
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _box_without(
     space: Space, people: People, state: Partition, c: int, skip: int, lo: Codes, hi: Codes
 ) -> bool:
@@ -175,7 +176,7 @@ def _box_without(
     return some
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _box_with(space: Space, people: People, state: Partition, c: int, i: int, lo: Codes, hi: Codes) -> float:
     """The box of a class with one member more, and its cost."""
     lo[:], hi[:] = state.boxes.lo[c], state.boxes.hi[c]
@@ -212,7 +213,7 @@ def _opened(
     return state
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _enter(people: People, state: Partition, c: int, i: int) -> None:
     state.after[i] = state.first[c]
     state.first[c] = i
@@ -244,7 +245,7 @@ def _put(space: Space, people: People, state: Partition, c: int, i: int, lo: Cod
     _enter(people, state, c, i)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _keeps(
     people: People, state: Partition, c: int, enters: int, leaves: int, constraints: Constraints
 ) -> bool:
@@ -289,7 +290,7 @@ def _join_failing(
         if size == 0 or (size >= state.least[c] and admits(state.counts[c], int(size), constraints)):
             continue
         have = cheapest(
-            space, boxes, grown, boxes.lo[c], boxes.hi[c], size, boxes.cost[c], c, Criterion.INCREASE, np.inf,
+            space, boxes, grown, boxes.lo[c], boxes.hi[c], size, boxes.cost[c], c, INCREASE, np.inf,
             found, price,
         )  # fmt: skip
         best, least = -1, np.inf
@@ -321,7 +322,7 @@ def _join_failing(
         boxes.cost[best] = box_cost(space, best_lo, best_hi)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _best_entry(
     space: Space,
     people: People,
@@ -338,7 +339,7 @@ def _best_entry(
     """The class that one more member costs least, below a bar, or -1."""
     boxes, own = state.boxes, state.labels[i]
     row = people.codes[i]
-    have = cheapest(space, boxes, grown, row, row, 1.0, 0.0, own, Criterion.INCREASE, bar, found, price)
+    have = cheapest(space, boxes, grown, row, row, 1.0, 0.0, own, INCREASE, bar, found, price)
     best, least = -1, bar
     for b in found[:have]:
         if b == own or boxes.size[b] < state.least[b]:
@@ -377,7 +378,7 @@ def _move_members(
             _put(space, people, state, best, i, lo, hi)
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _boxes_without_one(
     space: Space, people: People, state: Partition, c: int, low: Codes, high: Codes, cost: Floats
 ) -> None:
@@ -390,7 +391,7 @@ def _boxes_without_one(
         i = state.after[i]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _box_instead(
     space: Space, people: People, state: Partition, c: int, leaves: int, i: int, lo: Codes, hi: Codes
 ) -> float:
@@ -417,7 +418,7 @@ def _swap_members(
         c, row = state.labels[i], people.codes[i]
         if people.fixed[i] or boxes.cost[c] <= rest[i]:
             continue
-        have = cheapest(space, boxes, grown, row, row, 1.0, 0.0, c, Criterion.INCREASE, np.inf, found, price)
+        have = cheapest(space, boxes, grown, row, row, 1.0, 0.0, c, INCREASE, np.inf, found, price)
         best, most = -1, LEAST
         for b in found[:have]:
             x = state.first[b] if b != c else -1
@@ -503,7 +504,7 @@ def _dissolve(
         boxes.cost[c] = 0.0
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _cost_of(space: Space, people: People, members: Ints, lo: Codes, hi: Codes) -> float:
     """The box that some members have as a class, and its cost."""
     lo[:], hi[:] = people.codes[members[0]], people.codes[members[0]]
@@ -534,7 +535,7 @@ def _cut(space: Space, people: People, state: Partition, constraints: Constraint
             for t in range(size):
                 code = people.codes[members[t], j]
                 keys[t] = space.rank[space.start[j] + code] if space.tree[j] else code
-            order = np.argsort(keys, kind="mergesort")
+            order = stable_order(keys)
             for cut in range(least, size - least + 1):
                 if keys[order[cut]] == keys[order[cut - 1]]:
                     continue
@@ -571,7 +572,7 @@ def _spare(people: People, state: Partition, i: int) -> bool:
     return not people.fixed[i] and state.boxes.size[c] > state.least[c]
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _company(space: Space, people: People, state: Partition, i: int, size: int, others: Ints) -> Ints:
     """Member i and others that may leave and cost little together; fewer than asked if too few are near."""
     boxes, q = state.boxes, people.codes.shape[1]

@@ -99,7 +99,7 @@ def _changed(space: Space, j: int, choice: int, lo: Codes, hi: Codes) -> int:
     return -1
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _try(
     space: Space,
     codes: Codes,
@@ -151,7 +151,7 @@ def _try(
     return len(labels) // 4 + len(rows) * (2 if cost > old[3][c] else len(boxes.size))
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _concerned(
     space: Space, codes: Codes, labels: Ints, costs: Floats, c: int, lo: Codes, hi: Codes, cost: float
 ) -> Ints:
@@ -217,7 +217,7 @@ def _take(
     return bool(admits(counts[c], int(boxes.size[c]), constraints))
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _give(
     space: Space,
     codes: Codes,

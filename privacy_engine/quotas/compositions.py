@@ -13,6 +13,7 @@ import numpy as np
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Codes, Ints
 from privacy_engine.grouping.constraints import DISTRIBUTIONS, TOLERANCE, Constraints, admits, shortfall
+from privacy_engine.ordering import stable_order
 
 MOST_KINDS = 256  # of records; where there are more, neighbouring values are one kind
 
@@ -70,7 +71,7 @@ def _neighbours(codes: Ints, buckets: int) -> Ints:
     return found
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def count_kind(counts: Codes, places: Ints, kind: int, by: int) -> None:
     """Add so many records of a kind to the counts."""
     for s in range(places.shape[1]):
@@ -120,7 +121,7 @@ def compose(left: Ints, m: int, kind: int, places: Ints, constraints: Constraint
     return bool(admits(counts, m, constraints))
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _apportion(left: Ints, m: int, quota: Ints) -> None:
     """m records in proportion to what is left (v,), by largest remainders."""
     total = left.sum()
@@ -128,7 +129,7 @@ def _apportion(left: Ints, m: int, quota: Ints) -> None:
     for t in range(len(left)):
         quota[t] = m * left[t] // total
         remainder[t] = m * left[t] % total
-    for t in np.argsort(-remainder, kind="mergesort")[: m - quota.sum()]:
+    for t in stable_order(-remainder)[: m - quota.sum()]:
         quota[t] += 1
 
 

@@ -18,6 +18,7 @@ from privacy_engine.grouping.boxes import (
     union_cost_up_to,
 )
 from privacy_engine.grouping.constraints import Constraints, admits
+from privacy_engine.ordering import stable_order
 from privacy_engine.quotas.compositions import compose, count_kind, least_sizes
 
 SPARE = 4  # times the least size: a class that has room in its quotas can be refined
@@ -47,7 +48,7 @@ def grow_classes(
     share = left / n
     start = np.zeros(v + 1, np.int64)
     start[1:] = np.cumsum(left)
-    pool = order[np.argsort(kind[order], kind="mergesort")]
+    pool = order[stable_order(kind[order])]
     need = least_sizes(left, k, places, constraints)
     served = need == 0  # kinds of which no class grows any more
     least = n
@@ -70,7 +71,7 @@ def grow_classes(
     return labels
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _next_kind(left: Ints, share: Floats, need: Ints, served: Codes, least: int) -> int:
     """The kind of the next seed: what needs the largest class, then what is too frequent in what is left."""
     best, size, most = -1, 0, 0.0
@@ -156,7 +157,7 @@ def _nearest(space: Space, codes: Codes, labels: Ints, pool: Ints, r: int, near:
                 if have == len(near):
                     bar = heap[have - 1]
     if not few:
-        near[:] = pool[np.argsort(price, kind="mergesort")[: len(near)]]
+        near[:] = pool[stable_order(price)[: len(near)]]
 
 
 @kernel(nogil=True)
@@ -186,7 +187,7 @@ def join_left_over(
         for c in range(m):
             union = union_cost(space, boxes.lo[c], boxes.hi[c], row, row)
             price[c] = union + boxes.size[c] * (union - boxes.cost[c])
-        ascending = np.argsort(price, kind="mergesort")
+        ascending = stable_order(price)
         chosen = ascending[0]
         for c in ascending:
             count_kind(counts[c], values, r, 1)

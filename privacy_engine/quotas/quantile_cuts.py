@@ -20,6 +20,7 @@ from privacy_engine.grouping.constraints import Constraints, admits, class_count
 from privacy_engine.grouping.cuts import NOBODY, Task, bucket_by, cheapest_cut, cover, loss_of
 from privacy_engine.grouping.model_rules import require_feasible
 from privacy_engine.grouping.partitioning import arrange, mondrian
+from privacy_engine.ordering import stable_order
 from privacy_engine.progress import tracked
 from privacy_engine.quotas.compositions import count_kind, kinds_of, rules_of_kinds
 from privacy_engine.tables.geometry import Geometry
@@ -135,7 +136,7 @@ def _cut(task: Task, quotas: Quotas, eager: bool, rows: Ints, part: Ints) -> int
             held = np.zeros((b, len(total)), np.int64)
             for i in range(len(rows)):
                 held[bucket[i], kind[i]] += 1
-            order = np.argsort(bucket, kind="mergesort")
+            order = stable_order(bucket)
             for at in _ends(held, space.tree[j]):
                 taken = held[at] if space.tree[j] else held[: at + 1].sum(axis=0)
                 if taken.sum() < quotas.least or not _reduce(quotas, total, taken):
@@ -162,7 +163,7 @@ def _ends(held: Ints, one: bool) -> Ints:
     return ends[:have]
 
 
-@kernel()
+@kernel(inner=True)
 def _reduce(quotas: Quotas, total: Ints, taken: Ints) -> bool:
     """Reduce the records (v,) of a region to what a side may take of a class; whether there is such a share.
 
@@ -205,7 +206,7 @@ def _mark(order: Ints, bucket: Ints, kind: Ints, at: int, one: bool, taken: Ints
             side[i] = 0
 
 
-@kernel()
+@kernel(inner=True)
 def _loss_after(task: Task, rows: Ints, side: Ints) -> float:
     """Loss of all records once both sides are classes."""
     q, space = task.codes.shape[1], task.space
@@ -217,7 +218,7 @@ def _loss_after(task: Task, rows: Ints, side: Ints) -> float:
     return loss
 
 
-@kernel()
+@kernel(inner=True)
 def _stand(task: Task, rows: Ints, side: Ints) -> bool:
     """Whether both sides keep all rules, counted by their records: kinds may be of several values."""
     counts = class_counts(side, task.sensitive[:, rows], task.constraints.start, 2)

@@ -14,6 +14,7 @@ import numpy as np
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Codes, Floats, Ints, Space, enlarge, tabulate, union_cost
 from privacy_engine.grouping.constraints import COMPARED, Constraints
+from privacy_engine.ordering import stable_order
 from privacy_engine.tables.geometry import Geometry
 
 SHARES = (0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)  # of the records, of outliers to go without
@@ -79,7 +80,7 @@ def _outlying_parts(space: Space, codes: Codes, order: Ints, start: Ints) -> tup
         for i in range(m):
             own = codes[members[i]]
             distance[i] = union_cost(space, middle, middle, own, own)
-        members[:] = members[np.argsort(-distance, kind="mergesort")]
+        members[:] = members[stable_order(-distance)]
         rest, lo, hi = np.empty(m), codes[members[-1]].copy(), codes[members[-1]].copy()
         for i in range(m - 1, -1, -1):
             enlarge(space, lo, hi, codes[members[i]], codes[members[i]])

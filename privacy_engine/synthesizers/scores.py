@@ -179,7 +179,7 @@ def _cells(sizes: Ints, members: Ints) -> int:
     return cells
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def _c_log_c(counts: Ints) -> float:
     total = 0.0
     for c in counts:

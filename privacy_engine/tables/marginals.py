@@ -94,7 +94,7 @@ def table_sensitivity(coded: CodedTable) -> int:
     return 2 * coded.each
 
 
-@kernel(nogil=True)
+@kernel(nogil=True, inner=True)
 def joint_codes(codes: npt.NDArray[Any], members: Ints, sizes: Ints) -> npt.NDArray[np.int32]:
     """(u,) one number a record for its values of the attributes ``members``, the last one running fastest.
 

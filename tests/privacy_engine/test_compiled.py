@@ -176,3 +176,21 @@ def sums(number):
 """)
     code = "from privacy_engine.room.literals import same, sums; print(sums(3), len(same.signatures))"
     assert run(code, engine.parent).stdout.split() == ["2", "1"]
+
+
+def test_python_may_not_call_what_only_compiled_functions_call(engine: Path) -> None:
+    (engine / "room" / "callee.py").write_text(CALLEE.replace("kernel()", "kernel(inner=True)"))
+    refused = (
+        DOUBLED
+        + """
+from privacy_engine.room.callee import constant
+try:
+    constant()
+except TypeError as error:
+    print(error)
+"""
+    )
+    for hits in "01":
+        lines = run(refused, engine.parent).stdout.splitlines()
+        assert lines[0] == f"2 {hits}"
+        assert lines[1].startswith("only compiled functions may call constant")

@@ -1,52 +1,24 @@
-"""`privacy-release warm`: after it, a release compiles nothing."""
+"""`privacy-release warm`: after it, no release compiles anything."""
 
+import ast
+import inspect
+import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from privacy_engine.registry import METHODS, detector_names, method_names
+from privacy_engine.signatures import from_text, kernel_of, to_text
 from privacy_release.cli.main import WRONG, main
+from privacy_release.cli.warm import ATTACKS, HISTORY, PURPOSES, Signature, chosen, read_signatures
+from tests.import_graph import ROOT, modules, tree
 
-pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).parents[3]
-RELEASES = """
-import numpy as np, pandas as pd
-from privacy_engine import DataSchema, load_method
-from privacy_engine.attacks.trial import Evidence, case_of, try_attack
-from privacy_engine.registry import ATTACKS, load_attack
-from privacy_release.reports.curator import render_curator_report
-from privacy_release.steps.release import measure
-
-rng = np.random.default_rng(1)
-table = pd.DataFrame({
-    "zip": rng.choice(list("abcdef"), 90),
-    "age": rng.integers(0, 99, 90),
-    "illness": rng.choice(list("xyz"), 90),
-})
-schema = DataSchema.from_dict({
-    "zip": {"role": "quasi_identifier"},
-    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 100]},
-    "illness": {"role": "sensitive"},
-})
-for method in (load_method("bottom_up", k=4), load_method("ilp_l_diversity", k=3, l=2)):
-    release = method.release(table[:60], schema, rng)
-    measure(release, rng)
-    evidence = Evidence(release=release.table, source=schema, people=table[:60], outsiders=table[60:])
-    for attack in ATTACKS:
-        try_attack(load_attack(attack), case_of(evidence, rng), rng)
-
-public = DataSchema.from_dict({
-    "zip": {"role": "quasi_identifier", "categories": list("abcdef")},
-    "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 100]},
-    "illness": {"role": "sensitive", "categories": list("xyz")},
-})
-synthetic = load_method("latent_class", epsilon=1.0, classes=4, fits=1).release(table, public, rng)
-render_curator_report(synthetic, table, public, name="people", release_id="1")
-"""
+NAMES = (*method_names(), *detector_names(), ATTACKS)
 
 
 def run(*arguments: str, cache: Path) -> str:
@@ -58,24 +30,61 @@ def run(*arguments: str, cache: Path) -> str:
     ).stdout
 
 
-def kept(folder: Path) -> dict[Path, int]:
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+def kernels() -> Iterator[str]:
+    """Every function of the engine that is compiled by itself."""
+    for module in modules():
+        if module.startswith("privacy_engine."):
+            for node in ast.walk(tree(module)):
+                if isinstance(node, ast.FunctionDef):
+                    how = [ast.unparse(decorator) for decorator in node.decorator_list]
+                    if any(d.startswith("kernel(") and "always" not in d for d in how):
+                        yield f"{module}:{node.name}"
 
 
-@pytest.mark.timeout(1200)  # a minute of compiling, on a machine that may be busy
+def test_every_compiled_function_of_the_engine_is_listed() -> None:
+    missing = set(kernels()) - {signature.kernel for signature in read_signatures()}
+    assert not missing, "`make signatures` lists what releases compile; add a release to tests/compiling.py"
+
+
+def test_what_is_listed_can_be_called() -> None:
+    for place, signature in enumerate(read_signatures()):
+        function = kernel_of(signature.kernel).py_func
+        assert len(inspect.signature(function).parameters) == len(signature.arguments), signature.kernel
+        assert tuple(to_text(from_text(text)) for text in signature.arguments) == signature.arguments
+        assert all(called < place for called in signature.calls)
+
+
+def test_every_name_and_purpose_compiles_something() -> None:
+    uses = {use for signature in read_signatures() for use in signature.uses}
+    randomizers = {
+        name for name in method_names() if METHODS[name].family == "randomizer"
+    }  # they compile nothing
+    assert uses == {*PURPOSES, *NAMES, HISTORY} - randomizers
+
+
+def test_what_is_called_is_compiled_with_its_caller() -> None:
+    def listed(*calls: int, uses: str = "") -> Signature:
+        return Signature(kernel="m:f", arguments=(), seconds=1.0, calls=calls, uses=frozenset(uses.split()))
+
+    signatures = [listed(), listed(0), listed(), listed(1, uses="a"), listed(2, uses="b")]
+    assert chosen(signatures, ["a"]) == {0, 1, 3}
+    assert chosen(signatures, ["a", "b"]) == {0, 1, 2, 3, 4}
+
+
+# Compiles the whole engine: only this finds types that are missing in the list, or cannot be compiled.
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_each_function_is_compiled_once_and_none_by_a_release_after_it(tmp_path: Path) -> None:
-    names = ("bottom_up", "ilp_l_diversity", "obpa", "latent_class", "attacks")
-    command = ("-m", "privacy_release.cli.main", "warm", *names, "--processes", "2")
-    said = run(*command, cache=tmp_path)
-    assert re.findall(r"(\d) of 5", said) == ["1", "2", "3", "4", "5"]
+    said = run("-m", "privacy_release.cli.main", "warm", "--processes", "2", cache=tmp_path)
+    total = len(read_signatures())
+    assert re.search(rf"^{total} of {total} functions", said, re.MULTILINE)
     assert f"kept in {tmp_path}" in said
     compiled = re.findall(r"\[cache\] data saved to '([^']+)'", said)
-    assert compiled
-    assert len(compiled) == len(set(compiled))
-    before = kept(tmp_path)
-    run("-c", RELEASES, cache=tmp_path)
-    assert before
-    assert kept(tmp_path) == before
+    assert len(compiled) == len(set(compiled)) == total
+    lines = run("-m", "tests.compiling", *NAMES, HISTORY, cache=tmp_path).splitlines()
+    reports = [json.loads(line) for line in lines if line.startswith('["')]
+    assert reports
+    assert not [report for report in reports if report[1] == "compiled"]
 
 
 @pytest.mark.parametrize(
