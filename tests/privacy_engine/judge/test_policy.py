@@ -176,3 +176,12 @@ def test_what_a_policy_demands_across_releases_goes_before_what_its_models_imply
         MInvariance(m=2, attribute="ward"),
         MInvariance(m=3, attribute="disease"),
     )
+
+
+def test_a_floor_adds_its_models_across_releases() -> None:
+    own, floor = (
+        ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}, *more]})
+        for more in ([], [{"model": "cross_release_k_anonymity", "k": 3}, {"model": "m_invariance", "m": 2}])
+    )
+    assert own.with_floor(floor).across == floor.with_floor(own).across == floor.across
+    assert len(floor.across) == 2

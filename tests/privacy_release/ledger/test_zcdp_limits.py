@@ -315,3 +315,9 @@ def test_a_standing_tells_its_rho_only_where_it_has_one() -> None:
     assert told["accounting"] == Accounting.ZCDP
     assert told["left_rho"] == zcdp_rho(1.0, DELTA)
     assert not {"accounting", "left_rho"} & set(Standing(limit=Limit(epsilon=1.0), **nothing).to_dict())
+
+
+def test_a_limit_that_adds_rhos_covers_nothing_beside_a_booking_without_one() -> None:
+    told = {"spent": Fraction(0), "spent_delta": Fraction(0), "reserved": Fraction(0)}
+    covered = [Standing(limit=zcdp(1.0), unlike=unlike, **told).covers(loss(0.1)) for unlike in (0, 1)]
+    assert covered == [True, False]

@@ -368,3 +368,12 @@ def test_a_release_waits_while_another_one_of_its_schedule_filters_who_takes_par
         seen, took_part = meeting.second(second)
     assert (seen, counted.takes_part.tolist()) == ("waits", [True, True])
     assert took_part.result() == [False, False]
+
+
+def test_a_retry_of_a_release_does_not_count_its_own_people_as_earlier_ones(ledger: BudgetLedger) -> None:
+    plan, people = schedule(releases=1), np.array([7, 8])
+    each = PrivacyLoss(epsilon=0.5, neighbours=Neighbours.REPLACE_PERSON)
+    booking = ledger.reserve("clinic", "a" * 64, each, promise=plan.promise(each))
+    for _ in range(2):
+        with plan.counted(ledger, booking, people, "key") as counted:
+            assert counted.takes_part.tolist() == [True, True]
