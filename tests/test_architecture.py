@@ -305,7 +305,10 @@ def test_the_command_line_starts_without_airflow() -> None:
 
 
 # Speed is measured in `benchmarks/`. The first two wait for states and set clocks; this module names clocks.
-KNOW_THE_TIME = {ROOT / "tests" / name for name in ("waiting.py", "clock.py", "test_architecture.py")}
+# The last one measures what compiling costs, for the list of `warm`.
+KNOW_THE_TIME = {
+    ROOT / "tests" / name for name in ("waiting.py", "clock.py", "test_architecture.py", "signatures.py")
+}
 CLOCKS = {"monotonic", "perf_counter", "process_time", "sleep", "thread_time", "wait_for_timeout"}
 CLOCKS |= {f"{name}_ns" for name in CLOCKS}
 CLOCK_IN_TEXT = re.compile(
