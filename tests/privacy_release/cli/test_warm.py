@@ -22,8 +22,8 @@ NAMES = (*method_names(), *detector_names(), ATTACKS)
 
 
 def run(*arguments: str, cache: Path) -> str:
-    # Machine code of any quality will do, and that of the lowest is made in half of the time.
-    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "NUMBA_OPT": "0", "NUMBA_DEBUG_CACHE": "1"}
+    # The quality of the code does not matter; below 1, numba leaves addresses in it and cannot keep it.
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "NUMBA_OPT": "1", "NUMBA_DEBUG_CACHE": "1"}
     environment["PYTHONUNBUFFERED"] = "1"  # processes that share a pipe write a message at a time
     return subprocess.run(
         [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=True, cwd=ROOT
