@@ -37,8 +37,8 @@ os.environ["AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL"] = "0"
 os.environ["OMP_WAIT_POLICY"] = "passive"
 
 
-# Files of such tests take minutes each.
-LONG = {"production", "spark", "ui", "object_stores", "slow"}
+# Marks of long tests: first those of whole Airflows, which wait for their servers most.
+LONG = ("production", "ui", "spark", "object_stores", "slow")
 
 
 def pytest_runtest_setup() -> None:
@@ -71,9 +71,12 @@ def pytest_collect_file(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files of long tests first, so that no worker is alone with one at the end while others are done."""
-    long = {item.path for item in items if LONG & {mark.name for mark in item.iter_markers()}}
-    items.sort(key=lambda item: item.path not in long)
+    """Files with the most long tests first, so that no worker is alone with one while others are done."""
+    long = {item.path: dict.fromkeys(LONG, 0) for item in items}
+    for item in items:
+        for name in {mark.name for mark in item.iter_markers()} & set(LONG):
+            long[item.path][name] += 1
+    items.sort(key=lambda item: [-many for many in long[item.path].values()])
 
 
 def pytest_unconfigure() -> None:

@@ -31,8 +31,6 @@ from benchmarks.timing import Timing
 from privacy_engine import DataSchema
 from privacy_engine.synthesizers.postprocess import PostProcess
 
-pytestmark = pytest.mark.slow
-
 NETWORK = """
 variable Rain { type discrete [ 2 ] { yes, no }; }
 variable Wet { type discrete [ 3 ] { dry, damp, soaked }; }
@@ -60,6 +58,7 @@ def test_a_split_holds_every_record_once_and_is_the_same_for_a_seed(data: Data) 
     assert not np.array_equal(one.train.codes, other.train.codes)
 
 
+@pytest.mark.slow  # it fits and scores models
 def test_every_method_epsilon_and_bound_has_a_score_for_each_run(data: Data) -> None:
     methods = {name: METHODS[name] for name in (PRIVBAYES, DPSM_BAYES)}
     found, floor = dp_synthesis.measured(data, methods, (0.5, 50.0), 2, rows=200)
@@ -120,6 +119,7 @@ def test_two_runs_make_no_interval() -> None:
     assert (Mean.of([0.2]).shown(1, 100), Mean.of([0.2, 0.2, 0.2]).shown(1, 100)) == ("20.0", "20.0 ± 0.0")
 
 
+@pytest.mark.slow  # it fits and scores models
 def test_both_methods_are_compared_at_the_same_degree_and_judged(data: Data) -> None:
     made = dp_synthesis.equal_degree_methods()
     pairs = dp_synthesis.EQUAL_DEGREE
@@ -154,6 +154,7 @@ def test_transport_moves_mass_over_cells_of_a_row_of_length_one() -> None:
     assert imlap.transport(np.array([0.5, 0.5, 0.0]), np.array([0.5, 0.0, 0.5])) == pytest.approx(0.25)
 
 
+@pytest.mark.slow  # only a process shows that a peer can be run apart
 def test_a_peer_runs_in_another_process_and_gives_codes_of_the_same_domains(
     data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +219,7 @@ def test_codes_outside_the_public_domain_are_refused(data: Data) -> None:
         dp_peers.codes_of(made.assign(c1=2), train)
 
 
+@pytest.mark.slow  # it runs uv
 def test_what_cannot_be_fetched_is_named_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +248,7 @@ def test_each_bar_is_held_against_the_slowest_method() -> None:
     assert judged.count("Does not hold") == 2
 
 
+@pytest.mark.slow  # it measures a process
 @pytest.mark.needs_data
 @pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="PRIVACY_DATA does not name the data folder")
 def test_a_timed_synthesizer_runs_in_a_process_of_its_own() -> None:

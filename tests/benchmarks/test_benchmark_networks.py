@@ -5,8 +5,6 @@ import pytest
 
 from benchmarks.networks import parse_bif
 
-pytestmark = pytest.mark.slow
-
 TEXT = """network unknown {
 }
 variable Wet {

@@ -9,9 +9,8 @@ import pytest
 from benchmarks import obpa, tables
 from deploy.local.samples.synthetic_adult import synthetic_adult
 
-pytestmark = pytest.mark.slow
 
-
+@pytest.mark.slow  # it runs every method
 def test_every_method_has_a_line_in_both_models() -> None:
     frame = synthetic_adult(400, rng=np.random.default_rng(1))
     section = obpa.run(

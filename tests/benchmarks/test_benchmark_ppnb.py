@@ -12,8 +12,6 @@ from benchmarks.ppnb_peers import averaging
 from benchmarks.ppnb_tables import adult, bank, binned, booleans
 from deploy.local.samples.synthetic_adult import synthetic_adult
 
-pytestmark = pytest.mark.slow
-
 ADULT = synthetic_adult(2500, rng=np.random.default_rng(1))
 
 
@@ -45,6 +43,7 @@ def test_derived_tables_fit_their_schema_and_keep_the_class(make, shape) -> None
         assert kept[derived.label].tolist() == given[data.label].tolist()
 
 
+@pytest.mark.slow  # its shares need hundreds of people with thirty answers
 def test_averaging_reads_values_off_fresh_answers_only() -> None:
     # 400 people; wrong majorities of 30 fresh answers have a chance below 1e-3, over 5 % of them below 1e-12.
     found = averaging(30, 400, np.random.default_rng(2))
@@ -52,6 +51,7 @@ def test_averaging_reads_values_off_fresh_answers_only() -> None:
     assert found["memoised answers"][30] == found["memoised answers"][1] < 0.8
 
 
+@pytest.mark.slow  # it runs the whole part
 def test_the_section_shows_every_figure_without_a_peer() -> None:
     section = ppnb.measure(
         ADULT, 1500, 300, p_0s=(0.3, 0.6), epsilons=(20.0,), runs=1, peer_runs=0, rows=2000
@@ -63,6 +63,7 @@ def test_the_section_shows_every_figure_without_a_peer() -> None:
     assert len(re.findall(r"^- \*\*(?:Holds|Does not hold)\*\*", text, re.MULTILINE)) == 16
 
 
+@pytest.mark.slow  # only 50,000 customers show accuracies this near
 def test_ppnb_comes_within_two_points_of_plain_naive_bayes_from_0_35_on() -> None:
     # Seeded, hence exact.
     data = bank(np.random.default_rng(11), 50_000, 5_000)
@@ -72,6 +73,7 @@ def test_ppnb_comes_within_two_points_of_plain_naive_bayes_from_0_35_on() -> Non
         assert found[ppnb.QUIET][p] > found[ppnb.LOUD][p] - 0.01
 
 
+@pytest.mark.slow  # only 50,000 customers show accuracies this near
 def test_dtpd_collapses_around_one_half_where_ppnb_stays_level() -> None:
     # Seeded, hence exact.
     data = booleans(bank(np.random.default_rng(11), 50_000, 5_000))

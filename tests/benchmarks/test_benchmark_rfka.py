@@ -9,8 +9,6 @@ from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine import EncodedTable
 from privacy_engine.features.features import value_features
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def encoded() -> EncodedTable:
@@ -35,6 +33,7 @@ def test_chosen_columns_are_k_anonymous_where_they_were_chosen(encoded: EncodedT
     assert columns(encoded).shape == (len(encoded), columns(part).shape[1])
 
 
+@pytest.mark.slow  # it trains every classifier
 def test_curves_have_every_protocol_classifier_method_and_k_and_start_alike(encoded: EncodedTable) -> None:
     curves = rfka.curves(encoded, (1, 5), trees=10, seed=1)
     assert set(curves) == {f"{p}, {c}" for p in (rfka.PAPER, rfka.CLEAN) for c in rfka.CLASSIFIERS}
@@ -44,6 +43,7 @@ def test_curves_have_every_protocol_classifier_method_and_k_and_start_alike(enco
         assert all(0 <= auc <= 1 for by_k in methods.values() for auc in by_k.values())
 
 
+@pytest.mark.slow  # it measures every way
 def test_times_are_measured_of_every_way_to_the_same_features(encoded: EncodedTable) -> None:
     taken = rfka.seconds(encoded, (1, 5), trees=5, repeats=1)
     assert {name: list(by_k) for name, by_k in taken.items()} == {rfka.RFKA_: [5], rfka.HAMDIST: [5]}

@@ -22,8 +22,6 @@ from benchmarks.tables import Table, of_frame
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_engine.engines.frames import to_frame
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def table() -> Table:
@@ -84,6 +82,7 @@ def test_a_longer_table_begins_with_the_records_of_a_shorter_one(table: Table) -
     assert not long[0].equals(other)
 
 
+@pytest.mark.slow  # it measures a process
 def test_a_process_below_counts_with_its_seconds_and_its_memory() -> None:
     below = "import os\nheld = b'1' * 400_000_000\nwhile sum(os.times()[:2]) < 0.5: pass"
     with Usage() as usage:
@@ -93,6 +92,7 @@ def test_a_process_below_counts_with_its_seconds_and_its_memory() -> None:
     assert usage.peak > 400_000_000
 
 
+@pytest.mark.slow  # it measures a process
 def test_a_process_that_nobody_waits_for_counts_too() -> None:
     below = "import os\nheld = b'1' * 400_000_000\nwhile sum(os.times()[:2]) < 1.5: pass\n"
     program = [sys.executable, "-c", below + "print('done')\ninput()"]
@@ -108,6 +108,7 @@ def test_a_process_that_nobody_waits_for_counts_too() -> None:
         started.communicate("\n")
 
 
+@pytest.mark.slow  # it measures a process
 def test_a_case_that_is_done_is_not_done_again(tmp_path: Path, table: Table) -> None:
     case = Runner(tmp_path)
     file = scale.source(table, 500, case)
@@ -130,6 +131,7 @@ class Here(Runner):
         return Measured(wall=1.0, cpu=1.0, peak=1, figures=figures)
 
 
+@pytest.mark.slow  # it runs the whole part
 def test_a_small_plan_runs_from_the_tables_to_the_section(table: Table, tmp_path: Path) -> None:
     sizes = replace(
         scale.QUICK,
@@ -207,6 +209,7 @@ def test_every_case_of_the_plan_is_a_case() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow  # it measures processes of every step
 def test_steps_are_measured_from_many_files_to_the_published_release(table: Table, tmp_path: Path) -> None:
     lines = scale_steps.measure(table, 150_000, tmp_path)
     assert [line[0] for line in lines] == [
@@ -220,6 +223,7 @@ def test_steps_are_measured_from_many_files_to_the_published_release(table: Tabl
     assert all(float(cpu) > 0 and float(peak) > 0 for _, _, cpu, _, peak in lines)
 
 
+@pytest.mark.slow  # it looks at a process that is busy and stopped
 def test_a_thread_counts_while_it_could_run_and_not_while_it_waits() -> None:
     work = "print(flush=True)\nfor _ in iter(int, 1): pass"
     with subprocess.Popen([sys.executable, "-c", work], stdout=subprocess.PIPE) as child:

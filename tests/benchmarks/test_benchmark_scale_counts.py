@@ -11,14 +11,13 @@ from benchmarks.scale_counts import QUESTIONS, Asked
 from benchmarks.tables import Table, of_frame
 from deploy.local.samples.synthetic_adult import synthetic_adult
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def table() -> Table:
     return of_frame(synthetic_adult(300, rng=np.random.default_rng(1)), "generated")
 
 
+@pytest.mark.slow  # it measures processes
 def test_persons_are_counted_alike_by_both(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "visits.parquet"
     scale_counts.write_visits(table, 3_000, file)

@@ -29,8 +29,6 @@ from privacy_engine import EncodedTable, load_method
 from privacy_engine.measures.utility import gcp
 from privacy_release.explore.cost import Point
 
-pytestmark = pytest.mark.slow
-
 ROWS = 400
 
 
@@ -39,6 +37,7 @@ def table() -> tables.Table:
     return tables.of_frame(synthetic_adult(ROWS, rng=np.random.default_rng(1)), "generated")
 
 
+@pytest.mark.slow  # it runs every method and peer
 def test_every_method_and_peer_has_a_line_and_keeps_what_it_claims(table: tables.Table) -> None:
     section = quality.run(table, ks=(3,), seeds=(1,))
     text = "\n".join(section.blocks)
@@ -65,6 +64,7 @@ def test_classes_of_a_peer_are_charged_like_our_own(table: tables.Table) -> None
         assert gcp(peers.recoding_of(table, labels), charge) == pytest.approx(gcp(ours, charge))
 
 
+@pytest.mark.slow  # it searches for bounds
 def test_a_gap_is_measured_from_the_higher_bound(
     table: tables.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +77,7 @@ def test_a_gap_is_measured_from_the_higher_bound(
     assert (gap.bound, gap.closed) == (0.02, pytest.approx(0.5))
 
 
+@pytest.mark.slow  # it imports and runs the peers
 @pytest.mark.parametrize("call", [peers.anonypy_mondrian, peers.anjana_global])
 def test_a_peers_classes_have_k_records_and_cover_the_table(call: peers.Peer, table: tables.Table) -> None:
     labels = call(table, 4)
@@ -86,6 +87,7 @@ def test_a_peers_classes_have_k_records_and_cover_the_table(call: peers.Peer, ta
     assert np.bincount(kept)[np.unique(kept)].min() >= 4
 
 
+@pytest.mark.slow  # it runs the whole part
 def test_the_papers_experiments_have_a_line_for_each_method_and_k_and_four_plots(table: tables.Table) -> None:
     section = paper_ilp.run(table, ks=(2, 20), repeats=1)
     text = "\n".join(section.blocks)
@@ -135,6 +137,7 @@ def test_the_verdict_between_the_readings_follows_the_numbers(printed: float, wo
     assert f"**{word}**" in paper_ilp.reading_shape(found, (10,))
 
 
+@pytest.mark.slow  # it measures a process
 def test_every_timed_case_runs_in_a_process_of_its_own(table: tables.Table, tmp_path: Path) -> None:
     file = tmp_path / "table.parquet"
     tables.write(tables.enlarged(table, 2 * ROWS, np.random.default_rng(1)), file)
@@ -144,6 +147,7 @@ def test_every_timed_case_runs_in_a_process_of_its_own(table: tables.Table, tmp_
     assert measured.timings["Mondrian"].cpu > 0
 
 
+@pytest.mark.slow  # it imports and runs a peer
 def test_the_check_times_our_measures_and_pycanons(table: tables.Table, tmp_path: Path) -> None:
     file = tmp_path / "table.parquet"
     tables.write(table, file)
@@ -159,6 +163,7 @@ def test_enlarged_ages_stay_within_their_bounds(table: tables.Table) -> None:
     many.schema.check(many.frame)
 
 
+@pytest.mark.slow  # it runs a part and draws it
 @pytest.mark.needs_data
 @pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="PRIVACY_DATA does not name the data folder")
 def test_the_command_writes_a_report_with_its_plots(
@@ -196,6 +201,7 @@ def test_every_part_has_a_quick_form_and_runs_can_be_named_where_there_are_some(
     assert command.parser().parse_args(["--only", *command.REPEATED, "--runs", "2"]).runs == 2
 
 
+@pytest.mark.slow  # it runs the whole part
 def test_closeness_is_judged_by_the_figures(table: tables.Table) -> None:
     section = closeness.run(table, models=("t = .3",), compared=False)
     text = "\n".join(section.blocks)
@@ -208,6 +214,7 @@ def test_closeness_is_judged_by_the_figures(table: tables.Table) -> None:
     assert "Does not hold" in lines[2]
 
 
+@pytest.mark.slow  # it runs the whole part
 def test_suppression_is_judged_by_the_figures(table: tables.Table) -> None:
     text = "\n".join(suppression.run(table, models=("delta = 2",)).blocks)
     assert "Bottom-up | delta = 2" in text
@@ -216,6 +223,7 @@ def test_suppression_is_judged_by_the_figures(table: tables.Table) -> None:
     assert "**Does not hold**: a larger limit" in "\n".join(suppression.describe(cases, 3).blocks)
 
 
+@pytest.mark.slow  # it runs the whole part
 def test_the_cost_of_a_run_is_judged_by_the_figures(table: tables.Table) -> None:
     text = "\n".join(cost.run(table, methods=("mondrian",)).blocks)
     assert "| mondrian |" in text

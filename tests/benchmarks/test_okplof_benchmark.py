@@ -11,8 +11,6 @@ from benchmarks.timing import Timing
 from deploy.local.samples.adult import sample_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def frame() -> pd.DataFrame:
@@ -20,6 +18,7 @@ def frame() -> pd.DataFrame:
     return made.loc[:, [*okplof.NUMBERS, okplof.CATEGORY]].dropna().reset_index(drop=True)
 
 
+@pytest.mark.slow  # it runs every detector
 def test_every_detector_has_a_line_beside_the_papers(frame: pd.DataFrame) -> None:
     section = okplof.measure(frame, (100, 70), (1, 2), repeats=1, rows=2000)
     text = "\n".join(section.blocks)
@@ -81,6 +80,7 @@ def test_the_verdict_on_pruning_follows_the_numbers(share: float, word: str) -> 
     assert f"**{word}**: {okplof.OKPLOF_20} prunes" in text
 
 
+@pytest.mark.slow  # it reads the public data set
 @pytest.mark.needs_data
 @pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="PRIVACY_DATA does not name the data folder")
 def test_on_adult_the_default_finds_as_much_as_lof_where_outliers_are_near() -> None:
@@ -94,6 +94,7 @@ def test_on_adult_the_default_finds_as_much_as_lof_where_outliers_are_near() -> 
         assert by[okplof.OKPLOF_20] >= by[okplof.LOF_20] >= by[okplof.SURVIVORS_20]
 
 
+@pytest.mark.slow  # it reads the public data set
 @pytest.mark.needs_data
 @pytest.mark.skipif("PRIVACY_DATA" not in os.environ, reason="PRIVACY_DATA does not name the data folder")
 @pytest.mark.parametrize("k", okplof.KS)
