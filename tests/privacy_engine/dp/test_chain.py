@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from privacy_engine.dp.chain import Head, chained, check_chain, check_key, sealed_head
+from privacy_engine.dp.chain import Head, chained, check_chain, check_entry, check_key, sealed_head
 from privacy_engine.dp.ledger import Entry, Event
 from privacy_engine.dp.loss import Neighbours
 from privacy_engine.errors import IntegrityError
@@ -77,6 +77,16 @@ def test_an_edited_field_shows(key: bytes | None, name: str, place: int) -> None
     assert edited != entries[place]
     with pytest.raises(IntegrityError, match="changed by other hands"):
         check_chain(head, [*entries[:place], edited, *entries[place + 1 :]], key)
+
+
+@KEYS
+def test_every_digit_of_a_hash_is_compared(key: bytes | None) -> None:
+    _, (entry, *_) = make(key)
+    check_entry(entry, key)
+    for place, digit in enumerate(entry.hash):
+        edited = entry.hash[:place] + ("0" if digit != "0" else "1") + entry.hash[place + 1 :]
+        with pytest.raises(IntegrityError, match="changed by other hands"):
+            check_entry(replace(entry, hash=edited), key)
 
 
 def without_middle(head: Head, entries: list[Entry]) -> Chain:
