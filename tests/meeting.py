@@ -13,8 +13,9 @@ from typing import TypeVar
 
 import pytest
 
+from tests.waiting import wait_for
+
 T = TypeVar("T")
-DEADLINE = 300  # seconds
 
 
 class Meeting:
@@ -35,7 +36,8 @@ class Meeting:
         result = pool.submit(party)
         result.add_done_callback(lambda _: self._seen.put("ended"))
         pool.shutdown(wait=False)
-        return self._seen.get(timeout=DEADLINE), result
+        wait_for(lambda: not self._seen.empty(), "the second party to wait or to enter", every=0.001)
+        return self._seen.get(), result
 
     def _watched(self, handle: int, operation: int) -> None:
         try:
