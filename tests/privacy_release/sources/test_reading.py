@@ -18,7 +18,7 @@ import pytest
 
 from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.tables.schema import DataSchema
-from privacy_release.sources.addresses import Source, find_source, without_secret
+from privacy_release.sources.addresses import Source, find_source, reading, without_secret
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_source
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
@@ -249,6 +249,15 @@ def test_address_without_files_is_refused(tmp_path: Path, place: str) -> None:
 def test_unknown_kind_of_store_is_refused() -> None:
     with pytest.raises(SchemaError, match="could not be read"):
         find_source("nonsense://bucket/people")
+
+
+def test_the_words_of_an_unknown_error_of_a_store_are_not_repeated() -> None:
+    with (
+        pytest.raises(SchemaError, match=r"could not be read \(RuntimeError\)") as caught,
+        reading("a.parquet"),
+    ):
+        raise RuntimeError("the value 4711 of row 3")
+    assert "4711" not in str(caught.value)
 
 
 def test_delta_table_is_refused_because_its_folder_holds_replaced_files(tmp_path: Path) -> None:
