@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import pandas as pd
 import pytest
 
 from deploy.local.embedded import checkout, inherited_environment
+from privacy_engine.compiled import cache_folder
+from tests.made import locked
 
 # What uv says where an index, or the way to it, is missing; anything else is an error of ours.
 UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused", "timed out")
@@ -61,12 +64,19 @@ def uv(*arguments: object) -> None:
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Both wheels, installed in a new environment with the packages of the image.
+def installed(shared: Path) -> Installed:
+    """Both wheels, installed once for all processes in an environment with the packages of the image.
 
     Byte code is left to the first use of each module: to make all of it takes longer than what is used.
     """
-    return install(tmp_path_factory.mktemp("production"), "production.lock")
+    root = shared / "production"
+    with locked(shared, "production"):
+        if not (root / "complete").exists():
+            shutil.rmtree(root, ignore_errors=True)
+            root.mkdir()
+            install(root, "production.lock")
+            (root / "complete").touch()
+    return Installed(bin=root / "venv" / "bin", wheels=wheels_in(root / "wheels"))
 
 
 def install(root: Path, lock: str, python: str = sys.executable) -> Installed:
@@ -74,7 +84,22 @@ def install(root: Path, lock: str, python: str = sys.executable) -> Installed:
     wheels, programs = built(root / "wheels"), environment_of(root, lock, python)
     uv("pip", "install", "--python", programs / "python", "--no-deps", *wheels)
     uv("pip", "check", "--python", programs / "python")
+    copy_kernels(root / "venv")
     return Installed(bin=programs, wheels=wheels)
+
+
+def copy_kernels(venv: Path) -> None:
+    """Copy the machine code of the checkout to an environment's engine, which has the same sources.
+
+    Code of another version of Python or of the compiler is never loaded, see `privacy_engine.compiled`.
+    """
+    (engine,) = venv.glob("lib/python*/site-packages/privacy_engine")
+    kept = engine / "__pycache__" / "kernels"
+    kept.mkdir(parents=True, exist_ok=True)
+    folder = cache_folder()
+    for file in folder.glob("*.nb[ci]") if folder else ():
+        with suppress(FileNotFoundError):  # another process may have just replaced it
+            shutil.copy(file, kept)
 
 
 def environment_of(root: Path, lock: str, python: str = sys.executable) -> Path:
@@ -110,6 +135,7 @@ def without_airflow(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     into = ("pip", "install", "--python", venv / "bin" / "python")
     uv(*into, wheel, "-c", checkout() / "locks/runtime.lock")
     uv("pip", "check", "--python", venv / "bin" / "python")
+    copy_kernels(venv)
     return Installed(bin=venv / "bin", wheels=(wheel,))
 
 
@@ -117,6 +143,11 @@ def built(folder: Path) -> tuple[Path, ...]:
     """The wheels of this checkout: the engine's, and the provider's."""
     for project in (checkout(), checkout() / "operators"):
         uv("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", folder, project)
+    return wheels_in(folder)
+
+
+def wheels_in(folder: Path) -> tuple[Path, ...]:
+    """The engine's wheel, and the provider's."""
     return tuple(sorted(folder.glob("*.whl"), reverse=True))
 
 

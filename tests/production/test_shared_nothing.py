@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from deploy.local.embedded import free_port
-from tests.object_stores.stores import Bucket, azure_server, azurite, s3_server
+from tests.object_stores.stores import Bucket, s3_server
 from tests.production.conftest import Installed, visits
 from tests.production.topology import AIRFLOW, Topology, missing_programs, running
 
@@ -76,12 +76,10 @@ with DAG(dag_id="shared_nothing", default_args={{"retries": 2, "retry_delay": ti
 """
 
 
-@pytest.fixture(params=["s3", "azure"])
-def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bucket]:
-    program = azurite()
-    if request.param == "azure" and program is None:
-        pytest.skip("Azurite is not installed")
-    with s3_server(tmp_path) if request.param == "s3" else azure_server(tmp_path, program or "") as store:
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[Bucket]:
+    """A bucket of S3; `tests/object_stores/test_work_area.py` has work areas in both kinds of store."""
+    with s3_server(tmp_path) as store:
         found = Bucket(store=store, name="areas")
         store.make_bucket(found.name)
         yield found

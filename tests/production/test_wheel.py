@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -33,15 +34,29 @@ with DAG("visits", schedule=None):
 """
 
 
+@pytest.fixture(scope="module")
+def migrated(installed: Installed, clean: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Airflow's database as `airflow db migrate` makes it, to be copied by each test."""
+    home = tmp_path_factory.mktemp("migrated")
+    installed.run("airflow", "db", "migrate", environment=clean | settings(home))
+    return home / "airflow.db"
+
+
 @pytest.fixture
-def user_home(tmp_path: Path, clean: dict[str, str]) -> dict[str, str]:
-    """The environment of a user whose DAGs are in a folder of their own."""
+def user_home(tmp_path: Path, clean: dict[str, str], migrated: Path) -> dict[str, str]:
+    """The environment of a user whose DAGs are in a separate folder, with Airflow's database."""
     (tmp_path / "dags").mkdir()
-    return clean | {
-        "AIRFLOW_HOME": str(tmp_path),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"),
+    shutil.copy(migrated, tmp_path)
+    return clean | settings(tmp_path)
+
+
+def settings(home: Path) -> dict[str, str]:
+    """Return the variables of a user whose Airflow is in a folder."""
+    return {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "MPLCONFIGDIR": str(tmp_path / "matplotlib"),
+        "MPLCONFIGDIR": str(home / "matplotlib"),
     }
 
 
@@ -94,7 +109,6 @@ def test_a_dag_of_fifteen_lines_publishes_a_release(
     source = tmp_path / "visits.parquet"
     visits(600).to_parquet(source, index=False)
     (tmp_path / "dags" / "visits.py").write_text(DAG.replace("SOURCE", str(source)))
-    installed.run("airflow", "db", "migrate", environment=user_home)
     installed.run("airflow", "dags", "test", "visits", environment=user_home)
     released = DeltaTable(str(tmp_path / "lake" / "visits")).to_pandas()
     # numeric quasi-identifiers are released as intervals
@@ -134,14 +148,12 @@ def test_a_package_operators_of_the_users_own_and_ours_do_not_meet(
     (folder / "operators" / "__init__.py").touch()
     (folder / "operators" / "my_team.py").write_text(MY_OPERATOR)
     (tmp_path / "dags" / "mine.py").write_text(MY_DAG)
-    ours = installed.run(
-        "python", "-c", "import airflow_privacy_release as p; print(p.__path__[0])", environment=user_home
-    )
-    packages = str(Path(ours.strip()).parent)
+    packages = installed.run(
+        "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", environment=user_home
+    ).strip()
     if place in ("before", "after"):
         both = [str(folder), packages]
         user_home["PYTHONPATH"] = ":".join(both if place == "before" else reversed(both))
-    installed.run("airflow", "db", "migrate", environment=user_home)
     _, at_first = installed.both("airflow", "dags", "reserialize", environment=user_home)
     listed, said = installed.both("airflow", "dags", "list", "-o", "json", environment=user_home)
     assert [dag["dag_id"] for dag in json.loads(listed.splitlines()[-1])] == ["mine"]
@@ -174,7 +186,6 @@ publish: {{lake: lake_default, table: visits}}
         "from airflow_privacy_release import release_dags\nglobals().update(release_dags())\n"
     )
     user_home["PRIVACY_RELEASE_HOME"] = str(tmp_path)
-    installed.run("airflow", "db", "migrate", environment=user_home)
     installed.run("airflow", "dags", "reserialize", environment=user_home)
     listed = installed.run("airflow", "dags", "list", "-o", "json", environment=user_home)
     assert [dag["dag_id"] for dag in json.loads(listed.splitlines()[-1])] == ["visits"]
@@ -184,7 +195,6 @@ def test_the_example_dag_publishes(installed: Installed, user_home: dict[str, st
     code = "import airflow_privacy_release.example_dags as e; print(e.__path__[0])"
     examples = installed.run("python", "-c", code, environment=user_home).strip()
     user_home["AIRFLOW__CORE__DAGS_FOLDER"] = examples
-    installed.run("airflow", "db", "migrate", environment=user_home)
     installed.run("airflow", "dags", "test", "example_privacy_release_anonymize", environment=user_home)
     assert len(DeltaTable(str(tmp_path / "lake" / "example_visits")).to_pandas()) == 1_000
 
