@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import SpecError
 
 if TYPE_CHECKING:
+    from airflow.sdk import Connection
     from airflow.sdk.definitions.asset import BaseAsset
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "AirflowSkipException",
     "Stats",
     "conf",
+    "fixed_connection",
     "is_assigned",
     "partitions_by",
     "partitions_of",
@@ -78,6 +80,24 @@ def partitions_of(assets: "BaseAsset") -> Any:
     """
     _require_partitions("a schedule after a release that is published by partition")
     return PartitionedAssetTimetable(assets=assets)
+
+
+# Backends of Airflow itself that no API writes to. Its others read its database, if need be through its API.
+_FIXED = frozenset({"EnvironmentVariablesBackend", "LocalFilesystemBackend"})
+
+
+def fixed_connection(connection_id: str) -> "Connection | None":
+    """A connection that an environment variable or a secrets backend defines; None where none does."""
+    from airflow.sdk.execution_time.supervisor import ensure_secrets_backend_loaded
+
+    for backend in ensure_secrets_backend_loaded():
+        cls = type(backend)
+        airflows_own = cls.__module__.startswith("airflow.") and ".providers." not in cls.__module__
+        if not airflows_own or cls.__name__ in _FIXED:
+            found: Connection | None = backend.get_connection(conn_id=connection_id)
+            if found is not None:
+                return found
+    return None
 
 
 def is_assigned(manager: Any, assigned: set[str], user: Any) -> bool:

@@ -49,6 +49,11 @@ _PLACES = {
         "command of the same host goes at once. By default 6 hours.",
         "2 days",
     ),
+    "connections": (
+        "Where connections may come from. `any`: also from Airflow's database, which users with the right to "
+        "edit connections can change. `environment`: only from environment variables and secrets backends.",
+        "environment",
+    ),
     "curator": (
         "Absolute folder for what only the curator may read, such as exact comparisons with the source. By "
         "default curator in AIRFLOW_HOME.",

@@ -34,11 +34,12 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "work_area_idle": "PRIVACY_WORK_AREA_IDLE",
         "floor_policy": "PRIVACY_FLOOR_POLICY",
         "signing_key": "PRIVACY_SIGNING_KEY",
+        "connections": "PRIVACY_CONNECTIONS",
     }
 )
 PROJECT_FILE = "privacy_release.toml"
 PROJECT = "PRIVACY_RELEASE_PROJECT"
-_NO_PATHS = frozenset({"work_area_idle", "work_area_connection"})
+_NO_PATHS = frozenset({"work_area_idle", "work_area_connection", "connections"})
 
 
 @dataclass(frozen=True)

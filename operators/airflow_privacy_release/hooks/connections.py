@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import SecretError, SpecError
 from privacy_release.spending.secrets import NEW_SECRET
 from privacy_release.work.settings import SECTION, option_of_airflow
+from privacy_release.work.settings import setting as of_settings
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from privacy_release.spending.yearly import Yearly
     from privacy_release.work.people import Identification
 
+# Where connections may come from: the option `connections`.
+ANY, ENVIRONMENT = "any", "environment"
 _FSSPEC = frozenset({"key", "secret", "client_kwargs", "config_kwargs", "connection_string"})
 _DELTA = re.compile(r"(?i)(aws|azure|google)_.+|allow_http|max_retries|retry_timeout")
 _USERS = "simple_auth_manager_users"
@@ -101,12 +104,26 @@ def shipped() -> Path:
     return Path(__file__).parents[1] / "include"
 
 
-def connection_of(connection_id: str) -> "Connection | None":
-    """A connection; None if there is no such connection."""
+def connection_of(connection_id: str, *, fixed: bool = False) -> "Connection | None":
+    """A connection; None if there is no such connection.
+
+    Args:
+        connection_id: ID of the connection.
+        fixed: Whether only environment variables and secrets backends count, and not Airflow's database,
+            which users may change through the API. Always so where the option `connections` is `environment`.
+
+    Raises:
+        SpecError: if that option is neither `any` nor `environment`.
+    """
     from airflow.sdk import Connection
 
-    from airflow_privacy_release.compat import AirflowNotFoundException
+    from airflow_privacy_release.compat import AirflowNotFoundException, fixed_connection
 
+    chosen = of_settings("connections") or ANY
+    if chosen not in (ANY, ENVIRONMENT):
+        raise SpecError(f"the option connections must be `{ANY}` or `{ENVIRONMENT}`; correct it")
+    if fixed or chosen == ENVIRONMENT:
+        return fixed_connection(connection_id)
     try:
         found: Connection = Connection.get(connection_id)
     except AirflowNotFoundException:
@@ -143,18 +160,13 @@ def pseudonym_key_of(connection_id: str) -> "PseudonymKey":
 
 
 def _password_of(connection_id: str, what: str) -> bytes:
-    from airflow.sdk import Connection
-
-    from airflow_privacy_release.compat import AirflowNotFoundException
-
-    try:
-        password = Connection.get(connection_id).password
-    except AirflowNotFoundException:
+    found = connection_of(connection_id)
+    if found is None:
         raise SecretError(
             f"the Airflow connection {connection_id} of {what} must exist; add it: "
             f'airflow connections add {connection_id} --conn-type generic --conn-password "$({NEW_SECRET})"'
-        ) from None
-    return (password or "").encode()
+        )
+    return (found.password or "").encode()
 
 
 def schedule_from(over_time: "Mapping[str, Any] | None") -> "Schedule | Yearly | Stream | None":
@@ -183,19 +195,15 @@ def identification_of(connection_id: str, column: str) -> "Identification":
     Raises:
         SpecError: if there is no such connection, or its password is too short to be a key.
     """
-    from airflow.sdk import Connection
-
-    from airflow_privacy_release.compat import AirflowNotFoundException
     from privacy_release.work.people import Identification
 
-    try:
-        secret = Connection.get(connection_id).password
-    except AirflowNotFoundException:
+    found = connection_of(connection_id)
+    if found is None:
         raise SpecError(
             f"the Airflow connection {connection_id} must exist and hold the membership key as its "
             "password; add it, with a secret such as `openssl rand -hex 32` prints"
-        ) from None
-    return Identification(column=column, key=secret or "")
+        )
+    return Identification(column=column, key=found.password or "")
 
 
 def source_access(uri: str, connection_id: str | None) -> dict[str, Any]:
@@ -258,20 +266,18 @@ def database_url(connection_id: str) -> "URL":
     Raises:
         SpecError: if there is no such connection, or it names no database.
     """
-    from airflow.sdk import Connection
     from sqlalchemy.engine import URL
 
-    from airflow_privacy_release.compat import AirflowNotFoundException
-
-    try:
-        found = Connection.get(connection_id)
-    except AirflowNotFoundException:
+    found = connection_of(connection_id)
+    if found is None:
         raise SpecError(
             f"the Airflow connection {connection_id} of the source's database must exist; add it, for "
             "example with --conn-type postgres --conn-host HOST --conn-schema DATABASE"
-        ) from None
+        )
     extra = dict(found.extra_dejson)
-    scheme = str(extra.pop("sqlalchemy_scheme", "") or _DRIVERS.get(found.conn_type, found.conn_type or ""))
+    scheme = str(
+        extra.pop("sqlalchemy_scheme", "") or _DRIVERS.get(found.conn_type or "", found.conn_type or "")
+    )
     if scheme.removeprefix("adbc+").startswith("sqlite"):
         return URL.create(scheme, database=str(extra.get("path") or found.host or ""))
     if not found.schema or not scheme:

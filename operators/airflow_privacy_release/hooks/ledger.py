@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
+from airflow_privacy_release.hooks.connections import connection_of
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.ledger.places import default_ledger, ledger_signed
 from privacy_release.spending.budget import DEFAULT_LEDGER
@@ -50,17 +51,14 @@ class LedgerHook(BaseHook):
             SpecError: if there is no such connection, or it does not name a ledger.
             LedgerError: if the default file cannot be made.
         """
-        from airflow_privacy_release.compat import AirflowNotFoundException
-
-        try:
-            connection = self.get_connection(self.ledger_conn_id)
-        except AirflowNotFoundException:
+        connection = connection_of(self.ledger_conn_id)
+        if connection is None:
             if self.ledger_conn_id == DEFAULT_LEDGER:
                 return default_ledger()
             raise SpecError(
                 f"the Airflow connection {self.ledger_conn_id} of the ledger must exist; add it, for example "
                 "with --conn-type privacy_ledger --conn-host HOST --conn-schema DATABASE"
-            ) from None
+            )
         name = f"connection {self.ledger_conn_id}"
         extra = connection.extra_dejson
         return ledger_signed(_place(connection, extra, name), extra.get(SIGNING_SECRET) or None, name)

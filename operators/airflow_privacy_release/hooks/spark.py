@@ -2,6 +2,7 @@
 
 from airflow.sdk import BaseHook
 
+from airflow_privacy_release.hooks.connections import connection_of
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.work.engines import DEFAULT_CONNECTION
 from privacy_release.work.spark_session import SparkCluster
@@ -42,14 +43,9 @@ class SparkHook(BaseHook):
         Raises:
             SpecError: if there is no such connection, or it names no master.
         """
-        from airflow_privacy_release.compat import AirflowNotFoundException
-
         name = self.spark_conn_id
-        try:
-            connection = self.get_connection(name)
-            extra, password = connection.extra_dejson, connection.password
-        except AirflowNotFoundException:
-            extra, password = {}, None
+        connection = connection_of(name)
+        extra, password = ({}, None) if connection is None else (connection.extra_dejson, connection.password)
         master, conf = extra.get("master"), extra.get("conf") or {}
         if not isinstance(master, str) or not master:
             raise SpecError(

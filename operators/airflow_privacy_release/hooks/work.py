@@ -15,9 +15,10 @@ DEFAULT_CONNECTION = "work_default"
 def work_store() -> Store | None:
     """Where encrypted work areas are; None where the work area is a folder that all workers share.
 
-    The connection has the secret that wraps the keys of runs as its password, and `storage_options` for
-    fsspec in its extra. Without it the secret is that of the environment, and the options are those which the
-    machine has.
+    The secret that wraps the keys of runs is that of the environment, else the password of the connection
+    where an environment variable or a secrets backend defines it: a connection in Airflow's database can be
+    changed through the API. The `storage_options` for fsspec are in the extra of the connection; without it
+    they are those which the machine has.
 
     Raises:
         SecretError: if there is no secret, or it is too short.
@@ -27,15 +28,17 @@ def work_store() -> Store | None:
     if address is None:
         return None
     name = setting("work_area_connection") or DEFAULT_CONNECTION
-    found = connection_of(name)
-    if found is None:
-        place = f"{KEY_VARIABLE}, as there is no Airflow connection {name},"
-        return Store(root=address, wrapping=Wrapping((secret(KEY_VARIABLE) or "").encode(), place))
+    fixed, found = connection_of(name, fixed=True), connection_of(name)
+    key = None if fixed is None else fixed.password
+    place = f"the Airflow connection {name}"
+    if not key:
+        place = f"{KEY_VARIABLE}, or a connection {name} of the environment or of a secrets backend,"
+        key = secret(KEY_VARIABLE)
+    wrapping = Wrapping((key or "").encode(), place)
     try:
-        options = source_options(found.extra_dejson)
+        options = {} if found is None else source_options(found.extra_dejson)
     except SpecError as error:
         raise SpecError(f"connection {name}: {error}") from None
-    wrapping = Wrapping((found.password or "").encode(), f"the Airflow connection {name}")
     return Store(root=address, options=options, wrapping=wrapping)
 
 
