@@ -107,9 +107,8 @@ def _release_tasks(spec: ReleaseSpec) -> None:
     attacked = _bounds_attacks(spec)
     if attacked:
         table = HoldOutOperator(task_id="hold_out", table=table, policy=spec.policy).output
-    staged = (_in_fragments if spec.mapped else _in_one_task)(spec, table, parameters)
-    for check in validated:
-        check >> staged.operator
+    required = [task.output for task in (*validated, register) if task is not None]
+    staged = (_in_fragments if spec.mapped else _in_one_task)(spec, table, parameters, required)
     verified = VerifyOperator(
         task_id="verify",
         table=staged,
@@ -298,13 +297,16 @@ def _validated(spec: ReleaseSpec, table: Any) -> tuple[Any, list[Any]]:
     return table, checks
 
 
-def _in_one_task(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -> Any:
+def _in_one_task(
+    spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any], required: Sequence[Any]
+) -> Any:
     """The staged release of a table, by one task."""
     spent, history = spec.budget, spec.history
     kept = None if history is None or not history.keep else {"policy": spec.policy, **history.kept}
     return ReleaseOperator(
         task_id="release",
         table=table,
+        requires=required,
         method=spec.release.method,
         parameters=parameters,
         seed=spec.release.seed,
@@ -328,11 +330,14 @@ def _over_time(spec: ReleaseSpec) -> dict[str, Any] | None:
     return {**spec.budget.over_time.model_dump(), "schedule": spec.name}
 
 
-def _in_fragments(spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any]) -> Any:
+def _in_fragments(
+    spec: ReleaseSpec, table: Any, parameters: Mapping[str, Any], required: Sequence[Any]
+) -> Any:
     """The staged release of a table, by a mapped task for each fragment; `release` is what joins them."""
     cut = CutFragmentsOperator(
         task_id="cut",
         table=table,
+        requires=required,
         method=spec.release.method,
         parameters=parameters,
         seed=spec.release.seed,

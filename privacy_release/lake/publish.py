@@ -239,8 +239,19 @@ def _again(lake: Lake, name: str, done: Publication, signer: Signer | None) -> P
     return _published(lake, name, done.version, _proof(done), already=True)
 
 
+def committed(lake: Lake, name: str, release_id: str, run_key: str) -> Published | None:
+    """What a run published as a release, which its commit says; None if it did not.
+
+    Raises:
+        PublishError: if the lake cannot be reached, or what the run published was retracted.
+    """
+    table = open_table(lake, name)
+    done = None if table is None else _committed(lake, name, table, release_id, run_key, None)
+    return None if done is None else _published(lake, name, done.version, _proof(done), already=True)
+
+
 def _committed(
-    lake: Lake, name: str, table: "DeltaTable", release_id: str, run_key: str, expected_sha256: str
+    lake: Lake, name: str, table: "DeltaTable", release_id: str, run_key: str, expected_sha256: str | None
 ) -> Publication | None:
     """The commit by which this run published this release, if there is one in the table's snapshot."""
     with reaching(lake, "read the table"):
@@ -260,7 +271,7 @@ def _committed(
         raise PublishError(
             "what this run published was retracted, and a retry must not bring it back; start a new run"
         )
-    if mine.sha256 != expected_sha256:
+    if expected_sha256 is not None and mine.sha256 != expected_sha256:
         raise PublishError(
             "this run has published other bytes already, and a retry must not replace them; "
             "start a new run to publish these, or retract the release"

@@ -25,6 +25,7 @@ from privacy_release.reports.text import (
     shown,
     signed,
 )
+from privacy_release.work.journal import sha256_of
 from privacy_release.work.references import ReportRef, StagedRef, symbols_of
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 APPROVE, REJECT, SEND_BACK = "Approve", "Reject", "Send back"
 COMMENT = "comment"
 LONGEST_COMMENT = 500
+_PUBLIC = frozenset({"by", "at", "comment", "automatic", "report_sha256", "question_sha256"})
 _MARKS = str.maketrans({mark: f"\\{mark}" for mark in string.punctuation})
 
 
@@ -46,6 +48,8 @@ class ApprovalRef(TypedDict):
         comment: what they said; it is published.
         automatic: nobody was asked, because this run needs no approval.
         sha256: of the bytes that are approved.
+        report_sha256: SHA-256 of the verification report that was shown.
+        question_sha256: SHA-256 of the question as it was shown; None where nobody was asked.
         first: who had approved the same bytes before, where two people must.
     """
 
@@ -54,6 +58,8 @@ class ApprovalRef(TypedDict):
     comment: str
     automatic: bool
     sha256: str
+    report_sha256: str
+    question_sha256: str | None
     first: NotRequired["Answer"]
 
 
@@ -71,6 +77,7 @@ class Question(TypedDict):
     Attributes:
         table, release: their names.
         sha256: of the staged bytes that the answer is about.
+        report_sha256: SHA-256 of the verification report that it was made from.
         file: name of these bytes in the work area of the run.
         columns: name, role and kind of each released column.
         findings: of the verification.
@@ -81,6 +88,9 @@ class Question(TypedDict):
         attacks: what attacks found that the policy bounds: attack, subject and figures as text; of a private
             release, that the bound was kept.
         excess: what each attack gained on the earlier releases and on this one, where there is a figure.
+        expectations: Number of expectations of the source, of those that were evaluated, and of those that
+            held; None of a private release, and where there were none.
+        assigned: IDs of the users who may answer; empty: every user who may in the DAG.
         approvers: how many people must approve.
         first: what the first of two has said.
         until: when the question ends, ISO 8601.
@@ -90,6 +100,7 @@ class Question(TypedDict):
     release: str
     method: str
     sha256: str
+    report_sha256: str
     file: str
     rows: int
     counterfeits: int
@@ -104,6 +115,8 @@ class Question(TypedDict):
     attacks: NotRequired[list[list[str]]]
     excess: NotRequired[list["Course"]]
     difference: "Difference | None"
+    expectations: dict[str, int] | None
+    assigned: list[str]
     approvers: int
     first: Answer | None
     until: str
@@ -146,18 +159,42 @@ class Difference(TypedDict):
     numbers: list[list[str]]
 
 
+def approval_of(report: ReportRef, by: str | None, at: str) -> ApprovalRef:
+    """An approval that came with a command, without a question.
+
+    Args:
+        report: Verification report of the release.
+        by: Name of the person who approves; None where the release needs no approval.
+        at: Time in ISO 8601.
+    """
+    return ApprovalRef(
+        by=by,
+        at=at,
+        comment="",
+        automatic=by is None,
+        sha256=report["sha256"],
+        report_sha256=sha256_of(report),
+        question_sha256=None,
+    )
+
+
 def public_approval(approval: ApprovalRef, report: ReportRef) -> dict[str, Any]:
     """What a manifest says of an approval.
 
     Raises:
-        IntegrityError: if other bytes were approved than those that were verified.
+        IntegrityError: if other bytes were approved than those that were verified, or by another report.
     """
     if approval.get("sha256") != report["sha256"]:
         raise IntegrityError(
             f"what was approved must be the verified bytes (sha256 {report['sha256']}), got an approval of "
             "others; ask for approval again"
         )
-    told: dict[str, Any] = {name: approval[name] for name in ("by", "at", "comment", "automatic")}
+    if approval.get("report_sha256") != sha256_of(report):
+        raise IntegrityError(
+            "what was approved must be the report of this release, got an approval of another one: it was "
+            "verified again since; ask for approval again"
+        )
+    told: dict[str, Any] = {name: value for name, value in approval.items() if name in _PUBLIC}
     return told | ({"first": approval["first"]} if "first" in approval else {})
 
 
@@ -199,6 +236,7 @@ def question(
     release_id: str,
     *,
     approvers: int = 1,
+    assigned: Sequence[str] = (),
     until: str = "",
 ) -> Question:
     """What there is to decide on.
@@ -216,6 +254,7 @@ def question(
         release=release_id,
         method=staged["method"],
         sha256=report["sha256"],
+        report_sha256=sha256_of(report),
         file=Path(staged["uri"]).name,
         rows=staged["rows"],
         counterfeits=int(staged["figures"].get("counterfeits", 0)),
@@ -230,6 +269,8 @@ def question(
         attacks=_attacks(report),
         excess=_courses(report, lake, name, release_id),
         difference=_difference(staged, report, lake, name, release_id),
+        expectations=staged["source"].get("expectations") if staged["loss"] is None else None,
+        assigned=list(assigned),
         approvers=approvers,
         first=None,
         until=until,
@@ -255,6 +296,7 @@ def body(
         f"[Read the whole report]({link}).",
         _heading("Guarantees, measured on the bytes that would be published"),
         _table(("rule", "limit", "measured", "kept"), map(_finding, asked["findings"])),
+        *_expectations(asked),
         *_loss(asked),
         *_measures("Utility", FIGURES, asked),
         *_measures("Risk", RISKS, asked),
@@ -276,6 +318,19 @@ def _counterfeits(asked: Question) -> str:
     """How many of the records are of nobody, where there are any."""
     count = asked["counterfeits"]
     return f" {count:,} of them are counterfeits: records of nobody, told in each class." if count else ""
+
+
+def expectations_in_words(asked: Question) -> str:
+    """How many expectations of the source held; empty where there were none."""
+    found = asked.get("expectations")
+    if not found:
+        return ""
+    return f"{found['passed']:,} of {found['expected']:,} expectations of the source held."
+
+
+def _expectations(asked: Question) -> list[str]:
+    words = expectations_in_words(asked)
+    return [words] if words else []
 
 
 def _heading(text: str) -> str:

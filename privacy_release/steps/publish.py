@@ -27,11 +27,13 @@ from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.file_sets import files_of
+from privacy_release.work.journal import sha256_of
 from privacy_release.work.references import Published, ReportRef, StagedRef
 from privacy_release.work.staged import json_bytes, read_columns, read_manifest, read_schema
 
 if TYPE_CHECKING:
     from privacy_release.lake.layout import TableRules
+    from privacy_release.lake.publish import Published as Done
     from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import Lake
 
@@ -103,7 +105,11 @@ def publish_staged(
             "declare `history` in the specification, or publish in the mode snapshot"
         )
     require_same_secret(lake, name, manifest)
-    manifest |= {"policy": report["policy"], "measured": report["findings"]}
+    manifest |= {
+        "policy": report["policy"],
+        "measured": report["findings"],
+        "verification": _verified(report),
+    }
     if "floor_policy" in report:
         manifest["floor_policy"] = report["floor_policy"]
     if attacks := published_attacks(report):
@@ -135,17 +141,7 @@ def publish_staged(
                 signer=None if signer is None else signer.about(manifest, approved=by_somebody),
                 rules=rules,
             )
-        published = Published(
-            release=done.release_id,
-            table=done.name,
-            lake=lake.root,
-            version=done.version,
-            already=done.already,
-            manifest=done.manifest_uri,
-            report=done.report_uri,
-            rows=done.rows,
-            statement=done.statement_sha256,
-        )
+        published = _told(lake, done)
         if "alerts" in report:
             published["alerts"] = report["alerts"]
         if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
@@ -153,6 +149,52 @@ def publish_staged(
     with as_readable_as_the_lake(lake):
         _settle(lake, name, published, rules)
     return published
+
+
+def published_by(lake: "Lake", name: str, release_id: str, run_key: str) -> Published | None:
+    """What a run published, as the commit in the lake says; None if it published nothing.
+
+    Raises:
+        PublishError: if the lake cannot be reached, or what the run published was retracted.
+    """
+    from privacy_release.lake.publish import committed
+
+    done = committed(lake, name, release_id, run_key)
+    return None if done is None else _told(lake, done)
+
+
+def require_published_by(lake: "Lake", name: str, release_id: str, run_key: str) -> None:
+    """Refuse a release of another run.
+
+    Raises:
+        IntegrityError: if this run has not published it.
+        PublishError: as `published_by`.
+    """
+    if published_by(lake, name, release_id, run_key) is None:
+        raise IntegrityError(
+            f"release {release_id} of table {name} must be published by this run, and is not: the value of "
+            "the task that publishes was changed outside of the run; clear that task"
+        )
+
+
+def _told(lake: "Lake", done: "Done") -> Published:
+    return Published(
+        release=done.release_id,
+        table=done.name,
+        lake=lake.root,
+        version=done.version,
+        already=done.already,
+        manifest=done.manifest_uri,
+        report=done.report_uri,
+        rows=done.rows,
+        statement=done.statement_sha256,
+    )
+
+
+def _verified(report: ReportRef) -> dict[str, str]:
+    """Hashes of the verification report and of the policies that it is about."""
+    floor = {"floor_policy_sha256": report["floor_policy"]["sha256"]} if "floor_policy" in report else {}
+    return {"report_sha256": sha256_of(report), "policy_sha256": sha256_of(report["policy"]), **floor}
 
 
 def _report(staged: StagedRef, report: ReportRef) -> Path | bytes:

@@ -2,12 +2,12 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import SpecError
+from privacy_engine.errors import IntegrityError, SpecError
 from privacy_engine.progress import advance, portion
 from privacy_engine.registry import is_anonymizer, is_randomizer
 from privacy_engine.vocabulary import COUNTERFEITS
@@ -32,6 +32,7 @@ from privacy_release.steps.outliers import (
     require_whole_table,
     suppressed_before,
 )
+from privacy_release.steps.validate import with_expectations
 from privacy_release.transforms.transform import refuse_looking_around
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
@@ -140,6 +141,37 @@ def worked_on_by(engine: EngineRef | None, table: TableRef) -> TableRef:
     if engine["kind"] != LOCAL:
         worked_on["engine"] = engine
     return worked_on
+
+
+def with_required(table: TableRef, required: Sequence[TableRef] | None) -> TableRef:
+    """A table with what the tasks found that had to end well before it is released.
+
+    Args:
+        table: that is to be released.
+        required: what these tasks handed on; None: nothing was required.
+
+    Raises:
+        SpecError: if nothing was required of a table that was made of several.
+        IntegrityError: if one was about an earlier state of the source.
+    """
+    if required is None:
+        if "tables" in table["source"]:
+            raise SpecError(
+                "`requires` must list the tasks that validate each of the tables, `requires=[]` if there are "
+                "none: that they ended well cannot be seen from the table"
+            )
+        return table
+    source = table["source"]
+    for other in required:
+        if (
+            other["source"]["uri"] == source["uri"]
+            and other["source"]["fingerprint"] != source["fingerprint"]
+        ):
+            raise IntegrityError(
+                "what was validated must be the table that is released, and it was read again since; clear "
+                "the tasks that validate it"
+            )
+    return with_expectations(table, [other["source"].get("expectations") for other in required])
 
 
 def require_fitting_engine(method: str, table: TableRef) -> None:

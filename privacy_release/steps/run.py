@@ -35,7 +35,7 @@ from privacy_release.spending.participation import Schedule
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
 from privacy_release.spending.streams import Stream, schedule_named
 from privacy_release.spending.yearly import Yearly
-from privacy_release.steps.approval import ApprovalRef
+from privacy_release.steps.approval import ApprovalRef, approval_of
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.tries import attack_staged
 from privacy_release.steps.curator import report_to_curator
@@ -285,13 +285,7 @@ def _approval(spec: "ReleaseSpec", report: ReportRef, approved_by: str | None) -
     """The approval that was given with the command; where it may be left out, that nobody was asked."""
     if spec.approval is None and not approved_by:
         return None
-    return ApprovalRef(
-        by=approved_by,
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
-        comment="",
-        automatic=not approved_by,
-        sha256=report["sha256"],
-    )
+    return approval_of(report, approved_by or None, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def _memory(spec: "ReleaseSpec", lake: "Lake") -> Memory:

@@ -1,6 +1,6 @@
 """Holding an ingested table against a Great Expectations suite, without Airflow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,23 @@ def validate(
             "failed; mend it in its context"
         )
     return result
+
+
+def counts_of(found: "SuiteResult") -> dict[str, int]:
+    """How many expectations there were, how many were evaluated, and how many held."""
+    return {"expected": found["expected"], "evaluated": found["evaluated"], "passed": found["passed"]}
+
+
+def with_expectations(table: TableRef, found: "Sequence[Mapping[str, int] | None]") -> TableRef:
+    """The table with how many expectations there were, were evaluated and held, added to those it has."""
+    told = [counts for counts in (table["source"].get("expectations"), *found) if counts]
+    if not told:
+        return table
+    total = {name: sum(counts[name] for counts in told) for name in told[0]}
+    validated = table.copy()
+    validated["source"] = table["source"].copy()
+    validated["source"]["expectations"] = total
+    return validated
 
 
 def _runner(

@@ -1,7 +1,16 @@
 """What travels between the steps of a release: addresses, counts and hashes, never records."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
+
+# Fields of a reference that are paths in the work area of its run, and those that hold further references.
+# Whatever a `SourceRef` names is elsewhere.
+PATHS = frozenset(
+    {"uri", "schema", "manifest", "report", "columns", "model", "source_schema", "scores", "aside"}
+)
+NESTED = frozenset(
+    {"persons", "holdout", "people", "plan", "account", "outliers", "made_from", "held_out", "table"}
+)
 
 _SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
     "k_anonymity": ("k", int),
@@ -60,6 +69,7 @@ class SourceRef(TypedDict):
         version: of the table that they are of.
         transforms: what was done with them since, in order.
         holdout: share of the people who were then left out of the release, so that attacks have a control.
+        expectations: Number of expectations, of those that were evaluated, and of those that held.
     """
 
     uri: str
@@ -76,6 +86,7 @@ class SourceRef(TypedDict):
     version: NotRequired[int]
     transforms: NotRequired[list[TransformRef]]
     holdout: NotRequired[float]
+    expectations: NotRequired[dict[str, int]]
 
 
 class OutlierRef(TypedDict):
@@ -343,6 +354,19 @@ class Published(TypedDict):
     rows: int
     statement: NotRequired[str | None]
     alerts: NotRequired[list[AlertRef]]
+
+
+def paths_inside(reference: Any) -> Iterator[tuple[str, str]]:
+    """Field and path of each file in the work area that a reference, or a list of them, names."""
+    if isinstance(reference, Mapping):
+        for name, item in reference.items():
+            if name in PATHS:
+                yield name, str(item)
+            elif name in NESTED and not isinstance(item, int):
+                yield from paths_inside(item)
+    elif isinstance(reference, Sequence) and not isinstance(reference, str | bytes):
+        for item in reference:
+            yield from paths_inside(item)
 
 
 def measured_symbols(report: ReportRef) -> dict[str, float]:

@@ -27,7 +27,8 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
         private: the release is differentially private or randomized: exact counts and hashes of the source
             would void that.
     """
-    hidden = {"uri", "fingerprint", "rows", "dropped", "text", "version"} if private else {"uri"}
+    exact = {"fingerprint", "rows", "dropped", "text", "version"} if private else set()
+    hidden = {"uri", "expectations"} | exact
     told = {name: value for name, value in source.items() if name not in hidden}
     if private and "transforms" in source:
         told["transforms"] = [{"name": t["name"], "code": t["code"]} for t in source["transforms"]]

@@ -4,6 +4,7 @@ import json
 import re
 import stat
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,7 @@ def test_a_choice_whose_task_dies_does_not_lose_the_others(
     explorations(grid=FEW)
     execute = MeasureChoiceOperator.execute
 
+    @wraps(execute)
     def dies(self: Any, context: Any) -> Any:
         if self.choice["name"] == "mondrian:k=5,l=2":
             raise AirflowFailException("as if no retry had helped")

@@ -21,8 +21,14 @@ from privacy_engine.dp.limits import Limit, Period
 from privacy_release.ledger.ledger import BudgetLedger
 from tests.waiting import DEADLINE
 
-PASSWORDS = {"officer": "of all the people", "visitor": "who only looks"}
-ROLES = "officer:admin,visitor:viewer"
+PASSWORDS = {
+    "officer": "of all the people",
+    "visitor": "who only looks",
+    "ann": "who may approve",
+    "bob": "who may approve, too",
+    "mallory": "who writes values",
+}
+ROLES = "officer:admin,visitor:viewer,ann:user,bob:user,mallory:user"
 # One release by generalization, one with differential privacy, one that is attacked.
 RELEASES = ("adult_occupation", "adult_synthetic_weekly", "adult_attacked")
 
@@ -39,9 +45,9 @@ class Server:
         """What all its parts print."""
         return self.root / "standalone.log"
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask Airflow's REST API, as the officer."""
-        return self._ask(method, f"/api/v2{path}", body, {"Authorization": f"Bearer {self.token('officer')}"})
+    def call(self, method: str, path: str, body: Any = None, user: str = "officer") -> Any:
+        """Ask Airflow's REST API."""
+        return self._ask(method, f"/api/v2{path}", body, {"Authorization": f"Bearer {self.token(user)}"})
 
     def token(self, user: str) -> str:
         """A fresh login."""
@@ -60,10 +66,15 @@ class Server:
 
 
 @contextmanager
-def standalone(root: Path) -> Iterator[Server]:
-    """Start it on free ports and wait until it can be used; end every process of it afterwards."""
+def standalone(root: Path, **settings: str) -> Iterator[Server]:
+    """Start it on free ports and wait until it can be used; end every process of it afterwards.
+
+    Args:
+        root: Folder for all that it keeps; releases that are there already are its releases.
+        settings: Further environment variables.
+    """
     port = free_port()
-    environment = inherited_environment() | _environment(root, port)
+    environment = inherited_environment() | _environment(root, port) | settings
     components = Components(logs=root, environment=environment)
     try:
         components.start("standalone")
@@ -77,13 +88,13 @@ def standalone(root: Path) -> Iterator[Server]:
 def _environment(root: Path, port: int) -> dict[str, str]:
     """Make what the server needs below the root; the variables that point to it."""
     home, include, data = root / ".airflow", root / "include", root / "data"
-    for folder in (home, include / "releases", data):
-        folder.mkdir(parents=True)
-    (root / "dags").mkdir()
+    own = (include / "releases").is_dir()
+    for folder in (home, include / "releases", data, root / "dags"):
+        folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(checkout() / "dags" / "releases.py", root / "dags")
     for name in ("hierarchies", "policies", "expectations"):
-        shutil.copytree(checkout() / "include" / name, include / name)
-    for name in RELEASES:
+        shutil.copytree(checkout() / "include" / name, include / name, dirs_exist_ok=True)
+    for name in () if own else RELEASES:
         spec = yaml.safe_load((checkout() / "include" / "releases" / f"{name}.yaml").read_text())
         spec.pop("schedule", None)  # runs begin when a test says so
         spec["source"]["uri"] = str(data / "adult.parquet")

@@ -10,7 +10,7 @@ from airflow.sdk import Param
 
 from airflow_privacy_release.compat import WAITING, AirflowFailException, AirflowSkipException
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
-from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import release_id
 from privacy_engine.errors import IntegrityError, SpecError
@@ -23,12 +23,14 @@ from privacy_release.steps.approval import (
     Answer,
     ApprovalRef,
     Question,
+    approval_of,
     body,
     plain_comment,
     question,
     subject,
 )
 from privacy_release.work.durations import parse_duration
+from privacy_release.work.journal import sha256_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -58,6 +60,7 @@ class ApproveReleaseOperator(HITLOperator):
         approvers: 1, or 2 for two different users, who both approve the same bytes in that time.
     """
 
+    references = ("table", "report")
     template_fields = (
         "table",
         "report",
@@ -100,7 +103,7 @@ class ApproveReleaseOperator(HITLOperator):
         self.timeout = timeout
         self.approvers: Any = approvers
 
-    @guarded
+    @recorded
     def execute(self, context: "Context") -> ApprovalRef:
         """Ask, unless this run needs no approval."""
         from privacy_release.steps.attacks.tries import require_attacked
@@ -113,7 +116,7 @@ class ApproveReleaseOperator(HITLOperator):
             raise IntegrityError("the report must be about the staged release; verify it again")
         if not self._asked():
             self.log.info("approval not asked for", sha256=sha256)
-            return ApprovalRef(by=None, at=_now(), comment="", automatic=True, sha256=sha256)
+            return approval_of(self.report, None, _now())
         users = _users(self.assigned_users)
         patience = self._patience()
         ti = context["ti"]
@@ -124,6 +127,7 @@ class ApproveReleaseOperator(HITLOperator):
             self.name,
             release_id(context),
             approvers=self._people(),
+            assigned=users,
             until=(datetime.now(UTC) + patience).isoformat(timespec="seconds"),
         )
         self.body = body(
@@ -132,17 +136,16 @@ class ApproveReleaseOperator(HITLOperator):
         self.log.info("asking for approval", sha256=sha256, assigned=users, timeout=self.timeout)
         return self._ask(context, asked, patience)
 
-    @guarded
-    def execute_complete(
-        self, context: "Context", event: dict[str, Any], sha256: str = "", question: str = ""
-    ) -> ApprovalRef:
+    @recorded
+    def execute_complete(self, context: "Context", event: dict[str, Any], question: str = "") -> ApprovalRef:
         """The approval.
 
         Raises:
             AirflowFailException: if it was rejected, or nobody answered in time.
             AirflowSkipException: if it was sent back for a change.
         """
-        asked: Question | None = json.loads(question) if question else None
+        asked: Question = json.loads(question)
+        sha256 = asked["sha256"]
         if event.get("error_type") == "timeout":
             raise AirflowFailException(
                 f"nobody answered until {_now()}, which counts as rejected: {_NOTHING}"
@@ -165,8 +168,16 @@ class ApproveReleaseOperator(HITLOperator):
         if event["chosen_options"] != [APPROVE]:
             raise AirflowFailException(f"rejected by {who} at {when}: {_NOTHING}")
         self.log.info("approved", by=who, at=when, sha256=sha256)
-        approval = ApprovalRef(by=by, at=when, comment=comment, automatic=False, sha256=sha256)
-        if asked is None or asked["approvers"] < 2:
+        approval = ApprovalRef(
+            by=by,
+            at=when,
+            comment=comment,
+            automatic=False,
+            sha256=sha256,
+            report_sha256=asked["report_sha256"],
+            question_sha256=sha256_of(asked),
+        )
+        if asked["approvers"] < 2:
             return approval
         first = asked["first"]
         if first is None or not by["id"] or first["by"]["id"] == by["id"]:
@@ -179,15 +190,14 @@ class ApproveReleaseOperator(HITLOperator):
         return ApprovalRef(**approval, first=first)
 
     def _ask(self, context: "Context", asked: Question, patience: timedelta) -> NoReturn:
-        """Wait for an answer to this very question, whatever an upstream task may say by then."""
-        users = _users(self.assigned_users)
-        self.assigned_users = [{"id": user, "name": user} for user in users] or None
+        """Wait for an answer to this very question, whatever an upstream task or the DAG may say by then."""
+        self.assigned_users = [{"id": user, "name": user} for user in asked["assigned"]] or None
         self.subject = subject(asked["table"], asked["release"])
         self.response_timeout = patience
         try:
             super().execute(context)
         except WAITING as waiting:
-            waiting.kwargs = {"sha256": asked["sha256"], "question": json.dumps(asked)}
+            waiting.kwargs = {"question": json.dumps(asked)}
             raise
         raise AssertionError("asking for input ends in waiting for it")
 

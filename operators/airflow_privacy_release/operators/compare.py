@@ -21,7 +21,7 @@ from airflow.sdk import BaseOperator
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.operators.release import most_mapped
-from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.errors import guarded, recorded
 from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import file_label, release_id, run_key, run_work_area
 from privacy_engine.errors import SpecError
@@ -52,6 +52,7 @@ class CompareOperator(BaseOperator):
         lake: Airflow connection id of the lake.
     """
 
+    references = ("tables", "reports")
     template_fields = ("tables", "reports", "title", "lake")
     template_fields_renderers = {"tables": "json", "reports": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#dcebf0"
@@ -101,6 +102,7 @@ class CompareSynthesizersOperator(BaseOperator):
         lake: Airflow connection id of the lake.
     """
 
+    references = ("source", "tables", "reports")
     template_fields = ("source", "tables", "reports", "public_source", "title", "lake")
     template_fields_renderers = {"source": "json", "tables": "json", "reports": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#dcebf0"
@@ -172,6 +174,7 @@ class CuratorReportOperator(BaseOperator):
         name: of the release.
     """
 
+    references = ("source", "table")
     template_fields = ("source", "table", "name")
     template_fields_renderers = {"source": "json", "table": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#f2e5f7"
@@ -230,7 +233,7 @@ class ListChoicesOperator(BaseOperator):
         self.grid = grid
         self.book = book
 
-    @guarded
+    @recorded
     def execute(self, context: "Context") -> "list[ChoiceRef]":
         """List; name, method and parameters of each choice."""
         from privacy_release.explore.choices import ChoiceRef, Grid, choices
@@ -272,6 +275,7 @@ class SampleRecordsOperator(BaseOperator):
         book: whether they may see it because the ledger books each choice.
     """
 
+    references = ("choices", "table")
     template_fields = ("spec", "choices", "table", "sample", "target", "seed", "public", "book")
     template_fields_renderers = {"choices": "json", "table": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#f2e5f7"
@@ -299,7 +303,7 @@ class SampleRecordsOperator(BaseOperator):
         self.public = public
         self.book = book
 
-    @guarded
+    @recorded
     def execute(self, context: "Context") -> "RecordsRef":
         """Draw; a reference to the records."""
         from privacy_release.explore.choices import Grid
@@ -336,6 +340,7 @@ class MeasureChoiceOperator(BaseOperator):
         ledger: Airflow connection id of the budget's ledger.
     """
 
+    references = ("choice", "records")
     template_fields = ("choice", "records", "budget", "ledger")
     template_fields_renderers = {"choice": "json", "records": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#f2e5f7"
@@ -355,7 +360,7 @@ class MeasureChoiceOperator(BaseOperator):
         self.budget = budget
         self.ledger = ledger
 
-    @guarded
+    @recorded
     def execute(self, context: "Context") -> "MeasuredRef":
         """Measure; where the figures are, and whether there are any."""
         from privacy_release.explore.cells import measured
@@ -386,6 +391,8 @@ class DrawChoicesOperator(BaseOperator):
         measured: what `MeasureChoiceOperator` gave of each.
     """
 
+    references = ("choices", "records", "measured")
+    incomplete = ("measured",)  # of a choice whose task died there is none
     template_fields = ("spec", "choices", "records", "measured")
     template_fields_renderers = {"choices": "json", "records": "json", "measured": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#f2e5f7"

@@ -15,7 +15,7 @@ from airflow_privacy_release.hooks.connections import (
     source_access,
     table_options,
 )
-from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.run import file_label, release_id, release_name, run_work_area
 from airflow_privacy_release.triggers.source import SourceTrigger
@@ -193,7 +193,7 @@ class IngestParquetOperator(IngestOperator):
         self.timeout = timeout
         self.every = every
 
-    @guarded
+    @recorded
     @monitored("ingest")
     def execute(self, context: "Context") -> "TableRef":
         """Copy the table into the work area; a reference to it."""
@@ -227,7 +227,7 @@ class IngestParquetOperator(IngestOperator):
         self.log.info("waiting", uri=without_secret(uri), until=until.isoformat(timespec="seconds"))
         self.defer(trigger=trigger, method_name="resume")
 
-    @guarded
+    @recorded
     @monitored("ingest")
     def resume(self, context: "Context", event: Mapping[str, Any]) -> "TableRef":
         """Go on once the trigger has seen the files, or given up."""
@@ -280,14 +280,14 @@ class IngestSqlOperator(IngestOperator):
         self.timeout = timeout
         self.every = every
 
-    @guarded
+    @recorded
     @monitored("ingest")
     def execute(self, context: "Context") -> "TableRef":
         """Copy the rows into the work area; a reference to them."""
         until = datetime.now(UTC) + parse_duration(self.timeout)
         return self._asked(context) or self._wait(until)
 
-    @guarded
+    @recorded
     @monitored("ingest")
     def resume(self, context: "Context", until: str, event: Any = None) -> "TableRef":
         """Ask again."""
@@ -356,7 +356,7 @@ class IngestTablesOperator(BaseOperator):
         self.tables = tables
         self.person = person
 
-    @guarded
+    @recorded
     @monitored("ingest")
     def execute(self, context: "Context") -> "TableRef":
         """Copy the tables into the work area; a reference to them."""

@@ -38,6 +38,7 @@ class TrainNaiveBayesOperator(BaseOperator):
         lake: Airflow connection id of the lake.
     """
 
+    references = ("test",)
     template_fields = (
         *("name", "target", "releases", "features", "test", "public_test"),
         *("alpha", "var_smoothing", "lake"),

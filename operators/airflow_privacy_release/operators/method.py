@@ -5,14 +5,14 @@ all its methods take.
 """
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
 from airflow_privacy_release.operators.release import ReleaseOperator, memory_of, past_of, stage_release
-from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.links import ReportLink
 from privacy_release.spending.budget import DEFAULT_LEDGER
 
@@ -31,6 +31,7 @@ class MethodOperator(BaseOperator):
     Args:
         table: reference to an ingested table.
         title: of the report.
+        requires: as of `ReleaseOperator`.
 
     Attributes:
         method: registry key.
@@ -40,7 +41,8 @@ class MethodOperator(BaseOperator):
 
     method: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]]
-    template_fields_renderers = {"table": "json"}  # noqa: RUF012  Airflow's own declaration
+    references = ("table", "requires")
+    template_fields_renderers = {"table": "json", "requires": "json"}  # noqa: RUF012  Airflow's own declaration
     operator_extra_links = (ReportLink(),)
 
     # What only some families take.
@@ -54,10 +56,18 @@ class MethodOperator(BaseOperator):
     lake: str = DEFAULT_LAKE
     history: Mapping[str, Any] | None = None
 
-    def __init__(self, *, table: "TableRef | XComArg", title: str | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        table: "TableRef | XComArg",
+        title: str | None = None,
+        requires: "Sequence[TableRef | XComArg] | None" = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.table: Any = table  # a reference by the time of execute
         self.title = title
+        self.requires: Any = requires
 
     def __init_subclass__(cls) -> None:
         """Derive the template fields and the names of the method's parameters."""
@@ -66,7 +76,7 @@ class MethodOperator(BaseOperator):
             cls.template_fields = arguments = _arguments(cls)
             cls.parameters = tuple(n for n in arguments if n not in ReleaseOperator.template_fields)
 
-    @guarded
+    @recorded
     def execute(self, context: "Context") -> "StagedRef":
         """Stage a release; a reference to it."""
         return stage_release(

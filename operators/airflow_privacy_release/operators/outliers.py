@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.rendering import detector_parameters, read_field
 from airflow_privacy_release.task.run import file_label, run_work_area
@@ -30,6 +30,7 @@ class DetectOutliersOperator(BaseOperator):
         max_share: largest share of outliers, 0 to 1; with more the task fails. `fail` needs it.
     """
 
+    references = ("table",)
     template_fields = ("table", "method", "parameters", "action", "max_share")
     template_fields_renderers = {"table": "json", "parameters": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#efe6f6"
@@ -51,7 +52,7 @@ class DetectOutliersOperator(BaseOperator):
         self.action = action
         self.max_share = max_share
 
-    @guarded
+    @recorded
     @monitored("outliers")
     def execute(self, context: "Context") -> "TableRef":
         """Detect; a reference to the table to go on with, whose `outliers` hold the counts."""

@@ -59,6 +59,7 @@ class PublishOperator(BaseOperator):
         grace: for how long the files of a superseded release stay for those who are reading them.
     """
 
+    references = ("table", "report", "approved")
     template_fields = (
         "table",
         "report",
@@ -145,6 +146,12 @@ class PublishOperator(BaseOperator):
         self._published = published
         return published
 
+    def done_before(self, context: "Context") -> "Published | None":
+        """What this run published, where its work area is gone; None if it published nothing."""
+        from privacy_release.steps.publish import published_by
+
+        return published_by(lake_of(self.lake), self.name, release_id(context), run_key(context))
+
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
         """What OpenLineage is told, where its provider is installed and calls this; None of a failed task."""
         from airflow_privacy_release.task.lineage import lineage_of
@@ -206,10 +213,13 @@ class EvidenceOperator(BaseOperator):
     def execute(self, context: "Context") -> "EvidenceRef":
         """Make the pack; where it is."""
         from privacy_release.evidence.kept import keep_evidence
+        from privacy_release.steps.publish import require_published_by
 
-        signer = signer_of(self.signing)
+        signer, lake = signer_of(self.signing), lake_of(self.lake)
+        if "dag" in context:  # the value of another task, which users of Airflow may have changed
+            require_published_by(lake, self.table["table"], self.table["release"], run_key(context))
         made = keep_evidence(
-            lake_of(self.lake),
+            lake,
             self.table["table"],
             self.table["release"],
             None if signer is None else signer.key,

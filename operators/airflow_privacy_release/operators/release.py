@@ -7,7 +7,7 @@ In one task, or in fragments with a mapped task each::
     staged = JoinFragmentsOperator(task_id="join", fragments=parts.output)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -15,7 +15,7 @@ from airflow.sdk import BaseOperator
 from airflow_privacy_release.hooks.connections import schedule_from, secret_of
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
-from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import each, monitored, tell_budget
 from airflow_privacy_release.task.rendering import chosen_engine, method_parameters, read_text
@@ -63,14 +63,19 @@ class ReleaseOperator(BaseOperator):
             were the first.
         engine: that works on the table, see `privacy_release.work.engines`; None: the one it was ingested
             with. With another than `local` an anonymizer works on fragments, in a process pool or on Spark.
+        requires: Outputs of further tasks that must have succeeded before anything is booked or released,
+            such as those that validate one of several tables each. None: there are none. A table that was
+            made of several requires a list, which may be empty.
     """
 
+    references = ("table", "requires")
     template_fields = (
-        *("table", "method", "parameters", "seed", "title"),
+        *("table", "method", "parameters", "seed", "title", "requires"),
         *("budget", "ledger", "over_time", "secret", "replaces", "series", "lake", "history", "engine"),
     )
     template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
         "table": "json",
+        "requires": "json",
         "parameters": "json",
         "over_time": "json",
         "history": "json",
@@ -96,10 +101,12 @@ class ReleaseOperator(BaseOperator):
         lake: str = DEFAULT_LAKE,
         history: Mapping[str, Any] | None = None,
         engine: str | Mapping[str, Any] | None = None,
+        requires: "Sequence[TableRef | XComArg] | None" = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.table: Any = table  # a reference by the time of execute
+        self.requires: Any = requires
         self.method = method
         self.parameters = parameters
         self.seed = seed
@@ -114,7 +121,7 @@ class ReleaseOperator(BaseOperator):
         self.history = history
         self.engine = engine
 
-    @guarded
+    @recorded
     def execute(self, context: "Context") -> "StagedRef":
         """Stage a release; a reference to it."""
         return stage_release(
@@ -148,7 +155,7 @@ def stage_release(
     """What every release operator does.
 
     Args:
-        operator: has `table`, `seed`, `title` and `log`.
+        operator: has `table`, `requires`, `seed`, `title` and `log`.
         context: of the running task.
         method: registry key.
         parameters: plain values or rendered text.
@@ -159,7 +166,7 @@ def stage_release(
         past: the earlier releases that it is made with.
         engine: that works on the table; None: its own.
     """
-    from privacy_release.steps.release import make_release
+    from privacy_release.steps.release import make_release, with_required
 
     paid, budget = None, read_text(budget, str | None)
     if budget is not None:
@@ -175,9 +182,10 @@ def stage_release(
         operator.log.info("release step", step=step)
 
     checked = method_parameters(method, parameters)
+    table = with_required(operator.table, operator.requires)
     with run_work_area(context) as work:
         staged = make_release(
-            operator.table,
+            table,
             work,
             method=method,
             parameters=checked,
@@ -208,10 +216,12 @@ class CutFragmentsOperator(BaseOperator):
         seed: of the cuts and of all fragments; None takes fresh entropy.
         engine: of kind `fragments`, see `privacy_release.work.engines`; None: the one the table was ingested
             with.
+        requires: as of `ReleaseOperator`.
     """
 
-    template_fields = ("table", "method", "parameters", "seed", "engine")
-    template_fields_renderers = {"table": "json", "parameters": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
+    references = ("table", "requires")
+    template_fields = ("table", "method", "parameters", "seed", "engine", "requires")
+    template_fields_renderers = {"table": "json", "requires": "json", "parameters": "json", "engine": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
 
     def __init__(
@@ -222,23 +232,25 @@ class CutFragmentsOperator(BaseOperator):
         parameters: Mapping[str, Any] | None = None,
         seed: int | str | None = None,
         engine: str | Mapping[str, Any] | None = None,
+        requires: "Sequence[TableRef | XComArg] | None" = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.table: Any = table  # a reference by the time of execute
+        self.requires: Any = requires
         self.method = method
         self.parameters = parameters
         self.seed = seed
         self.engine = engine
 
-    @guarded
+    @recorded
     @monitored("cut")
     def execute(self, context: "Context") -> "list[Fragments]":
         """Cut; a reference to each fragment, or where Airflow maps over fewer, lists of some."""
         from privacy_release.steps import fragments
-        from privacy_release.steps.release import require_fitting_engine, worked_on_by
+        from privacy_release.steps.release import require_fitting_engine, with_required, worked_on_by
 
-        table = worked_on_by(chosen_engine(self.engine), self.table)
+        table = worked_on_by(chosen_engine(self.engine), with_required(self.table, self.requires))
         if "engine" not in table or table["engine"]["kind"] != FRAGMENTS:
             raise SpecError(
                 "mapped tasks need the engine fragments; ingest the table with it, or take ReleaseOperator"
@@ -270,6 +282,7 @@ class ReleaseFragmentOperator(BaseOperator):
             which are released one after the other.
     """
 
+    references = ("fragment",)
     template_fields = ("fragment",)
     template_fields_renderers = {"fragment": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
@@ -278,7 +291,7 @@ class ReleaseFragmentOperator(BaseOperator):
         super().__init__(**kwargs)
         self.fragment: Any = fragment  # a reference, or a list of them, by the time of execute
 
-    @guarded
+    @recorded
     @monitored("fragment")
     def execute(self, context: "Context") -> "FragmentReleaseRef | list[FragmentReleaseRef]":
         """Release; a reference to the released records of the fragment, or of each one of the batch."""
@@ -308,6 +321,7 @@ class JoinFragmentsOperator(BaseOperator):
         title: of the report.
     """
 
+    references = ("fragments",)
     template_fields = ("fragments", "title")
     template_fields_renderers = {"fragments": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e5f3e1"
@@ -320,7 +334,7 @@ class JoinFragmentsOperator(BaseOperator):
         self.fragments: Any = fragments  # a list of references by the time of execute
         self.title = title
 
-    @guarded
+    @recorded
     @monitored("release")
     def execute(self, context: "Context") -> "StagedRef":
         """Stage the release; a reference to it."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from airflow.sdk import BaseOperator
 
-from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.run import file_label, run_work_area
 from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
@@ -36,6 +36,7 @@ class TransformOperator(BaseOperator):
         memory: that the database may take, such as `1GB`; what is larger goes to the work area.
     """
 
+    references = ("table", "others")
     template_fields = ("table", "others", "schema", "memory")
     template_fields_renderers = {"table": "json", "others": "json", "schema": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e8f1fa"
@@ -57,7 +58,7 @@ class TransformOperator(BaseOperator):
         self.schema = schema
         self.memory = memory
 
-    @guarded
+    @recorded
     @monitored("transform")
     def execute(self, context: "Context") -> "TableRef":
         """Run the query; a reference to what it made."""
@@ -70,6 +71,7 @@ class TransformOperator(BaseOperator):
 class _FunctionOperator(BaseOperator):
     """Make a table of an ingested one by a function, see `release_transform`."""
 
+    references = ("table", "others")
     template_fields = ("table", "others", "schema")
     template_fields_renderers = {"table": "json", "others": "json", "schema": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e8f1fa"
@@ -91,7 +93,7 @@ class _FunctionOperator(BaseOperator):
         self.others: Any = others
         self.schema = schema
 
-    @guarded
+    @recorded
     @monitored("transform")
     def execute(self, context: "Context") -> "TableRef":
         """Run the function; a reference to what it made."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.errors import recorded
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -26,6 +26,7 @@ class ValidateOperator(BaseOperator):
         name: which of the tables, where several were ingested together.
     """
 
+    references = ("table",)
     template_fields = ("table", "suite", "name")
     template_fields_renderers = {"table": "json", "suite": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#fdf3d8"
@@ -43,11 +44,11 @@ class ValidateOperator(BaseOperator):
         self.suite = suite
         self.name = name
 
-    @guarded
+    @recorded
     def execute(self, context: "Context") -> "TableRef":
-        """Run the suite; the reference that was given."""
+        """Run the suite; the reference that was given, with how many expectations held."""
         from privacy_release.spec.files import load_suite
-        from privacy_release.steps.validate import EXPECTATIONS, validate
+        from privacy_release.steps.validate import EXPECTATIONS, counts_of, validate, with_expectations
 
         table: TableRef = self.table
         run: Any = context["ti"]
@@ -61,4 +62,4 @@ class ValidateOperator(BaseOperator):
             evaluated=found["evaluated"],
             passed=found["passed"],
         )
-        return table
+        return with_expectations(table, [counts_of(found)])

@@ -7,7 +7,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
-from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored, tell_alerts, tell_findings
 from airflow_privacy_release.task.run import release_id, run_key, run_work_area
@@ -36,6 +36,7 @@ class VerifyOperator(BaseOperator):
         policy: a YAML file (absolute, or relative to the include folder), or the policy itself.
     """
 
+    references = ("table",)
     template_fields = ("table", "policy", "name", "lake", "alerts")
     template_fields_renderers = {"table": "json", "policy": "json", "alerts": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#fbe3dc"
@@ -58,7 +59,7 @@ class VerifyOperator(BaseOperator):
         self.lake = lake
         self.alerts = alerts
 
-    @guarded
+    @recorded
     @monitored("verify")
     def execute(self, context: "Context") -> "ReportRef":
         """Verify; the findings, bound to the sha256 of the bytes that were read."""
@@ -122,6 +123,7 @@ class HoldOutOperator(BaseOperator):
         policy: as of `VerifyOperator`; its rules `attack_risk` say how large a share.
     """
 
+    references = ("table",)
     template_fields = ("table", "policy")
     template_fields_renderers = {"table": "json", "policy": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#efe6f6"
@@ -133,7 +135,7 @@ class HoldOutOperator(BaseOperator):
         self.table: Any = table  # a reference by the time of execute
         self.policy = policy
 
-    @guarded
+    @recorded
     @monitored("hold_out")
     def execute(self, context: "Context") -> "TableRef":
         """Leave them out; a reference to the table to go on with."""
@@ -169,6 +171,7 @@ class AttackOperator(BaseOperator):
             the quasi-identifiers; the attack `linkage` tries to name people by them, too.
     """
 
+    references = ("source", "table", "report", "register")
     template_fields = ("source", "table", "report", "title", "name", "lake", "register")
     template_fields_renderers = {"source": "json", "table": "json", "report": "json", "register": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#fbe3dc"
@@ -194,7 +197,7 @@ class AttackOperator(BaseOperator):
         self.name = name
         self.lake = lake
 
-    @guarded
+    @recorded
     @monitored("attack")
     def execute(self, context: "Context") -> "ReportRef":
         """Attack; the report with what became of each rule."""

@@ -8,15 +8,17 @@ other error only the type and the place do.
 import functools
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
-from airflow_privacy_release.compat import AirflowException, AirflowFailException
-from airflow_privacy_release.task.run import local_files, progressing
+from airflow_privacy_release.compat import WAITING, AirflowException, AirflowFailException
+from airflow_privacy_release.task.run import local_files, progressing, run_journal
 from privacy_engine.errors import (
     CapacityError,
     EngineError,
+    IntegrityError,
     LedgerError,
     PrivacyEngineError,
     PublishError,
@@ -29,6 +31,8 @@ from privacy_release.work.settings import let_idle_threads_sleep
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
 
+    from privacy_release.work.journal import Journal
+
 PACKAGES = frozenset(
     {"airflow_privacy_release", "privacy_release", "privacy_engine"}
 )  # whose places are told
@@ -36,6 +40,14 @@ PACKAGES = frozenset(
 P = ParamSpec("P")
 R = TypeVar("R")
 Operator = TypeVar("Operator", bound="BaseOperator")
+
+
+ENTRY = "journal_entry"  # what a deferred task hands to the method that resumes it
+_INSIDE: ContextVar[bool] = ContextVar("inside of a guarded call", default=False)
+_UPGRADED = (
+    "the task began before this deployment was upgraded, and what it waited for cannot be proven; clear the "
+    "run and start again"
+)
 
 
 class _Frame(NamedTuple):
@@ -51,10 +63,11 @@ class UnexpectedError(AirflowException):
 def guarded(
     execute: Callable[Concatenate[Operator, P], R],
 ) -> Callable[Concatenate[Operator, P], R]:
-    """Make an operator's `execute` find its files, and raise only errors that may be logged.
+    """Make an operator's `execute` take recorded values only, and raise only errors that may be logged.
 
-    It tells how far it is, see `progressing`. Where workers share no folder, the files that it was told of
-    are fetched before, and those that it tells of are sent after, see `local_files`.
+    What it takes from tasks of this package is what the journal of the run has of them; a value that differs
+    fails the task at once, see `task.chain`. It reports how far it is, see `progressing`. Where workers share
+    no folder, its files are fetched before, and those that it hands on are sent after, see `local_files`.
 
     - An error of the engine fails the task at once, with its own message: the same input would fail again.
     - A `PublishError`, `LedgerError`, `WorkAreaError`, `SourceError`, `EngineError` or `CapacityError` is
@@ -62,23 +75,69 @@ def guarded(
       have the memory. So is another library's error that means as much: no memory, no disk, or a breakdown
       of native code.
     - Any other error is retried as `UnexpectedError`, which names type and place and drops the message.
-    """
 
+    Inside of another one, as where a subclass calls `super().execute()`, it only calls `execute`.
+    """
+    return _guarded(execute, is_recorded=False)
+
+
+def recorded(
+    execute: Callable[Concatenate[Operator, P], R],
+) -> Callable[Concatenate[Operator, P], R]:
+    """As `guarded`, and keep the returned value in the journal of the run, for the tasks that take it.
+
+    A method that goes on after a deferral continues the entry that `execute` began.
+    """
+    return _guarded(execute, is_recorded=True)
+
+
+def _guarded(
+    execute: Callable[Concatenate[Operator, P], R], *, is_recorded: bool
+) -> Callable[Concatenate[Operator, P], R]:
     @functools.wraps(execute)
     def run(self: Operator, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if _INSIDE.get():
+            return execute(self, *args, **kwargs)
         let_idle_threads_sleep()
+        token = _INSIDE.set(True)
         try:
             context: Any = args[0] if args else kwargs["context"]  # Airflow gives it by its name
-            with local_files(self, context) as work, progressing(self, context):
-                return work.send(execute(self, *args, **kwargs))
+            begun: Any = kwargs.pop(ENTRY, None)
+            journal = run_journal(context) if is_recorded or "dag" in context else None
+            if journal is not None and (done := _done_before(self, context, journal)) is not None:
+                return cast(R, done)
+            with local_files(self, context, journal) as work, progressing(self, context):
+                if journal is None or not is_recorded:
+                    return work.send(execute(self, *args, **kwargs))
+                if begun is None and "dag" in context and execute.__name__ != "execute":
+                    raise IntegrityError(_UPGRADED)
+                task, index = context["ti"].task_id, getattr(context["ti"], "map_index", None)
+                place = (task, -1 if index is None else index)
+                entry = journal.begin(*place) if begun is None else int(begun)
+                try:
+                    value = work.send(execute(self, *args, **kwargs))
+                except WAITING as waiting:
+                    waiting.kwargs = {**(waiting.kwargs or {}), ENTRY: entry}
+                    raise
+                journal.record(*place, entry, value)
+                return value
         except BaseException as error:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
             safe = _safe(error, type(self).__name__)
+        finally:
+            _INSIDE.reset(token)
         # Raised out here, it has no context: the original error would be logged along with it.
         raise safe
 
+    run.is_recorded = is_recorded  # type: ignore[attr-defined]  # see `task.chain.hands_on`
     return run
+
+
+def _done_before(operator: Any, context: Mapping[str, Any], journal: "Journal") -> Any:
+    """What a task did whose work area is gone, if its operator can find that out from what it left."""
+    find = getattr(operator, "done_before", None)
+    return find(context) if find is not None and journal.is_empty else None
 
 
 def _safe(error: BaseException, step: str) -> Exception:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_privacy_release.hooks.work import work_store
+from airflow_privacy_release.task.chain import require_inside, taken
 from airflow_privacy_release.task.rendering import chosen_engine
 from privacy_engine.errors import WorkAreaError
 from privacy_engine.progress import telling
@@ -16,6 +17,7 @@ from privacy_release.spec.placeholders import ReleaseName, moment_of
 from privacy_release.work.area import WorkArea, work_area_root
 from privacy_release.work.durations import PROGRESS, Pace, how_far, percent
 from privacy_release.work.engines import require_sealed
+from privacy_release.work.journal import AreaFiles, Journal
 from privacy_release.work.presence import Mark, Owner, Presence
 from privacy_release.work.remote.scratch import CURRENT, Scratch
 from privacy_release.work.settings import scratch_folder
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 # What `dag.test()` runs is of this process, from the first task to the last: the areas that it is present in.
 _PRESENT: dict[Path, Presence] = {}
-_ANY = WorkArea(Path("/"), "of a task that uses the folder that all share")
+_ANY = WorkArea(Path("/"), "of an operator that Python calls without a DAG")
 
 
 def run_key(context: Mapping[str, Any]) -> str:
@@ -42,45 +44,81 @@ def run_work_area(context: Mapping[str, Any]) -> WorkArea:
     """
     if (scratch := CURRENT.get()) is not None:
         return scratch
-    alone = _in_one_process()
-    area = WorkArea(work_area_root(), run_key(context), Owner.PROCESS if alone else Owner.RUN)
-    if alone and area.folder not in _PRESENT:
+    area = _area_of(context)
+    if area.owner is Owner.PROCESS and area.folder not in _PRESENT:
         _PRESENT[area.folder] = area.enter()
     return area
 
 
-@contextmanager
-def local_files(operator: "BaseOperator", context: Mapping[str, Any]) -> Iterator[WorkArea]:
-    """Where workers share no folder: what an operator was told of, on this machine, until the block ends.
+def _area_of(context: Mapping[str, Any]) -> WorkArea:
+    """The folder that the tasks of this run share; it need not be there."""
+    owner = Owner.PROCESS if _in_one_process() else Owner.RUN
+    return WorkArea(work_area_root(), run_key(context), owner)
 
-    Each reference among its template fields is one to files of the task's own folder meanwhile. The folder is
-    removed at the end; of a task that was killed, by the next one on this machine.
+
+def run_journal(context: Mapping[str, Any]) -> Journal:
+    """What the tasks of this run have handed on so far.
 
     Raises:
-        IntegrityError: if a file is gone, or not the one that was stored.
+        SecretError, SpecError: if the work area is on a store whose connection is wrong.
+    """
+    store = work_store()
+    if store is not None:
+        return Journal(store.of(run_key(context)))
+    return Journal(AreaFiles(_area_of(context).folder, lambda: run_work_area(context)))
+
+
+@contextmanager
+def local_files(
+    operator: "BaseOperator", context: Mapping[str, Any], journal: Journal | None
+) -> Iterator[WorkArea]:
+    """Give an operator what earlier tasks handed on, as the journal has it, until the block ends.
+
+    Where workers share no folder, each reference among its template fields names files of the task's own
+    folder meanwhile. That folder is removed at the end; of a task that was killed, by the next one on this
+    machine.
+
+    Without a DAG in the context, where Python calls the operator, there is no other task, and the values are
+    the caller's.
+
+    Raises:
+        IntegrityError: if a value is not what its task recorded, or a file is gone, or not the one that was
+            stored, or outside of the work area.
         WorkAreaError: if the store cannot be reached.
         SpecError: if the operator wants an engine that must not see the files.
     """
+    given = {name: getattr(operator, name) for name in operator.template_fields}
+    found = given if journal is None or "dag" not in context else taken(operator, context, journal)
+    try:
+        with _fetched(context, found) as (area, here):
+            for name, value in here.items():
+                setattr(operator, name, value)
+            if "dag" in context:
+                require_inside(operator, area.folder)
+            yield area
+    finally:
+        for name, value in given.items():
+            setattr(operator, name, value)
+
+
+@contextmanager
+def _fetched(context: Mapping[str, Any], told: dict[str, Any]) -> Iterator[tuple[WorkArea, dict[str, Any]]]:
+    """The work area that the task uses, and the values with paths of files that are there."""
     store = work_store()
     if store is None:
-        yield _ANY
+        yield (_area_of(context) if "dag" in context else _ANY), told
         return
     sweep(scratch_folder(), Rules(idle=timedelta(days=1)))
     key, ti = run_key(context), context["ti"]
     owner = Owner.PROCESS if _in_one_process() else Owner.RUN
     attempt = f"{key}/{file_label(context)}/{getattr(ti, 'try_number', 0)}/{getattr(ti, 'id', '')}"
     scratch = Scratch(scratch_folder(), attempt, run=store.of(key), mark=Mark(key=key, owner=owner))
-    told = {name: getattr(operator, name) for name in operator.template_fields}
     if (engine := chosen_engine(told.get("engine"))) is not None:
         require_sealed(engine)
     presence, token = scratch.enter(), CURRENT.set(scratch)
     try:
-        for name, value in told.items():
-            setattr(operator, name, scratch.fetch(value))
-        yield scratch
+        yield scratch, {name: scratch.fetch(value) for name, value in told.items()}
     finally:
-        for name, value in told.items():
-            setattr(operator, name, value)
         CURRENT.reset(token)
         presence.end()
         scratch.remove()

@@ -131,6 +131,39 @@ class RunFiles:
         """
         self._put(io.BytesIO(data), name, None)
 
+    def names(self, folder: str) -> list[str]:
+        """The names of all files of a folder in the work area; none where it does not exist.
+
+        Raises:
+            WorkAreaError: if the store cannot be reached.
+        """
+        with reaching(self.address, "listed"):
+            try:
+                found = self.store.files.ls(self._path(folder), detail=False)
+            except FileNotFoundError:
+                return []
+        return [path.rstrip("/").rpartition("/")[2] for path in found]
+
+    def create(self, name: str, data: bytes) -> None:
+        """Encrypt a small file and store it, unless there is one of that name.
+
+        Raises:
+            FileExistsError: if there is.
+            WorkAreaError: if the store cannot be reached.
+            SecretError: if the key of the run cannot be opened.
+        """
+        key_id, key = self._key_to_write()
+        sealed = io.BytesIO()
+        seal(io.BytesIO(data), sealed, key, key_id=key_id, name=self._bound(name))
+        with reaching(self.address, "written"):
+            self._make_folder(name)
+            try:
+                self.store.files.pipe_file(self._path(name), sealed.getvalue(), mode="create")
+                return
+            except FileExistsError:
+                pass
+        raise FileExistsError(name)
+
     def _put(self, plain: IO[bytes], name: str, folder: Path | None) -> None:
         key_id, key = self._key_to_write()
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".sealed-") as sealed:

@@ -29,6 +29,7 @@ from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.durations import parse_duration
+from privacy_release.work.journal import sha256_of
 
 SCHEMA = {
     "name": {"role": "identifier", "kind": "categorical"},
@@ -83,8 +84,14 @@ def answer(option: str = "Approve", comment: str | None = None, **more: Any) -> 
     }
 
 
+def asked(made: tuple[Any, Any], **more: Any) -> str:
+    """The question as the task keeps it while it waits."""
+    lake = Lake(root=str(Path(made[0]["uri"]).parent / "lake"))
+    return json.dumps(question(made[0], made[1], lake, "people", "run 1", **more))
+
+
 def approved(made: tuple[Any, Any], comment: str | None = None) -> Any:
-    return operator(made).execute_complete(context(), answer(comment=comment), made[1]["sha256"])
+    return operator(made).execute_complete(context(), answer(comment=comment), asked(made))
 
 
 def publish(made: tuple[Any, Any], approval: Any) -> Any:
@@ -111,7 +118,6 @@ def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
         operator(made, assigned_users=["officer"]).execute(context())
     assert waiting.value.timeout == parse_duration("2 days")
     assert waiting.value.kwargs is not None
-    assert waiting.value.kwargs["sha256"] == made[1]["sha256"]
     kept = json.loads(waiting.value.kwargs["question"])
     assert (kept["sha256"], kept["file"]) == (made[1]["sha256"], Path(made[0]["uri"]).name)
     assert {column["name"]: column["role"] for column in kept["columns"]} == {
@@ -139,6 +145,8 @@ def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any,
         "at": "2026-11-20T12:30:00+00:00",
         "comment": "checked with care",
         "automatic": False,
+        "report_sha256": sha256_of(made[1]),
+        "question_sha256": sha256_of(json.loads(asked(made))),
     }
     assert releases(airflow_lake, "people")[0]["figures"]["approval"] == told
 
@@ -162,12 +170,12 @@ def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any,
 )
 def test_whatever_is_no_approval_fails_for_good(made: Any, event: Any, message: str) -> None:
     with pytest.raises(AirflowFailException, match=message):
-        operator(made).execute_complete(context(), event, made[1]["sha256"])
+        operator(made).execute_complete(context(), event, asked(made))
 
 
 def test_what_is_sent_back_is_skipped_and_does_not_fail(made: Any) -> None:
     with pytest.raises(AirflowSkipException, match="sent back for a change by Olga Officer"):
-        operator(made).execute_complete(context(), answer("Send back", comment="coarser"), made[1]["sha256"])
+        operator(made).execute_complete(context(), answer("Send back", comment="coarser"), asked(made))
 
 
 def by(user: str, option: str = "Approve") -> dict[str, Any]:
@@ -195,7 +203,7 @@ def test_two_different_people_approve_the_same_bytes(
     made: Any, two: dict[str, Any], airflow_lake: Lake
 ) -> None:
     again = asked_again(made, by("a"), two)
-    assert again["sha256"] == two["sha256"] == made[1]["sha256"]
+    assert json.loads(again["question"]) | {"first": None} == json.loads(two["question"])
     approval = operator(made, approvers=2).execute_complete(context(), by("b"), **again)
     publish(made, approval)
     told = manifest_of(airflow_lake, "people", "run 1")["approval"]
@@ -223,7 +231,7 @@ def test_the_second_of_two_may_reject(made: Any, two: dict[str, Any]) -> None:
 def test_the_second_of_two_has_no_more_time_than_the_first(made: Any, two: dict[str, Any]) -> None:
     late = json.loads(two["question"]) | {"until": "2026-01-01T00:00:00+00:00"}
     with pytest.raises(AirflowFailException, match="no second person approved"):
-        operator(made, approvers=2).execute_complete(context(), by("a"), two["sha256"], json.dumps(late))
+        operator(made, approvers=2).execute_complete(context(), by("a"), json.dumps(late))
 
 
 @pytest.mark.parametrize("required", [False, "False", "false"])
@@ -279,8 +287,28 @@ def test_an_approval_of_other_bytes_publishes_nothing(made: Any, airflow_lake: L
 
 def test_an_answer_is_to_what_was_shown_whatever_was_staged_since(made: Any, work: WorkArea) -> None:
     other = staged_in(work, k=20, label="other")
-    approval = operator(other).execute_complete(context(), answer(), made[1]["sha256"])
-    assert approval["sha256"] == made[1]["sha256"]
+    approval = operator(other).execute_complete(context(), answer(), asked(made))
+    assert (approval["sha256"], approval["report_sha256"]) == (made[1]["sha256"], sha256_of(made[1]))
+
+
+def test_an_approval_of_another_report_publishes_nothing(made: Any, airflow_lake: Lake) -> None:
+    staged, report = made
+    again = report | {"findings": [finding | {"threshold": 2} for finding in report["findings"]]}
+    with pytest.raises(AirflowFailException, match=r"approved must be the report.*ask for approval again"):
+        publish((staged, again), approved(made))
+    assert releases(airflow_lake, "people") == []
+
+
+def test_the_question_and_not_the_dag_of_that_day_says_who_is_the_second_of_two(
+    made: Any, two: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "airflow.providers.standard.operators.hitl.upsert_hitl_detail", lambda **given: said.update(given)
+    )
+    with pytest.raises(TaskAwaitingInput):
+        operator(made, approvers=2, assigned_users=["mallory"]).execute_complete(context(), by("a"), **two)
+    assert said["assigned_users"] == [{"id": "a", "name": "a"}, {"id": "b", "name": "b"}]
 
 
 def test_an_approval_task_that_was_marked_as_successful_publishes_nothing(

@@ -234,4 +234,4 @@ def test_want_of_memory_and_a_dead_session_are_tried_again(error: PrivacyEngineE
             raise error
 
     with pytest.raises(type(error), match=str(error)):
-        Unlucky(task_id="unlucky").execute({})
+        Unlucky(task_id="unlucky").execute(context("unlucky"))

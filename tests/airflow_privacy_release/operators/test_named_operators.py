@@ -98,7 +98,7 @@ def test_a_shared_parameter_may_stand_in_the_default_args_of_a_dag(dag: DAG) -> 
 
 def test_the_ui_shows_the_shared_parameters_and_the_methods_own() -> None:
     assert MondrianOperator.template_fields == (
-        *("table", "title", "k", "l", "require", "suppression_limit", "intervals", "seed"),
+        *("table", "title", "requires", "k", "l", "require", "suppression_limit", "intervals", "seed"),
         *("history", "series", "lake", "rule"),
     )
 

@@ -11,7 +11,7 @@ from privacy_release.lake.layout import TableRules
 from privacy_release.lake.store import Lake
 from privacy_release.proof.keys import SigningKey
 from privacy_release.proof.statement import StatementSigner
-from privacy_release.steps.approval import ApprovalRef
+from privacy_release.steps.approval import approval_of
 from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.publish import publish_staged
 from privacy_release.steps.verify import verify_staged
@@ -115,16 +115,13 @@ class Publisher:
         """A release that somebody approved, unless `by` is empty."""
         staged = staged_release(frame, self.folder, f"{name}-{release_id}-{run_key}", self.files)
         report = verify_staged(staged, self.policy)
-        told = ApprovalRef(
-            by=by or None, at="2026-01-01", comment="", automatic=not by, sha256=report["sha256"]
-        )
         return publish_staged(
             staged,
             report,
             self.lake,
             name,
             release_id,
-            approved=told,
+            approved=approval_of(report, by or None, "2026-01-01"),
             signer=signer or (None if self.key is None else StatementSigner(key=self.key)),
             run_key=run_key,
             rules=self.rules,

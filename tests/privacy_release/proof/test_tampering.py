@@ -462,7 +462,7 @@ TAMPERINGS: dict[str, Tampering] = {
     "the statement of another release": done(
         statement_of_another_release,
         Fault.NOTE,
-        "the statement of version 2: the commit says otherwise of manifest, ..., rows, rows_digest, ...",
+        "the statement of version 2: the commit says otherwise of figures, manifest, ..., rows, ...",
     ),
     "an older release put back by a new commit": done(
         put_the_older_one_back,

@@ -17,7 +17,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.spec.catalogue import catalogue, readable_specs
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.approval import ApprovalRef
+from privacy_release.steps.approval import approval_of
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import StagedRef
@@ -103,7 +103,7 @@ def test_a_floor_that_asks_for_an_approval_publishes_nothing_without(
 ) -> None:
     set_floor(k(3), approval=True)
     report = privacy_release.verify_staged(staged, weak())
-    by_none = ApprovalRef(by=None, at="2026-01-01", comment="", automatic=True, sha256=report["sha256"])
+    by_none = approval_of(report, None, "2026-01-01")
     for approved in (None, by_none):
         with pytest.raises(VerificationError, match="somebody approves every release"):
             privacy_release.publish_staged(staged, report, lake, "people", "r1", approved=approved)

@@ -25,6 +25,7 @@ from privacy_engine.progress import telling
 from privacy_release.lake.store import Lake
 from privacy_release.spec.files import load_policy
 from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.steps.approval import approval_of, public_approval
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import StagedRef, TableRef
 from privacy_release.work.staged import public_source
@@ -140,8 +141,7 @@ def test_release_that_keeps_its_policy_is_published_with_its_proof(
     staged: StagedRef, table: TableRef, lake: Lake, people: pd.DataFrame
 ) -> None:
     report = privacy_release.verify_staged(staged, policy(K, L, max_gcp=0.9))
-    said: Any = {"by": "officer", "at": "2026-11-20T12:30:00+00:00", "comment": "", "automatic": False}
-    approved = said | {"sha256": report["sha256"]}
+    approved = approval_of(report, "officer", "2026-11-20T12:30:00+00:00")
     done = privacy_release.publish_staged(
         staged, report, lake, "people", "r1", run_key="dag/1", approved=approved
     )
@@ -152,7 +152,7 @@ def test_release_that_keeps_its_policy_is_published_with_its_proof(
     assert "uri" not in manifest["source"]
     assert manifest["policy"]["require"] == [K, L]
     assert [finding["passed"] for finding in manifest["measured"]] == [True, True, True]
-    assert manifest["approval"] == said
+    assert manifest["approval"] == public_approval(approved, report)
     assert manifest["seeded"] is True
     assert "seed" not in manifest["parameters"]
     assert manifest["software"]["version"]

@@ -135,6 +135,7 @@ def run_report(
             "suites": run_reports.expectations(dag_id, run_id),
             "alerts": run_reports.alerts(dag_id, run_id),
             "progress": run_reports.progress(dag_id, run_id),
+            "unverified": bool(tabs) and tabs[0].row is None and not run_reports.is_confirmed(dag_id, run_id),
         },
         user=user,
     )
@@ -154,7 +155,7 @@ def _standing(user: Any, lake: str, table: str, version: int, what: str) -> tupl
 
 def _alone(request: Request, user: Any, shown: Tab) -> Response:
     """A page about one release, outside of its run."""
-    empty: dict[str, Any] = {"nothing": "", "about": ""}
+    empty: dict[str, Any] = {"nothing": "", "about": "", "unverified": False}
     empty |= {name: [] for name in ("problems", "asks", "suites", "alerts", "progress")}
     context = {"tabs": [(shown, "")], "chosen": shown} | empty
     return page(request, "run_report.html.j2", context, user=user)

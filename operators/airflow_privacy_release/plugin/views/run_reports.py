@@ -27,6 +27,7 @@ from privacy_release.lake.store import Lake, get
 from privacy_release.steps.validate import EXPECTATIONS
 from privacy_release.work.area import WorkArea, work_area_root
 from privacy_release.work.durations import PROGRESS
+from privacy_release.work.journal import AreaFiles, EntryFiles, Journal, canonical
 from privacy_release.work.remote.store import RunFiles
 from privacy_release.work.settings import work_area_address
 
@@ -114,6 +115,34 @@ def alerts(dag_id: str, run_id: str) -> list[str]:
     """What the run's verifications warned of; see `VerifyOperator`."""
     told = (told for _, told in _told(dag_id, run_id, None, -1) if "findings" in told)
     return [str(alert["text"]) for report in told for alert in report.get("alerts", ())]
+
+
+def is_confirmed(dag_id: str, run_id: str) -> bool:
+    """Whether what the run's tasks reported is what its journal has, as far as this server can read that."""
+    key = f"{dag_id}/{run_id}"
+    with suppress(PrivacyEngineError, OSError):
+        journal = Journal(_entries(key))
+        return all(
+            canonical(journal.value(row.task_id, row.map_index)) == canonical(told)
+            for row, told in _told(dag_id, run_id, None, -1)
+            if "sha256" in told  # a reference or a report
+        ) and all(
+            _passed(journal.value(row.task_id, row.map_index)) >= told["passed"]
+            for row, told in _told(dag_id, run_id, None, -1, EXPECTATIONS)
+        )
+    return False
+
+
+def _entries(key: str) -> EntryFiles:
+    """The files of a run's journal, for reading."""
+    if (store := work_store()) is not None:
+        return store.of(key)
+    area = WorkArea(work_area_root(), key)
+    return AreaFiles(area.folder, lambda: area)
+
+
+def _passed(table: Any) -> int:
+    return int(table["source"].get("expectations", {}).get("passed", 0))
 
 
 @dataclass(frozen=True, kw_only=True)
