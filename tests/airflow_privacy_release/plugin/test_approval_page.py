@@ -211,6 +211,14 @@ def test_alerts_stand_above_the_decision(officer: Visit, approvals: Approvals, s
     assert MARKUP not in page
 
 
+def test_the_page_says_how_many_expectations_of_the_source_held(
+    officer: Visit, approvals: Approvals, staged: Path
+) -> None:
+    approvals.waits(question(staged, expectations={"expected": 3, "evaluated": 3, "passed": 2}))
+    text = Page(officer.get("/approval", PLACE).text).text
+    assert "2 of 3 expectations of the source held." in text
+
+
 def test_what_attackers_gain_is_drawn_after_what_they_gained_on_earlier_releases(
     officer: Visit, approvals: Approvals, staged: Path
 ) -> None:

@@ -14,6 +14,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.work.area import WorkArea
 from privacy_release.work.durations import PROGRESS
+from privacy_release.work.journal import AreaFiles, Journal
 from privacy_release.work.presence import Mark, Owner
 from privacy_release.work.remote.keys import KEY_VARIABLE, Wrapping
 from privacy_release.work.remote.scratch import Scratch
@@ -488,3 +489,24 @@ def test_how_far_a_run_is_is_shown_to_nobody_who_may_not_see_the_dag(
     answer = visit(None).get("/report", QUERY)
     assert answer.status_code != 200
     assert "42 %" not in answer.text
+
+
+NOT_VERIFIED = "Reported by the run, not verified"
+
+
+def test_values_that_are_not_those_of_the_journal_are_called_unverified(
+    visitor: Visit, runs: Runs, work_root: Path
+) -> None:
+    area = WorkArea(work_root, f"{OWN_DAG}/{RUN}")
+    journal = Journal(AreaFiles(area.folder, lambda: area))
+    runs.add("running")
+    report = {"passed": True, "sha256": "x", "findings": []}
+    journal.record("verify", -1, journal.begin("verify", -1), report)
+    staged = {**STAGED, "report": str(area.path("release.report.html"))}
+    area.path("release.report.html").write_text("<p>a report</p>")
+    journal.record("release", -1, journal.begin("release", -1), staged)
+    runs.told("verify", report)
+    runs.told("release", staged)
+    assert NOT_VERIFIED not in visitor.get("/report", QUERY).text
+    runs.told("attack", report | {"passed": False})  # no task recorded it
+    assert NOT_VERIFIED in visitor.get("/report", QUERY).text

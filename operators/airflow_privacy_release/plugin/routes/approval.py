@@ -31,6 +31,7 @@ from privacy_release.steps.approval import (
     REJECT,
     SEND_BACK,
     Question,
+    expectations_in_words,
     plain_comment,
 )
 
@@ -186,6 +187,7 @@ def _page(
             "records": records,
             "verdict": approvals.verdict(asked, records) if asked else "",
             "checks": [(f, approvals.check_in_words(f)) for f in asked["findings"]] if asked else [],
+            "expected": expectations_in_words(asked) if asked else "",
             "attacked": ATTACKED,
             "attacks": asked.get("attacks", []) if asked else [],
             "attack_trends": excess_trends(asked.get("excess", [])) if asked else [],
