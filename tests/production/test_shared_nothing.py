@@ -33,7 +33,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, BaseOperator
 from airflow_privacy_release import *
-from airflow_privacy_release.task.errors import guarded
+from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.run import run_work_area
 
 POLICY = {{"require": [{{"model": "k_anonymity", "k": 10}}]}}
@@ -46,13 +46,14 @@ SCHEMA = {{
 class HalfDone(BaseOperator):
     '''A step that at its first attempt never gets beyond the half of what it writes.'''
 
+    references = ("table",)
     template_fields = ("table",)
 
     def __init__(self, *, table, **kwargs):
         super().__init__(**kwargs)
         self.table = table
 
-    @guarded
+    @recorded
     def execute(self, context):
         with run_work_area(context) as work:
             shutil.copy(self.table["uri"], work.path("half.parquet"))
