@@ -54,6 +54,11 @@ _PLACES = {
         "edit connections can change. `environment`: only from environment variables and secrets backends.",
         "environment",
     ),
+    "context_plugins": (
+        "Whether Great Expectations contexts may bring code of their own, in their folder of plugins or by a "
+        "module that they name: `refuse` (by default) or `allow`.",
+        "allow",
+    ),
     "curator": (
         "Absolute folder for what only the curator may read, such as exact comparisons with the source. By "
         "default curator in AIRFLOW_HOME.",

@@ -114,6 +114,7 @@ def _settings() -> Iterator[Place]:
     yield _place("ledger", "spent privacy budgets", _ledger, _state)
     yield _place("work_area_idle", "when a silent work area counts as abandoned", idle_limit)
     yield _place("connections", "where connections may come from", lambda: setting("connections") or "any")
+    yield _place("context_plugins", "code of contexts", lambda: setting("context_plugins") or "refuse")
     yield _place("floor_policy", "what every release must keep", _floor)
     yield _place("signing_key", "the key that signs releases", lambda: setting("signing_key") or "none")
 

@@ -16,13 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import SpecError
 from privacy_release.expectations.gate import SuiteResult, quiet
 from privacy_release.expectations.lean_import import import_great_expectations
+from privacy_release.work.settings import setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from great_expectations.checkpoint.checkpoint import Checkpoint
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
@@ -118,6 +121,7 @@ def _opened(folder: str, name: str) -> tuple[AbstractDataContext, Checkpoint]:
         raise SpecError(
             f"the Great Expectations context {folder} must be a folder with {CONTEXT_FILE}; correct the path"
         )
+    _refuse_foreign(Path(folder))
     import_great_expectations()
     import great_expectations as gx
     from great_expectations.compatibility.pydantic import ValidationError
@@ -150,6 +154,43 @@ def _opened(folder: str, name: str) -> tuple[AbstractDataContext, Checkpoint]:
         ) from None
     _refuse(place, checkpoint)
     return context, checkpoint
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a context that brings code: opening it would import and run that.
+
+    A deployment that trusts the authors of its contexts sets the option `context_plugins` to `allow`.
+
+    Raises:
+        SpecError: naming the context and what it brings.
+    """
+    if setting("context_plugins") == "allow":
+        return
+    file = folder / CONTEXT_FILE
+    try:
+        told = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise SpecError(f"{file} must be readable YAML, got {type(error).__name__}; correct it") from None
+    remedy = "remove it, or have the deployment set the option context_plugins to `allow`"
+    if foreign := sorted({name for name in _modules(told) if name.partition(".")[0] != "great_expectations"}):
+        raise SpecError(
+            f"{file} names code that is not Great Expectations' own, the modules {foreign}; {remedy}"
+        )
+    plugins = folder / str(told.get("plugins_directory") or "plugins")
+    if next(plugins.rglob("*.py"), None) is not None:
+        raise SpecError(f"the Great Expectations context {folder} brings code in {plugins}; {remedy}")
+
+
+def _modules(told: Any) -> Iterator[str]:
+    """The modules that a configuration names."""
+    if isinstance(told, dict):
+        for name, item in told.items():
+            if name == "module_name":
+                yield str(item)
+            yield from _modules(item)
+    elif isinstance(told, list):
+        for item in told:
+            yield from _modules(item)
 
 
 def _refuse(place: str, checkpoint: Checkpoint) -> None:

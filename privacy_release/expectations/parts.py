@@ -145,7 +145,7 @@ def _refuse_whole(name: str, expectations: Sequence[Expectation]) -> None:
             refused.append(f"{kind} (number {number})")
         elif getattr(expectation, "mostly", 1) != 1:
             refused.append(f"{kind} (number {number}) with mostly")
-        elif getattr(expectation, "row_condition", None) is not None:  # may speak of a column's mean
+        elif getattr(expectation, "row_condition", None) is not None:
             refused.append(f"{kind} (number {number}) with a row_condition")
     if refused:
         raise SpecError(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem, ProblemsError, SpecError
-from privacy_release.expectations.known import is_right, is_version_of_table
+from privacy_release.expectations.conditions import rebuilt
+from privacy_release.expectations.known import ALLOWED, is_right, is_version_of_table
 from privacy_release.expectations.lean_import import import_great_expectations
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ SUITE_KEYS = frozenset({"name", "expectations", "suite_parameters", "meta", "not
 ENTRY_KEYS = frozenset(
     {"type", "kwargs", "severity", "meta", "notes", "description", "id", "rendered_content"}
 )
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 POSITION = "position_in_suite"  # key of the metadata by which a result is found again
 
 
@@ -104,6 +106,13 @@ def _build(entry: Mapping[str, Any], position: int) -> Expectation | str:
 
     import privacy_release.expectations.table_expectations  # noqa: F401  registers our expectations
 
+    if entry["type"] not in ALLOWED:
+        return f"no such expectation is run here{did_you_mean(entry['type'], ALLOWED)}"
+    kwargs = dict(entry.get("kwargs", {}))
+    try:
+        _confine(kwargs)
+    except SpecError as error:
+        return str(error)
     severities = [severity.value for severity in FailureSeverity]
     severity = entry.get("severity", FailureSeverity.CRITICAL.value)
     if severity not in severities:
@@ -111,7 +120,7 @@ def _build(entry: Mapping[str, Any], position: int) -> Expectation | str:
     try:
         expectation = ExpectationConfiguration(
             type=entry["type"],
-            kwargs=dict(entry.get("kwargs", {})),
+            kwargs=kwargs,
             severity=FailureSeverity(severity),
         ).to_domain_obj()
     except ExpectationNotFoundError:
@@ -125,6 +134,35 @@ def _build(entry: Mapping[str, Any], position: int) -> Expectation | str:
         return "its arguments must be given in place, not by $PARAMETER"
     expectation.id, expectation.meta = None, {POSITION: position}  # whatever the arguments say
     return expectation
+
+
+def _confine(kwargs: dict[str, Any]) -> None:
+    """Take out of the arguments of an expectation what would run code or fetch an address.
+
+    Raises:
+        SpecError: if a row condition is none, or a JSON schema points outside of itself.
+    """
+    if kwargs.get("row_condition") is not None:
+        condition, parser = kwargs["row_condition"], kwargs.get("condition_parser", "pandas")
+        if not isinstance(condition, str) or parser != "pandas":
+            raise SpecError("a row_condition must be text, and its condition_parser must be pandas")
+        kwargs |= {"row_condition": rebuilt(condition), "condition_parser": "pandas"}
+    if "json_schema" in kwargs:
+        _refuse_outside(kwargs["json_schema"])
+
+
+def _refuse_outside(schema: Any) -> None:
+    """Refuse references of a JSON schema that lead out of it: they would be fetched."""
+    if isinstance(schema, dict):
+        for name, item in schema.items():
+            if name in _REFERENCES and not (isinstance(item, str) and item.startswith("#")):
+                raise SpecError(
+                    f"json_schema: {name} must lead to a place in the schema itself, such as #/$defs/a"
+                )
+            _refuse_outside(item)
+    elif isinstance(schema, list):
+        for item in schema:
+            _refuse_outside(item)
 
 
 def _argument_problem(problem: Mapping[str, Any]) -> str:

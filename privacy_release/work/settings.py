@@ -35,11 +35,12 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "floor_policy": "PRIVACY_FLOOR_POLICY",
         "signing_key": "PRIVACY_SIGNING_KEY",
         "connections": "PRIVACY_CONNECTIONS",
+        "context_plugins": "PRIVACY_CONTEXT_PLUGINS",
     }
 )
 PROJECT_FILE = "privacy_release.toml"
 PROJECT = "PRIVACY_RELEASE_PROJECT"
-_NO_PATHS = frozenset({"work_area_idle", "work_area_connection", "connections"})
+_NO_PATHS = frozenset({"work_area_idle", "work_area_connection", "connections", "context_plugins"})
 
 
 @dataclass(frozen=True)

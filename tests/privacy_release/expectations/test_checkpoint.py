@@ -357,3 +357,36 @@ def test_a_wrong_checkpoint_is_found_by_check_with_its_line(
     said = capfd.readouterr().err
     assert f"{release}:{line}: " in said
     assert "(did you mean daily?)" in said
+
+
+@pytest.mark.parametrize("way", ["plugins", "elsewhere", "a store", "a site"])
+def test_a_context_brings_no_code(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    folder = make(BETWEEN)
+    marker = tmp_path / "marker"
+    config = yaml.safe_load((folder.path / "great_expectations.yml").read_text())
+    code = folder.path / ("own" if way == "elsewhere" else "plugins") / "foreign_of_test.py"
+    code.parent.mkdir(exist_ok=True)
+    code.write_text(f"open({str(marker)!r}, 'w').close()\nclass Mine:\n    pass\n")
+    if way == "elsewhere":
+        config["plugins_directory"] = "own/"
+    elif way != "plugins":
+        part = config["stores" if way == "a store" else "data_docs_sites"]
+        part["mine"] = {"module_name": "foreign_of_test", "class_name": "Mine"}
+        monkeypatch.syspath_prepend(str(code.parent))
+        if way == "a site":
+            code.rename(tmp_path / "foreign_of_test.py")
+            monkeypatch.syspath_prepend(str(tmp_path))
+    (folder.path / "great_expectations.yml").write_text(yaml.safe_dump(config))
+    with pytest.raises(SpecError, match=r"code .*context_plugins"):
+        suites_of(str(folder.path), "daily")
+    assert not marker.exists()
+
+
+def test_a_deployment_may_allow_contexts_with_code(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make(BETWEEN)
+    (folder.path / "plugins").mkdir(exist_ok=True)
+    (folder.path / "plugins" / "mine.py").write_text("")
+    monkeypatch.setenv("PRIVACY_CONTEXT_PLUGINS", "allow")
+    assert suites_of(str(folder.path), "daily")
