@@ -59,6 +59,12 @@ _PLACES = {
         "module that they name: `refuse` (by default) or `allow`.",
         "allow",
     ),
+    "sources": (
+        "Folders and buckets from which releases may read, separated by commas. By default all that the "
+        "workers and the connections reach.",
+        "/data/source, s3://deliveries/people",
+    ),
+    "http_sources": ("Whether releases may read from http:// and https:// addresses: `allow`.", "allow"),
     "curator": (
         "Absolute folder for what only the curator may read, such as exact comparisons with the source. By "
         "default curator in AIRFLOW_HOME.",

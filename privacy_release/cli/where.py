@@ -115,6 +115,8 @@ def _settings() -> Iterator[Place]:
     yield _place("work_area_idle", "when a silent work area counts as abandoned", idle_limit)
     yield _place("connections", "where connections may come from", lambda: setting("connections") or "any")
     yield _place("context_plugins", "code of contexts", lambda: setting("context_plugins") or "refuse")
+    yield _place("sources", "where releases may read from", lambda: setting("sources") or "anywhere")
+    yield _place("http_sources", "sources on the web", lambda: setting("http_sources") or "refuse")
     yield _place("floor_policy", "what every release must keep", _floor)
     yield _place("signing_key", "the key that signs releases", lambda: setting("signing_key") or "none")
 

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from privacy_engine.errors import MissingSourceError, PrivacyEngineError, SchemaError
 from privacy_engine.foreign import translated
+from privacy_release.sources.places import require_allowed
 from privacy_release.work.parquet import how_to_convert
 
 if TYPE_CHECKING:
@@ -60,9 +61,11 @@ def find_source(
     named `column=value` below a folder or glob are a text column of the records in them.
 
     Raises:
+        SpecError: if no release of this deployment may read the address, see `places`.
         MissingSourceError: if nothing is there.
-        SchemaError: if it cannot be reached, or the folder is a Delta table.
+        SchemaError: if it cannot be reached, the folder is a Delta table, or the name of a file is not UTF-8.
     """
+    require_allowed(uri)
     shown = without_secret(uri)
     hidden: tuple[str, ...]
     with reading(shown):
@@ -90,7 +93,21 @@ def find_source(
             f"{shown} must be a Parquet file, or a folder or glob with at least one; found none: correct the "
             "address, or wait for the data"
         )
-    return Source(uri=shown, filesystem=filesystem, files=tuple(kept), names=tuple(names[f] for f in kept))
+    if strange := sum(not _is_utf8(names[f]) for f in kept):
+        raise SchemaError(f"{shown} has {strange} files whose names are not UTF-8; rename them")
+    source = Source(uri=shown, filesystem=filesystem, files=tuple(kept), names=tuple(names[f] for f in kept))
+    if source.is_local:  # a link in an allowed folder may lead out of it
+        for file in kept:
+            require_allowed(file)
+    return source
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def partition_values(name: str) -> dict[str, str | None]:

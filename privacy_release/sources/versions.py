@@ -14,6 +14,7 @@ from privacy_engine.errors import MissingSourceError, PrivacyEngineError, Schema
 from privacy_engine.foreign import is_panic, translated
 from privacy_release.sources.addresses import without_secret
 from privacy_release.sources.extracts import Records
+from privacy_release.sources.places import require_allowed, require_below
 from privacy_release.work.parquet import ROWS
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ class DeltaVersion:
             SchemaError: if it cannot be read.
         """
         with _telling(self.name):
+            require_allowed(self.uri)
             table = self._table()
+            for file in table.file_uris():
+                require_below(file, self.uri, f"each file of {self.name}")
             dataset = table.to_pyarrow_dataset()
             names = [n for n in dataset.schema.names if columns is None or n in columns]
             yield Records(
@@ -155,7 +159,9 @@ class IcebergVersion:
             table = self._table()
             snapshot = self._wanted(table)
             names = [n for n in table.schema().column_names if columns is None or n in columns]
-            reader = table.scan(snapshot_id=snapshot, selected_fields=tuple(names)).to_arrow_batch_reader()
+            scan = table.scan(snapshot_id=snapshot, selected_fields=tuple(names))
+            self._require_inside(table, snapshot, scan)
+            reader = scan.to_arrow_batch_reader()
             types = pa.schema([(column.name, column.type) for column in reader.schema])
             yield Records(
                 types=types,
@@ -167,7 +173,6 @@ class IcebergVersion:
         try:
             from pyiceberg.catalog import load_catalog
             from pyiceberg.exceptions import NoSuchTableError
-            from pyiceberg.table import StaticTable
         except ImportError:
             raise SpecError(
                 "format: iceberg needs pyiceberg, which is not installed; install privacy-release[iceberg]"
@@ -175,13 +180,31 @@ class IcebergVersion:
         catalog = re.fullmatch(r"iceberg://([^/]+)/(.+)", self.uri)
         try:
             if catalog is None:
-                return StaticTable.from_metadata(self.uri, dict(self.storage_options))
-            return load_catalog(catalog[1], **self.storage_options).load_table(catalog[2])
+                require_allowed(self.uri)
+                return _from_metadata(self.uri, dict(self.storage_options))
+            known: Any = load_catalog(catalog[1], **self.storage_options)
+            loaded = known._load_file_io
+            # The properties of a table come with the catalog's own here, and name classes to import.
+            known._load_file_io = lambda properties=None, location=None: loaded(
+                _without_code(properties or {}), location
+            )
+            return known.load_table(catalog[2])
         except (FileNotFoundError, NoSuchTableError):
             raise MissingSourceError(
                 f"{self.shown} must be a metadata file of an Iceberg table, its folder with a "
                 "version-hint.text, or iceberg://CATALOG/namespace.table; correct it, or wait for the table"
             ) from None
+
+    def _require_inside(self, table: Any, snapshot: int, scan: Any) -> None:
+        """Refuse files outside of the table's folder: in its metadata stands any address."""
+        folder = table.metadata_location.rpartition("/")[0].rpartition("/")[0]
+        found = table.snapshot_by_id(snapshot)
+        require_below(found.manifest_list, folder, f"the list of manifests of {self.name}")
+        for manifest in found.manifests(table.io):
+            require_below(manifest.manifest_path, folder, f"each manifest of {self.name}")
+        for task in scan.plan_files():
+            for file in (task.file, *task.delete_files):
+                require_below(file.file_path, folder, f"each file of {self.name}")
 
     def _wanted(self, table: Any) -> int:
         if self.at is not None:
@@ -197,6 +220,36 @@ class IcebergVersion:
                 "wait for it"
             )
         return int(found.snapshot_id)
+
+
+def _from_metadata(uri: str, options: dict[str, str]) -> Any:
+    """A table by its metadata file, which is read by nothing but the options: not by what it says itself."""
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.io import load_file_io
+    from pyiceberg.serializers import FromInputFile
+    from pyiceberg.table import StaticTable
+
+    if not uri.endswith(".metadata.json"):
+        uri = StaticTable._metadata_location_from_version_hint(uri, options)
+    io = load_file_io(options, location=uri)
+    metadata = FromInputFile.table_metadata(io.new_input(uri))
+    _without_code(metadata.properties)
+    name = "static-table"
+    return StaticTable((name, uri), metadata, uri, io, NoopCatalog(name))
+
+
+def _without_code(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """The properties of a table, if none of them names a class: pyiceberg would import and run it.
+
+    Raises:
+        SchemaError: naming those that do.
+    """
+    if named := sorted(name for name in properties if name.endswith(("impl", "-class", ".class"))):
+        raise SchemaError(
+            f"the table must not name code in its properties, got {', '.join(named)}: it would be imported "
+            "and run here; remove these properties"
+        )
+    return properties
 
 
 @contextmanager

@@ -36,11 +36,15 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "signing_key": "PRIVACY_SIGNING_KEY",
         "connections": "PRIVACY_CONNECTIONS",
         "context_plugins": "PRIVACY_CONTEXT_PLUGINS",
+        "sources": "PRIVACY_SOURCES",
+        "http_sources": "PRIVACY_HTTP_SOURCES",
     }
 )
 PROJECT_FILE = "privacy_release.toml"
 PROJECT = "PRIVACY_RELEASE_PROJECT"
-_NO_PATHS = frozenset({"work_area_idle", "work_area_connection", "connections", "context_plugins"})
+_NO_PATHS = frozenset(
+    {"work_area_idle", "work_area_connection", "connections", "context_plugins", "sources", "http_sources"}
+)
 
 
 @dataclass(frozen=True)

@@ -154,3 +154,67 @@ def test_without_the_extra_iceberg_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyiceberg.catalog", None)
     with pytest.raises(SpecError, match=r"install privacy-release\[iceberg\]"):
         ingest(IcebergVersion(uri="/nowhere"), SCHEMA, work)
+
+
+PROPERTIES = ("py-io-impl", "s3.retry-strategy-impl", "write.py-location-provider.impl")
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+@pytest.mark.parametrize("way", ["file", "catalog"])
+def test_the_properties_of_an_iceberg_table_import_nothing(
+    iceberg: Any, work: WorkArea, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, way: str
+) -> None:
+    marker = tmp_path / "marker"
+    (tmp_path / "planted_code.py").write_text(f"open({str(marker)!r}, 'w').close()\nclass Mine:\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    metadata = Path(iceberg.metadata_location.removeprefix("file://"))
+    told = json.loads(metadata.read_text())
+    told["properties"] = {name: "planted_code.Mine"}
+    metadata.write_text(json.dumps(told))
+    uri = iceberg.metadata_location
+    if way == "catalog":
+        monkeypatch.setattr("pyiceberg.catalog.load_catalog", lambda *_, **__: iceberg.catalog)
+        uri = f"iceberg://any/{'.'.join(iceberg.name())}"
+    with pytest.raises(SchemaError, match=f"must not name code in its properties, got {name}"):
+        ingest(IcebergVersion(uri=uri), SCHEMA, work, columns=list(SCHEMA.names))
+    assert not marker.exists()
+    assert "planted_code" not in sys.modules
+
+
+def test_files_outside_of_the_folder_of_an_iceberg_table_are_not_read(
+    iceberg: Any, work: WorkArea, tmp_path: Path
+) -> None:
+    metadata = Path(iceberg.metadata_location.removeprefix("file://"))
+    told = json.loads(metadata.read_text())
+    elsewhere = tmp_path / "elsewhere.avro"
+    for snapshot in told["snapshots"]:
+        shutil.copy(snapshot["manifest-list"].removeprefix("file://"), elsewhere)
+        snapshot["manifest-list"] = f"file://{elsewhere}"
+    metadata.write_text(json.dumps(told))
+    with pytest.raises(SchemaError, match=r"list of manifests of .* must be in the folder of its table"):
+        ingest(IcebergVersion(uri=iceberg.metadata_location), SCHEMA, work, columns=list(SCHEMA.names))
+
+
+def test_a_copied_iceberg_table_does_not_read_the_files_of_the_first(
+    iceberg: Any, work: WorkArea, tmp_path: Path
+) -> None:
+    """Its metadata still names these: the manifests are the attacker's, the data another team's."""
+    folder = Path(iceberg.location().removeprefix("file://"))
+    shutil.copytree(folder, tmp_path / "copy")
+    uri = f"file://{tmp_path}/copy/metadata/{Path(iceberg.metadata_location).name}"
+    with pytest.raises(SchemaError, match="must be in the folder of its table"):
+        ingest(IcebergVersion(uri=uri), SCHEMA, work, columns=list(SCHEMA.names))
+
+
+def test_files_outside_of_the_folder_of_a_delta_table_are_not_read(
+    table: str, work: WorkArea, tmp_path: Path
+) -> None:
+    log = Path(table) / "_delta_log" / "00000000000000000000.json"
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    for entry in entries:
+        if "add" in entry:
+            shutil.copy(Path(table) / entry["add"]["path"], tmp_path / "elsewhere.parquet")
+            entry["add"]["path"] = f"file://{tmp_path}/elsewhere.parquet"
+    log.write_text("\n".join(map(json.dumps, entries)))
+    with pytest.raises(SchemaError):
+        ingest(DeltaVersion(uri=table, version=0), SCHEMA, work, columns=list(SCHEMA.names))
