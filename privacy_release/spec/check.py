@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privacy_engine.choice import did_you_mean
-from privacy_engine.errors import Problem, ProblemsError, SchemaError
+from privacy_engine.errors import Problem, ProblemsError, SchemaError, SpecError
 from privacy_engine.registry import is_anonymizer
 from privacy_engine.vocabulary import AttackName, Intervals, PublishMode, taken_bounds
+from privacy_release.sources.places import require_allowed
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, refuse_weaker, under_floor
 from privacy_release.spec.model import ReleaseSpec, YearlySpec
@@ -33,8 +34,23 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
     trees = dict.fromkeys(a.hierarchy for _, a in spec.every_attribute if a.hierarchy)
     found = gathered([*suites, *(partial(_read_if_small, Path(name)) for name in trees)])
     rules = [partial(_check_policy, spec, floor), partial(require_approval, spec, floor)]
+    # A table of a catalog has no address here: the catalog's own configuration has it.
+    addresses = [s.uri for s in spec.sources if s.uri is not None and not s.uri.startswith("iceberg://")]
+    rules += [partial(_require_allowed, address) for address in addresses]
     found += gathered([*rules, partial(refuse_taken_bounds, spec)])
     raise_problems(found)
+
+
+def _require_allowed(address: str) -> None:
+    """Refuse an address that no release of this deployment may read.
+
+    Raises:
+        SpecError: saying why.
+    """
+    try:
+        require_allowed(address)
+    except SpecError as error:
+        raise _wrong(("source", "uri"), str(error)) from None
 
 
 def _check_policy(spec: ReleaseSpec, floor: Floor | None) -> None:

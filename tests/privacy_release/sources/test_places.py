@@ -1,4 +1,4 @@
-"""Addresses that a release may read: no chain, no unlisted protocol, nothing outside of the allowed places."""
+"""Addresses that a release may read: no chain, no unlisted protocol, nothing outside of allowed places."""
 
 import os
 from pathlib import Path
