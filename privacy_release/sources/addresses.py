@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from privacy_engine.errors import MissingSourceError, PrivacyEngineError, SchemaError
 from privacy_engine.foreign import translated
-from privacy_release.sources.places import require_allowed
 from privacy_release.work.parquet import how_to_convert
+from privacy_release.work.places import require_allowed
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
@@ -61,7 +61,7 @@ def find_source(
     named `column=value` below a folder or glob are a text column of the records in them.
 
     Raises:
-        SpecError: if no release of this deployment may read the address, see `places`.
+        SpecError: if no release of this deployment may read the address, see `privacy_release.work.places`.
         MissingSourceError: if nothing is there.
         SchemaError: if it cannot be reached, the folder is a Delta table, or the name of a file is not UTF-8.
     """

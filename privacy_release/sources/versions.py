@@ -14,8 +14,8 @@ from privacy_engine.errors import MissingSourceError, PrivacyEngineError, Schema
 from privacy_engine.foreign import is_panic, translated
 from privacy_release.sources.addresses import without_secret
 from privacy_release.sources.extracts import Records
-from privacy_release.sources.places import require_allowed, require_below
 from privacy_release.work.parquet import ROWS
+from privacy_release.work.places import require_allowed, require_below
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,11 +8,11 @@ from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem, ProblemsError, SchemaError, SpecError
 from privacy_engine.registry import is_anonymizer
 from privacy_engine.vocabulary import AttackName, Intervals, PublishMode, taken_bounds
-from privacy_release.sources.places import require_allowed
 from privacy_release.spec.files import read_hierarchy
 from privacy_release.spec.floor import Floor, refuse_weaker, under_floor
 from privacy_release.spec.model import ReleaseSpec, YearlySpec
 from privacy_release.spec.reading import LARGEST_HIERARCHY
+from privacy_release.work.places import require_allowed
 from privacy_release.work.problems import gathered, raise_problems
 
 if TYPE_CHECKING:

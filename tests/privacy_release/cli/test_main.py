@@ -324,13 +324,13 @@ def test_wrong_argument_is_named(spec: str, capsys: pytest.CaptureFixture[str], 
 class Terminated(MemoryFileSystem):  # type: ignore[misc]  # fsspec ships no types
     """A store during whose download the process is told to stop."""
 
-    protocol = "terminated"
+    protocol = "gcs"
     opened = 0
     number = signal.SIGTERM
 
     @classmethod
     def _strip_protocol(cls, path: str) -> str:
-        return str(super()._strip_protocol(path.replace("terminated://", "memory://")))
+        return str(super()._strip_protocol(path.replace("gcs://", "memory://")))
 
     def _open(self, path: str, *args: Any, **kwargs: Any) -> Any:
         if Terminated.opened:  # the footer was read before: these are the records
@@ -357,11 +357,12 @@ def test_run_that_is_told_to_stop_removes_its_work_area(
     lake: Lake,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Terminated.opened, Terminated.number = 0, heard
-    fsspec.register_implementation("terminated", Terminated, clobber=True)
-    fsspec.filesystem("terminated").pipe_file("/people.parquet", (home / "people.parquet").read_bytes())
-    edit(spec, source={"uri": "terminated://people.parquet", "columns": COLUMNS})
+    monkeypatch.setitem(sys.modules["fsspec.registry"]._registry, "gcs", Terminated)
+    fsspec.filesystem("gcs").pipe_file("/people.parquet", (home / "people.parquet").read_bytes())
+    edit(spec, source={"uri": "gcs://people.parquet", "columns": COLUMNS})
     before = signal.getsignal(heard)
     assert main(["run", spec]) == 128 + heard
     assert "interrupted" in capsys.readouterr().err

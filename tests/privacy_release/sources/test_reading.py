@@ -246,11 +246,6 @@ def test_address_without_files_is_refused(tmp_path: Path, place: str) -> None:
         find_source(str(tmp_path / place))
 
 
-def test_unknown_kind_of_store_is_refused() -> None:
-    with pytest.raises(SchemaError, match="could not be read"):
-        find_source("nonsense://bucket/people")
-
-
 def test_the_words_of_an_unknown_error_of_a_store_are_not_repeated() -> None:
     with (
         pytest.raises(SchemaError, match=r"could not be read \(RuntimeError\)") as caught,

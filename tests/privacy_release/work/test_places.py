@@ -8,7 +8,7 @@ import pytest
 
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.sources.addresses import find_source
-from privacy_release.sources.places import is_below, require_allowed
+from privacy_release.work.places import is_below, require_allowed
 
 
 @pytest.fixture
