@@ -49,7 +49,7 @@ ui: $(RUNTIME)  ## Start Airflow with the DAGs loaded; print its address and log
 # What starts servers, browsers or Spark, kills and races processes, or takes long.
 FULL := slow or ui or production or object_stores or spark
 # Each process collects all tests and loads Airflow. Quick tests wait for nothing, so one for each of two cores does;
-# long tests mostly wait for servers, where two more use the cores better. The order is that of conftest.py.
+# long tests mostly wait for servers, where a third uses the cores better. The order is that of conftest.py.
 PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --numprocesses
 
 .PHONY: test
@@ -58,7 +58,7 @@ test: lint $(STAMP) $(TEST_KERNELS)  ## Lint, types, and the tests that run in a
 
 .PHONY: test-all
 test-all: lint $(STAMP) $(KERNELS)  ## All tests: also servers, browsers, Spark, object stores, crashes and races
-	$(PYTEST) 4 --hypothesis-profile full $(ARGS)
+	$(PYTEST) 3 --hypothesis-profile full $(ARGS)
 
 # Kernels that the change calls are compiled when they are first called: fewer than `warm` would compile.
 .PHONY: test-change

@@ -18,7 +18,7 @@ from privacy_release.lake.log import (
     proof_folder,
 )
 from privacy_release.lake.rows import PARTITION
-from privacy_release.lake.store import Lake, get, reaching
+from privacy_release.lake.store import Lake, dataset_of, get, reaching
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,7 +64,7 @@ def read_release(lake: Lake, name: str, release_id: str, version: int | None = N
             f"release stands for it; its rows are in {name}_history where the table keeps one"
         )
     with reaching(lake, f"read table {name}"):
-        files = table.to_pyarrow_dataset(file_pruning_predicate=[(PARTITION, "=", entry.partition)])
+        files = dataset_of(lake, name, table, (PARTITION, "=", entry.partition))
         rows = files.to_table(columns=list(entry.columns), filter=ds.field(PARTITION) == entry.partition)
     if rows.num_rows != entry.rows:
         raise IntegrityError(

@@ -19,7 +19,11 @@ from privacy_engine.errors import PrivacyEngineError, PublishError
 from privacy_engine.foreign import is_panic, translated
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyarrow.dataset import Dataset
     from pyarrow.fs import FileSystem
+
+    PartitionFilter = tuple[str, str, str | list[str]]
 
 _AT_ONCE = 8  # files that are read from an object store at a time
 _CHUNK = 1 << 22  # bytes of a file that are held where it is streamed
@@ -238,14 +242,36 @@ def listing(lake: Lake, folder: str) -> list[StoredFile]:
         ]
 
 
+def dataset_of(lake: Lake, name: str, table: "DeltaTable", wanted: "PartitionFilter") -> "Dataset":
+    """The rows in some partitions of a table.
+
+    A local table is read without Delta's file system, which is written in Python: a thread of Arrow that
+    still calls it while the interpreter ends aborts the process.
+
+    Args:
+        lake: where the table is.
+        name: of the table.
+        table: the opened table.
+        wanted: column, comparison and value of the partitions to read.
+    """
+    local = None if lake.folder is None else _below(lake.folder / name)
+    return table.to_pyarrow_dataset(file_pruning_predicate=[wanted], filesystem=local)
+
+
 def _filesystem(lake: Lake) -> "FileSystem":
     """A pyarrow file system whose paths are relative to the lake's root."""
     from deltalake.fs import DeltaStorageHandler
-    from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem
+    from pyarrow.fs import PyFileSystem
 
     if lake.folder is not None:
-        return SubTreeFileSystem(str(lake.folder), LocalFileSystem())
+        return _below(lake.folder)
     return PyFileSystem(DeltaStorageHandler(lake.root, lake.options))
+
+
+def _below(folder: Path) -> "FileSystem":
+    from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+    return SubTreeFileSystem(str(folder), LocalFileSystem())
 
 
 @contextmanager

@@ -31,7 +31,17 @@ from privacy_release.lake.log_faults import log_entry
 from privacy_release.lake.publish import TABLE_OPTIONS, writer_properties
 from privacy_release.lake.retract import retract
 from privacy_release.lake.rows import PARTITION, refuse_other_types
-from privacy_release.lake.store import Lake, StoredFile, data_listing, get, put, reaching, read_all, remove
+from privacy_release.lake.store import (
+    Lake,
+    StoredFile,
+    data_listing,
+    dataset_of,
+    get,
+    put,
+    reaching,
+    read_all,
+    remove,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -249,7 +259,7 @@ def _rows(lake: Lake, name: str, entry: Publication, partition: str) -> "pa.Reco
 
     table = existing_table(lake, name, _last(entry))
     with reaching(lake, "read a superseded release"):
-        files = table.to_pyarrow_dataset(file_pruning_predicate=[(PARTITION, "=", entry.partition)])
+        files = dataset_of(lake, name, table, (PARTITION, "=", entry.partition))
         mine = ds.field(PARTITION) == entry.partition
         count = files.count_rows(filter=mine)
         if count != entry.rows:

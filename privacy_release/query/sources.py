@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError
 from privacy_release.lake.log import Publication, State, newest, open_table, publications
 from privacy_release.lake.rows import PARTITION
-from privacy_release.lake.store import Lake, reaching, table_names
+from privacy_release.lake.store import Lake, dataset_of, reaching, table_names
 from privacy_release.query.rules import QueryError
 
 if TYPE_CHECKING:
@@ -112,9 +112,8 @@ def take_snapshot(
     live = [entry for entry in entries if entry.tombstone is None]
     chosen = _chosen(name, entries, live, release, every_release=every_release)
     releases = {entry.partition: entry.release_id for entry in chosen}
-    wanted = [(PARTITION, "in", list(releases))]
     with reaching(lake, f"read table {name}"):
-        files = table.to_pyarrow_dataset(file_pruning_predicate=wanted)
+        files = dataset_of(lake, name, table, (PARTITION, "in", list(releases)))
     columns = list(dict.fromkeys(column for entry in chosen for column in entry.columns))
     return Snapshot(
         name=name,
