@@ -108,18 +108,34 @@ class Run:
         self.server.call("POST", f"/dags/{self.dag}/clearTaskInstances", wanted, user)
 
     def answer(self, user: str, option: str = "Approve") -> str:
-        """Answer as a user until `approve` ends; Airflow may lose an early answer, and then asks again."""
+        """Answer as a user, once Airflow's scheduler knows that `approve` asks; until it ends.
+
+        An answer that comes before makes Airflow start the task again while its executor still knows it as
+        running. Then it takes the end of one for the end of the other, and asks again minutes later.
+        """
         place = f"{self.path}/taskInstances/approve/-1/hitlDetails"
         said = {"chosen_options": [option], "params_input": {"comment": "looked at"}}
 
         def ended() -> str:
             if (state := self.state("approve")) in ENDED:
                 return state
-            if state in ASKING and not self.server.call("GET", place)["response_received"]:
+            answered = state in ASKING and self.server.call("GET", place)["response_received"]
+            if state in ASKING and not answered and self._is_known_to_ask():
                 self.server.call("PATCH", place, said, user)
             return ""
 
         return wait_for(ended, f"approve of {self.dag} to end", every=0.5)
+
+    def _is_known_to_ask(self) -> bool:
+        """Whether the scheduler took note that the process of `approve` has ended since it asked last."""
+        asked = told = -1
+        for line, text in enumerate(self.server.log.read_text(errors="replace").splitlines()):
+            if "Pausing task as AWAITING_INPUT" in text and f"dag_id={self.dag} " in text:
+                asked = line
+            event = "Received executor event with state success" in text
+            if event and f"dag_id='{self.dag}', task_id='approve'" in text:
+                told = line
+        return 0 <= asked < told
 
     def refused(self, task: str, why: str) -> None:
         """Assert that a task fails in its first attempt with this reason, and nothing is published."""
