@@ -212,7 +212,9 @@ def _table(meanings: Mapping[str, str], cls: type) -> list[str]:
     """Rows of the fields of a dataclass that stand in a file."""
     rows = []
     for field in dataclasses.fields(cls):
-        if not field.init or (cls is ReleasePolicy and field.name in ("known_rows", "across", "attacks")):
+        if not field.init or (
+            cls is ReleasePolicy and field.name in ("known_rows", "all_columns", "across", "attacks")
+        ):
             continue  # in a file all models stand in `require`
         default = field.default
         if field.default_factory is not dataclasses.MISSING:

@@ -79,7 +79,7 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "reports": "work",
             "alerts": "work spec lake ledger reports",
             "spending": "work spec lake ledger",
-            "transforms": "work sources",
+            "transforms": "work spec sources",
             "steps": "work spec sources transforms lake ledger expectations reports alerts spending",
             "proof": "work spec lake steps",
             "explore": "work spec ledger reports spending steps",

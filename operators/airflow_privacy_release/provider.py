@@ -80,6 +80,11 @@ _PLACES = {
         "Where it cannot be read, nothing is released.",
         "/etc/privacy/floor.yaml",
     ),
+    "classification": (
+        "Absolute path of a file that says what the columns of the sources are; no release file may give "
+        "one a weaker role. Where it cannot be read, nothing is released.",
+        "/etc/privacy/classification.yaml",
+    ),
     "signing_key": (
         "Absolute path of the file of the private key that signs releases where no connection "
         "signing_default exists, see `privacy-release key new`. By default none: nothing is signed.",

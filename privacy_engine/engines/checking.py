@@ -19,6 +19,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.judge import known_rows
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.tally import tallied
+from privacy_engine.judge.uniqueness import as_declared
 from privacy_engine.judge.verification import (
     Finding,
     Report,
@@ -67,6 +68,7 @@ def verify_files(
     """
     columns = engine.columns(files).names
     check_columns(columns, schema)
+    policy = as_declared(policy, schema)
     require_persons(schema, by_person is not None, loss)
     asked = attributes_of(policy.known_rows, schema)
     judging = _Judging(policy, schema, by_person=schema.linked or by_person is not None)
@@ -83,6 +85,7 @@ def verify_files(
         persons=persons,
         known=known or _known(engine, files, schema, by_person, asked),
         values=partial(_values, engine, files),
+        sizes=partial(engine.class_sizes, files),
         year=year,
     )
 
@@ -154,6 +157,7 @@ def examine_files(
         raise SchemaError("the rows of several tables cannot be examined as one: verify them")
     columns = engine.columns(files).names
     check_columns(columns, schema)
+    policy = as_declared(policy, schema)
     require_persons(schema, by_person is not None)
     examining = _Examining(policy, schema, by_person=schema.linked or by_person is not None)
     folded, persons = _counted(engine, files, schema, by_person, examining)
@@ -167,7 +171,15 @@ def examine_files(
             sizes.update(dict(told["sizes"]))
             yield told["tally"]
 
-    report = verify_tallies(tallies(), columns, schema, policy, persons=persons, known=known)
+    report = verify_tallies(
+        tallies(),
+        columns,
+        schema,
+        policy,
+        persons=persons,
+        known=known,
+        sizes=partial(engine.class_sizes, files),
+    )
     figures = risk.figures() | known_rows.figures(known, policy.require)
     return Examined(report=report, risk=figures, sizes=dict(sorted(sizes.items())))
 

@@ -10,6 +10,7 @@ import yaml
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem, ProblemsError, SpecError
+from privacy_engine.judge.all_columns import ALL_COLUMNS_MODELS, AllColumnsKAnonymity
 from privacy_engine.judge.attack_risk import ATTACK_MODELS, AttackRisk
 from privacy_engine.judge.column_rules import ColumnRules
 from privacy_engine.judge.cross_release import (
@@ -39,13 +40,17 @@ _WORDS: Mapping[str, tuple[str, ...]] = {
     "pseudonyms": ("forbid", "random", "release", "any"),
     "repeated_people": ("history", "allow"),
 }
-_LIMITS = ("max_suppressed", "max_gcp", "max_distorted", "max_breach", "max_epsilon", "max_delta")
+_LIMITS = (
+    *("max_suppressed", "max_gcp", "max_distorted", "max_breach", "max_epsilon", "max_delta"),
+    "unique_records",
+)
 # What a release can claim or be asked for, by its name in a policy.
 ALL_MODELS: Mapping[str, type[Any]] = {
     **MODELS,
     **ROW_MODELS,
     **CROSS_RELEASE_MODELS,
     **ATTACK_MODELS,
+    **ALL_COLUMNS_MODELS,
 }
 _KNOWN = ("require", *_LIMITS, *_WORDS, "columns")
 _MOST_HINTS = 100  # unknown fields for which a known one is looked for
@@ -63,12 +68,17 @@ class ReleasePolicy:
             they stand in `require`, too.
         attacks: what attacks on the release may gain at most, tried before anybody is asked to approve it; in
             a file they stand in `require`, too, beside a model or an epsilon.
+        all_columns: k-anonymity over every released column that is not sensitive, whatever role the release
+            gives it; in a file it stands in `require`, too.
         max_suppressed: largest share of suppressed records, 0 .. 1.
         max_gcp: largest global certainty penalty, 0 .. 1.
         max_distorted: largest share of records whose sensitive value was changed, 0 .. 1.
         max_breach: largest breach coefficient of a randomized attribute, 0 .. 1, see
             ``privacy_engine.randomizers.breach``; it says nothing of an attribute that has none.
         max_epsilon, max_delta: largest differential privacy loss; a release without a DP claim fails them.
+        unique_records: largest share of records that are alone in all released columns but the sensitive
+            ones, or in these together, 0 .. 1; not asked of a release with a privacy loss, whose records are
+            nobody's or noisy.
         pseudonyms: `forbid` them, allow those that are drawn at `random` and made of no identifier, those
             that are the same within one `release`, or `any`, also such as link the releases of a series;
             None: any.
@@ -86,18 +96,20 @@ class ReleasePolicy:
     known_rows: tuple[RowIntersection, ...] = ()
     across: tuple[CrossReleaseModel, ...] = ()
     attacks: tuple[AttackRisk, ...] = ()
+    all_columns: tuple[AllColumnsKAnonymity, ...] = ()
     max_suppressed: float | None = None
     max_gcp: float | None = None
     max_distorted: float | None = None
     max_breach: float | None = None
     max_epsilon: float | None = None
     max_delta: float | None = None
+    unique_records: float | None = None
     pseudonyms: str | None = None
     repeated_people: str | None = None
     columns: ColumnRules | None = None
 
     def __post_init__(self) -> None:
-        claimed = (*self.require, *self.known_rows, *self.across)
+        claimed = (*self.require, *self.known_rows, *self.across, *self.all_columns)
         if not (claimed or self.columns) and self.max_epsilon is None and self.max_breach is None:
             raise SpecError(
                 "a policy must require at least one model, an epsilon, a breach coefficient or a rule for "
@@ -109,8 +121,8 @@ class ReleasePolicy:
 
     @property
     def rules(self) -> tuple[Named, ...]:
-        """All models, of classes, of known rows, across releases and of attacks."""
-        return (*self.require, *self.known_rows, *self.across, *self.attacks)
+        """All models, of classes, of all columns, of known rows, across releases and of attacks."""
+        return (*self.require, *self.all_columns, *self.known_rows, *self.across, *self.attacks)
 
     @property
     def holdout(self) -> float:
@@ -166,6 +178,7 @@ class ReleasePolicy:
             known_rows=tuple(dict.fromkeys((*self.known_rows, *floor.known_rows))),
             across=tuple(dict.fromkeys((*self.across, *floor.across))),
             attacks=tuple(dict.fromkeys((*self.attacks, *floor.attacks))),
+            all_columns=tuple(dict.fromkeys((*self.all_columns, *floor.all_columns))),
             **{name: min(both) for name, both in limits.items() if both},
             **{
                 name: min(
@@ -255,6 +268,7 @@ class ReleasePolicy:
             known_rows=tuple(m for m in models if m.name in ROW_MODELS),
             across=tuple(m for m in models if m.name in CROSS_RELEASE_MODELS),
             attacks=tuple(m for m in models if m.name in ATTACK_MODELS),
+            all_columns=tuple(m for m in models if m.name in ALL_COLUMNS_MODELS),
             **{name: fields[name] for name in (*_LIMITS, *_WORDS) if name in fields},
             columns=columns,
         )

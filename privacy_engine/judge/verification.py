@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import SchemaError, VerificationError
+from privacy_engine.judge.all_columns import AllColumnsKAnonymity
 from privacy_engine.judge.attack_risk import NOT_TRIED
 from privacy_engine.judge.column_checks import Broken, Values, broken
 from privacy_engine.judge.counterfeits import of_nobody, wrongly_told
@@ -19,6 +20,15 @@ from privacy_engine.judge.known_rows import RowIntersection, persons_below
 from privacy_engine.judge.models import classes_asked, require_distances, rule_of
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.tally import Judged, Tally
+from privacy_engine.judge.uniqueness import (
+    NEARLY,
+    Sizes,
+    Uniqueness,
+    as_declared,
+    counted_attributes,
+    nearly_unique_columns,
+    uniqueness_of,
+)
 from privacy_engine.tables.classes import EquivalenceClasses, class_labels
 from privacy_engine.tables.linked import ReleasedClasses
 from privacy_engine.tables.persons import TABLE, ValuesLeft
@@ -63,12 +73,14 @@ class Report:
         classes: of equal quasi-identifiers.
         findings: one for each rule.
         persons: that the records are of; None: each record counts as a person.
+        unique_records: share of the records that are alone, see `Uniqueness.shares`.
     """
 
     rows: int
     classes: int
     findings: tuple[Finding, ...]
     persons: int | None = None
+    unique_records: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
@@ -82,6 +94,7 @@ class Report:
             "rows": self.rows,
             "classes": self.classes,
             **({} if self.persons is None else {"persons": self.persons}),
+            **({"unique_records": dict(self.unique_records)} if self.unique_records else {}),
             "findings": [finding.to_dict() for finding in self.findings],
         }
 
@@ -137,6 +150,7 @@ def verify(
             and the year is not given.
     """
     check_columns(list(table.columns), schema)
+    policy = as_declared(policy, schema)
     require_distances(policy.require, {a.name: a for a in schema.sensitive})
     require_persons(schema, persons is not None, loss)
     if schema.linked and persons is not None:
@@ -171,9 +185,21 @@ def verify(
         counted = table[name].value_counts(dropna=True)
         return pd.Series(counted.index), counted.to_numpy().astype(np.int64)
 
+    def sizes(names: Sequence[str]) -> dict[int, int]:
+        labels = class_labels([table[name] for name in names], len(table))
+        own, counts = np.unique(np.bincount(labels), return_counts=True)
+        return {int(size): int(n) for size, n in zip(own, counts, strict=True) if size}
+
     found += column_findings(policy, schema, values, len(table), year)
     counted = None if classes.persons is None else len(np.unique(classes.persons))
-    return Report(rows=len(table), classes=len(classes), persons=counted, findings=tuple(found))
+    alone, of_alone = unique_findings(policy, schema, sizes, by_person=counted is not None, loss=loss)
+    return Report(
+        rows=len(table),
+        classes=len(classes),
+        persons=counted,
+        findings=(*found, *of_alone),
+        unique_records=alone,
+    )
 
 
 def require_persons(schema: DataSchema, known: bool, loss: PrivacyLoss | None = None) -> None:
@@ -323,6 +349,7 @@ def verify_tallies(
     persons: int | None = None,
     known: Mapping[str, ValuesLeft] | None = None,
     values: Values | None = None,
+    sizes: Sizes | None = None,
     year: int | None = None,
 ) -> Report:
     """Measure every rule of a policy on released records whose classes were tallied where they are counted.
@@ -342,15 +369,17 @@ def verify_tallies(
         persons: that the records are of, where the classes were counted by persons.
         known: what is left of each sensitive attribute of ``attributes_of``, likewise.
         values: of the columns, where the policy has rules for them.
+        sizes: of the classes of some columns, where the policy asks what is alone in them.
         year: as for `verify`.
 
     Raises:
         VerificationError: if columns are missing, unknown, or identifiers, or a model across releases is
-            demanded and its findings are not given, or rules for columns and not their values, or ages are
-            limited and the year is not given.
+            demanded and its findings are not given, or rules for columns and not their values or sizes, or
+            ages are limited and the year is not given.
         SchemaError: if the policy asks for a distance that a sensitive attribute does not have.
     """
     check_columns(columns, schema)
+    policy = as_declared(policy, schema)
     require_persons(schema, persons is not None, loss)
     if across is None and policy.across:
         demanded = ", ".join(model.name for model in policy.across)
@@ -371,8 +400,95 @@ def verify_tallies(
     limits = [*_limit_findings(policy, loss, figures), *_pseudonym_findings(policy, schema)]
     limits += untried_findings(policy)
     of_columns = column_findings(policy, schema, values, tally.rows, year)
-    findings = (*found, *(across or ()), *limits, *of_columns)
-    return Report(rows=tally.rows, classes=tally.classes, persons=persons, findings=findings)
+    alone, of_alone = unique_findings(policy, schema, sizes, by_person=persons is not None, loss=loss)
+    return Report(
+        rows=tally.rows,
+        classes=tally.classes,
+        persons=persons,
+        findings=(*found, *(across or ()), *limits, *of_columns, *of_alone),
+        unique_records=alone,
+    )
+
+
+def unique_findings(
+    policy: ReleasePolicy,
+    schema: DataSchema,
+    sizes: Sizes | None,
+    *,
+    by_person: bool,
+    loss: PrivacyLoss | None,
+) -> tuple[dict[str, float], list[Finding]]:
+    """Which share of the records is alone, and what the policy says of that and of nearly unique columns.
+
+    Args:
+        policy: what must hold, as `as_declared` gives it.
+        schema: as for `verify`.
+        sizes: of the classes of some columns; None: nobody counts them.
+        by_person: whether a person may have several records.
+        loss: as for `verify`.
+
+    Raises:
+        VerificationError: if the policy asks for what nobody counts.
+    """
+    of_values = counted_attributes(policy, [a.name for a in schema.sensitive])
+    unique = policy.columns is not None and policy.columns.no_unique_columns and loss is None
+    if sizes is None:
+        if policy.all_columns or policy.unique_records is not None or unique:
+            raise VerificationError(
+                "the policy asks which records are alone, and their values are not counted; verify the "
+                "records themselves, or leave out all_columns_k_anonymity, unique_records, no_unique_columns"
+            )
+        return {}, []
+    measured = uniqueness_of(schema, sizes)
+    found = [_all_columns_finding(model, measured, by_person) for model in policy.all_columns]
+    if policy.unique_records is not None and loss is None:
+        found += [
+            _limit_finding(f"unique_records in {_WHERE[name]}", policy.unique_records, share)
+            for name, share in measured.shares.items()
+        ]
+    nearly = nearly_unique_columns(schema, None if unique else list(of_values), sizes)
+    for name, share in nearly.items():
+        if name in of_values:
+            found.append(_meaningless(of_values[name], name, share))
+        if unique:
+            remedy = "give it the role identifier, so that it stays behind, or coarsen it"
+            rule = f"columns: no_unique_columns as released in {name}"
+            found.append(Finding(rule=rule, threshold=NEARLY, measured=share, passed=False, remedy=remedy))
+    return measured.shares, found
+
+
+_WHERE = {
+    "not_sensitive": "the columns that are not sensitive",
+    "sensitive": "the sensitive columns",
+}
+
+
+def _all_columns_finding(model: AllColumnsKAnonymity, measured: Uniqueness, by_person: bool) -> Finding:
+    """A person may have several records that are equal: of these, who counts records learns nothing."""
+    small = {} if by_person else {n: classes for n, classes in measured.others.items() if n < model.k}
+    return Finding(
+        rule=rule_of(model),
+        threshold=model.threshold,
+        measured=None if by_person or not measured.others else float(min(measured.others)),
+        passed=bool(measured.others) and not small and not by_person,
+        failing_classes=sum(small.values()),
+        failing_rows=sum(n * classes for n, classes in small.items()),
+        remedy="give the insensitive columns the role quasi_identifier, or do not release them",
+    )
+
+
+def _meaningless(rule: str, column: str, share: float) -> Finding:
+    """A model that counts the values of a column of which nearly each record has one of its own."""
+    return Finding(
+        rule=f"{rule} of {column}, which must not be nearly unique",
+        threshold=NEARLY,
+        measured=share,
+        passed=False,
+        remedy=(
+            "nearly each record has a value of its own, so any class is diverse: make it an identifier, or "
+            "release it coarser, or hold it against t_closeness instead"
+        ),
+    )
 
 
 def column_findings(

@@ -287,7 +287,8 @@ def _missed(release: "Release", records: RecordsRef, figures: Mapping[str, float
 
 def of_one_release(policy: "ReleasePolicy") -> "ReleasePolicy | None":
     """The policy without what is about earlier releases and attacks, which are not looked at here."""
-    own = (policy.require, policy.known_rows, policy.columns, policy.max_epsilon, policy.max_breach)
+    models = policy.require or policy.known_rows or policy.all_columns
+    own = (models, policy.columns, policy.max_epsilon, policy.max_breach)
     if not any(rule is not None and rule != () for rule in own):
         return None
     return replace(policy, across=(), attacks=(), repeated_people=None)

@@ -395,6 +395,21 @@ COUNTED: Mapping[str, tuple[str, str, str]] = {
     "epsilon": ("Epsilon spent", "number", ""),
 }
 
+# What verification counts on the bytes to be published, whatever the method.
+ALONE: Mapping[str, tuple[str, str, str]] = {
+    "not_sensitive": (
+        "Unique in the columns that are not sensitive",
+        "share",
+        "Share of the records that no other equals in all released columns but the sensitive ones. Whoever "
+        "knows these values finds the record.",
+    ),
+    "sensitive": (
+        "Unique in the sensitive columns",
+        "share",
+        "Share of the records that no other equals in the sensitive columns together.",
+    ),
+}
+
 RISKS: Mapping[str, tuple[str, str, str]] = {
     "prosecutor_max": (
         "Prosecutor risk, highest",

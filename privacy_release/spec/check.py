@@ -37,6 +37,7 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
     # A table of a catalog has no address here: the catalog's own configuration has it.
     addresses = [s.uri for s in spec.sources if s.uri is not None and not s.uri.startswith("iceberg://")]
     rules += [partial(_require_allowed, address) for address in addresses]
+    rules += [partial(refuse_other_classes, spec)]
     found += gathered([*rules, partial(refuse_taken_bounds, spec)])
     raise_problems(found)
 
@@ -51,6 +52,40 @@ def _require_allowed(address: str) -> None:
         require_allowed(address)
     except SpecError as error:
         raise _wrong(("source", "uri"), str(error)) from None
+
+
+def refuse_other_classes(spec: ReleaseSpec) -> None:
+    """Refuse roles of columns that the classification of the deployment does not allow.
+
+    Of a glob only the files tell which source it is of, so `ingest` says that.
+
+    Raises:
+        SpecError: naming each column, its class, and what may stand for it.
+    """
+    from privacy_engine.tables.linked import renamed_person
+    from privacy_release.spec.classification import classification
+    from privacy_release.spec.selects import computed_of
+
+    if (found := classification()) is None:
+        return
+    schema = spec.data_schema()
+    tables = spec.tables or {}
+    read = [(spec.only_source, schema)] if not tables else []
+    for name, table in tables.items():
+        own = schema.of_table(name)
+        person = spec.person.column if spec.person is not None else None
+        read.append((table.source, renamed_person(own, own.by, table.person or person or own.by)))
+    for source, own in read:
+        of = (
+            found.of_query(source.connection or "", source.sql)
+            if source.sql
+            else found.of_addresses([source.place])
+        )
+        told = found.require(own, of)
+        if spec.transform is not None:
+            columns = [a.name for a in own.without_identifiers().attributes]
+            made_of = computed_of(spec.transform.sql, columns)
+            found.require_made(spec.method_schema(), own, told, made_of)
 
 
 def _check_policy(spec: ReleaseSpec, floor: Floor | None) -> None:

@@ -1,13 +1,14 @@
 """The floor policy: what every release of a deployment must keep, whatever policy its own file names.
 
 It is set beside the lake and the ledger, not in the include folder, so who writes release files cannot lower
-it. In the file of the floor stands what stands in any policy, and `approval: true` where nothing may be
-published that nobody approved.
+it. In the file of the floor stands what stands in any policy, and besides: `approval: true` where nothing may
+be published that nobody approved, `signed: required`, and `insensitive: as_quasi_identifiers` where the k of
+its k-anonymity counts every released column that is not sensitive.
 """
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
 
 OPTION = "floor_policy"
+_DECLARED, _AS_QUASI = "as_declared", "as_quasi_identifiers"
 _TAKE_CARE = (
     f"it is the {OPTION} of section [{SECTION}] or {VARIABLES[OPTION]}; nothing is released without it"
 )
@@ -115,6 +117,20 @@ def refuse_weaker(policy: "ReleasePolicy", place: str, floor: Floor | None) -> N
         )
 
 
+def _of_all_columns(policy: "ReleasePolicy", path: Path) -> "ReleasePolicy":
+    """The same, with the k of its k-anonymity counted over every released column that is not sensitive."""
+    from privacy_engine.judge.all_columns import AllColumnsKAnonymity
+    from privacy_engine.judge.models import KAnonymity
+
+    found = [model.k for model in policy.require if isinstance(model, KAnonymity)]
+    if not found:
+        raise wrong(
+            path,
+            f"insensitive: {_AS_QUASI} must stand beside k_anonymity, whose k it is about; add it to require",
+        )
+    return replace(policy, all_columns=(*policy.all_columns, AllColumnsKAnonymity(k=max(found))))
+
+
 def read_floor(path: Path, note: str) -> Floor:
     """What stands in the file of a floor.
 
@@ -133,11 +149,16 @@ def read_floor(path: Path, note: str) -> Floor:
         data = read_file(path, LARGEST_YAML)
         fields = mapping_of(data, path)
         approval, signed = fields.pop("approval", False), fields.pop("signed", "optional")
+        insensitive = fields.pop("insensitive", _DECLARED)
         if not isinstance(approval, bool):
             raise wrong(path, "approval must be true or false; correct it")
         if signed not in ("required", "optional"):
             raise wrong(path, "signed must be required or optional; correct it")
+        if insensitive not in (_DECLARED, _AS_QUASI):
+            raise wrong(path, f"insensitive must be {_AS_QUASI} or {_DECLARED}; correct it")
         policy = ReleasePolicy.from_dict(fields)
+        if insensitive == _AS_QUASI:
+            policy = _of_all_columns(policy, path)
     except PrivacyEngineError as error:
         raise wrong("the floor policy", f"{located(path, error)}; {note}", " ") from None
     return Floor(

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from privacy_engine.errors import IntegrityError
 from privacy_release.reports.text import (
+    ALONE,
     FIGURES,
     LIMITS,
     PRIVATE_LIMITS,
@@ -82,7 +83,8 @@ class Question(TypedDict):
         columns: name, role and kind of each released column.
         findings: of the verification.
         promise: what the releases of its schedule lose together, where they are bounded.
-        figures: label, value and meaning of each figure of utility and risk; none of a private release.
+        figures: label, value and meaning of each figure of utility and risk; of a private release only of
+            records that are alone in it.
         limits: what is not protected: name and text.
         alerts: warnings about figures that are out of their trend.
         attacks: what attacks found that the policy bounds: attack, subject and figures as text; of a private
@@ -249,6 +251,7 @@ def question(
 
     attributes = read_schema(staged["schema"]).attributes
     booking = staged.get("booking")
+    figures = staged["figures"] if staged["loss"] is None else {}  # else they would be figures of the source
     return Question(
         table=name,
         release=release_id,
@@ -263,7 +266,10 @@ def question(
         loss=staged["loss"],
         dataset=booking["dataset"] if booking else None,
         promise=promise_in_words(booking["over_time"]) if booking and "over_time" in booking else None,
-        figures=[*_figures(FIGURES, staged), *_figures(RISKS, staged)],
+        figures=[
+            *(row for known in (FIGURES, RISKS) for row in _figures(known, figures)),
+            *_figures(ALONE, report.get("unique_records", {})),
+        ],
         limits=_limits(staged),
         alerts=[alert["text"] for alert in report.get("alerts", ())],
         attacks=_attacks(report),
@@ -299,7 +305,7 @@ def body(
         *_expectations(asked),
         *_loss(asked),
         *_measures("Utility", FIGURES, asked),
-        *_measures("Risk", RISKS, asked),
+        *_measures("Risk", {**RISKS, **ALONE}, asked),
         *_alerts(asked),
         *_attacked(asked),
         *_changes(asked["difference"]),
@@ -365,9 +371,8 @@ def _loss(asked: Question) -> list[str]:
     return [_heading("Privacy loss"), f"{text}{paid}.", *([promise] if promise else [])]
 
 
-def _figures(known: Mapping[str, tuple[str, str, str]], staged: StagedRef) -> list[list[str]]:
-    """The known figures that were measured; of a private release they would be figures of the source."""
-    found = staged["figures"] if staged["loss"] is None else {}
+def _figures(known: Mapping[str, tuple[str, str, str]], found: Mapping[str, float]) -> list[list[str]]:
+    """The known figures that were measured: label, value and meaning."""
     return [[told, shown(found[key], unit), why] for key, (told, unit, why) in known.items() if key in found]
 
 

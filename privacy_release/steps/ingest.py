@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
+from privacy_release.sources.databases.query import Query
 from privacy_release.sources.extracts import Extract, Extracted, extracted
 from privacy_release.sources.identifiers import Disguise
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.reading import Nulls, check_source
 from privacy_release.sources.shares import Workers
+from privacy_release.sources.versions import DeltaVersion, IcebergVersion
+from privacy_release.spec.classification import classification, classified
 from privacy_release.spec.floor import floor_policy
 from privacy_release.steps.history import Persons
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import MAX_EXPANSION, private_parquet, unchanged_batches
 from privacy_release.work.people import Identification
-from privacy_release.work.references import EngineRef, SourceRef, TableRef
+from privacy_release.work.places import scheme_of
+from privacy_release.work.references import ClassificationRef, EngineRef, SourceRef, TableRef
 from privacy_release.work.staged import write_schema
 
 if TYPE_CHECKING:
@@ -102,7 +106,7 @@ def ingest(
     schema = schema.keeping_nulls() if nulls == "keep" else schema
     path = work.path(f"{label}.parquet")
     told = TableSource(uri=uri, columns=columns, storage_options=storage_options, filesystem=filesystem)
-    with _found(told, schema, work) as found:
+    with _found(told, schema, work) as (found, checked):
         counts = check_source(found.source, schema, columns, max_expansion)
         read = copy_source(
             found.source,
@@ -122,7 +126,7 @@ def ingest(
         rows=read.rows - read.dropped,
         sha256=read.sha256,
         schema=write_schema(work, label, read.schema),
-        source=_origin(found, read, schema),
+        source=_origin(found, read, schema, checked),
     )
     if engine is not None and large:
         table["engine"] = engine
@@ -178,7 +182,7 @@ def ingest_tables(
     for name, told in sources.items():
         own = renamed_person(schema.of_table(name), schema.by, told.person or schema.by)
         own = own.keeping_nulls() if told.nulls == "keep" else own
-        with _of_table(name), _found(told, own, work) as found:
+        with _of_table(name), _found(told, own, work) as (found, checked):
             check_source(found.source, own, told.columns, told.max_expansion)
             read[name] = copy_source(
                 found.source,
@@ -189,7 +193,7 @@ def ingest_tables(
                 max_expansion=told.max_expansion,
                 disguise=disguise,
             )
-        origins[name] = _origin(found, read[name], own)
+        origins[name] = _origin(found, read[name], own, checked)
     whole = schema_of_tables(
         {name: renamed_person(c.schema, c.schema.by, schema.by) for name, c in read.items()},
         schema.by,
@@ -210,14 +214,32 @@ def ingest_tables(
 
 
 @contextmanager
-def _found(told: TableSource, schema: "DataSchema", work: WorkArea) -> Iterator[Extracted]:
-    """The files behind an address; of a query or a version of a table one that goes with the block."""
-    with ExitStack() as stack:
-        if isinstance(told.uri, str):
-            yield Extracted(source=find_source(told.uri, told.storage_options, told.filesystem), told={})
-        else:
-            folder = work.create().folder
-            yield stack.enter_context(extracted(told.uri, schema, told.columns, folder))
+def _found(
+    told: TableSource, schema: "DataSchema", work: WorkArea
+) -> Iterator[tuple[Extracted, ClassificationRef | None]]:
+    """The files behind an address; of a query or a version of a table one that goes with the block.
+
+    Before a record is read, its columns are held against the classification of the deployment.
+    """
+    if isinstance(told.uri, str):
+        source = find_source(told.uri, told.storage_options, told.filesystem)
+        scheme = scheme_of(told.uri)
+        files = [f"{scheme}://{file}" if scheme and "://" not in file else file for file in source.files]
+        yield Extracted(source=source, told={}), classified(schema, addresses=files)
+        return
+    checked = _classified(told.uri, schema)
+    with extracted(told.uri, schema, told.columns, work.create().folder) as found:
+        yield found, checked
+
+
+def _classified(extract: Extract, schema: "DataSchema") -> ClassificationRef | None:
+    if isinstance(extract, Query):
+        return classified(schema, query=(extract.connection, extract.sql))
+    if isinstance(extract, DeltaVersion | IcebergVersion):
+        return classified(schema, addresses=[extract.uri])
+    if classification() is None:
+        return None
+    raise SpecError("the classification knows files, versions of tables and queries only; read one of these")
 
 
 @contextmanager
@@ -292,7 +314,9 @@ def _joined(origins: Mapping[str, SourceRef]) -> SourceRef:
     return joined
 
 
-def _origin(found: Extracted, read: Copied, schema: "DataSchema") -> SourceRef:
+def _origin(
+    found: Extracted, read: Copied, schema: "DataSchema", checked: ClassificationRef | None
+) -> SourceRef:
     told = SourceRef(
         uri=found.source.uri,
         files=len(found.source.files),
@@ -307,4 +331,6 @@ def _origin(found: Extracted, read: Copied, schema: "DataSchema") -> SourceRef:
         told["derived"] = derived
     if read.shifted is not None:
         told["shifted"] = read.shifted
+    if checked is not None:
+        told["classification"] = checked
     return SourceRef(**{**told, **found.told})  # type: ignore[typeddict-item]  # what an extract tells is among them

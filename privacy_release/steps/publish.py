@@ -20,6 +20,7 @@ from privacy_release.reports.dictionary import (
     dictionary_html,
     table_description,
 )
+from privacy_release.spec.classification import require_classified
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.attacks.tries import published_attacks, require_attacked
@@ -86,6 +87,8 @@ def publish_staged(
     approval = None if approved is None else public_approval(approved, report)
     by_somebody = approval is not None and not approval["automatic"]
     require_floor(report.get("floor_policy"), approved=by_somebody, signed=signer is not None)
+    read = staged["source"].get("tables", {"": staged["source"]})
+    require_classified(source.get("classification") for source in read.values())
     if report["sha256"] != staged["sha256"]:
         raise IntegrityError(
             f"the verified bytes (sha256 {report['sha256']}) must be the staged ones, got "

@@ -116,6 +116,8 @@ def verify_staged(
         told["floor_policy"] = {"sha256": floor.sha256}
     if "persons" in found:
         told["persons"] = found["persons"]
+    if "unique_records" in found:
+        told["unique_records"] = found["unique_records"]
     if together.compared is not None:
         told["compared"] = together.compared
     return told

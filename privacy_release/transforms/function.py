@@ -3,15 +3,16 @@
 import hashlib
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from privacy_engine.errors import SpecError
+from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.transforms.query import lost_records
-from privacy_release.transforms.transform import RECORD, RECORDS, Numbers, Output
+from privacy_release.transforms.transform import Numbers, Output
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import TableRef
 
@@ -42,6 +43,10 @@ class FunctionStep:
         except (OSError, TypeError):
             code = getattr(getattr(self.function, "__code__", None), "co_code", b"")
         return hashlib.sha256(code).hexdigest()
+
+    def made_of(self, columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Nothing is known of it: each column may come from any of `records`."""
+        return {}
 
     @contextmanager
     def run(self, tables: Mapping[str, TableRef], folder: Path) -> Iterator[Output]:

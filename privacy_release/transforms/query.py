@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.foreign import translated
-from privacy_release.transforms.transform import RECORD, RECORDS, Numbers, Output
+from privacy_release.spec.selects import RECORD, RECORDS, computed_of
+from privacy_release.transforms.transform import Numbers, Output
 from privacy_release.work.file_sets import paths_of
 from privacy_release.work.parquet import ROWS
 from privacy_release.work.references import TableRef
@@ -50,6 +51,10 @@ class SqlStep:
     def sha256(self) -> str:
         """Of the text."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    def made_of(self, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """The columns of `records` that each column is computed of, as far as the text tells; see `Step`."""
+        return computed_of(self.sql, columns)
 
     @contextmanager
     def run(self, tables: Mapping[str, TableRef], folder: Path) -> Iterator[Output]:

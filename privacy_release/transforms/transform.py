@@ -8,7 +8,7 @@ text, and for columns that are nearly unique.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,8 @@ from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_source
+from privacy_release.spec.classification import classification
+from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import private_parquet, require_unchanged, unchanged_batches
 from privacy_release.work.references import PersonsRef, SourceRef, TableRef, TransformRef
@@ -29,9 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from privacy_engine.tables.schema import DataSchema
-
-RECORDS = "records"  # what a step calls the table
-RECORD = "_record"  # the number of a record in it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +78,13 @@ class Step(Protocol):
     def sha256(self) -> str:
         """Of its code."""
 
+    def made_of(self, columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """The columns of `records` that each column is computed of; one that is missing may come from any.
+
+        Args:
+            columns: of `records`, without `RECORD`.
+        """
+
     def run(self, tables: Mapping[str, TableRef], folder: Path) -> AbstractContextManager[Output]:
         """Run it over the tables of these names, with private files in this folder."""
 
@@ -115,6 +121,9 @@ def transform(
     old = read_schema(table["schema"])
     _require_plain(old)
     new = _joined(old, schema)
+    if (classes := classification()) is not None:
+        made_of = step.made_of([a.name for a in old.without_identifiers().attributes]) if not others else {}
+        classes.require_made(new, old, table["source"].get("classification"), made_of)
     for ref in (table, *(others or {}).values()):
         require_unchanged(ref["uri"], ref["sha256"])
     made, path = work.path(f"{label}.made.parquet"), work.path(f"{label}.parquet")

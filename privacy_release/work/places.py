@@ -72,6 +72,16 @@ def is_below(address: str, folder: str) -> bool:
     return one is not None and other is not None and one[: len(other)] == other
 
 
+def normal(address: str) -> str:
+    """An address, or a pattern of addresses, in the one form in which two of the same place are equal.
+
+    >>> normal("s3a://bucket//people/./a.parquet")
+    's3/bucket/people/a.parquet'
+    """
+    parts = _parts(address)
+    return address if parts is None else "/".join(parts)
+
+
 def scheme_of(address: str) -> str:
     """The protocol of an address in lower case; empty for a path."""
     found = _SCHEME.match(address)

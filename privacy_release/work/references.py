@@ -52,6 +52,18 @@ class TransformRef(TypedDict):
     row_by_row: bool
 
 
+class ClassificationRef(TypedDict):
+    """The classification that the columns of a source were held against.
+
+    Attributes:
+        sha256: of its file.
+        source: number of the entry in it that the source is of; None: of none.
+    """
+
+    sha256: str
+    source: int | None
+
+
 class SourceRef(TypedDict):
     """Where records came from.
 
@@ -70,6 +82,7 @@ class SourceRef(TypedDict):
         transforms: what was done with them since, in order.
         holdout: share of the people who were then left out of the release, so that attacks have a control.
         expectations: Number of expectations, of those that were evaluated, and of those that held.
+        classification: what the columns were held against, where the deployment has one.
     """
 
     uri: str
@@ -87,6 +100,7 @@ class SourceRef(TypedDict):
     transforms: NotRequired[list[TransformRef]]
     holdout: NotRequired[float]
     expectations: NotRequired[dict[str, int]]
+    classification: NotRequired[ClassificationRef]
 
 
 class OutlierRef(TypedDict):
@@ -320,6 +334,8 @@ class ReportRef(TypedDict):
         policy: what had to hold, that of the release and the floor policy together.
         floor_policy: its sha256, where the deployment sets one.
         persons: that the records are of, where several may be of one.
+        unique_records: share of the records that are alone in the columns that are not sensitive, and in the
+            sensitive ones.
         compared: versions of the release table that it was verified together with, where the policy asks so.
         alerts: warnings about figures, where the specification asks for them; they change no verdict.
         attacks: what was tried since, where the policy bounds attacks.
@@ -333,6 +349,7 @@ class ReportRef(TypedDict):
     policy: dict[str, Any]
     floor_policy: NotRequired[dict[str, str]]
     persons: NotRequired[int]
+    unique_records: NotRequired[dict[str, float]]
     compared: NotRequired[list[int]]
     alerts: NotRequired[list[AlertRef]]
     attacks: NotRequired[AttackRef]

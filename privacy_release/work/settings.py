@@ -33,6 +33,7 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "ledger": "PRIVACY_LEDGER",
         "work_area_idle": "PRIVACY_WORK_AREA_IDLE",
         "floor_policy": "PRIVACY_FLOOR_POLICY",
+        "classification": "PRIVACY_CLASSIFICATION",
         "signing_key": "PRIVACY_SIGNING_KEY",
         "connections": "PRIVACY_CONNECTIONS",
         "context_plugins": "PRIVACY_CONTEXT_PLUGINS",

@@ -215,7 +215,7 @@ def test_judging_part_by_part_is_judging_at_once(rows: list[tuple[object, ...]],
     frame = to_frame(table_of(rows))
     whole = EquivalenceClasses.of_table(frame, SCHEMA)
     report = judged(split(whole, parts), frame)
-    assert report == verify(frame, SCHEMA, POLICY)
+    assert report == replace(verify(frame, SCHEMA, POLICY), unique_records={})
 
 
 def test_no_part_at_all_is_an_empty_table() -> None:
