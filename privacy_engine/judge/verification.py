@@ -465,7 +465,7 @@ _WHERE = {
 
 def _all_columns_finding(model: AllColumnsKAnonymity, measured: Uniqueness, by_person: bool) -> Finding:
     """A person may have several records that are equal: of these, who counts records learns nothing."""
-    small = {} if by_person else {n: classes for n, classes in measured.others.items() if n < model.k}
+    small = {n: classes for n, classes in measured.others.items() if n < model.k}
     return Finding(
         rule=rule_of(model),
         threshold=model.threshold,

@@ -81,11 +81,11 @@ def refuse_other_classes(spec: ReleaseSpec) -> None:
             if source.sql
             else found.of_addresses([source.place])
         )
-        told = found.require(own, of)
+        found.require(own, of)
         if spec.transform is not None:
             columns = [a.name for a in own.without_identifiers().attributes]
             made_of = computed_of(spec.transform.sql, columns)
-            found.require_made(spec.method_schema(), own, told, made_of)
+            found.require_made(spec.method_schema(), own, made_of)
 
 
 def _check_policy(spec: ReleaseSpec, floor: Floor | None) -> None:

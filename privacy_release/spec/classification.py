@@ -22,7 +22,6 @@ from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_file
 from privacy_release.spec.selects import view_of
 from privacy_release.work.places import normal
 from privacy_release.work.problems import wrong
-from privacy_release.work.references import ClassificationRef
 from privacy_release.work.settings import SECTION, VARIABLES, setting
 
 if TYPE_CHECKING:
@@ -133,50 +132,39 @@ class Classification:
             "the database, and have it listed"
         )
 
-    def require(self, schema: "DataSchema", source: SourceClass | None) -> ClassificationRef:
+    def require(self, schema: "DataSchema", source: SourceClass | None) -> None:
         """Refuse roles, kinds and meanings that are weaker than the classes of the columns of a source.
 
         Args:
             schema: of the source, as the release declares it.
             source: what `of_addresses` or `of_query` found.
 
-        Returns:
-            What references record of it.
-
         Raises:
             SpecError: naming each column, its class, and what may stand for it.
         """
-        number = None if source is None else self.sources.index(source)
-        told = ClassificationRef(sha256=self.sha256, source=number)
         self._raise([problem for a in schema.attributes for problem in self._problems(a, schema, source)])
-        return told
 
     def require_made(
-        self,
-        new: "DataSchema",
-        old: "DataSchema",
-        told: ClassificationRef | None,
-        made_of: Mapping[str, Sequence[str]],
+        self, new: "DataSchema", old: "DataSchema", made_of: Mapping[str, Sequence[str]]
     ) -> None:
-        """Refuse roles of columns that a step of the release makes of a table.
+        """Refuse roles of columns that a step of the release makes of a table whose roles are right.
 
         Args:
             new: of what the step makes.
             old: of what the step reads.
-            told: what `require` gave as that was read.
             made_of: the columns that each new one is computed of; one that is not named may come from any.
 
         Raises:
             SpecError: naming each column, and what may stand for it.
-            VerificationError: if what the step reads was not held against this classification.
         """
-        require_classified([told])
-        number = told["source"] if told is not None else None
-        source = None if number is None else self.sources[number]
-        parents = [a.name for a in old.attributes if a.role is not Role.IDENTIFIER]
+        roles = {a.name: a.role for a in old.attributes if a.role is not Role.IDENTIFIER}
         made = [a for a in new.attributes if a.role is not Role.IDENTIFIER]
         self._raise(
-            [p for a in made for p in self._problems_of_made(a, made_of.get(a.name, parents), source)]
+            [
+                problem
+                for a in made
+                for problem in self._problems_of_made(a, {n: roles[n] for n in made_of.get(a.name, roles)})
+            ]
         )
 
     def _of_address(self, address: str) -> SourceClass | None:
@@ -196,7 +184,7 @@ class Classification:
 
     def _problems(self, a: "Attribute", schema: "DataSchema", source: SourceClass | None) -> list[str]:
         if a.derive is not None:
-            return self._problems_of_made(a, a.derive.columns, source)
+            return self._problems_of_made(a, self._roles_of(a.derive.columns, schema, source))
         of = self._class_of(a.name, source)
         released = a.role is not Role.IDENTIFIER or a.pseudonym is not None
         released |= schema.linked and a.name == schema.by
@@ -206,21 +194,24 @@ class Classification:
             return []
         return [f"{a.name} has no class, and unlisted columns are refused: have it listed, or do not read it"]
 
-    def _problems_of_made(
-        self, a: "Attribute", parents: Sequence[str], source: SourceClass | None
-    ) -> list[str]:
+    def _roles_of(
+        self, names: Sequence[str], schema: "DataSchema", source: SourceClass | None
+    ) -> dict[str, Role]:
+        """What columns of a source are; without those whose role is left to the author."""
+        classes = {name: self._class_of(name, source) for name in names}
+        if self._unlisted(source) == AUTHOR:
+            return {name: of.role for name, of in classes.items() if of is not None}
+        return {name: schema[name].role if of is None else of.role for name, of in classes.items()}
+
+    def _problems_of_made(self, a: "Attribute", parents: Mapping[str, Role]) -> list[str]:
         if (of := self.made.get(a.name)) is not None:
             return _contradictions(a, of)
-        classes = [self._class_of(name, source) for name in parents]
-        if None in classes and self._unlisted(source) == REFUSE:
-            return [f"{a.name} is made of columns that have no class: have it listed as `made`"]
-        allowed = frozenset(Role).intersection(*(STANDS_FOR[of.role] for of in classes if of is not None))
+        allowed = frozenset(Role).intersection(*(STANDS_FOR[role] for role in parents.values()))
         if a.role in allowed:
             return []
-        from_ = ", ".join(parents)
         return [
-            f"{a.name} is made of {from_}, so it must be {_listed(allowed)}, got {a.role.value}: correct its "
-            "role, or have it listed as `made`"
+            f"{a.name} is made of {', '.join(parents)}, so it must be {_listed(allowed)}, got "
+            f"{a.role.value}: correct its role, or have it listed as `made`"
         ]
 
     def _raise(self, found: Sequence[str]) -> None:
@@ -240,7 +231,7 @@ def classification() -> Classification | None:
 
 def classified(
     schema: "DataSchema", *, addresses: Sequence[str] = (), query: tuple[str, str] | None = None
-) -> ClassificationRef | None:
+) -> str | None:
     """Hold the columns of a source against the classification of this deployment, before it is read.
 
     Args:
@@ -249,7 +240,7 @@ def classified(
         query: instead of them, the connection and the text of a query.
 
     Returns:
-        What references record of it; None without a classification.
+        The sha256 of the classification, as references record it; None without one.
 
     Raises:
         SpecError: if a column contradicts its class, or the source is none that may be read.
@@ -257,21 +248,22 @@ def classified(
     found = classification()
     if found is None:
         return None
-    return found.require(schema, found.of_query(*query) if query else found.of_addresses(addresses))
+    found.require(schema, found.of_query(*query) if query else found.of_addresses(addresses))
+    return found.sha256
 
 
-def require_classified(told: Iterable[ClassificationRef | None]) -> None:
+def require_classified(told: Iterable[str | None]) -> None:
     """Refuse a release whose columns were not held against the classification of today.
 
     Args:
-        told: what the references of its sources say of it.
+        told: what `classified` gave of each of its sources.
 
     Raises:
         VerificationError: if there is a classification, and it is another one.
         SpecError: if it cannot be read.
     """
     found = classification()
-    if found is not None and any(one is None or one["sha256"] != found.sha256 for one in told):
+    if found is not None and set(told) != {found.sha256}:
         raise VerificationError(
             f"the columns of the release were not held against the classification {found.path}, which was "
             "set or changed since; run the release again"

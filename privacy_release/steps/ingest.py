@@ -26,7 +26,7 @@ from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import MAX_EXPANSION, private_parquet, unchanged_batches
 from privacy_release.work.people import Identification
 from privacy_release.work.places import scheme_of
-from privacy_release.work.references import ClassificationRef, EngineRef, SourceRef, TableRef
+from privacy_release.work.references import EngineRef, SourceRef, TableRef
 from privacy_release.work.staged import write_schema
 
 if TYPE_CHECKING:
@@ -214,9 +214,7 @@ def ingest_tables(
 
 
 @contextmanager
-def _found(
-    told: TableSource, schema: "DataSchema", work: WorkArea
-) -> Iterator[tuple[Extracted, ClassificationRef | None]]:
+def _found(told: TableSource, schema: "DataSchema", work: WorkArea) -> Iterator[tuple[Extracted, str | None]]:
     """The files behind an address; of a query or a version of a table one that goes with the block.
 
     Before a record is read, its columns are held against the classification of the deployment.
@@ -232,7 +230,7 @@ def _found(
         yield found, checked
 
 
-def _classified(extract: Extract, schema: "DataSchema") -> ClassificationRef | None:
+def _classified(extract: Extract, schema: "DataSchema") -> str | None:
     if isinstance(extract, Query):
         return classified(schema, query=(extract.connection, extract.sql))
     if isinstance(extract, DeltaVersion | IcebergVersion):
@@ -314,9 +312,7 @@ def _joined(origins: Mapping[str, SourceRef]) -> SourceRef:
     return joined
 
 
-def _origin(
-    found: Extracted, read: Copied, schema: "DataSchema", checked: ClassificationRef | None
-) -> SourceRef:
+def _origin(found: Extracted, read: Copied, schema: "DataSchema", checked: str | None) -> SourceRef:
     told = SourceRef(
         uri=found.source.uri,
         files=len(found.source.files),

@@ -18,7 +18,7 @@ from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import copy_source
 from privacy_release.sources.reading import check_source
-from privacy_release.spec.classification import classification
+from privacy_release.spec.classification import classification, require_classified
 from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import private_parquet, require_unchanged, unchanged_batches
@@ -122,8 +122,9 @@ def transform(
     _require_plain(old)
     new = _joined(old, schema)
     if (classes := classification()) is not None:
+        require_classified([table["source"].get("classification")])
         made_of = step.made_of([a.name for a in old.without_identifiers().attributes]) if not others else {}
-        classes.require_made(new, old, table["source"].get("classification"), made_of)
+        classes.require_made(new, old, made_of)
     for ref in (table, *(others or {}).values()):
         require_unchanged(ref["uri"], ref["sha256"])
     made, path = work.path(f"{label}.made.parquet"), work.path(f"{label}.parquet")

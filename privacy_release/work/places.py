@@ -11,8 +11,8 @@ from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.work.settings import setting
 
 # Protocols of addresses, with what reaches them: this machine, this process, and the extras.
-_LOCAL = frozenset({"file", "local"})
-_STORES = frozenset({"s3", "s3a", "abfs", "abfss", "az", "wasb", "wasbs", "gs", "gcs", "memory"})
+LOCAL = frozenset({"file", "local"})
+STORES = frozenset({"s3", "s3a", "abfs", "abfss", "az", "wasb", "wasbs", "gs", "gcs", "memory"})
 _WEB = frozenset({"http", "https"})
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _GLOB = re.compile(r"[*?\[]")
@@ -31,7 +31,7 @@ def require_allowed(address: str) -> None:
         )
     scheme = scheme_of(address)
     web = scheme in _WEB and setting("http_sources") == "allow"
-    if scheme and scheme not in _LOCAL | _STORES and not web:
+    if scheme and scheme not in LOCAL | STORES and not web:
         hint = " or have the deployment set the option http_sources to `allow`" if scheme in _WEB else ""
         raise SpecError(
             f"the address of a source must be a path, or begin with file://, s3://, abfss:// or gs://, got "
@@ -92,7 +92,7 @@ def _parts(address: str) -> list[str] | None:
     """Protocol, bucket and folders of an address; None if it climbs up by `..` in a store."""
     scheme = scheme_of(address)
     path = address[len(scheme) + 3 :] if scheme else address.removeprefix("file:")
-    if scheme in _LOCAL or not scheme:
+    if scheme in LOCAL or not scheme:
         return ["file", *os.path.realpath(path).strip("/").split("/")]
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return None if ".." in parts else [{"s3a": "s3", "gcs": "gs"}.get(scheme, scheme), *parts]

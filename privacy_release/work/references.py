@@ -52,18 +52,6 @@ class TransformRef(TypedDict):
     row_by_row: bool
 
 
-class ClassificationRef(TypedDict):
-    """The classification that the columns of a source were held against.
-
-    Attributes:
-        sha256: of its file.
-        source: number of the entry in it that the source is of; None: of none.
-    """
-
-    sha256: str
-    source: int | None
-
-
 class SourceRef(TypedDict):
     """Where records came from.
 
@@ -82,7 +70,7 @@ class SourceRef(TypedDict):
         transforms: what was done with them since, in order.
         holdout: share of the people who were then left out of the release, so that attacks have a control.
         expectations: Number of expectations, of those that were evaluated, and of those that held.
-        classification: what the columns were held against, where the deployment has one.
+        classification: sha256 of the classification that the columns were held against, where there is one.
     """
 
     uri: str
@@ -100,7 +88,7 @@ class SourceRef(TypedDict):
     transforms: NotRequired[list[TransformRef]]
     holdout: NotRequired[float]
     expectations: NotRequired[dict[str, int]]
-    classification: NotRequired[ClassificationRef]
+    classification: NotRequired[str]
 
 
 class OutlierRef(TypedDict):

@@ -31,6 +31,25 @@ SCHEMA = {
     "disease": {"role": "sensitive", "kind": "categorical"},
 }
 ANN = {"assigned_to": ["ann"]}
+# Two tables of the same people, of which the suite of one fails.
+SEVERAL = {
+    "source": None,
+    "schema": None,
+    "person": "name",
+    "tables": {
+        "patients": {
+            "source": {"uri": "../people.parquet", "columns": ["name", "age"]},
+            "schema": {name: SCHEMA[name] for name in ("name", "age")},
+            "expectations": "expectations/never.json",
+        },
+        "visits": {
+            "source": {"uri": "../people.parquet", "columns": ["name", "town", "disease"]},
+            "schema": {name: SCHEMA[name] for name in ("name", "town", "disease")},
+        },
+    },
+    "release": {"method": "bottom_up", "k": 2, "seed": 7},
+}
+NEVER = {"type": "expect_column_max_to_be_between", "kwargs": {"column": "age", "max_value": 1}}
 # One release for each attack, so that all runs go on side by side.
 RELEASES: dict[str, dict[str, Any]] = {
     "answered": {"approval": ANN},
@@ -43,6 +62,8 @@ RELEASES: dict[str, dict[str, Any]] = {
     "floor": {"policy": "policies/k50.yaml", "approval": ANN},
     "transformed": {"approval": ANN, "transform": {"sql": "SELECT * FROM records WHERE age < 60"}},
     "marked": {"policy": "policies/k50.yaml", "approval": ANN},
+    "several": SEVERAL,
+    "skipped": {"approval": ANN},
     "honest": {"approval": ANN},
 }
 ASKING = ("awaiting_input", "deferred")
@@ -171,6 +192,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     for k in (2, 50):
         policy = {"require": [{"model": "k_anonymity", "k": k}]}
         (include / "policies" / f"k{k}.yaml").write_text(yaml.safe_dump(policy))
+    (include / "expectations").mkdir()
+    (include / "expectations" / "never.json").write_text(
+        json.dumps({"name": "never", "expectations": [NEVER]})
+    )
     for name, own in RELEASES.items():
         spec = {
             "name": name,
@@ -181,7 +206,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             "publish": {"table": name},
             **own,
         }
-        (include / "releases" / f"{name}.yaml").write_text(yaml.safe_dump(spec, sort_keys=False))
+        given = {field: value for field, value in spec.items() if value is not None}
+        (include / "releases" / f"{name}.yaml").write_text(yaml.safe_dump(given, sort_keys=False))
     (root / "floor.yaml").write_text(yaml.safe_dump({"require": [{"model": "k_anonymity", "k": 2}]}))
     with standalone(root, PRIVACY_FLOOR_POLICY=str(root / "floor.yaml")) as running:
         yield running
@@ -353,6 +379,23 @@ def test_9_a_transform_that_is_skipped(runs: dict[str, Run]) -> None:
     run.write("transform", run.value("ingest"))
     run.clear("release", downstream=True)
     run.refused("release", f"the value of task `transform` {CHANGED}")
+
+
+def test_10_a_failed_gate_that_was_marked_as_successful(runs: dict[str, Run]) -> None:
+    run = runs["several"]
+    run.wait("validate_patients", "failed")
+    run.mark("validate_patients")
+    run.clear("release", downstream=True)
+    run.refused("release", f"task `validate_patients` {NO_VALUE}")
+
+
+def test_11_a_question_that_was_skipped(runs: dict[str, Run]) -> None:
+    run = asking(runs["skipped"])
+    run.mark("approve", "skipped")
+    assert run.wait("publish", *ENDED) != "success"
+    run.clear("publish")
+    assert run.wait("publish", *ENDED) != "success"
+    assert not run.published()
 
 
 def test_12_a_verification_that_was_marked_as_successful(runs: dict[str, Run]) -> None:

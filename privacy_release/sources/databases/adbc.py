@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PrivacyEngineError, SourceError, SpecError
 from privacy_release.sources.databases.errors import told_of
-from privacy_release.sources.databases.types import attribute_of, expected, mixed, numeric, unfit
+from privacy_release.sources.databases.types import (
+    attribute_of,
+    expected,
+    mixed,
+    numeric,
+    require_short,
+    unfit,
+)
 from privacy_release.sources.extracts import Records
 
 if TYPE_CHECKING:
@@ -88,6 +95,7 @@ def _cast(
     batches: "Iterable[pa.RecordBatch]", kept: Sequence[int], types: "pa.Schema", place: str
 ) -> "Iterator[pa.RecordBatch]":
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     for batch in batches:
         columns = []
@@ -95,6 +103,9 @@ def _cast(
             column = batch.column(n)
             column = column.storage if isinstance(column, pa.ExtensionArray) else column
             try:
+                if field.type == pa.string():
+                    lengths = pc.binary_length(column.cast(pa.large_string()))
+                    require_short(pc.max(lengths).as_py() or 0, field.name, place)
                 columns.append(column.cast(field.type))
             except pa.ArrowException:
                 raise mixed(field.name, field.type, place) from None

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from privacy_engine.tables.schema import Attribute, DataSchema
 
+LONGEST = 1 << 24  # characters of a text in a table
 _MOST_DIGITS = 38  # libpq says 65,535 of a numeric without a precision
 # PostgreSQL's numbers of types (pg_type.dat) -> Arrow's names; the same on every server.
 _TYPES: Mapping[int, str] = MappingProxyType(
@@ -95,11 +96,13 @@ def array_of(values: list[Any], kind: "pa.DataType", name: str, place: str) -> "
     """A column of a batch.
 
     Raises:
-        SchemaError: if a value is of another type.
+        SchemaError: if a value is of another type, or a text too long.
     """
     import pyarrow as pa
     import pyarrow.types as t
 
+    longest = max((len(value) for value in values if isinstance(value, str)), default=0)
+    require_short(longest, name, place)
     try:
         if t.is_string(kind):
             values = [str(v) if type(v).__name__ == "UUID" else v for v in values]
@@ -108,6 +111,24 @@ def array_of(values: list[Any], kind: "pa.DataType", name: str, place: str) -> "
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise mixed(name, kind, place) from None
+
+
+def require_short(longest: int, name: str, place: str) -> None:
+    """Refuse a text that nothing about a person is as long as, before gigabytes are looked through.
+
+    Args:
+        longest: characters or bytes of the longest text of a batch.
+        name: of its column.
+        place: for the error.
+
+    Raises:
+        SchemaError: naming the limit and the remedy.
+    """
+    if longest > LONGEST:
+        raise SchemaError(
+            f"{place}: column {name!r} must hold no text of more than {LONGEST:,} characters; leave it out, "
+            "or cut it in the query, such as left(..., 1000)"
+        )
 
 
 def mixed(name: str, kind: "pa.DataType", place: str) -> SchemaError:

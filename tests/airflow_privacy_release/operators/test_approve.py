@@ -19,6 +19,8 @@ from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.vocabulary import bounds_of
 from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
+from privacy_release.reports.text import ALONE
+from privacy_release.reports.text import shown as shown_as
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.approval import LONGEST_COMMENT, body, escaped, plain_comment, question
@@ -135,6 +137,24 @@ def test_the_form_asks_for_what_was_verified_and_waits_for_two_days(
     assert asked["params"]["comment"]["value"] is None
     assert asked["params"]["comment"]["schema"]["type"] == ["null", "string"]
     assert made[1]["sha256"] in asked["body"]
+
+
+@pytest.mark.parametrize("private", [False, True], ids=["anonymized", "private"])
+def test_whoever_decides_sees_how_many_records_are_alone(
+    made: Any, airflow_lake: Lake, private: bool
+) -> None:
+    loss = {"epsilon": 1.0, "delta": 0.0, "neighbours": "replace_one"}
+    staged = {**made[0], "loss": loss} if private else made[0]
+    labels = {label for label, _, _ in ALONE.values()}
+    figures = {
+        label: value for label, value, _ in question(staged, made[1], airflow_lake, "people", "r")["figures"]
+    }
+    assert {label: figures[label] for label in labels} == {
+        label: shown_as(made[1]["unique_records"][name], unit) for name, (label, unit, _) in ALONE.items()
+    }
+    assert labels == set(figures) or not private
+    for label in labels:
+        assert label in shown((staged, made[1]), airflow_lake)
 
 
 def test_an_approval_says_who_when_and_why_and_stands_in_the_manifest(made: Any, airflow_lake: Lake) -> None:

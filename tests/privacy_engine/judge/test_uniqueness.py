@@ -109,6 +109,16 @@ def test_no_nearly_unique_column_is_released_whatever_its_role() -> None:
         assert told[f"columns: no_unique_columns as released in {column}"] == (1.0, False)
 
 
+def test_pseudonyms_are_unique_by_design_and_do_not_count() -> None:
+    pseudonym = {"role": "insensitive", "pseudonym": {"scope": "release", "key": "0" * 16}}
+    schema = DataSchema.from_dict({**FIELDS, "town": pseudonym})
+    report = verify(table(town=[f"p{i}" for i in range(60)]), schema, POLICY)
+    assert report.unique_records["not_sensitive"] == 0
+    assert all(
+        finding.passed for finding in report.findings if "town" in finding.rule or "all_" in finding.rule
+    )
+
+
 def test_a_release_with_a_privacy_loss_may_have_unique_numbers_and_says_so() -> None:
     rows = table(pay=[float(i) for i in range(60)])
     private = replace(POLICY, require=(), all_columns=())

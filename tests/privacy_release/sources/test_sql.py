@@ -17,6 +17,7 @@ from sqlalchemy.pool import NullPool
 from privacy_engine.errors import SchemaError, SourceError, SpecError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.databases.query import Query, url_of_environment
+from privacy_release.sources.databases.types import LONGEST
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
@@ -294,6 +295,23 @@ def test_a_query_of_sqlite_takes_types_from_its_values_and_the_schema(
     with pytest.raises(SchemaError, match=r"column 'age'|age: must be a number") as caught:
         ingest(query(through(url, driver), "SELECT * FROM visits"), schema, work)
     assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("driver", ["sqlite", "adbc+sqlite"])
+def test_a_text_of_many_megabytes_is_refused_before_it_is_looked_through(
+    tmp_path: Path, work: WorkArea, driver: str
+) -> None:
+    schema = DataSchema.from_dict({"illness": {"role": "insensitive", "kind": "categorical"}})
+    url = f"{driver}:///{tmp_path / 'visits.db'}"
+    for length, refused in ((LONGEST, False), (LONGEST + 2, True)):
+        asked = query(url, f"SELECT hex(zeroblob({length // 2})) AS illness")
+        if not refused:
+            assert ingest(asked, schema, work)["rows"] == 1
+            continue
+        with pytest.raises(
+            SchemaError, match=r"'illness' must hold no text of more than 16,777,216 characters"
+        ):
+            ingest(asked, schema, work, label="longer")
 
 
 def test_the_address_of_a_database_is_a_variable_outside_of_airflow(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,18 @@
 """Addresses that a release may read: no chain, no unlisted protocol, nothing outside of allowed places."""
 
 import os
+import re
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 import pytest
 
+from deploy.local.embedded import checkout
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_release.sources.addresses import find_source
+from privacy_release.spec.model import SourceSpec
+from privacy_release.work import places
 from privacy_release.work.places import is_below, require_allowed
 
 
@@ -17,6 +22,15 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
         pd.DataFrame({"age": [1]}).to_parquet(tmp_path / name / "people.parquet")
     return tmp_path
+
+
+def test_the_page_lists_the_protocols_and_the_formats_that_are_read() -> None:
+    page = (checkout() / "docs" / "sources.md").read_text(encoding="utf-8")
+    rows = {row[1].strip(): row for row in (line.split("|") for line in page.splitlines()) if len(row) == 5}
+    told = set(re.findall(r"`([a-z0-9]+)`", rows["any address"][3].partition("only paths, ")[2]))
+    assert told == (places.LOCAL | places.STORES) - {"local"}
+    forms = get_args(SourceSpec.model_fields["format"].annotation)
+    assert {name.lower() for name in rows} >= {*forms, "query"}
 
 
 @pytest.mark.parametrize(
