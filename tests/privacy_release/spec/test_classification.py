@@ -204,6 +204,7 @@ def test_a_query_that_selects_columns_of_a_listed_view_is_of_that_view(classes: 
         "SELECT age, ill /*! , name */, town FROM public.visits",
         "SELECT age, ill, town FROM public.visits -- more",
         "SELECT age, ill, town FROM public.visits WHERE a = '\\' UNION SELECT name FROM patients WHERE b = '",
+        "SELECT age, ill, town FROM public.visits WHERE a = '\\'' UNION SELECT name FROM p WHERE b = '",
         "SELECT age, ill, town FROM public.visits; SELECT 1",
         "SELECT age, ill FROM public.visits WHERE a = $$ x $$",
         "no query",
@@ -229,6 +230,9 @@ def test_a_derived_column_has_the_class_of_what_it_is_made_of(classes: Classes) 
     ):
         classified(schema(**declared), addresses=["/a"])
     assert classified(schema(born=born, years={**since, "role": "quasi_identifier"}), addresses=["/a"])
+    classes(columns=COLUMNS)
+    with pytest.raises(SpecError, match="years is made of born, so it must be identifier, got insensitive"):
+        classified(schema(**declared), addresses=["/a"])
     classes(columns={**COLUMNS, "born": "quasi_identifier"}, made={"years": "insensitive"})
     assert classified(schema(**declared), addresses=["/a"])
     classes(columns=COLUMNS, unlisted="author")
@@ -244,6 +248,11 @@ def test_a_derived_column_has_the_class_of_what_it_is_made_of(classes: Classes) 
         ("SELECT *, town AS x FROM records", ""),
         ("SELECT *, upper(town) AS x FROM records", ""),
         ("SELECT *, (SELECT max(town) FROM records) AS x FROM records", "x is made of age, ill, town"),
+        (
+            "SELECT *, town AS ill, town AS x FROM records",
+            "ill is made of ill, town, so it must be identifier, got",
+        ),
+        ("SELECT _record, age, ill, ill AS b, b AS town FROM records", "town is made of age, ill, town"),
         ("SELECT *, #2 AS x FROM records", "x is made of age, ill, town"),
         ("SELECT _record, age, town AS ill, ill AS town, town AS x FROM records", "town is made of ill"),
         ("SELECT _record, age, ill, town, town AS x FROM records r", "x is made of age, ill, town"),
