@@ -62,12 +62,13 @@ def refuse_other_classes(spec: ReleaseSpec) -> None:
     Raises:
         SpecError: naming each column, its class, and what may stand for it.
     """
-    from privacy_engine.tables.linked import renamed_person
     from privacy_release.spec.classification import classification
-    from privacy_release.spec.selects import computed_of
 
     if (found := classification()) is None:
         return
+    from privacy_engine.tables.linked import renamed_person
+    from privacy_release.spec.selects import computed_of
+
     schema = spec.data_schema()
     tables = spec.tables or {}
     read = [(spec.only_source, schema)] if not tables else []
