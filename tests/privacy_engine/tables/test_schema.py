@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.dates import nests
-from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.hierarchy import ROOT, Hierarchy
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Kind, Period, Role
 
@@ -83,6 +83,7 @@ def attributes(draw: st.DrawFn) -> Attribute:
         return draw(dated_attributes(kind, role))
     domain = draw(st.sampled_from(["none", "categories", "bounds", "hierarchy"]))
     values = tuple(draw(st.lists(names, min_size=1, max_size=4, unique=True)))
+    leaves = [value for value in values if value != ROOT] or ["a"]  # above others it would be untrue of them
     low, high = sorted(draw(st.lists(st.integers(-999, 999), min_size=2, max_size=2, unique=True)))
     return Attribute(
         name=draw(names),
@@ -90,7 +91,7 @@ def attributes(draw: st.DrawFn) -> Attribute:
         kind=kind,
         categories=values if domain == "categories" and kind is not Kind.NUMERIC else None,
         bounds=(low / 4, high / 4) if domain == "bounds" and kind is not Kind.CATEGORICAL else None,
-        hierarchy=Hierarchy.flat(values) if domain == "hierarchy" else None,
+        hierarchy=Hierarchy.flat(leaves) if domain == "hierarchy" else None,
         nullable=draw(st.booleans()),
     )
 
