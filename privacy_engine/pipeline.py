@@ -16,13 +16,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def each_ahead(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[R]:
+@contextmanager
+def each_ahead(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iterator[Iterator[R]]:
     """``work`` done on each item, some items ahead of the one whose result is asked for.
 
-    Once one fails no more are begun.
+    Once one fails no more are begun. At the end of the block nothing is worked on any more.
 
-    >>> list(each_ahead(abs, [3, -1, 2], 2))
-    [3, 1, 2]
+    It is a block and no generator, since a generator may be left to the garbage collector. That would wait
+    for these threads in the midst of anything, such as the start of another thread, which holds a lock that
+    they need to end.
+
+    >>> with each_ahead(abs, [3, -1, 2], 2) as results:
+    ...     print(*results)
+    3 1 2
 
     Args:
         work: does not depend on the order in which it is called, nor on what was done before.
@@ -30,14 +36,18 @@ def each_ahead(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iter
         threads: that work; as many results, and one more, wait to be asked for at most.
     """
     waiting: deque[Future[R]] = deque()
+
+    def results() -> Iterator[R]:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
     with ThreadPoolExecutor(threads) as pool:
         try:
-            for item in items:
-                waiting.append(pool.submit(work, item))
-                if len(waiting) > threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            yield results()
         finally:
             for future in waiting:
                 future.cancel()

@@ -5,8 +5,8 @@ records, text must be UTF-8, and the checksums of pages are held against them wh
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -185,14 +185,18 @@ def batches(files: Files, columns: Sequence[str] | None = None) -> Iterator[pa.T
 
 
 def regrouped(tables: Iterable[pa.Table], rows: int = BATCH) -> Iterator[pa.Table]:
-    """The same records, in the same order, in tables of so many records each; the last one may have fewer."""
+    """The same records, in the same order, in tables of so many records each; the last one may have fewer.
+
+    Closes the tables with itself, where they are a generator.
+    """
     waiting: list[pa.Table] = []
-    for table in tables:
-        waiting.append(table)
-        while sum(map(len, waiting)) >= rows:
-            whole = pa.concat_tables(waiting)
-            yield whole.slice(0, rows).combine_chunks()
-            waiting = [whole.slice(rows)]
+    with closing(tables) if isinstance(tables, Generator) else nullcontext():
+        for table in tables:
+            waiting.append(table)
+            while sum(map(len, waiting)) >= rows:
+                whole = pa.concat_tables(waiting)
+                yield whole.slice(0, rows).combine_chunks()
+                waiting = [whole.slice(rows)]
     whole = pa.concat_tables(waiting) if waiting else None
     if whole:
         yield whole.combine_chunks()

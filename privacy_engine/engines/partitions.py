@@ -47,11 +47,12 @@ def counted_fragments(files: Files, assign: Assign, columns: Sequence[str]) -> p
         return _added(pa.table(own, schema=result))
 
     parts, size = [result.empty_table()], 0
-    for counts in each_ahead(counted, batches(files), _THREADS):
-        parts.append(counts)
-        size += len(counts)
-        if size > _COUNTED:
-            parts, size = [_added(pa.concat_tables(parts))], 0
+    with each_ahead(counted, batches(files), _THREADS) as found:
+        for counts in found:
+            parts.append(counts)
+            size += len(counts)
+            if size > _COUNTED:
+                parts, size = [_added(pa.concat_tables(parts))], 0
     return _added(pa.concat_tables(parts))
 
 
@@ -68,8 +69,8 @@ def partition(files: Files, assign: Assign, folder: Path, buffer: int) -> dict[i
         CapacityError: if nothing more can be written to the folder.
     """
     streams = partition_streams(files, assign, folder, buffer)
-    finished = each_ahead(lambda fragment: _finished(fragment, folder), streams, _THREADS)
-    return dict(zip(streams, finished, strict=True))
+    with each_ahead(lambda fragment: _finished(fragment, folder), streams, _THREADS) as finished:
+        return dict(zip(streams, finished, strict=True))
 
 
 def partition_streams(files: Files, assign: Assign, folder: Path, buffer: int) -> dict[int, Path]:
@@ -86,14 +87,15 @@ def partition_streams(files: Files, assign: Assign, folder: Path, buffer: int) -
     held: dict[int, list[pa.Table]] = {}
     size = 0
     found: set[int] = set()
-    for amount, parts in each_ahead(split, batches(files), _THREADS):
-        for fragment, records in parts:
-            held.setdefault(fragment, []).append(records)
-        found.update(held)
-        size += amount
-        if size > buffer:
-            _append(held, folder)
-            held, size = {}, 0
+    with each_ahead(split, batches(files), _THREADS) as batches_split:
+        for amount, parts in batches_split:
+            for fragment, records in parts:
+                held.setdefault(fragment, []).append(records)
+            found.update(held)
+            size += amount
+            if size > buffer:
+                _append(held, folder)
+                held, size = {}, 0
     _append(held, folder)
     return {fragment: _streams_of(fragment, folder) for fragment in sorted(found)}
 
@@ -124,8 +126,9 @@ def _append(held: dict[int, list[pa.Table]], folder: Path) -> None:
         ):
             stream.write_table(records)
 
-    for _ in each_ahead(write, held, _THREADS):
-        pass
+    with each_ahead(write, held, _THREADS) as written:
+        for _ in written:
+            pass
 
 
 def _finished(fragment: int, folder: Path) -> Path:

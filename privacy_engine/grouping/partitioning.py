@@ -11,6 +11,7 @@ Deviations: hierarchies are cut below the lowest common ancestor of the records 
 child to be a part, and has no answer where one is too small); `CutRule` says which cut is taken.
 """
 
+from contextlib import nullcontext
 from enum import StrEnum
 
 import numba as nb
@@ -129,9 +130,10 @@ def _labels(task: Task, persons: Ints | None, *, enough: int, by_loss: bool) -> 
 
     runs = _shared_out(task, enough, by_loss, order, opens, threads)
     done = len(order) - sum(last - first for first, last in runs)
-    for records in each_ahead(cut, runs, threads) if len(runs) > 1 else map(cut, runs):
-        done += records
-        advance(done / max(len(order), 1))
+    with each_ahead(cut, runs, threads) if len(runs) > 1 else nullcontext(map(cut, runs)) as finished:
+        for records in finished:
+            done += records
+            advance(done / max(len(order), 1))
     labels = np.empty(len(order), np.int64)
     labels[order] = np.cumsum(opens) - 1
     return labels

@@ -83,9 +83,10 @@ class VerifiedRows:
         work = partial(_copy, lake, name, folder_of_list(self.staged))
         done: list[DataFile] = []
         try:
-            for file in each_ahead(work, files, _COPIES):
-                done.append(file)
-                advance(len(done) / len(files))
+            with each_ahead(work, files, _COPIES) as copies:
+                for file in copies:
+                    done.append(file)
+                    advance(len(done) / len(files))
         except BaseException:
             with suppress(PublishError):  # what stays is a file that no commit names, as after a crash
                 for file in files:

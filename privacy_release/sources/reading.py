@@ -53,12 +53,13 @@ def check_source(
             return source_footer(stream, name, max_expansion, types)
 
     first, rows = None, []
-    looked = each_ahead(lambda item: look(*item), zip(source.files, source.names, strict=True), _THREADS)
-    for name, (found, told) in zip(source.names, looked, strict=True):
-        check_arrow(found, name, schema, columns)
-        first = found if first is None else first
-        check_equal(first, found, source.names[0], name)
-        rows.append(told)
+    files = zip(source.files, source.names, strict=True)
+    with each_ahead(lambda item: look(*item), files, _THREADS) as looked:
+        for name, (found, told) in zip(source.names, looked, strict=True):
+            check_arrow(found, name, schema, columns)
+            first = found if first is None else first
+            check_equal(first, found, source.names[0], name)
+            rows.append(told)
     return rows
 
 

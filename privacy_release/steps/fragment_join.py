@@ -4,8 +4,8 @@ import json
 import math
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -270,8 +270,12 @@ def _write(
 
 
 def _require_unchanged(released: Sequence[FragmentReleaseRef]) -> None:
-    for _ in each_ahead(lambda ref: require_unchanged(ref["uri"], ref["sha256"]), released, _THREADS):
-        pass
+    def look(ref: FragmentReleaseRef) -> None:
+        require_unchanged(ref["uri"], ref["sha256"])
+
+    with each_ahead(look, released, _THREADS) as unchanged:
+        for _ in unchanged:
+            pass
 
 
 def _plain(columns: "pa.Schema") -> "pa.Schema | None":
@@ -333,10 +337,12 @@ def _several_files(
     make = _ranges_on_spark if cut.table["engine"]["kind"] == SPARK else _slices_of_the_order
     parts: dict[str, list[Part]] = {"records": [], "people": []}
     try:
-        for made in make(in_order, cut, job, engine, write):
-            for name in parts.keys() & made:
-                ref = job.work.fetch(made[name])
-                parts[name].append(Part(name=Path(ref["uri"]).name, rows=made["rows"], sha256=ref["sha256"]))
+        with closing(make(in_order, cut, job, engine, write)) as told_of:
+            for made in told_of:
+                for name in parts.keys() & made:
+                    ref = job.work.fetch(made[name])
+                    part = Part(name=Path(ref["uri"]).name, rows=made["rows"], sha256=ref["sha256"])
+                    parts[name].append(part)
     except BaseException:
         for one in (path, told):
             shutil.rmtree(folder_of_list(one), ignore_errors=True)
@@ -377,18 +383,19 @@ class _WritePart:
 
 def _slices_of_the_order(
     in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", write: _WritePart
-) -> Iterator[Mapping[str, Any]]:
+) -> Generator[Mapping[str, Any]]:
     """Each part is as many records of the order of all: what stands where, the values alone say."""
     from privacy_engine.engines.parquet import regrouped
 
     with _sorting(cut, job) as here:
         slices = regrouped(here.ordered([ref["uri"] for ref in in_order]), ROWS_OF_A_FILE)
-        yield from each_ahead(lambda part: write(*part), enumerate(slices), _THREADS)
+        with each_ahead(lambda part: write(*part), enumerate(slices), _THREADS) as written:
+            yield from written
 
 
 def _ranges_on_spark(
     in_order: Sequence[FragmentReleaseRef], cut: Cut, job: Job, engine: "Engine", write: _WritePart
-) -> Iterator[Mapping[str, Any]]:
+) -> Generator[Mapping[str, Any]]:
     """Each part is the records of a range of values, which an executor gets by a shuffle, sorts and writes.
 
     Where ranges begin is decided by a random sample of the records, whose seed is the run's; so nothing but

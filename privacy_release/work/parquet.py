@@ -118,8 +118,9 @@ def require_unchanged(path: str | Path, sha256: str) -> None:
             raise _missing(file, error) from None
         _require(file, own, found)
 
-    for _ in each_ahead(look, files_of(path, sha256).items(), _THREADS):
-        pass
+    with each_ahead(look, files_of(path, sha256).items(), _THREADS) as unchanged:
+        for _ in unchanged:
+            pass
 
 
 def unchanged_batches(

@@ -3,12 +3,18 @@
 import threading
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
+from privacy_engine.engines.parquet import regrouped
 from privacy_engine.pipeline import ahead, each_ahead
 from privacy_engine.progress import advance, telling
 
 PATIENCE = 60.0  # seconds until a thread that never comes is a failure
+
+
+def pools() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if "ThreadPoolExecutor" in thread.name]
 
 
 def test_two_items_are_in_the_making_at_the_same_time_and_their_order_stays() -> None:
@@ -24,7 +30,8 @@ def test_two_items_are_in_the_making_at_the_same_time_and_their_order_stays() ->
             second.clear()
         return -item
 
-    assert list(each_ahead(work, range(6), 2)) == [0, -1, -2, -3, -4, -5]
+    with each_ahead(work, range(6), 2) as results:
+        assert list(results) == [0, -1, -2, -3, -4, -5]
 
 
 def test_an_error_comes_in_its_place_and_few_items_are_begun_after_it() -> None:
@@ -36,11 +43,44 @@ def test_an_error_comes_in_its_place_and_few_items_are_begun_after_it() -> None:
             raise ValueError("three")
         return item
 
-    found = each_ahead(work, range(100), 2)
-    assert [next(found) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(ValueError, match="three"):
-        next(found)
+    with each_ahead(work, range(100), 2) as results:
+        assert [next(results) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(ValueError, match="three"):
+            next(results)
     assert max(begun) <= 3 + 2
+
+
+def test_an_error_of_the_caller_leaves_no_thread_to_whoever_collects_garbage() -> None:
+    begun = []
+
+    def whole() -> None:
+        with each_ahead(begun.append, range(100), 2) as results:
+            next(results)
+            raise ValueError("of the caller")
+
+    with pytest.raises(ValueError, match="of the caller") as caught:
+        whole()
+    assert caught.tb is not None  # holds the frames, and all that is theirs
+    assert not pools()
+    assert len(begun) <= 1 + 2
+
+
+def test_records_in_groups_close_what_they_come_from() -> None:
+    closed = []
+
+    def tables() -> Iterator[pa.Table]:
+        try:
+            yield from [pa.table({"a": [1, 2]}), pa.table({"b": ["no column of the first"]})]
+            yield pa.table({"a": [3]})
+        finally:
+            closed.append(True)
+
+    source = tables()
+    groups = regrouped(source, 2)
+    assert next(groups).num_rows == 2
+    with pytest.raises(pa.ArrowInvalid):
+        next(groups)
+    assert closed == [True]
 
 
 def test_the_next_item_is_made_while_the_caller_has_the_one_before() -> None:
@@ -90,7 +130,7 @@ def test_who_leaves_early_closes_the_items_and_nothing_more_is_made() -> None:
         assert next(numbers) == 0
     assert closed.is_set()
     assert len(made) <= 2
-    assert not [thread for thread in threading.enumerate() if "ThreadPoolExecutor" in thread.name]
+    assert not pools()
 
 
 def test_the_progress_of_the_items_is_told_to_whoever_listens_to_the_caller() -> None:

@@ -11,7 +11,7 @@ import pytest
 from deploy.local.embedded import checkout
 from tests.production.conftest import environment_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.production, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.slow, pytest.mark.production, pytest.mark.timeout(2400)]
 # Every method once, and what calls other packages: their types, files, fits, noise and generated code. All
 # else computes on arrays of numpy, which no older package changes.
 TESTS = (

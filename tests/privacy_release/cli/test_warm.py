@@ -73,7 +73,7 @@ def test_what_is_called_is_compiled_with_its_caller() -> None:
 
 # Compiles the whole engine: only this finds types that are missing in the list, or cannot be compiled.
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(2400)
 def test_each_function_is_compiled_once_and_none_by_a_release_after_it(tmp_path: Path) -> None:
     said = run("-m", "privacy_release.cli.main", "warm", "--processes", "2", cache=tmp_path)
     total = len(read_signatures())
