@@ -1,0 +1,24 @@
+"""What ledgers, lakes and work areas of earlier versions hold is found again, see `tests.golden`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import golden
+from tests.made import made_release
+
+
+def test_the_keys_of_bookings_and_the_schemas_in_them_are_those_of_before() -> None:
+    assert golden.booking_keys() == golden.read()["booking_keys"]
+    assert golden.schemas() == golden.read()["schemas"]
+
+
+def test_the_names_of_folders_and_entries_are_those_of_before() -> None:
+    assert golden.names() == golden.read()["names"]
+
+
+@pytest.mark.parametrize("name", golden.EXAMPLES)
+def test_no_field_of_a_published_release_is_renamed(shared: Path, name: str) -> None:
+    before = golden.read()["fields"][name]
+    now = golden.fields(made_release(shared, name))
+    assert [field for kind, told in before.items() for field in told if field not in now[kind]] == []
