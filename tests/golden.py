@@ -67,12 +67,10 @@ def fields(made: Made) -> dict[str, list[str]]:
     """The fields of a published release: of its manifest, its note in the commit and the ledger's entries."""
     manifest = manifest_of(made.lake, made.spec.publish.table, made.release_id)
     (note,) = releases(made.lake, made.spec.publish.table)
-    found = {"manifest": manifest, "publication": note}
+    found: dict[str, Any] = {"manifest": manifest, "publication": note}
     if made.spec.budget is not None:
         entries = made.ledger.history(made.spec.budget.dataset)
-        found["ledger"] = [
-            vars(entry) if hasattr(entry, "__dict__") else entry._asdict() for entry in entries
-        ]
+        found["ledger"] = [vars(entry) for entry in entries]
     return {name: sorted(set(_paths(value))) for name, value in found.items()}
 
 

@@ -33,13 +33,21 @@ def check_files(spec: ReleaseSpec, floor: Floor | None) -> None:
     suites = [spec.expectation_suite, *(table.suite for table in (spec.tables or {}).values())]
     trees = dict.fromkeys(a.hierarchy for _, a in spec.every_attribute if a.hierarchy)
     found = gathered([*suites, *(partial(_read_if_small, Path(name)) for name in trees)])
-    rules = [partial(_check_policy, spec, floor), partial(require_approval, spec, floor)]
+    found += gathered([partial(check_rules, spec, floor), partial(require_approval, spec, floor)])
+    raise_problems(found)
+
+
+def check_rules(spec: ReleaseSpec, floor: Floor | None) -> None:
+    """Hold a specification against its policy and the deployment, before anything is read or booked.
+
+    Raises:
+        SpecError: naming each field, the rule and what to do.
+    """
     # A table of a catalog has no address here: the catalog's own configuration has it.
     addresses = [s.uri for s in spec.sources if s.uri is not None and not s.uri.startswith("iceberg://")]
+    rules = [partial(_check_policy, spec, floor), partial(refuse_other_classes, spec)]
     rules += [partial(_require_allowed, address) for address in addresses]
-    rules += [partial(refuse_other_classes, spec)]
-    found += gathered([*rules, partial(refuse_taken_bounds, spec)])
-    raise_problems(found)
+    raise_problems(gathered([*rules, partial(refuse_taken_bounds, spec)]))
 
 
 def _require_allowed(address: str) -> None:

@@ -13,18 +13,11 @@ from privacy_release.sources.databases.query import Query, url_of_environment
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.versions import version_of
 from privacy_release.sources.waiting import ROW, await_source, awaited
-from privacy_release.spec.check import (
-    refuse_append,
-    refuse_attacks,
-    refuse_columns,
-    refuse_pseudonyms,
-    refuse_silence,
-)
+from privacy_release.spec.check import check_rules, refuse_columns
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.floor import (
     Floor,
     floor_policy,
-    refuse_weaker,
     require_signature,
     under_floor,
 )
@@ -135,13 +128,9 @@ def run_release(
         )
     require_signature(floor, signed=signer is not None)
     schema, policy = spec.data_schema(), spec.release_policy()
-    refuse_weaker(policy, spec.policy, floor)
+    check_rules(spec, floor)
     asked = under_floor(policy, floor)
-    refuse_pseudonyms(spec, asked)
     refuse_columns(spec, asked)
-    refuse_silence(spec, asked)
-    refuse_append(spec, asked)
-    refuse_attacks(spec, asked)
     rules = table_rules(spec.publish_mode, spec.publish.superseded, spec.publish.grace, history)
     _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
