@@ -61,7 +61,7 @@ def found(report: Report) -> dict[str, tuple[float | None, bool]]:
     return {finding.rule: (finding.measured, finding.passed) for finding in report.findings}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records)
 def test_records_that_are_alone_are_counted_as_by_hand_and_in_files(
     tmp_path: Path, rows: list[tuple[Any, ...]]
