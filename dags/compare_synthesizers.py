@@ -75,6 +75,7 @@ with DAG(
         task_id="synthesize",
         table=valid.output,
         budget=BUDGET,
+        policy=POLICY,
         map_index_template="{{ task.method }}, epsilon {{ task.parameters['epsilon'] }}",
         # Each method takes all cores; side by side they would only be in each other's way.
         max_active_tis_per_dagrun=1,

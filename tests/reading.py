@@ -21,6 +21,7 @@ from privacy_release.spending.budget import Budget
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import Published
 from tests import synthetic_tables
+from tests.tables import SPENDING
 
 PAGE = Path(__file__).parent.parent / "docs" / "reading.md"
 SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -93,7 +94,7 @@ def publish_synthetic(
         budget = Budget(dataset="people", run=run, ledger=ledger)
         given = {"epsilon": 1.0, "classes": 4, "fits": 1, **(parameters or {})}
         staged = privacy_release.make_release(
-            table, work, method="latent_class", parameters=given, budget=budget
+            table, work, method="latent_class", parameters=given, policy=SPENDING, budget=budget
         )
         report = privacy_release.verify_staged(staged, ReleasePolicy(max_epsilon=1.0), ledger)
         return privacy_release.publish_staged(staged, report, lake, name, release)

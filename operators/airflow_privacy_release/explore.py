@@ -60,6 +60,7 @@ def explore_dag(
     paid = {}
     if book:
         paid = dict(zip(("budget", "ledger"), budget_named(spec, sample), strict=True))
+        paid["policy"] = spec.policy
     with DAG(
         dag_id=dag_id or f"explore_{spec.name}",
         description=f"Methods and parameters for {spec.name}, measured before one is chosen",

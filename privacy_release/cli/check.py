@@ -5,7 +5,7 @@ import json
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from privacy_release.cli.text import finding_lines
 
 if TYPE_CHECKING:
     from privacy_engine.errors import Problem
-    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_release.explore.cost import Cost
     from privacy_release.proof.check import Checked, Verdict
     from privacy_release.spec.floor import Floor
@@ -230,33 +229,30 @@ def _answer(path: Path, rules: _Rules) -> _Answer:
 
 def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
     """What can be known without records."""
-    from privacy_release.spec.catalogue import only_of_its_name, refuse_strangers, refuse_unpublished
-    from privacy_release.spec.check import check_files, refuse_columns
-    from privacy_release.spec.floor import under_floor
-    from privacy_release.spec.methods import build_method
+    from privacy_release.spec.catalogue import only_of_its_name
+    from privacy_release.spec.check import (
+        files_of,
+        learned,
+        method_of,
+        policy_of,
+        schema_of,
+        sources_of,
+    )
     from privacy_release.spec.model import load_spec
+    from privacy_release.spec.rules.facts import UNKNOWN
+    from privacy_release.spec.rules.judge import judged
     from privacy_release.work.problems import gathered, raise_problems
 
     spec = load_spec(path)
-    published = {file.stem for file in path.parent.glob("*.y*ml")} | rules.elsewhere
-    found = gathered(
-        [
-            partial(only_of_its_name, path),
-            partial(check_files, spec, rules.floor),
-            partial(build_method, spec.release.method, spec.release.parameters),
-            partial(refuse_unpublished, spec, published),
-            *([] if rules.users is None else [partial(refuse_strangers, spec, rules.users)]),
-        ]
-    )
-    if not found:  # these need the files that are named there
-        asked = under_floor(spec.release_policy(), rules.floor)
-        found = gathered(
-            [
-                partial(_check_suites, spec),
-                partial(refuse_columns, spec, asked),
-                partial(_check_promises, spec, asked),
-            ]
-        )
+    others = {file.stem for file in path.parent.glob("*.y*ml")} - {spec.name} | rules.elsewhere
+    found = gathered([partial(only_of_its_name, path), *files_of(spec)])
+    parts = [policy_of(spec, rules.floor), sources_of(spec), method_of(spec)]
+    if not found:  # the schema is of the same files
+        parts.append(schema_of(spec))
+    facts, unknown = learned(spec, *parts)
+    found += [*unknown, *(gathered([partial(_check_suites, spec)]) if not found else ())]
+    users = UNKNOWN if rules.users is None else rules.users
+    found += judged(replace(facts, published=frozenset(others), users=users)).problems
     raise_problems(found)
     return spec
 
@@ -348,23 +344,6 @@ def _check_suites(spec: "ReleaseSpec") -> None:
             if isinstance(suite, str):
                 raise located(Path(suite), error) from None
             raise ProblemsError([Problem(text=str(error), path=(*path, "checkpoint"))]) from None
-
-
-def _check_promises(spec: "ReleaseSpec", asked: "ReleasePolicy") -> None:
-    """Hold the method against the policy."""
-    from privacy_engine.errors import Problem
-    from privacy_release.spec.methods import build_method, weaker_than_policy
-    from privacy_release.work.problems import raise_problems
-
-    name, method = spec.release.method, build_method(spec.release.method, spec.release.parameters)
-    raise_problems(
-        Problem(
-            text=f"release: {text}, as the policy or the floor policy asks; verification would refuse it: "
-            "correct one of both",
-            path=("release",),
-        )
-        for text in weaker_than_policy(method, spec.method_schema(), asked, name)
-    )
 
 
 def _check_table(arguments: argparse.Namespace) -> int:

@@ -96,13 +96,13 @@ def explore(arguments: argparse.Namespace) -> int:
     from privacy_release.explore.choices import Grid, choices
     from privacy_release.explore.page import best
     from privacy_release.explore.run import explored
+    from privacy_release.explore.sources import policy_to_explore
     from privacy_release.explore.written import write_page
-    from privacy_release.spec.floor import floor_policy, under_floor
     from privacy_release.spec.model import load_spec
     from privacy_release.work.area import WorkArea
 
     spec = load_spec(arguments.spec)
-    policy = under_floor(spec.release_policy(), floor_policy())
+    policy = policy_to_explore(spec)
     if arguments.use is not None:
         return _use(arguments.spec, spec, policy, arguments.use)
     for name in ("sample", "jobs"):
@@ -115,7 +115,9 @@ def explore(arguments: argparse.Namespace) -> int:
         with portion(0.3):
             records, budget = _records(arguments, spec, policy, grid, cells, work)
         with progress(len(cells)) as tell:
-            found = explored(cells, records, tell, processes=arguments.jobs, work=work, budget=budget)
+            found = explored(
+                cells, records, tell, processes=arguments.jobs, work=work, budget=budget, policy=policy
+            )
         with usage("PRIVACY_CURATOR"):
             page = write_page(found, records, spec, arguments.spec)
     if arguments.format == "json":

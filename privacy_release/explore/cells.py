@@ -62,7 +62,11 @@ class Measured(TypedDict):
 
 
 def measured(
-    choice: Choice, records: RecordsRef, work: "WorkArea | None" = None, budget: "Budget | None" = None
+    choice: Choice,
+    records: RecordsRef,
+    work: "WorkArea | None" = None,
+    budget: "Budget | None" = None,
+    policy: "ReleasePolicy | None" = None,
 ) -> Measured:
     """Make the release of a choice and measure it; whatever stops it is told, and stops nothing else.
 
@@ -71,10 +75,11 @@ def measured(
         records: on what.
         work: where a release is staged whose budget pays for it.
         budget: pays, where the records are those of a data set with a budget.
+        policy: what a release must keep that a budget pays for, the floor policy included.
     """
     told = failed(choice, None)
     try:
-        _measure(choice, records, told, work, budget)
+        _measure(choice, records, told, work, budget, policy)
     except PrivacyEngineError as error:
         told["failed"] = " ".join(str(error).split())
     except MemoryError:
@@ -105,13 +110,14 @@ def _measure(
     told: Measured,
     work: "WorkArea | None",
     budget: "Budget | None",
+    policy: "ReleasePolicy | None",
 ) -> None:
     import numpy as np
 
     frame, schema = _frame(records["made_from"]), read_schema(records["schema"])
     rng = np.random.default_rng(records["seed"])
     if records["origin"] == "booked":
-        release, seconds = _booked(choice, records, work, budget)
+        release, seconds = _booked(choice, records, work, budget, policy)
     else:
         parameters = choice.parameters if schema.by else without_persons(choice.parameters)
         method = build_method(choice.method, parameters)
@@ -131,7 +137,11 @@ def _measure(
 
 
 def _booked(
-    choice: Choice, records: RecordsRef, work: "WorkArea | None", budget: "Budget | None"
+    choice: Choice,
+    records: RecordsRef,
+    work: "WorkArea | None",
+    budget: "Budget | None",
+    policy: "ReleasePolicy | None",
 ) -> "tuple[Release, float]":
     """A release that the budget pays for; the same bytes and choice cost nothing again."""
     from privacy_engine.dp.loss import PrivacyLoss
@@ -149,6 +159,7 @@ def _booked(
         parameters=choice.parameters,
         label=choice.name.replace(":", "-"),
         budget=budget,
+        policy=policy,
     )
     assert staged["loss"] is not None
     release = Release(

@@ -15,6 +15,7 @@ from privacy_release.explore.choices import Choice
 from privacy_release.explore.records import RecordsRef
 
 if TYPE_CHECKING:
+    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_release.spending.budget import Budget
     from privacy_release.work.area import WorkArea
 
@@ -34,6 +35,7 @@ def explored(
     processes: int | None = None,
     work: "WorkArea | None" = None,
     budget: "Budget | None" = None,
+    policy: "ReleasePolicy | None" = None,
 ) -> list[Measured]:
     """Measure all choices; in the order of the grid.
 
@@ -46,6 +48,7 @@ def explored(
         processes: side by side; None: one a core.
         work: see `measured`.
         budget: see `measured`.
+        policy: see `measured`.
 
     Raises:
         CapacityError: if a process is killed, as where memory runs out.
@@ -56,7 +59,7 @@ def explored(
 
     def measured_here(choice: Choice) -> Measured:
         with portion(1.0 / len(grid)):
-            return measured(choice, records, work, budget)
+            return measured(choice, records, work, budget, policy)
 
     done = map(measured_here, grid) if alone else _in_processes(grid, records, count)
     for one in done:

@@ -1,18 +1,23 @@
 """Where the explored records come from; a private method never sees people unless the ledger books it."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
 from privacy_engine.registry import Family
 from privacy_release.explore.choices import Choice, Grid, family_of
 from privacy_release.explore.records import SAMPLE, Origin, RecordsRef, records_of_table, simulated_records
+from privacy_release.spec.check import learned, policy_of, sources_of
+from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.methods import build_method
-from privacy_release.spending.budget import Budget, require_budget
+from privacy_release.spec.rules.facts import UNKNOWN, Facts
+from privacy_release.spec.rules.judge import judged, refuse
+from privacy_release.spending.budget import Budget
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.run import source_table
 from privacy_release.work.area import WorkArea
+from privacy_release.work.problems import raise_problems
 from privacy_release.work.references import TableRef
 
 if TYPE_CHECKING:
@@ -176,6 +181,19 @@ def budget_named(spec: "ReleaseSpec", rows: int | None) -> tuple[str, str]:
     return spec.budget.dataset, spec.budget.ledger
 
 
+def policy_to_explore(spec: "ReleaseSpec") -> "ReleasePolicy":
+    """What releases of a specification must keep, its policy and the floor policy.
+
+    Raises:
+        SpecError: if the specification breaks a rule, whatever method is chosen for it.
+    """
+    facts, found = learned(spec, policy_of(spec, floor_policy()), sources_of(spec))
+    # The method is what is looked for, and nothing is released.
+    facts = replace(facts, method=UNKNOWN, approval=UNKNOWN)
+    raise_problems([*found, *judged(facts).problems])
+    return facts.policy
+
+
 def require_all_left(spec: "ReleaseSpec", cells: Iterable[Choice], budget: Budget) -> None:
     """Ask whether all choices can be paid for, before anything is read; nothing is booked.
 
@@ -186,6 +204,10 @@ def require_all_left(spec: "ReleaseSpec", cells: Iterable[Choice], budget: Budge
     from privacy_release.spending.budget import require_left
 
     schema = spec.method_schema()
-    losses = [require_budget(build_method(c.method, c.parameters), schema, budget) for c in cells]
-    known = [loss for loss in losses if loss is not None]
-    require_left(budget, sum(known[1:], known[0]))
+    losses = []
+    for cell in cells:
+        releaser = build_method(cell.method, cell.parameters)
+        loss = releaser.privacy_loss(schema)
+        refuse(Facts(releaser=releaser, loss=loss, budget=True, promise=budget.promise))
+        losses += [loss] if loss is not None else []
+    require_left(budget, sum(losses[1:], losses[0]))

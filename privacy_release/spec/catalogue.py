@@ -3,21 +3,20 @@
 One bad file is one bad file: whatever is in it, the others are found as if it were not there.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from privacy_engine.choice import did_you_mean
-from privacy_engine.errors import PrivacyEngineError, Problem, SpecError
+from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder
 from privacy_release.spec.floor import floor_policy
 from privacy_release.spec.lines import located
 from privacy_release.spec.model import ReleaseSpec, ScheduleSpec, load_spec
-from privacy_release.work.problems import raise_problems, wrong
+from privacy_release.work.problems import wrong
 
 _SUFFIXES = (".yaml", ".yml")
 _MOST_TOLD = 50  # faults in one error
@@ -74,42 +73,6 @@ def only_of_its_name(path: Path) -> None:
 def release_files() -> list[Path]:
     """The files of all releases of the include folder."""
     return sorted(p for p in (include_folder() / "releases").glob("*.y*ml") if p.suffix in _SUFFIXES)
-
-
-def refuse_unpublished(spec: ReleaseSpec, published: Collection[str]) -> None:
-    """Refuse a schedule by assets that nobody publishes: it would wait for ever.
-
-    Raises:
-        SpecError: naming each asset, and the release that may be meant.
-    """
-    upstream = spec.schedule.upstream if isinstance(spec.schedule, ScheduleSpec) else ()
-    others = [name for name in published if name != spec.name]
-    raise_problems(
-        Problem(
-            text=f"schedule waits for the asset {name}, which no other release publishes"
-            f"{did_you_mean(name, others)}; correct it, or name it with --published if a DAG of your own "
-            "publishes it",
-            path=("schedule", "asset" if len(upstream) == 1 else "assets"),
-        )
-        for name in upstream
-        if name not in others
-    )
-
-
-def refuse_strangers(spec: ReleaseSpec, users: Collection[str]) -> None:
-    """Refuse approvers who are no users: nobody could answer.
-
-    Raises:
-        SpecError: naming each, and the user who may be meant.
-    """
-    raise_problems(
-        Problem(
-            text=f"approval.assigned_to names {name}, who is no user{did_you_mean(name, users)}; correct it",
-            path=("approval", "assigned_to", place),
-        )
-        for place, name in enumerate((spec.approval and spec.approval.assigned_to) or ())
-        if name not in users
-    )
 
 
 def attempted(place: Path, make: Callable[[], Made]) -> tuple[Made | None, str | None]:

@@ -103,18 +103,14 @@ def require_signature(floor: Floor | None, *, signed: bool) -> None:
         )
 
 
-def refuse_weaker(policy: "ReleasePolicy", place: str, floor: Floor | None) -> None:
-    """Refuse a policy that says less than the floor: whoever reads it would be misled.
-
-    Raises:
-        SpecError: naming the rule, the floor and the policy.
-    """
-    if floor is not None and (found := policy.weaker_than(floor.policy)):
-        raise wrong(
-            place,
-            f"{'; '.join(found)} of the floor policy {floor.path}; ask for at least as much, or leave the "
-            "rule out, for the floor holds anyway",
-        )
+def weaker_than_floor(policy: "ReleasePolicy", floor: Floor | None) -> str | None:
+    """In which rules a policy says less than the floor, and what to do: whoever reads it would be misled."""
+    if floor is None or not (found := policy.weaker_than(floor.policy)):
+        return None
+    return (
+        f"{'; '.join(found)} of the floor policy {floor.path}; ask for at least as much, or leave the rule "
+        "out, for the floor holds anyway"
+    )
 
 
 def _of_all_columns(policy: "ReleasePolicy", path: Path) -> "ReleasePolicy":

@@ -33,7 +33,7 @@ from privacy_engine.registry import (
     method_names,
 )
 from privacy_engine.vocabulary import PublishMode, Superseded
-from privacy_release.spec.engine import EngineField, EngineSpec, problem_of_engine
+from privacy_release.spec.engine import EngineField, EngineSpec
 from privacy_release.spec.fields import (
     Bound,
     Connection,
@@ -57,10 +57,13 @@ from privacy_release.spec.files import (
     load_tables,
 )
 from privacy_release.spec.lines import at_lines
-from privacy_release.spec.outliers import REMOVING, Action, check_action
+from privacy_release.spec.outliers import Action, check_action
 from privacy_release.spec.parameters import part_of_promise
 from privacy_release.spec.placeholders import check_placeholders, check_query
 from privacy_release.spec.reading import read_mapping
+from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
+from privacy_release.spec.rules.judge import judged
+from privacy_release.spec.rules.text import unknown
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.engines import FRAGMENTS, LOCAL
 from privacy_release.work.parquet import MAX_EXPANSION, how_to_convert
@@ -99,10 +102,7 @@ __all__ = [
 ]
 
 _LONGEST_WORD = 40  # characters of a word that an error quotes
-_MOST_NAMED = 100  # columns that an error names
-_BOUNDS = {"max_rows", "weight"}  # parameters that bound what a person contributes
 _KEPT = ("k", "m", "departures", "reserve", "counterfeits")  # over all releases of a person
-_PUBLIC = ("rows", "k", "l", "t", "epsilon")  # figures of the released records and parameters alone
 RELEASE = "{release}"  # stands for the release id in the address of a source
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
 
@@ -139,15 +139,6 @@ def _one_of(known: Iterable[str], value: str) -> str:
         hint = did_you_mean(value, words)
         raise ValueError(f"must be one of {words}, got {shortened(value, _LONGEST_WORD)!r}{hint}")
     return value
-
-
-def _unknown(columns: Iterable[str], known: Iterable[str]) -> str:
-    """Unknown columns, and the nearest that are known, for an error that is cut after a few of them."""
-    known, columns = list(known), list(columns)
-    near = [
-        f"{shortened(name, _LONGEST_WORD)!r}{did_you_mean(name, known)}" for name in columns[:_MOST_NAMED]
-    ]
-    return ", ".join([*near, *(["..."] if len(columns) > _MOST_NAMED else [])])
 
 
 def _duration(value: str) -> str:
@@ -891,10 +882,10 @@ def _check_read(source: SourceSpec, attributes: Mapping[str, AttributeSpec]) -> 
         return
     if len(set(read)) < len(read):
         raise ValueError("source.columns must be distinct; remove the repeated ones")
-    if unknown := [c for c in read if c not in attributes]:
+    if strangers := [c for c in read if c not in attributes]:
         raise ValueError(
-            f"source.columns [{_unknown(unknown, attributes)}] must be in schema; give each a role or do not "
-            "read them"
+            f"source.columns [{unknown(strangers, attributes)}] must be in schema; give each a role or do "
+            "not read them"
         )
     if made := [c for c in read if attributes[c].derive is not None]:
         raise ValueError(f"source.columns {made} must not be derived, they are not read; remove them")
@@ -1228,107 +1219,6 @@ class ReleaseSpec(_Strict):
                 )
 
     @model_validator(mode="after")
-    def _register_fits(self) -> Self:
-        if self.public_register is None:
-            return self
-        if self.tables is not None or self.transform is not None:
-            raise ValueError(
-                "public_register must not stand beside tables or a transform, whose columns it does not "
-                "have; remove it"
-            )
-        asked = self.public_register.columns
-        told = {n for n, a in self.attributes.items() if a.role == "quasi_identifier" and a.derive is None}
-        told -= {n for n, a in self.attributes.items() if a.shift is not None}
-        if len(set(asked)) < len(asked) or not told.issuperset(asked):
-            wrong = [name for name in asked if name not in told] or "repeated ones"
-            raise ValueError(
-                f"public_register.columns must be distinct quasi-identifiers of schema that are neither "
-                f"derived nor shifted, got {wrong}; remove them"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _person_fits(self) -> Self:
-        if self.person is None or self.person.column is None or self.tables is not None:
-            return self
-        known = self.attributes.get(self.person.column)
-        if known is None or known.role != "identifier":
-            raise ValueError(
-                "person must be a column of schema with the role identifier, got "
-                f"{_unknown([self.person.column], self._identifiers)}; correct it"
-            )
-        if self.person.rows == "linked":
-            self._rows_can_be_linked()
-        if self.release.random_answers:
-            raise ValueError(
-                "person must not stand beside random answers: their loss is for one row, and somebody with m "
-                "rows has m times as much; aggregate the source to one row a person"
-            )
-        if self.budget is not None and not _BOUNDS & set(self.release.parameters):
-            raise ValueError(
-                "person must not stand beside a budget alone: the loss would be for one row, and somebody "
-                "with m rows has m times as much; add `max_rows: m` or `weight: person` to release, or "
-                "aggregate the source to one row a person"
-            )
-        if self.history is not None:
-            raise ValueError(
-                "person must not stand beside history, which follows one record a person from release to "
-                "release; where each person has one, take person out, since history.identifier names them, "
-                "and where some have several, aggregate the source to one row a person"
-            )
-        return self
-
-    def _rows_can_be_linked(self) -> None:
-        other = {
-            "a budget or random answers, which make no classes": self.budget or self.release.random_answers,
-            "history, which is about one record a person": self.history,
-            f"engine {self.engine.kind}, whose fragments have parts of persons": self.engine.kind != "local",
-        }
-        for what in (what for what, given in other.items() if given):
-            raise ValueError(
-                f"person.rows must not be linked beside {what}: a class is of all rows of a person; remove "
-                "one of both"
-            )
-
-    @model_validator(mode="after")
-    def _pseudonyms_fit(self) -> Self:
-        named = [name for name, a in self.attributes.items() if a.pseudonym is not None]
-        if named and (self.budget is not None or not is_anonymizer(self.release.method)):
-            raise ValueError(
-                f"pseudonyms of {named} must not stand beside a budget, a synthesizer or random answers: "
-                "they would tell of each person what these hide; remove `pseudonym`, or take an anonymizer"
-            )
-        if self.person is not None and self.person.column in named:
-            raise ValueError(
-                "person must have no pseudonym: it would link the rows of a person; remove `pseudonym`, or "
-                "aggregate the source to one row a person and remove `person`"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _history_fits(self) -> Self:
-        if self.history is None:
-            return self
-        known = self.attributes.get(self.history.identifier)
-        if known is None or known.role != "identifier":
-            raise ValueError(
-                "history.identifier must be a column of schema with the role identifier, got "
-                f"{_unknown([self.history.identifier], self._identifiers)}; correct it"
-            )
-        sensitive = [name for name, a in self.attributes.items() if a.role == "sensitive"]
-        if unknown := sorted(set(self.history.m or {}) - set(sensitive)):
-            raise ValueError(
-                f"history.m [{_unknown(unknown, sensitive)}] must be sensitive attributes of schema; correct "
-                "it"
-            )
-        if self.budget is not None or self.release.random_answers:
-            raise ValueError(
-                "history must not stand beside a budget or random answers: they make no classes that "
-                "people could share, and their losses add up in the budget; remove it"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _spends_a_part(self) -> Self:
         """What a release of a promise to a standing population spends, worked out."""
         over_time = None if self.budget is None else self.budget.over_time
@@ -1389,95 +1279,6 @@ class ReleaseSpec(_Strict):
         """The specification is frozen for everybody else; from here on it says what is spent."""
         object.__setattr__(self, "release", self.release.model_copy(update=spent))
         return self
-
-    @model_validator(mode="after")
-    def _budget_fits(self) -> Self:
-        if self.budget is None:
-            return self
-        spent = ("epsilon", "p_0") if self.release.random_answers else ("epsilon",)
-        if not set(spent) & set(self.release.parameters):
-            raise ValueError(
-                f"release.{' or '.join(spent)} must stand beside a budget, it is what each run spends; add "
-                "it, or remove the budget if the method is not differentially private"
-            )
-        # A record that replaces another may bring a null where there was none: the number of records, which
-        # counts as public, would depend on it.
-        if self.only_source.nulls == "drop":
-            raise ValueError(
-                "source.nulls must be fail or keep beside a budget: a loss for a public number of "
-                "records does not cover which records have a null; keep them, or leave the columns out"
-            )
-        if self.outliers is not None and self.outliers.action in REMOVING:
-            raise ValueError(
-                f"outliers.action {self.outliers.action.value} must not precede a differentially private "
-                "method: its loss does not cover the choice of the outliers; take report or fail"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _over_time_fits(self) -> Self:
-        over_time = None if self.budget is None else self.budget.over_time
-        if not isinstance(over_time, _KnowsPeople):
-            return self
-        if self.person is None or self.person.column is None:
-            raise ValueError(
-                "budget.over_time must stand beside a person: it bounds in how many releases a person takes "
-                "part, or how often a person changes; name the identifier of the person of each row as "
-                "`person`, or remove over_time"
-            )
-        if self.engine.kind != LOCAL:
-            raise ValueError(
-                f"budget.over_time must not stand beside engine {self.engine.kind}: who takes part is told "
-                "in memory; take engine local, or remove over_time"
-            )
-        if self.transform is not None:
-            raise ValueError(
-                "budget.over_time must not stand beside a transform, after which persons have other numbers "
-                "in every run; make the columns in the source, or remove one of both"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _alerts_fit(self) -> Self:
-        if self.alerts is None:
-            return self
-        if self.alerts.budget is not None and self.budget is None:
-            raise ValueError("alerts.budget must stand beside a budget; remove it")
-        of_source = [name for name in self.alerts.figures if name not in _PUBLIC]
-        if of_source and not is_anonymizer(self.release.method):
-            raise ValueError(
-                f"alerts.{', '.join(of_source)} must not stand beside {self.release.method}: loss and risk "
-                "against the source would tell what it hides, and are in the curator's report alone; take "
-                f"{', '.join(_PUBLIC)} or budget"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _answers_repeat(self) -> Self:
-        if not self.release.random_answers:
-            return self
-        if self.schedule is not None and not self.release.memoised:
-            raise ValueError(
-                "release.randomness must be memoised on a schedule: answers that are drawn afresh in every "
-                "release wear out by averaging; set it, with a secret, or release once without a schedule"
-            )
-        if self.release.memoised and self.individual is None:
-            raise ValueError(
-                "schema must have the one identifier that memoised answers go by; give a column the role "
-                "identifier, and name it as release.individual where there are several"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _engine_fits(self) -> Self:
-        history = self.history is not None
-        if problem := problem_of_engine(self.engine.kind, self.release.method, history=history):
-            raise ValueError(problem)
-        return self
-
-    @property
-    def _identifiers(self) -> list[str]:
-        return [name for name, a in self.attributes.items() if a.role == "identifier"]
 
     @property
     def only_source(self) -> SourceSpec:
@@ -1548,6 +1349,11 @@ class ReleaseSpec(_Strict):
         return self.publish.mode or (PublishMode.PARTITIONS if by_partition else PublishMode.SNAPSHOT)
 
     @property
+    def upstream(self) -> tuple[str, ...]:
+        """The assets that the schedule waits for."""
+        return self.schedule.upstream if isinstance(self.schedule, ScheduleSpec) else ()
+
+    @property
     def unfollowed(self) -> tuple[str, ...]:
         """Columns that name people of whom nothing is known in a later release.
 
@@ -1595,6 +1401,38 @@ class ReleaseSpec(_Strict):
         if self.person is not None:  # a column of that name keeps its own fields beside
             fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_defaults=True)
         return fields
+
+    def facts(self) -> Facts:
+        """What rules are judged by; nothing heavy is loaded for it."""
+        over_time, history = None if self.budget is None else self.budget.over_time, self.history
+        return Facts(
+            columns=self.every_attribute,
+            read=self.attributes,
+            spanned=[n for n, a in self.every_attribute if a.role == "quasi_identifier" and a.spanned],
+            tables=tuple(self.tables or ()),
+            person=None if self.person is None else self.person.column,
+            linked=self.linked,
+            engine=self.engine.kind,
+            transformed=self.transform is not None,
+            register=None if self.public_register is None else self.public_register.columns,
+            nulls=UNKNOWN if self.tables is not None else self.only_source.nulls,
+            outliers=() if self.outliers is None else (self.outliers.action,),
+            method=self.release.method,
+            parameters=self.release.parameters,
+            stated=tuple(self.release.parameters),
+            budget=self.budget is not None,
+            over_time=OverTime.of(over_time),
+            history=None if history is None else History(keep=history.keep, m=history.m),
+            identifier=None if history is None else history.identifier,
+            schedule=self.schedule is not None,
+            unfollowed=self.unfollowed,
+            alerts=() if self.alerts is None else tuple(self.alerts.figures),
+            alerts_of_budget=self.alerts is not None and self.alerts.budget is not None,
+            publish_mode=self.publish_mode,
+            approval=self.approval is not None and self.approval.required,
+            assigned=(self.approval and self.approval.assigned_to) or (),
+            upstream=self.upstream,
+        )
 
     def data_schema(self) -> "DataSchema":
         """The schema for the engine, with its hierarchies read.
@@ -1645,15 +1483,17 @@ def load_spec(path: str | Path) -> ReleaseSpec:
         spec = ReleaseSpec.model_validate(fields, context={"home": home})
     except ValidationError as error:
         raise at_lines(path, found_in(error, ReleaseSpec)) from None
+    if found := judged(spec.facts()).problems:
+        raise at_lines(path, found)
     if spec.name != path.stem:
         text = f"name must be {path.stem!r} like the file, so that no two are the same; rename one"
         raise at_lines(path, [Problem(text=text, path=("name",))])
     if spec.tables is None:
-        found: dict[str, Any] = {"source": _found_from(spec.only_source, home)}
+        absolute: dict[str, Any] = {"source": _found_from(spec.only_source, home)}
         if (register := spec.public_register) is not None:
             uri = _address_from(register.uri, home)
-            found["public_register"] = register.model_copy(update={"uri": uri})
-        return spec.model_copy(update=found)
+            absolute["public_register"] = register.model_copy(update={"uri": uri})
+        return spec.model_copy(update=absolute)
     tables = {
         name: table.model_copy(update={"source": _found_from(table.source, home)})
         for name, table in spec.tables.items()

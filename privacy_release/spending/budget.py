@@ -27,8 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError, SchemaError, SpecError
-from privacy_engine.registry import can_be_followed, is_randomizer
+from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError
 from privacy_release.spending.following import Turn, is_opened, turn_of
 from privacy_release.spending.participation import Schedule
 from privacy_release.spending.streams import Stream
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.dp.promises import Promise
     from privacy_engine.latent.latent_class import LatentClass
-    from privacy_engine.release import ReleaseMethod
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
     from privacy_engine.tables.domains import CodedTable
@@ -98,51 +96,6 @@ class Measured:
     def seed(self) -> int:
         """Seed of the sampling where none is given: a function of the model alone."""
         return int(self.booking["model_sha256"], 16)
-
-
-def require_budget(
-    method: "ReleaseMethod", schema: "DataSchema", budget: Budget | None
-) -> "PrivacyLoss | None":
-    """The loss that the budget is to pay; refuse to spend without one, and to budget what spends nothing.
-
-    Raises:
-        SpecError: naming the method and what to do.
-    """
-    loss = method.privacy_loss(schema)
-    if loss is not None and budget is None:
-        raise SpecError(
-            f"release: {method.key} is differentially private and must name the budget that it spends; add "
-            "`budget: {dataset: NAME}` to the specification, or budget=NAME to the operator"
-        )
-    if loss is None and budget is not None:
-        raise SpecError(
-            f"release: {method.key} makes no differential privacy claim, so it has no loss to book; remove "
-            "the budget, or take a method that claims one, see `privacy-release list-methods`"
-        )
-    if loss is not None and budget is not None and budget.schedule is not None:
-        if is_randomizer(method.key):
-            raise SpecError(
-                f"budget.over_time: {method.key} answers for each row and cannot hide who takes part; take "
-                "a synthesizer, or remove over_time"
-            )
-        if isinstance(budget.schedule, Stream):
-            _require_single_records(method, schema)
-        budget.promise(loss)  # refuses a loss that is not about persons, or no part of it
-    return loss
-
-
-def _require_single_records(method: "ReleaseMethod", schema: "DataSchema") -> None:
-    """Refuse what no stream can follow: another method, and persons of several records."""
-    if not can_be_followed(method.key):
-        raise SpecError(
-            f"budget.over_time: a stream follows the tables of latent_class, got {method.key}; take that, or "
-            "the regime yearly"
-        )
-    if schema.by and getattr(method, "max_rows", None) != 1:
-        raise SpecError(
-            "budget.over_time: a stream counts one record a person; give release.max_rows: 1, or take the "
-            "regime yearly"
-        )
 
 
 def require_left(budget: Budget, loss: "PrivacyLoss") -> bool:
@@ -280,16 +233,6 @@ class _Measuring:
         schedule, turn = self.budget.schedule, self.turn
         assert isinstance(schedule, Schedule)
         with _given_back(self.budget, self.booking):
-            if "engine" in self.table:
-                raise SpecError(
-                    "budget.over_time needs the engine local: who takes part is told in memory; take it, or "
-                    "remove over_time"
-                )
-            if "numbered" not in self.table:
-                raise SpecError(
-                    "budget.over_time needs persons to have the same number in every run: ingest the table "
-                    "with `numbering`, and leave out transforms, after which they have others"
-                )
             self.tell("reading")
             frame = read_private(self.table["uri"], self.table["sha256"])
             persons = frame[self.schema.by].to_numpy(dtype="int64")
@@ -341,19 +284,8 @@ def _records_of_people(
     """The records, who they are of, and by which key: one record a person."""
     from privacy_engine.tables.domains import CodedTable
 
-    if "engine" in table or "numbered" not in table:
-        raise SpecError(
-            "budget.over_time needs to know how often a person changed: ingest the table with `numbering` "
-            "and the engine local, and leave out transforms, after which persons have other numbers"
-        )
     frame = read_private(table["uri"], table["sha256"])
     people = frame[schema.by].to_numpy(dtype="int64")
-    repeated = len(people) - len(frame[schema.by].unique())
-    if repeated:
-        raise SchemaError(
-            f"{schema.by} must name each person once beside `changes`, which are of a person's one record: "
-            f"{repeated} rows name somebody again; aggregate the source to one row a person"
-        )
     coded = CodedTable.encode(frame, schema, method.levels)
     return replace(coded, persons=len(coded)), people, table["numbered"]
 

@@ -62,6 +62,7 @@ class Schedule:
     releases: int
     period: str
     refuse_seen: bool = False
+    regime = "participation"
 
     @property
     def participation(self) -> "Participation":

@@ -64,6 +64,7 @@ class Follow:
 
     kind: str
     changes: int
+    regime = "continual"
     names_people = True  # to know how often each of them changed
 
     def advanced(
@@ -95,6 +96,7 @@ class Stand:
 
     anew: int
     tolerance: float
+    regime = "on_change"
     names_people = False
 
     def advanced(
@@ -132,6 +134,11 @@ class Stream:
     delta: float
     releases: int
     how: Follow | Stand
+
+    @property
+    def regime(self) -> str:
+        """As of `budget.over_time`."""
+        return self.how.regime
 
     def promise(self, each: "PrivacyLoss") -> "Promise":
         """What all releases lose together, which is what each of them is booked with.

@@ -37,6 +37,7 @@ class Yearly:
     releases: int
     period: str
     opening: float | None = None
+    regime = "yearly"
 
     @property
     def opens(self) -> dict[str, float]:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
 from privacy_engine.progress import advance, portion
+from privacy_release.spec.rules.judge import refuse
+from privacy_release.steps.facts import facts_of_table
 from privacy_release.steps.fragment_join import join
 from privacy_release.steps.made import Job, Made
 from privacy_release.work.area import WorkArea, sha256_file
@@ -107,6 +109,7 @@ def cut_table(
 
     rows = table["engine"]["rows"]
     releaser, schema = build_method(method, parameters), read_schema(table["schema"])
+    refuse(facts_of_table(table, schema, releaser, parameters))
     require_unchanged(table["uri"], table["sha256"])
     files = paths_of(table["uri"], table["sha256"])
     plan = plan_fragments(engine, files, schema, releaser, rows=rows, seed=seed)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from privacy_engine.outliers.detector import Outliers
-    from privacy_engine.release import ReleaseMethod
-    from privacy_engine.tables.schema import DataSchema
 
 
 def detect_outliers(
@@ -121,31 +119,6 @@ def _without(
 # Shares of the records' quasi-identifier cells, of which a suppressed record has lost all.
 _LOSSES = ("gcp", "gcp_lca", "gcp_own")
 _PRIVATE = ("scores", "aside")
-
-
-def require_whole_table(method: "ReleaseMethod", schema: "DataSchema", table: TableRef) -> None:
-    """Refuse a differentially private method on a table that some records were taken out of.
-
-    Which records are outliers depends on all the others: one record more or less can change many, and the
-    method's epsilon does not count that. Dropping records with a null changes their number, which counts as
-    public, where another record has the null.
-
-    Raises:
-        SpecError: if the method claims a privacy loss and an earlier step took records out.
-    """
-    if method.privacy_loss(schema) is None:
-        return
-    took = [o["action"] for o in table.get("outliers", []) if o["action"] in REMOVING]
-    if took:
-        raise SpecError(
-            f"outliers: the action {took[0]} must not precede a differentially private method: its loss does "
-            "not cover the choice of the outliers; take the action report or fail"
-        )
-    if table["source"]["dropped"]:
-        raise SpecError(
-            "source: records with nulls must not be dropped before a differentially private method: its loss "
-            "is for a public number of records; keep them (nulls: keep), or leave the columns out"
-        )
 
 
 def suppressed_before(table: TableRef) -> int:

@@ -3,37 +3,35 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import IntegrityError, SpecError
+from privacy_engine.errors import IntegrityError, PrivacyEngineError, SpecError
 from privacy_engine.progress import advance, portion
-from privacy_engine.registry import is_anonymizer, is_randomizer
+from privacy_engine.registry import is_randomizer
 from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.reports.release import render_report
-from privacy_release.spec.engine import problem_of_engine
 from privacy_release.spec.methods import build_method
+from privacy_release.spec.rules.judge import refuse
 from privacy_release.spending.budget import (
     Budget,
     account_of,
     measured_model,
     public_booking,
-    require_budget,
 )
 from privacy_release.spending.random_answers import Answers, draw_answers, paid_answers
 from privacy_release.spending.secrets import Memory, keyed
+from privacy_release.steps.facts import facts_of_table
 from privacy_release.steps.fragments import released_in_fragments
 from privacy_release.steps.history import Past, read_persons
 from privacy_release.steps.made import BOUND, Job, Made, say_nothing, stage
 from privacy_release.steps.outliers import (
     counted_in,
     public_outliers,
-    require_whole_table,
     suppressed_before,
 )
 from privacy_release.steps.validate import with_expectations
-from privacy_release.transforms.transform import refuse_looking_around
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import parquet_bytes, private_parquet, read_private, write_private
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from privacy_engine.dp.loss import PrivacyLoss
+    from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.release import Release, ReleaseMethod
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
@@ -62,6 +61,7 @@ def make_release(
     label: str = "staged",
     progress: Callable[[str], None] | None = None,
     budget: Budget | None = None,
+    policy: "ReleasePolicy | None" = None,
     memory: Memory | None = None,
     past: Past | None = None,
     engine: EngineRef | None = None,
@@ -80,13 +80,14 @@ def make_release(
         label: begins the names of the files.
         progress: told the name of each part of the work as it begins.
         budget: pays for a differentially private method, which needs one.
+        policy: what must hold, the floor policy included. Beside a budget it must be given: what it would
+            refuse in the end is refused before anything is booked.
         memory: of memoised answers, which need one.
         past: the earlier releases of the same people, where the release is to stay safe together with them.
         engine: that works on the table; None: its own, or this machine's.
 
     Raises:
-        SpecError: if method or parameters are wrong, or the method does not fit the budget, secret, seed or
-            engine.
+        SpecError: if method or parameters are wrong, or a rule is broken, see `spec.rules`.
         SecretError: if the answers are to be memoised and there is no secret, or another than before.
         SchemaError: if the table does not fit its schema.
         InfeasibleError: if the guarantees cannot be met.
@@ -97,29 +98,16 @@ def make_release(
     """
     job = Job(work=work, label=label, seed=seed, title=title, tell=progress or say_nothing)
     table = worked_on_by(engine, table)
-    require_fitting_engine(method, table)
-    releaser, schema = build_method(method, parameters or {}), read_schema(table["schema"])
-    if not is_anonymizer(method) and (named := [a.name for a in schema.attributes if a.pseudonym]):
-        raise SpecError(
-            f"pseudonyms of {', '.join(named)} would tell of each person what {method} claims to hide; give "
-            "these columns the role identifier alone, or take an anonymizer"
-        )
-    require_whole_persons(schema, table, method)
-    releaser = keyed(releaser, memory, seed)
-    loss = require_budget(releaser, schema, budget)
-    if "persons" in table and (loss is not None or is_randomizer(method)):
-        raise SpecError(
-            f"history is about who is in which class, and {method} makes no classes; leave history out: "
-            "its losses add up over releases, and the budget limits their sum"
-        )
-    if past is not None and "persons" not in table:
-        raise SpecError(
-            "history needs to know whose records they are; ingest the table with person, the identifier of "
-            "who is in the earlier releases"
-        )
-    require_whole_table(releaser, schema, table)
-    if loss is not None or is_randomizer(method):
-        refuse_looking_around(table["source"], method)
+    given, schema = parameters or {}, read_schema(table["schema"])
+    releaser = keyed(build_method(method, given), memory, seed)
+    facts = facts_of_table(table, schema, releaser, given, budget=budget, past=past, policy=policy)
+    must = ("policy",) if budget is not None else ()
+    try:
+        loss = releaser.privacy_loss(schema)
+    except PrivacyEngineError:  # of a schema that a rule may say more of
+        refuse(facts, must)
+        raise
+    refuse(replace(facts, loss=loss), must)
     if is_randomizer(method):
         made = _randomized(releaser, schema, table, job, budget, loss, memory)
     elif budget is not None:
@@ -172,42 +160,6 @@ def with_required(table: TableRef, required: Sequence[TableRef] | None) -> Table
                 "the tasks that validate it"
             )
     return with_expectations(table, [other["source"].get("expectations") for other in required])
-
-
-def require_fitting_engine(method: str, table: TableRef) -> None:
-    """Refuse what the engine of a table cannot do, as far as names tell.
-
-    Raises:
-        SpecError: saying what to take instead.
-    """
-    if "engine" in table and (
-        problem := problem_of_engine(table["engine"]["kind"], method, history="persons" in table)
-    ):
-        raise SpecError(problem)
-
-
-def require_whole_persons(schema: "DataSchema", table: TableRef, method: str) -> None:
-    """Refuse persons of several rows where not all of them are followed, before anything is booked.
-
-    Raises:
-        SpecError: naming the remedy.
-    """
-    if schema.linked and not is_anonymizer(method):
-        raise SpecError(
-            f"the rows of {schema.by} are to be linked, and {method} makes no classes of whole trajectories: "
-            "take `rows: linked` out of person, or take an anonymizer"
-        )
-    if schema.linked and ("engine" in table or "persons" in table):
-        raise SpecError(
-            f"the rows of {schema.by} can be linked only by engine local and without history: a class is of "
-            "all rows of a person; take `rows: linked` out of person, or the other"
-        )
-    if schema.by and "persons" in table:
-        raise SpecError(
-            f"history follows one record a person from release to release, and by the schema {schema.by} may "
-            "have several; where each has one, take person out of the schema, and where some have several, "
-            "aggregate the source to one row a person"
-        )
 
 
 def _anonymized(

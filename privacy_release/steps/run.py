@@ -1,7 +1,7 @@
 """A whole release in one process, without Airflow: the steps in order, each told to whoever watches."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -13,17 +13,17 @@ from privacy_release.sources.databases.query import Query, url_of_environment
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.versions import version_of
 from privacy_release.sources.waiting import ROW, await_source, awaited
-from privacy_release.spec.check import check_rules, refuse_columns
+from privacy_release.spec.check import learned, method_of, policy_of, schema_of, sources_of
 from privacy_release.spec.files import load_schema
 from privacy_release.spec.floor import (
     Floor,
     floor_policy,
-    require_signature,
     under_floor,
 )
-from privacy_release.spec.methods import build_method
 from privacy_release.spec.placeholders import ReleaseName
-from privacy_release.spending.budget import Budget, require_budget, require_left
+from privacy_release.spec.rules.facts import UNKNOWN, Facts
+from privacy_release.spec.rules.judge import judged, refuse
+from privacy_release.spending.budget import Budget, require_left
 from privacy_release.spending.participation import Schedule
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
 from privacy_release.spending.streams import Stream, schedule_named
@@ -48,6 +48,7 @@ from privacy_release.transforms.transform import transform
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import DEFAULT_MEMORY, read_engine, read_memory
 from privacy_release.work.people import identification_of_environment
+from privacy_release.work.problems import raise_problems
 from privacy_release.work.references import Published, ReportRef, StagedRef, TableRef
 
 if TYPE_CHECKING:
@@ -126,15 +127,17 @@ def run_release(
             f"{spec.name} must be approved before it is published; name who approves it (--approved-by), or "
             "run its DAG, which asks"
         )
-    require_signature(floor, signed=signer is not None)
     schema, policy = spec.data_schema(), spec.release_policy()
-    check_rules(spec, floor)
     asked = under_floor(policy, floor)
-    refuse_columns(spec, asked)
+    everything = (policy_of(spec, floor), sources_of(spec), method_of(spec), schema_of(spec))
+    facts, found = learned(spec, *everything)
+    # Whoever is named beside the command approves it, also where the file asks for nobody.
+    facts = replace(facts, approval=UNKNOWN, signed=signer is not None)
+    raise_problems([*found, *judged(facts).problems])
     rules = table_rules(spec.publish_mode, spec.publish.superseded, spec.publish.grace, history)
     _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
-    budget = _budget(spec, release_id, spec.method_schema(), ledger, watch)
+    budget = _budget(spec, release_id, facts, ledger, watch)
     register = _register(spec, release_id, work)
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)
@@ -151,6 +154,7 @@ def run_release(
             title=spec.name,
             progress=lambda text: watch(Stage.RELEASE, text),
             budget=budget,
+            policy=asked,
             memory=memory,
             past=_past(spec, asked, lake, release_id),
         )
@@ -286,29 +290,28 @@ def _memory(spec: "ReleaseSpec", lake: "Lake") -> Memory:
 def _budget(
     spec: "ReleaseSpec",
     release_id: str,
-    schema: "DataSchema",
+    facts: Facts,
     ledger: "BudgetLedger | None",
     watch: Watcher,
 ) -> Budget | None:
     """The budget of a release that spends one, if it covers the release."""
     from privacy_release.ledger.places import default_ledger
 
-    method, budget = build_method(spec.release.method, spec.release.parameters), None
-    if spec.budget is not None:
-        budget = Budget(
-            dataset=spec.budget.dataset,
-            run=f"{spec.name}/{release_id}",
-            ledger=ledger or default_ledger(),
-            connection=spec.budget.ledger,
-            schedule=_schedule(spec),
-        )
-    loss = require_budget(method, schema, budget)
-    if budget is not None and loss is not None:
-        promise = budget.promise(loss)
-        under = f", under a promise of epsilon {promise.loss.epsilon:g}" if promise is not None else ""
-        under += " for all of its releases together" if isinstance(budget.schedule, Stream) else ""
-        watch(Stage.BUDGET, f"epsilon {loss.epsilon:g} of {budget.dataset}{under}")
-        require_left(budget, loss)
+    if spec.budget is None or facts.loss is None:
+        return None
+    budget = Budget(
+        dataset=spec.budget.dataset,
+        run=f"{spec.name}/{release_id}",
+        ledger=ledger or default_ledger(),
+        connection=spec.budget.ledger,
+        schedule=_schedule(spec),
+    )
+    refuse(replace(facts, promise=budget.promise))
+    promise = budget.promise(facts.loss)
+    under = f", under a promise of epsilon {promise.loss.epsilon:g}" if promise is not None else ""
+    under += " for all of its releases together" if isinstance(budget.schedule, Stream) else ""
+    watch(Stage.BUDGET, f"epsilon {facts.loss.epsilon:g} of {budget.dataset}{under}")
+    require_left(budget, facts.loss)
     return budget
 
 

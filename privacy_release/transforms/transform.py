@@ -22,7 +22,7 @@ from privacy_release.spec.classification import classification, require_classifi
 from privacy_release.spec.selects import RECORD, RECORDS
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import private_parquet, require_unchanged, unchanged_batches
-from privacy_release.work.references import PersonsRef, SourceRef, TableRef, TransformRef
+from privacy_release.work.references import PersonsRef, TableRef, TransformRef
 from privacy_release.work.staged import read_schema, write_schema
 
 if TYPE_CHECKING:
@@ -162,23 +162,6 @@ def transform(
             table["persons"], rows.positions(), work.path(f"{label}.persons.parquet")
         )
     return passed
-
-
-def refuse_looking_around(source: SourceRef, what: str) -> None:
-    """Refuse steps in front of a claim that is about one person's record at a time.
-
-    Whoever is counted by a differentially private method, or answers at random, must not change what becomes
-    of the records of others, nor how many there are: the claimed loss covers neither.
-
-    Raises:
-        SpecError: naming the step.
-    """
-    if looked := [t["name"] for t in source.get("transforms", []) if not t["row_by_row"]]:
-        raise SpecError(
-            f"the step {looked[0]} must make of each record one record, by itself alone, before {what}: its "
-            "loss does not cover a choice or a sum over records; use sql that only computes columns, without "
-            "WHERE, JOIN, GROUP BY or windows, or do it in the source"
-        )
 
 
 def _require_between(table: TableRef, others: Mapping[str, TableRef]) -> None:

@@ -15,6 +15,7 @@ from privacy_release.spec.model import load_spec
 from privacy_release.spending.budget import Budget
 from privacy_release.work.area import WorkArea
 from tests.children.processes import meet
+from tests.tables import SPENDING
 
 
 def spend(url: str, dataset: str, key: str, epsilon: float, model: str) -> str | None:
@@ -57,7 +58,12 @@ def release_people(
             table = privacy_release.ingest(str(source), DataSchema.from_dict(schema), area)
             budget = Budget(dataset="people", run=run, ledger=ledger)
             staged = privacy_release.make_release(
-                table, area, method="privbayes", parameters={"epsilon": epsilon}, budget=budget
+                table,
+                area,
+                method="privbayes",
+                parameters={"epsilon": epsilon},
+                policy=SPENDING,
+                budget=budget,
             )
             report = privacy_release.verify_staged(staged, ReleasePolicy(max_epsilon=1.0), ledger)
             published = privacy_release.publish_staged(

@@ -84,7 +84,8 @@ with DAG(dag_id="fragments_{kind}"):
 with DAG(dag_id="answers_{kind}"):
     raw = IngestParquetOperator(task_id="ingest", uri={uri!r}, schema=SCHEMA)
     staged = ReleaseOperator(
-        task_id="release", table=raw.output, method="errph", parameters={{"p_0": 0.5}}, budget="people"
+        task_id="release", table=raw.output, method="errph", parameters={{"p_0": 0.5}},
+        budget="people", policy=PRIVATE,
     )
     report = VerifyOperator(task_id="verify", table=staged.output, policy=PRIVATE)
     published = PublishOperator(task_id="publish", table=staged.output, report=report.output, name="answers")
@@ -93,7 +94,7 @@ with DAG(dag_id="answers_{kind}"):
 with DAG(dag_id="synthetic_{kind}"):
     raw = IngestParquetOperator(task_id="ingest", uri={uri!r}, schema=SCHEMA)
     staged = ReleaseOperator(
-        task_id="release", table=raw.output, method="privbayes", budget="people",
+        task_id="release", table=raw.output, method="privbayes", budget="people", policy=PRIVATE,
         parameters={{"epsilon": 2.0}},
     )
     report = VerifyOperator(task_id="verify", table=staged.output, policy=PRIVATE)

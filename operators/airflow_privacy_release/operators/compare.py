@@ -20,7 +20,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.hooks.ledger import ledger_of
-from airflow_privacy_release.operators.release import most_mapped
+from airflow_privacy_release.operators.release import most_mapped, require_policy
 from airflow_privacy_release.task.errors import guarded, recorded
 from airflow_privacy_release.task.rendering import read_field
 from airflow_privacy_release.task.run import file_label, release_id, run_key, run_work_area
@@ -337,12 +337,14 @@ class MeasureChoiceOperator(BaseOperator):
         records: what `SampleRecordsOperator` gave.
         budget: data set whose privacy budget pays, where the records are the source of a differentially
             private method.
+        policy: as of `ReleaseOperator`; required where a budget is named. A choice that it would refuse books
+            nothing, and its page says why.
         ledger: Airflow connection id of the budget's ledger.
     """
 
     references = ("choice", "records")
-    template_fields = ("choice", "records", "budget", "ledger")
-    template_fields_renderers = {"choice": "json", "records": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields = ("choice", "records", "budget", "policy", "ledger")
+    template_fields_renderers = {"choice": "json", "records": "json", "policy": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#f2e5f7"
 
     def __init__(
@@ -351,6 +353,7 @@ class MeasureChoiceOperator(BaseOperator):
         choice: "ChoiceRef | XComArg",
         records: "RecordsRef | XComArg",
         budget: str | None = None,
+        policy: str | Mapping[str, Any] | None = None,
         ledger: str = DEFAULT_LEDGER,
         **kwargs: Any,
     ) -> None:
@@ -358,7 +361,9 @@ class MeasureChoiceOperator(BaseOperator):
         self.choice: Any = choice  # references by the time of execute
         self.records: Any = records
         self.budget = budget
+        self.policy = policy
         self.ledger = ledger
+        require_policy(self)
 
     @recorded
     def execute(self, context: "Context") -> "MeasuredRef":
@@ -366,13 +371,16 @@ class MeasureChoiceOperator(BaseOperator):
         from privacy_release.explore.cells import measured
         from privacy_release.explore.choices import Choice
         from privacy_release.explore.written import keep_measured
+        from privacy_release.spec.files import load_policy
+        from privacy_release.spec.floor import floor_policy, under_floor
 
-        paid = None
+        paid, asked = None, None
         if self.budget is not None:
             ledger = ledger_of(self.ledger)
+            asked = under_floor(load_policy(self.policy or {}), floor_policy())
             paid = Budget(dataset=self.budget, run=run_key(context), ledger=ledger, connection=self.ledger)
         with run_work_area(context) as work:
-            found = measured(Choice(**self.choice), self.records, work, paid)
+            found = measured(Choice(**self.choice), self.records, work, paid, asked)
             kept = keep_measured(found, work, file_label(context))
         self.log.info("measured", choice=found["name"], failed=found["failed"])
         return kept
@@ -439,10 +447,10 @@ def _specified(file: str) -> "tuple[Path, ReleaseSpec, ReleasePolicy]":
     Raises:
         SpecError: naming file and field.
     """
+    from privacy_release.explore.sources import policy_to_explore
     from privacy_release.spec.files import include_folder
-    from privacy_release.spec.floor import floor_policy, under_floor
     from privacy_release.spec.model import load_spec
 
     path = include_folder() / file
     spec = load_spec(path)
-    return path, spec, under_floor(spec.release_policy(), floor_policy())
+    return path, spec, policy_to_explore(spec)

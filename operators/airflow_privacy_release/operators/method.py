@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
-from airflow_privacy_release.operators.release import ReleaseOperator, memory_of, past_of, stage_release
+from airflow_privacy_release.operators.release import (
+    ReleaseOperator,
+    memory_of,
+    past_of,
+    stage_release,
+)
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.links import ReportLink
 from privacy_release.spending.budget import DEFAULT_LEDGER
@@ -48,6 +53,7 @@ class MethodOperator(BaseOperator):
     # What only some families take.
     seed: int | str | None = None
     budget: str | None = None
+    policy: str | Mapping[str, Any] | None = None
     ledger: str = DEFAULT_LEDGER
     over_time: Mapping[str, Any] | None = None
     secret: str | None = None
@@ -85,6 +91,7 @@ class MethodOperator(BaseOperator):
             method=self.method,
             parameters={name: getattr(self, name) for name in self.parameters},
             budget=self.budget,
+            policy=self.policy,
             ledger=self.ledger,
             over_time=self.over_time,
             memory=memory_of(self),

@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
 from airflow_privacy_release.operators.method import MethodOperator
+from airflow_privacy_release.operators.release import require_policy
 from privacy_release.spending.budget import DEFAULT_LEDGER
 
 
@@ -33,6 +34,7 @@ class RandomizerOperator(MethodOperator):
             are refused before anything is booked. Publishing refuses them in any case.
         lake: Airflow connection id of the lake of that table.
         budget: data set whose privacy budget is spent; needed where the release makes a claim.
+        policy: as of `ReleaseOperator`; required where a budget is named.
         ledger: Airflow connection id of the budget's ledger.
         seed: of seeded answers.
     """
@@ -49,6 +51,7 @@ class RandomizerOperator(MethodOperator):
         series: str | None = None,
         lake: str = DEFAULT_LAKE,
         budget: str | None = None,
+        policy: str | Mapping[str, Any] | None = None,
         ledger: str = DEFAULT_LEDGER,
         seed: int | str | None = None,
         **kwargs: Any,
@@ -61,6 +64,8 @@ class RandomizerOperator(MethodOperator):
         self.series = series
         self.lake = lake
         self.budget = budget
+        self.policy = policy
+        require_policy(self)
         self.ledger = ledger
         self.seed = seed
 

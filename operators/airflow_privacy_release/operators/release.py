@@ -46,6 +46,8 @@ class ReleaseOperator(BaseOperator):
             private method, only which records are sampled from the measured model.
         title: of the report.
         budget: data set whose privacy budget a differentially private method spends; it needs one.
+        policy: what the release must keep, as of `VerifyOperator`; required where a budget is named: what
+            it, or the floor policy, would refuse in the end is refused before anything is booked.
         ledger: Airflow connection id of the budget's ledger.
         over_time: what all releases of the schedule promise together, as the field `budget.over_time` of a
             specification, and `schedule`, the name under which they count together. None: the release is paid
@@ -71,12 +73,14 @@ class ReleaseOperator(BaseOperator):
     references = ("table", "requires")
     template_fields = (
         *("table", "method", "parameters", "seed", "title", "requires"),
-        *("budget", "ledger", "over_time", "secret", "replaces", "series", "lake", "history", "engine"),
+        *("budget", "policy", "ledger", "over_time", "secret", "replaces", "series", "lake", "history"),
+        "engine",
     )
     template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
         "table": "json",
         "requires": "json",
         "parameters": "json",
+        "policy": "json",
         "over_time": "json",
         "history": "json",
         "engine": "json",
@@ -93,6 +97,7 @@ class ReleaseOperator(BaseOperator):
         seed: int | str | None = None,
         title: str | None = None,
         budget: str | None = None,
+        policy: str | Mapping[str, Any] | None = None,
         ledger: str = DEFAULT_LEDGER,
         over_time: Mapping[str, Any] | None = None,
         secret: str | None = None,
@@ -112,6 +117,7 @@ class ReleaseOperator(BaseOperator):
         self.seed = seed
         self.title = title
         self.budget = budget
+        self.policy = policy
         self.ledger = ledger
         self.over_time = over_time
         self.secret = secret
@@ -120,6 +126,7 @@ class ReleaseOperator(BaseOperator):
         self.lake = lake
         self.history = history
         self.engine = engine
+        require_policy(self)
 
     @recorded
     def execute(self, context: "Context") -> "StagedRef":
@@ -130,6 +137,7 @@ class ReleaseOperator(BaseOperator):
             method=self.method,
             parameters=self.parameters or {},
             budget=self.budget,
+            policy=self.policy,
             ledger=self.ledger,
             over_time=self.over_time,
             memory=memory_of(self),
@@ -146,6 +154,7 @@ def stage_release(
     method: str,
     parameters: Mapping[str, Any],
     budget: str | None = None,
+    policy: str | Mapping[str, Any] | None = None,
     ledger: str = DEFAULT_LEDGER,
     over_time: Mapping[str, Any] | None = None,
     memory: Memory | None = None,
@@ -160,12 +169,15 @@ def stage_release(
         method: registry key.
         parameters: plain values or rendered text.
         budget: data set whose privacy budget is spent, if one is.
+        policy: as of `ReleaseOperator`.
         ledger: Airflow connection id of its ledger.
         over_time: as of `ReleaseOperator`.
         memory: of memoised answers.
         past: the earlier releases that it is made with.
         engine: that works on the table; None: its own.
     """
+    from privacy_release.spec.files import load_policy
+    from privacy_release.spec.floor import floor_policy, under_floor
     from privacy_release.steps.release import make_release, with_required
 
     paid, budget = None, read_text(budget, str | None)
@@ -194,6 +206,7 @@ def stage_release(
             label=file_label(context),
             progress=say,
             budget=paid,
+            policy=None if policy is None else under_floor(load_policy(policy), floor_policy()),
             memory=memory,
             past=past,
             engine=chosen_engine(engine),
@@ -201,6 +214,19 @@ def stage_release(
     tell_budget(operator, paid)
     operator.log.info("staged", method=staged["method"], rows=staged["rows"], **staged["figures"])
     return staged
+
+
+def require_policy(operator: Any) -> None:
+    """Refuse an operator with `budget` and without `policy`, when its DAG is built.
+
+    Raises:
+        SpecError: saying what to add.
+    """
+    if operator.budget is not None and operator.policy is None:
+        raise SpecError(
+            f"{operator.task_id}: policy must be given beside budget, for a release that it refuses must not "
+            "be paid for; add policy=, as for VerifyOperator"
+        )
 
 
 _MOST_MAPPED = 1_024  # Airflow's own default
@@ -248,14 +274,13 @@ class CutFragmentsOperator(BaseOperator):
     def execute(self, context: "Context") -> "list[Fragments]":
         """Cut; a reference to each fragment, or where Airflow maps over fewer, lists of some."""
         from privacy_release.steps import fragments
-        from privacy_release.steps.release import require_fitting_engine, with_required, worked_on_by
+        from privacy_release.steps.release import with_required, worked_on_by
 
         table = worked_on_by(chosen_engine(self.engine), with_required(self.table, self.requires))
         if "engine" not in table or table["engine"]["kind"] != FRAGMENTS:
             raise SpecError(
                 "mapped tasks need the engine fragments; ingest the table with it, or take ReleaseOperator"
             )
-        require_fitting_engine(self.method, table)
         with run_work_area(context) as work, open_engine(table["engine"], work.folder) as engine:
             cut = fragments.cut_table(
                 table,

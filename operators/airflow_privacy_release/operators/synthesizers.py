@@ -22,6 +22,7 @@ class SynthesizerOperator(MethodOperator):
 
     Args:
         budget: data set whose privacy budget is spent.
+        policy: as of `ReleaseOperator`.
         ledger: Airflow connection id of the budget's ledger.
         over_time: as of `ReleaseOperator`.
         epsilon: the whole privacy loss of a measurement, > 0; one record replaced, their number public; with
@@ -36,13 +37,14 @@ class SynthesizerOperator(MethodOperator):
         seed: chooses which records are sampled, never the noise; None derives it from the measured model.
     """
 
-    template_fields_renderers = {"table": "json", "levels": "json", "over_time": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields_renderers = {"table": "json", "policy": "json", "levels": "json", "over_time": "json"}  # noqa: RUF012  Airflow's own declaration
     ui_color = "#e3eefb"
 
     def __init__(
         self,
         *,
         budget: str,
+        policy: str | Mapping[str, Any],
         ledger: str = DEFAULT_LEDGER,
         over_time: Mapping[str, Any] | None = None,
         epsilon: float | str = 1.0,
@@ -55,6 +57,7 @@ class SynthesizerOperator(MethodOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.budget = budget
+        self.policy = policy
         self.ledger = ledger
         self.over_time = over_time
         self.epsilon = epsilon

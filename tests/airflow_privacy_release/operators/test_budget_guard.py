@@ -167,6 +167,7 @@ def release(table: Any, run_id: str = "run 1", **given: Any) -> Any:
         "method": "privbayes",
         "parameters": {"epsilon": "0.4"},
         "budget": "people",
+        "policy": {"max_epsilon": 10},
     } | given
     return ReleaseOperator(task_id="release", table=table, **arguments).execute(context("release", run_id))
 

@@ -157,6 +157,7 @@ def test_a_run_beyond_the_budget_is_refused_before_its_records_are_read(
     write: Write, home: Path, ledger: BudgetLedger, lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(write(release={"method": "privbayes", "epsilon": 1.5}))
+    (home / "policies" / "private.yaml").write_text("max_epsilon: 2\n")
     (home / "people.parquet").unlink()
     assert main(["run", path]) == REFUSED
     assert "data set people cannot pay epsilon 1.5" in capsys.readouterr().err

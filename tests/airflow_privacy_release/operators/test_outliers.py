@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ import yaml
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_privacy_release import CleanupOperator, DetectOutliersOperator
-from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, SpecError
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.measures import utility
@@ -27,7 +25,7 @@ from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.outliers import Action
 from privacy_release.steps.ingest import ingest
-from privacy_release.steps.outliers import counted_in, detect_outliers, require_whole_table
+from privacy_release.steps.outliers import counted_in, detect_outliers
 from privacy_release.steps.release import make_release
 from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
@@ -210,35 +208,6 @@ def test_figures_with_removed_records_are_those_of_one_suppression(people: pd.Da
 def test_figures_stay_as_they_are_where_nothing_was_suppressed() -> None:
     figures = {"gcp": 0.1, "suppressed_records": 3.0, "non_uniform_entropy": 0.2}
     assert counted_in(figures, 0, 100, 4) == figures
-
-
-@dataclass(frozen=True, kw_only=True)
-class Noisy:
-    """A release method that claims differential privacy."""
-
-    key: ClassVar[str] = "noisy"
-
-    def guarantees(self, schema: DataSchema) -> tuple[Any, ...]:
-        return ()
-
-    def privacy_loss(self, schema: DataSchema) -> PrivacyLoss:
-        return PrivacyLoss(epsilon=1.0, neighbours="add_remove")
-
-    def release(self, table: pd.DataFrame, schema: DataSchema, rng: np.random.Generator) -> Any:
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize("action", list(Action))
-def test_outliers_are_not_removed_before_a_differentially_private_method(
-    action: Action, table: TableRef, work: WorkArea
-) -> None:
-    schema = DataSchema.from_dict(SCHEMA)
-    passed = top_two(table, work, action, max_share=0.5 if action is Action.FAIL else None)
-    if action in (Action.REPORT, Action.FAIL):
-        require_whole_table(Noisy(), schema, passed)
-    else:
-        with pytest.raises(SpecError, match="must not precede a differentially private method"):
-            require_whole_table(Noisy(), schema, passed)
 
 
 def context(task_id: str = "detect_outliers", map_index: int = -1) -> Any:

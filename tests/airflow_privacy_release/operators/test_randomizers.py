@@ -121,11 +121,14 @@ def randomized(table: Any, operator: Any = ERRPHOperator, run_id: str = "run 1",
     """A memoised release of epsilon 6 that `people` pays for, unless otherwise said."""
     arguments = {
         "budget": "people",
+        "policy": {"max_epsilon": 100, "max_delta": 0},
         "epsilon": 6.0,
         "randomness": "memoised",
         "secret": "people_secret",
         **given,
     }
+    if arguments["budget"] is None:
+        del arguments["policy"]
     arguments = {name: value for name, value in arguments.items() if value is not None}
     made = operator(task_id="randomize", table=table, **arguments)
     return made.execute(context("randomize", run_id))

@@ -38,6 +38,7 @@ SCHEMA = {
     "town": {"role": "quasi_identifier", "categories": ["north", "south"]},
     "disease": {"role": "sensitive", "categories": ["cold", "flu"]},
 }
+POLICY = {"max_epsilon": 10}
 named = pytest.mark.parametrize("operator", NAMED, ids=lambda c: c.__name__)
 
 
@@ -83,7 +84,9 @@ def test_every_synthesizer_has_a_named_operator() -> None:
 def test_an_operator_makes_a_private_release_from_rendered_text(
     operator: type[SynthesizerOperator], table: Any, ledger: BudgetLedger
 ) -> None:
-    made = operator(task_id="synthesize", table=table, budget="people", epsilon="0.5", rows="50", seed="7")  # type: ignore[call-arg]
+    made = operator(
+        task_id="synthesize", table=table, budget="people", policy=POLICY, epsilon="0.5", rows="50", seed="7"
+    )  # type: ignore[call-arg]
     staged = made.execute(context("synthesize"))
     manifest = json.loads(Path(staged["manifest"]).read_text())
     assert (manifest["parameters"]["epsilon"], manifest["parameters"]["rows"]) == (0.5, 50)
@@ -99,7 +102,7 @@ def test_mapping_over_epsilon_books_each_and_over_rows_books_once(
     operator: type[SynthesizerOperator], table: Any, ledger: BudgetLedger
 ) -> None:
     def release(index: int, **given: Any) -> Any:
-        made = operator(task_id="synthesize", table=table, budget="people", **given)
+        made = operator(task_id="synthesize", table=table, budget="people", policy=POLICY, **given)
         return made.execute(context("synthesize", index))
 
     for index, rows in enumerate((10, 20)):
@@ -113,7 +116,7 @@ def test_mapping_over_epsilon_books_each_and_over_rows_books_once(
 def test_an_operator_without_a_known_data_set_fails_for_good(
     operator: type[SynthesizerOperator], table: Any, ledger: BudgetLedger
 ) -> None:
-    made = operator(task_id="synthesize", table=table, budget="others")
+    made = operator(task_id="synthesize", table=table, budget="others", policy=POLICY)
     with pytest.raises(AirflowFailException, match="must have a privacy budget"):
         made.execute(context("synthesize"))
 
@@ -122,7 +125,7 @@ def test_the_curator_s_report_is_private_and_its_task_tells_its_path_alone(
     table: Any, ledger: BudgetLedger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
-    made = NAMED[0](task_id="synthesize", table=table, budget="people")
+    made = NAMED[0](task_id="synthesize", table=table, budget="people", policy=POLICY)
     staged = made.execute(context("synthesize"))
     operator = CuratorReportOperator(task_id="curator", source=table, table=staged, name="people")
     told = operator.execute(context("curator"))
@@ -144,7 +147,7 @@ def test_there_is_no_curator_s_report_on_an_anonymized_release(table: Any, ledge
 def compared(table: Any, releases: list[tuple[type[SynthesizerOperator], float]], **more: Any) -> Any:
     """What the comparison of these synthesizers at these epsilons tells."""
     tables = [
-        made(task_id="synthesize", table=table, budget="people", epsilon=epsilon).execute(  # type: ignore[call-arg]
+        made(task_id="synthesize", table=table, budget="people", policy=POLICY, epsilon=epsilon).execute(  # type: ignore[call-arg]
             context("synthesize", index)
         )
         for index, (made, epsilon) in enumerate(releases)

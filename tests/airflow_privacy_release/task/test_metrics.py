@@ -142,7 +142,7 @@ def private_release(source: Path, epsilon: float) -> Any:
 
     table = IngestParquetOperator(task_id="ingest", uri=str(source), schema=schema).execute(context("ingest"))
     return LatentClassOperator(
-        task_id="synthesize", table=table, budget="people.v1", epsilon=epsilon
+        task_id="synthesize", table=table, budget="people.v1", policy={"max_epsilon": 10}, epsilon=epsilon
     ).execute(context("synthesize"))
 
 

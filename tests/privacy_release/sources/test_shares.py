@@ -32,6 +32,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.file_sets import files_of, is_list
 from privacy_release.work.parquet import read_private
+from tests.tables import SPENDING
 
 CANARY = "jane.roe@canary.example"
 FIELDS: dict[str, dict[str, Any]] = {
@@ -330,7 +331,13 @@ def test_all_steps_read_a_table_that_was_copied_in_shares(
         budget = Budget(dataset="people", run="people/1", ledger=ledger)
         small = {"epsilon": 1.0, "classes": 2, "fits": 1}
         private = privacy_release.make_release(
-            table, work, method="latent_class", parameters=small, budget=budget, label="private"
+            table,
+            work,
+            method="latent_class",
+            parameters=small,
+            policy=SPENDING,
+            budget=budget,
+            label="private",
         )
         assert private["rows"] > 0
         work.remove()

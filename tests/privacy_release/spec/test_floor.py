@@ -235,7 +235,7 @@ def test_the_commands_keep_the_floor(
     assert main(verify) == DONE
     set_floor(k(150))
     assert main(verify) == REFUSED
-    assert main(["run", str(spec), "--lake", lake.root, "--release-id", "r2"]) == REFUSED
+    assert main(["run", str(spec), "--lake", lake.root, "--release-id", "r2"]) == WRONG
     policy.write_text(yaml.safe_dump({"require": [k(3)]}))
     capsys.readouterr()
     assert main(["check"]) == WRONG

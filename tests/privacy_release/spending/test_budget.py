@@ -33,6 +33,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes
 from privacy_release.work.references import StagedRef, TableRef
 from privacy_release.work.staged import read_manifest
+from tests.tables import SPENDING
 
 SCHEMA = {
     "name": {"role": "identifier"},
@@ -86,7 +87,7 @@ def released(
     table: TableRef, work: WorkArea, budget: Budget | None, label: str = "staged", **more: Any
 ) -> StagedRef:
     given: dict[str, Any] = {"method": "privbayes", "parameters": {"epsilon": 0.4}} | more
-    return privacy_release.make_release(table, work, budget=budget, label=label, **given)
+    return privacy_release.make_release(table, work, policy=SPENDING, budget=budget, label=label, **given)
 
 
 def events(ledger: BudgetLedger) -> list[str]:

@@ -19,6 +19,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.references import StagedRef, TableRef
 from privacy_release.work.staged import read_manifest
 from tests.privacy_release.spending.test_budget import ingested, people
+from tests.tables import SPENDING
 
 DELTA = 1e-9
 POLICY = ReleasePolicy(max_epsilon=0.7, max_delta=DELTA)
@@ -49,7 +50,9 @@ def released(
     table: TableRef, work: WorkArea, budget: Budget, label: str = "staged", **more: Any
 ) -> StagedRef:
     given = {"epsilon": 0.7, "delta": DELTA} | QUICK | more
-    return make_release(table, work, method="latent_class", parameters=given, budget=budget, label=label)
+    return make_release(
+        table, work, method="latent_class", parameters=given, policy=SPENDING, budget=budget, label=label
+    )
 
 
 def test_it_is_booked_by_its_rho_and_a_retry_costs_nothing(

@@ -36,6 +36,7 @@ from privacy_release.work.people import Identification
 from privacy_release.work.references import StagedRef, TableRef
 from tests.meeting import Meeting
 from tests.privacy_release.ledger.clocks import Clock, ledger_with
+from tests.tables import SPENDING
 
 KNOWN = Identification(column="patient", key="k" * 40)
 FIELDS: dict[str, Any] = {
@@ -101,7 +102,13 @@ class Weeks:
         budget = Budget(dataset="clinic", run="run", ledger=self.ledger, schedule=plan or schedule())
         given = {"epsilon": 0.5, "max_rows": 2} | parameters
         staged = privacy_release.make_release(
-            table, self.work, method="dpsm_bayes", parameters=given, budget=budget, label=label
+            table,
+            self.work,
+            method="dpsm_bayes",
+            parameters=given,
+            policy=SPENDING,
+            budget=budget,
+            label=label,
         )
         self.clock.now += WEEK
         return staged
@@ -312,7 +319,7 @@ def test_too_little_budget_fails_before_the_table_is_read_or_anybody_counted(wee
 def refused(weeks: Weeks, table: TableRef, plan: Schedule | None = None, **given: Any) -> PrivacyEngineError:
     budget = Budget(dataset="clinic", run="run", ledger=weeks.ledger, schedule=plan or schedule())
     with pytest.raises(PrivacyEngineError) as told:
-        privacy_release.make_release(table, weeks.work, budget=budget, **given)
+        privacy_release.make_release(table, weeks.work, policy=SPENDING, budget=budget, **given)
     assert [e.event.value for e in weeks.ledger.history("clinic")][-1] in ("grant", "cancel")
     assert weeks.files() == []
     return told.value
@@ -331,7 +338,7 @@ def test_what_cannot_be_scheduled_is_refused_before_anybody_is_counted(weeks: We
     assert "needs persons to have the same number in every run" in str(refused(weeks, unknown, **private))
     engine = {"kind": "fragments", "rows": 1000, "memory": 300_000_000, "processes": 1}
     on_files: Any = {**whole, "engine": engine}
-    assert "needs the engine local" in str(refused(weeks, on_files, **private))
+    assert "must not stand beside engine fragments" in str(refused(weeks, on_files, **private))
 
 
 def test_a_row_that_names_nobody_is_refused_by_its_number(weeks: Weeks) -> None:

@@ -25,6 +25,7 @@ from privacy_release.spending.claims import bookkeeping_findings
 from privacy_release.spending.yearly import Yearly
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
+from tests.tables import SPENDING
 
 ONE = Neighbours.REPLACE_ONE
 YEAR = Yearly(name="people", epsilon=1.0, delta=1e-9, releases=3, period="365d")
@@ -232,7 +233,7 @@ def test_a_manifest_that_tells_another_part_is_found(
     budget = Budget(dataset="people", run="people/1", ledger=ledger, schedule=YEAR)
     parameters = {"epsilon": PART.epsilon, "classes": 2, "fits": 1}
     staged = privacy_release.make_release(
-        table, work, method="latent_class", parameters=parameters, budget=budget
+        table, work, method="latent_class", parameters=parameters, policy=SPENDING, budget=budget
     )
     assert verify_staged(staged, ReleasePolicy(max_epsilon=1.0), ledger)["passed"]
     assert "each of 3 releases spends an equal part, epsilon 0.3333" in " ".join(
@@ -246,7 +247,13 @@ def test_a_manifest_that_tells_another_part_is_found(
         assert [f.rule for f in found if not f.passed] == [rule]
     with pytest.raises(SpecError, match="must spend an equal part of the promise"):
         privacy_release.make_release(
-            table, work, method="latent_class", parameters={"epsilon": 0.2}, budget=budget, label="other"
+            table,
+            work,
+            method="latent_class",
+            parameters={"epsilon": 0.2},
+            policy=SPENDING,
+            budget=budget,
+            label="other",
         )
 
 

@@ -31,6 +31,7 @@ from privacy_release.work.engines import read_engine
 from privacy_release.work.references import StagedRef
 from tests import tables
 from tests.dated import FIELDS, covers, stays
+from tests.tables import SPENDING
 
 ENGINES = {
     "local": None,
@@ -203,6 +204,7 @@ def test_a_private_release_of_dates_keeps_its_claim_and_its_domains(work: WorkAr
         work,
         method="privbayes",
         parameters={"epsilon": 0.5},
+        policy=SPENDING,
         budget=Budget(dataset="stays", run="run 1", ledger=ledger),
     )
     report = verify_staged(staged, ReleasePolicy(max_epsilon=0.5), ledger)

@@ -29,6 +29,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import open_engine, read_engine
 from privacy_release.work.references import StagedRef, TableRef
 from privacy_release.work.staged import read_manifest
+from tests.tables import SPENDING
 
 K, L = {"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2, "attribute": "illness"}
 T = {"model": "t_closeness", "t": 0.9, "attribute": "illness"}
@@ -260,6 +261,7 @@ def paid(tmp_path: Path, people: pd.DataFrame, work: WorkArea) -> tuple[StagedRe
         work,
         method="privbayes",
         parameters={"epsilon": 0.5},
+        policy=SPENDING,
         budget=Budget(dataset="people", run="people/run 1", ledger=ledger),
     )
     return staged, ledger

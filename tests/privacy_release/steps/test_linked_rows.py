@@ -150,7 +150,7 @@ def test_a_pseudonym_planted_into_independent_rows_fails(source: str, work: Work
 def test_fragments_are_refused(source: str, work: WorkArea) -> None:
     engine = read_engine({"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1})
     table = privacy_release.ingest(source, SCHEMA, work, engine=engine)
-    with pytest.raises(SpecError, match="only by engine local"):
+    with pytest.raises(SpecError, match="must not be linked beside engine fragments"):
         make_release(table, work, method="mondrian", parameters={"k": 10})
 
 
@@ -159,7 +159,9 @@ def test_methods_without_classes_are_refused_before_a_budget_is_asked(
     source: str, work: WorkArea, method: str
 ) -> None:
     table = privacy_release.ingest(source, SCHEMA, work)
-    with pytest.raises(SpecError, match="no classes of whole trajectories"):
+    with pytest.raises(
+        SpecError, match="must not be linked beside a budget or random answers, which make no classes"
+    ):
         make_release(table, work, method=method)
 
 

@@ -33,6 +33,7 @@ from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.staged import read_schema
 from tests import tables
+from tests.tables import SPENDING
 
 KEY = "key-of-shifted-dates-that-nobody-must-see"
 SHIFT = {"connection": "dates", "days": 60, "scope": "series"}
@@ -293,6 +294,7 @@ def test_a_private_release_takes_shifted_dates_in_domains_that_the_schema_tells(
         work,
         method="privbayes",
         parameters={"epsilon": 0.5, "max_rows": 4},
+        policy=SPENDING,
         budget=Budget(dataset="seen", run="run 1", ledger=ledger),
     )
     assert verify_staged(staged, ReleasePolicy(max_epsilon=0.5), ledger)["passed"]

@@ -20,14 +20,14 @@ from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
 from privacy_release.steps import fragment_join
-from privacy_release.steps.release import make_release, require_whole_persons
+from privacy_release.steps.release import make_release
 from privacy_release.steps.run import run_release
 from privacy_release.steps.verify import verify_staged
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.file_sets import files_of
 from privacy_release.work.parquet import read_private
-from privacy_release.work.references import EngineRef, PersonsRef, StagedRef, TableRef
+from privacy_release.work.references import EngineRef, StagedRef, TableRef
 from tests.servers.pages import Page
 
 CANARY = "canary-of-a-patient"
@@ -268,14 +268,6 @@ def test_a_release_with_a_person_runs_from_its_specification(
 def test_without_a_person_it_stops(repeated: Path, lake: Lake, work: WorkArea) -> None:
     with pytest.raises(SchemaError, match="Rows are then not people"):
         run_release(load_spec(specified(repeated)), lake, "1", work)
-
-
-def test_history_composed_by_hand_follows_no_person_of_several_rows() -> None:
-    schema = DataSchema.from_dict({"name": {"role": "identifier"}, "person": "name"})
-    persons = PersonsRef(uri="persons", sha256="", key="")
-    table = TableRef(uri="table", rows=1, sha256="", schema=schema.to_json(), source="", persons=persons)
-    with pytest.raises(SpecError, match=r"name may have several; .*aggregate the source"):
-        require_whole_persons(schema, table, "mondrian")
 
 
 @pytest.mark.parametrize(

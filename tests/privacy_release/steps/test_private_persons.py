@@ -28,6 +28,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from privacy_release.work.parquet import write_private
 from privacy_release.work.references import EngineRef, StagedRef
+from tests.tables import SPENDING
 
 CANARY = "canary-of-a-patient"
 ROWS, PERSONS = 3_917, 230
@@ -86,7 +87,7 @@ def released(
     table = privacy_release.ingest(source, SCHEMA, work, engine=engine)
     budget = Budget(dataset="patients", run="run 1", ledger=ledger)
     given = {"epsilon": 1.0, "classes": 4, "fits": 1, **parameters}
-    return make_release(table, work, method="latent_class", parameters=given, budget=budget)
+    return make_release(table, work, method="latent_class", parameters=given, policy=SPENDING, budget=budget)
 
 
 @bounds
@@ -148,7 +149,9 @@ def test_a_data_set_without_a_budget_is_told_for_whom_to_grant_it(
     table = privacy_release.ingest(source, SCHEMA, work)
     budget = Budget(dataset="others", run="run 1", ledger=ledger)
     with pytest.raises(BudgetExceededError, match="--neighbours replace_person"):
-        make_release(table, work, method="privbayes", parameters={"max_rows": 2}, budget=budget)
+        make_release(
+            table, work, method="privbayes", parameters={"max_rows": 2}, policy=SPENDING, budget=budget
+        )
 
 
 def test_a_claim_about_rows_fails_the_verification(source: str, work: WorkArea, ledger: BudgetLedger) -> None:
@@ -175,7 +178,7 @@ def test_random_answers_stay_refused(source: str, work: WorkArea, ledger: Budget
     table = privacy_release.ingest(source, SCHEMA, work)
     budget = Budget(dataset="patients", run="run 1", ledger=ledger)
     with pytest.raises(SchemaError, match="names the person of each row"):
-        make_release(table, work, method="errph", parameters={"epsilon": 1.0}, budget=budget)
+        make_release(table, work, method="errph", parameters={"epsilon": 1.0}, policy=SPENDING, budget=budget)
 
 
 def test_a_retry_on_the_same_bytes_costs_nothing(source: str, work: WorkArea, ledger: BudgetLedger) -> None:
@@ -183,7 +186,9 @@ def test_a_retry_on_the_same_bytes_costs_nothing(source: str, work: WorkArea, le
     budget = Budget(dataset="patients", run="run 1", ledger=ledger)
     given = {"epsilon": 1.0, "classes": 2, "fits": 1, "max_rows": 3}
     one, other = (
-        make_release(table, work, method="latent_class", parameters=given, budget=budget, label=label)
+        make_release(
+            table, work, method="latent_class", parameters=given, policy=SPENDING, budget=budget, label=label
+        )
         for label in ("one", "other")
     )
     assert one["sha256"] == other["sha256"]
@@ -231,6 +236,7 @@ def test_synthesizers_that_weigh_persons_are_compared_apart_from_those_that_do_n
             work,
             method="latent_class",
             parameters={"epsilon": 0.5, "classes": 4, "fits": 1, **bound},
+            policy=SPENDING,
             budget=budget,
             label=label,
         )

@@ -21,6 +21,7 @@ from privacy_release.steps.release import draw_parts
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import read_engine
 from tests.servers.pages import Page, require_closed_page
+from tests.tables import SPENDING
 
 SCHEMA = {
     "name": {"role": "identifier", "kind": "categorical"},
@@ -82,7 +83,7 @@ def test_an_engine_draws_the_records_that_one_process_draws_from_the_same_model(
     ledger.grant("people", Limit(epsilon=1.0), reason="a test", by="officer")
     budget = Budget(dataset="people", run="people/1", ledger=ledger, connection="ledger_default")
     table = privacy_release.ingest(source, load_schema(SCHEMA), work)
-    release = {"method": "privbayes", "parameters": {"epsilon": 1.0}, "budget": budget}
+    release = {"method": "privbayes", "parameters": {"epsilon": 1.0}, "budget": budget, "policy": SPENDING}
     whole = privacy_release.make_release(table, work, label="whole", **release)
     parts = privacy_release.make_release(table, work, label="parts", engine=ENGINE, **release)
     pd.testing.assert_frame_equal(pd.read_parquet(whole["uri"]), pd.read_parquet(parts["uri"]))

@@ -1,0 +1,92 @@
+"""Bounds on attacks, which need an attack that can be tried."""
+
+from collections.abc import Iterator
+
+from privacy_engine.errors import Problem
+from privacy_engine.registry import is_anonymizer
+from privacy_engine.vocabulary import AttackName
+from privacy_release.spec.rules.facts import Facts
+from privacy_release.spec.rules.rule import Rules
+from privacy_release.work.engines import LOCAL
+
+RULES = Rules()
+
+
+@RULES.rule("attacks.register", "register", "policy")
+def _registers_are_used(facts: Facts) -> Iterator[Problem]:
+    if facts.register is not None and not _bounds(facts, AttackName.LINKAGE):
+        yield Problem(
+            text="public_register must stand beside attack_risk of linkage in the policy or the floor "
+            "policy, which alone uses it; add the rule, or remove public_register",
+            path=("public_register",),
+        )
+
+
+@RULES.rule("attacks.table", "policy", "engine", "linked")
+def _attacks_need_the_table_in_memory(facts: Facts) -> Iterator[Problem]:
+    scaled = facts.engine != LOCAL
+    if facts.policy.attacks and (scaled or facts.linked):
+        what = "an engine that never holds the table in memory" if scaled else "rows that are linked"
+        yield Problem(
+            text=f"policy bounds attacks, which cannot be tried beside {what}; take attack_risk out of the "
+            "policy and the floor policy, or release one table of rows that are not linked, with the engine "
+            "local",
+            path=("policy",),
+        )
+
+
+@RULES.rule("attacks.intersection", "policy", "history")
+def _intersections_are_of_releases_of_known_people(facts: Facts) -> Iterator[Problem]:
+    if _bounds(facts, AttackName.INTERSECTION) and facts.history is None:
+        yield Problem(
+            text="history must be declared beside attack_risk of intersection: else nobody knows who is in "
+            "several releases; add `history: {identifier: <column>}`, or take the rule out of the policy",
+            path=("history",),
+        )
+
+
+@RULES.rule("attacks.shadows", "policy", "history", "over_time")
+def _shadows_are_made_by_the_method_alone(facts: Facts) -> Iterator[Problem]:
+    if not any(rule.shadows for rule in facts.policy.attacks):
+        return
+    remedy = "leave shadows out of attack_risk in the policy and the floor policy"
+    if facts.history is not None and facts.history.keep:
+        yield Problem(
+            text="history makes a release together with the earlier ones, and a shadow release has none; "
+            f"{remedy}, or set `keep: false`, by which verification alone looks at them",
+            path=("history",),
+        )
+    over_time = facts.over_time
+    if over_time is None or (over_time.regime == "yearly" and not over_time.opening):
+        return
+    yield Problem(
+        text=f"budget.over_time {over_time.regime} goes on from earlier releases, or counts who is in them, "
+        f"and a shadow release has none; {remedy}, or take the regime yearly without an opening, or none",
+        path=("budget", "over_time"),
+    )
+
+
+@RULES.rule("attacks.minimality", "policy", "method")
+def _minimality_is_of_classes_and_sensitive_values(facts: Facts) -> Iterator[Problem]:
+    from privacy_engine.judge.models import SensitiveModel
+
+    if not _bounds(facts, AttackName.MINIMALITY):
+        return
+    if not is_anonymizer(facts.method):
+        yield Problem(
+            text=f"policy bounds the attack minimality, and {facts.method} makes no classes that it could "
+            "reverse; take the rule out of the policy and the floor policy, or take an anonymizer",
+            path=("policy",),
+        )
+    elif not any(isinstance(model, SensitiveModel) for model in facts.policy.require):
+        yield Problem(
+            text="policy bounds the attack minimality, and asks for no model of sensitive values; "
+            "k-anonymity by itself is not exposed to it: take the rule out of the policy and the floor "
+            "policy, or add the model that the release is made by, such as `{model: distinct_l_diversity, "
+            "l: 3}`",
+            path=("policy",),
+        )
+
+
+def _bounds(facts: Facts, attack: AttackName) -> bool:
+    return any(rule.attack is attack for rule in facts.policy.attacks)

@@ -1,0 +1,75 @@
+"""What columns may be, by their roles, the method and the policy."""
+
+from collections.abc import Iterator
+
+from privacy_engine.errors import Problem
+from privacy_engine.registry import is_anonymizer
+from privacy_engine.vocabulary import Intervals, taken_bounds
+from privacy_release.spec.rules.facts import Facts
+from privacy_release.spec.rules.rule import Rules
+
+RULES = Rules()
+
+
+@RULES.rule("pseudonyms.method", "columns", "method")
+def _pseudonyms_hide_nobody(facts: Facts) -> Iterator[str]:
+    named = [name for name, column in facts.columns if column.pseudonym is not None]
+    if named and not is_anonymizer(facts.method):
+        yield (
+            f"pseudonyms of {named} must not stand beside a budget, a synthesizer or random answers: they "
+            "would tell of each person what these hide; remove `pseudonym`, or take an anonymizer"
+        )
+
+
+@RULES.rule("pseudonyms.person", "read", "person", "tables")
+def _persons_have_no_pseudonym(facts: Facts) -> Iterator[str]:
+    column = facts.read.get(facts.person or "")
+    if not facts.tables and column is not None and column.pseudonym is not None:
+        yield (
+            "person must have no pseudonym: it would link the rows of a person; remove `pseudonym`, or "
+            "aggregate the source to one row a person and remove `person`"
+        )
+
+
+@RULES.rule("columns.bounds", "columns", "spanned", "method", "parameters")
+def _bounds_have_names_of_their_own(facts: Facts) -> Iterator[Problem]:
+    form = facts.parameters.get("intervals") or Intervals.BOUNDS
+    if not is_anonymizer(facts.method) or form != Intervals.BOUNDS:
+        return
+    if taken := taken_bounds(facts.spanned, [name for name, _ in facts.columns]):
+        yield Problem(text=taken, path=("schema",))
+
+
+@RULES.rule("columns.policy", "schema", "policy")
+def _columns_keep_the_policy(facts: Facts) -> Iterator[Problem]:
+    from privacy_engine.judge.column_checks import broken_by_schema
+
+    asked = facts.policy.columns
+    for broken in broken_by_schema(asked, facts.schema) if asked is not None else ():
+        yield Problem(
+            text=f"the policy or the floor policy has rules for columns. {broken.column} must keep "
+            f"{broken.rule}: {broken.remedy}",
+            path=("schema", broken.column),
+        )
+
+
+@RULES.rule("register.columns", "register", "read", "tables", "transformed")
+def _registers_tell_quasi_identifiers(facts: Facts) -> Iterator[str]:
+    if facts.register is None:
+        return
+    if facts.tables or facts.transformed:
+        yield (
+            "public_register must not stand beside tables or a transform, whose columns it does not have; "
+            "remove it"
+        )
+        return
+    columns = facts.read.items()
+    told = {name for name, a in columns if a.role == "quasi_identifier" and a.derive is None}
+    told -= {name for name, a in columns if a.shift is not None}
+    asked = facts.register
+    if len(set(asked)) < len(asked) or not told.issuperset(asked):
+        wrong = [name for name in asked if name not in told] or "repeated ones"
+        yield (
+            "public_register.columns must be distinct quasi-identifiers of schema that are neither derived "
+            f"nor shifted, got {wrong}; remove them"
+        )

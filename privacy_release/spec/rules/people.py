@@ -1,0 +1,122 @@
+"""Whose record a row is, and who is followed from release to release."""
+
+from collections.abc import Iterator
+
+from privacy_engine.registry import is_anonymizer, is_randomizer
+from privacy_release.spec.engine import problem_of_engine
+from privacy_release.spec.rules.facts import Facts
+from privacy_release.spec.rules.rule import Rules
+from privacy_release.spec.rules.text import unknown
+from privacy_release.work.engines import LOCAL
+
+RULES = Rules()
+_BOUNDS = ("max_rows", "weight")  # parameters that bound what a person contributes
+
+
+@RULES.rule("person.identifier", "read", "person", "tables")
+def _persons_are_named_by_an_identifier(facts: Facts) -> Iterator[str]:
+    if facts.tables or facts.person is None:
+        return
+    known = facts.read.get(facts.person)
+    if known is None or known.role != "identifier":
+        yield (
+            "person must be a column of schema with the role identifier, got "
+            f"{unknown([facts.person], _identifiers(facts))}; correct it"
+        )
+
+
+@RULES.rule("person.linked", "linked", "method", "history", "engine")
+def _linked_rows_have_classes(facts: Facts) -> Iterator[str]:
+    if not facts.linked:
+        return
+    other = {
+        "a budget or random answers, which make no classes": not is_anonymizer(facts.method),
+        "history, which is about one record a person": facts.history is not None,
+        f"engine {facts.engine}, whose fragments have parts of persons": facts.engine != LOCAL,
+    }
+    for what in (what for what, given in other.items() if given):
+        yield (
+            f"person.rows must not be linked beside {what}: a class is of all rows of a person; remove one "
+            "of both"
+        )
+
+
+@RULES.rule("person.answers", "person", "method")
+def _answers_are_for_one_row(facts: Facts) -> Iterator[str]:
+    if facts.person is not None and is_randomizer(facts.method):
+        yield (
+            "person must not stand beside random answers: their loss is for one row, and somebody with m "
+            "rows has m times as much; aggregate the source to one row a person"
+        )
+
+
+@RULES.rule("person.bounded", "person", "budget", "method", "parameters")
+def _losses_are_of_persons(facts: Facts) -> Iterator[str]:
+    if facts.person is None or not facts.budget or is_randomizer(facts.method):
+        return
+    if all(facts.parameters.get(name) is None for name in _BOUNDS):
+        yield (
+            "person must not stand beside a budget alone: the loss would be for one row, and somebody with m "
+            "rows has m times as much; add `max_rows: m` or `weight: person` to release, or aggregate the "
+            "source to one row a person"
+        )
+
+
+@RULES.rule("person.history", "person", "history")
+def _history_follows_one_record(facts: Facts) -> Iterator[str]:
+    if facts.person is not None and facts.history is not None:
+        yield (
+            "person must not stand beside history, which follows one record a person from release to "
+            "release; where each person has one, take person out, since history.identifier names them, and "
+            "where some have several, aggregate the source to one row a person"
+        )
+
+
+@RULES.rule("history.identifier", "history", "identifier", "read")
+def _history_has_an_identifier(facts: Facts) -> Iterator[str]:
+    if facts.history is None or facts.identifier is None:
+        return
+    known = facts.read.get(facts.identifier)
+    if known is None or known.role != "identifier":
+        yield (
+            "history.identifier must be a column of schema with the role identifier, got "
+            f"{unknown([facts.identifier], _identifiers(facts))}; correct it"
+        )
+
+
+@RULES.rule("history.m", "history", "columns")
+def _m_is_of_sensitive_attributes(facts: Facts) -> Iterator[str]:
+    sensitive = [name for name, column in facts.columns if column.role == "sensitive"]
+    asked = facts.history.m if facts.history is not None else None
+    if strangers := sorted(set(asked or {}) - set(sensitive)):
+        yield (
+            f"history.m [{unknown(strangers, sensitive)}] must be sensitive attributes of schema; correct it"
+        )
+
+
+@RULES.rule("history.method", "history", "method")
+def _history_is_of_classes(facts: Facts) -> Iterator[str]:
+    if facts.history is not None and not is_anonymizer(facts.method):
+        yield (
+            "history must not stand beside a budget or random answers: they make no classes that people "
+            "could share, and their losses add up in the budget; remove it"
+        )
+
+
+@RULES.rule("history.followed", "history", "followed")
+def _history_knows_whose_records_they_are(facts: Facts) -> Iterator[str]:
+    if facts.history is not None and not facts.followed:
+        yield (
+            "history needs to know whose records they are; ingest the table with person, the identifier of "
+            "who is in the earlier releases"
+        )
+
+
+@RULES.rule("engine.method", "engine", "method", "history")
+def _engines_can_do_it(facts: Facts) -> Iterator[str]:
+    if problem := problem_of_engine(facts.engine, facts.method, history=facts.history is not None):
+        yield problem
+
+
+def _identifiers(facts: Facts) -> list[str]:
+    return [name for name, column in facts.read.items() if column.role == "identifier"]

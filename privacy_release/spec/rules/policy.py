@@ -1,0 +1,118 @@
+"""A release held against its policy and the floor policy, as far as that is possible before it is made."""
+
+from collections.abc import Iterator
+
+from privacy_engine.choice import did_you_mean
+from privacy_engine.errors import Problem, SchemaError, VerificationError
+from privacy_engine.vocabulary import PublishMode
+from privacy_release.spec.floor import require_signature, weaker_than_floor
+from privacy_release.spec.rules.facts import Facts
+from privacy_release.spec.rules.rule import Rules
+
+RULES = Rules()
+
+
+@RULES.rule("policy.floor", "own_policy", "floor")
+def _policies_keep_the_floor(facts: Facts) -> Iterator[Problem]:
+    policy, place = facts.own_policy
+    if told := weaker_than_floor(policy, facts.floor):
+        yield Problem(text=f"{place}: {told}")
+
+
+@RULES.rule("policy.attributes", "columns", "policy")
+def _models_are_of_attributes_that_exist(facts: Facts) -> Iterator[Problem]:
+    from privacy_engine.judge.models import rule_of
+
+    sensitive = [name for name, column in facts.columns if column.role == "sensitive"]
+    for rule in facts.policy.rules:
+        asked = getattr(rule, "attribute", None)
+        if asked is not None and asked not in sensitive:
+            told = (
+                f"a sensitive attribute {asked}, and schema has {sensitive}{did_you_mean(asked, sensitive)}"
+            )
+        elif hasattr(rule, "attribute") and rule not in facts.policy.across and not sensitive:
+            told = "a sensitive attribute, and schema has none"
+        else:
+            continue
+        yield Problem(
+            text=f"policy asks for {rule_of(rule)} of {told}; give a column that role, or take another "
+            "policy",
+            path=("policy",),
+        )
+
+
+@RULES.rule("policy.distances", "columns", "policy")
+def _attributes_have_the_distances(facts: Facts) -> Iterator[Problem]:
+    from privacy_engine.judge.models import require_distances
+
+    sensitive = {name: column for name, column in facts.columns if column.role == "sensitive"}
+    try:
+        require_distances(facts.policy.require, sensitive)
+    except SchemaError as error:
+        yield Problem(text=f"policy: {error}", path=("policy",))
+
+
+@RULES.rule("policy.pseudonyms", "columns", "linked", "person", "policy")
+def _pseudonyms_are_allowed(facts: Facts) -> Iterator[Problem]:
+    scopes = {name: a.pseudonym.scope for name, a in facts.columns if a.pseudonym is not None}
+    if facts.linked and facts.person is not None:
+        scopes[facts.person] = "random"
+    if refused := [name for name, scope in scopes.items() if facts.policy.refuses_pseudonyms(scope)]:
+        yield Problem(
+            text=f"the pseudonyms of {refused} must keep `pseudonyms: {facts.policy.pseudonyms}` of the "
+            "policy or the floor policy; remove them, or narrow their scope",
+            path=("schema", refused[0]),
+        )
+
+
+@RULES.rule("policy.promises", "releaser", "schema", "policy")
+def _methods_promise_what_is_asked(facts: Facts) -> Iterator[Problem]:
+    from privacy_release.spec.methods import weaker_than_policy
+
+    for text in weaker_than_policy(facts.releaser, facts.schema, facts.policy, facts.releaser.key):
+        yield Problem(
+            text=f"release: {text}, as the policy or the floor policy asks; verification would refuse it: "
+            "correct one of both",
+            path=("release",),
+        )
+
+
+@RULES.rule("policy.repeated_people", "schedule", "unfollowed", "policy")
+def _schedules_follow_people(facts: Facts) -> Iterator[Problem]:
+    if facts.schedule and facts.unfollowed and facts.policy.repeated_people == "history":
+        yield Problem(
+            text=f"history must be declared beside a schedule and {', '.join(facts.unfollowed)}, for the "
+            "policy or the floor policy has `repeated_people: history`: its second release would be refused; "
+            "add `history: {identifier: <column>}`, or ask for a policy that allows it",
+            path=("history",),
+        )
+
+
+@RULES.rule("publish.append", "publish_mode", "history", "unfollowed", "policy")
+def _tables_of_all_releases_follow_people(facts: Facts) -> Iterator[Problem]:
+    followed = facts.history is not None or (facts.policy.repeated_people == "history" and facts.unfollowed)
+    if facts.publish_mode is PublishMode.APPEND and not followed:
+        yield Problem(
+            text="publish.mode: append leaves all releases in the table, and whoever is in several can be "
+            "told by what they have in common; declare `history`, ask for a policy with `repeated_people: "
+            "history`, or take mode: snapshot",
+            path=("publish", "mode"),
+        )
+
+
+@RULES.rule("floor.approval", "approval", "floor")
+def _floors_may_ask_for_an_approval(facts: Facts) -> Iterator[Problem]:
+    if facts.floor is not None and facts.floor.approval and not facts.approval:
+        yield Problem(
+            text=f"approval.required must be true, for the floor policy {facts.floor.path} asks that "
+            "somebody approves every release; add it",
+            path=("approval", "required"),
+        )
+
+
+@RULES.rule("floor.signature", "signed", "floor")
+def _floors_may_ask_for_a_signature(facts: Facts) -> Iterator[str]:
+    try:
+        require_signature(facts.floor, signed=facts.signed)
+    except VerificationError as error:
+        yield str(error)

@@ -1,0 +1,206 @@
+"""What a budget pays for, and what answers at random need."""
+
+from collections.abc import Iterator
+
+from privacy_engine.errors import SpecError
+from privacy_engine.registry import can_be_followed, is_anonymizer, is_randomizer
+from privacy_release.spec.outliers import REMOVING
+from privacy_release.spec.rules.facts import Facts
+from privacy_release.spec.rules.rule import Rules
+from privacy_release.work.engines import LOCAL
+
+RULES = Rules()
+_PUBLIC = ("rows", "k", "l", "t", "epsilon")  # figures of the released records and parameters alone
+
+
+@RULES.rule("budget.loss", "budget", "method", "stated")
+def _budgets_pay_for_a_loss(facts: Facts) -> Iterator[str]:
+    spent = ("epsilon", "p_0") if is_randomizer(facts.method) else ("epsilon",)
+    if facts.budget and not set(spent) & set(facts.stated):
+        yield (
+            f"release.{' or '.join(spent)} must stand beside a budget, it is what each run spends; add it, "
+            "or remove the budget if the method is not differentially private"
+        )
+
+
+@RULES.rule("budget.none", "releaser", "loss", "budget")
+def _losses_have_a_budget(facts: Facts) -> Iterator[str]:
+    name = facts.releaser.key
+    if facts.loss is not None and not facts.budget:
+        yield (
+            f"release: {name} is differentially private and must name the budget that it spends; add "
+            "`budget: {dataset: NAME}` to the specification, or budget=NAME to the operator"
+        )
+    if facts.loss is None and facts.budget:
+        yield (
+            f"release: {name} makes no differential privacy claim, so it has no loss to book; remove the "
+            "budget, or take a method that claims one, see `privacy-release list-methods`"
+        )
+
+
+@RULES.rule("budget.nulls", "budget", "nulls")
+def _numbers_of_records_are_public(facts: Facts) -> Iterator[str]:
+    # A record that replaces another may bring a null where there was none: the number of records, which
+    # counts as public, would depend on it.
+    if facts.budget and facts.nulls == "drop":
+        yield (
+            "source.nulls must be fail or keep beside a budget: a loss for a public number of records does "
+            "not cover which records have a null; keep them, or leave the columns out"
+        )
+
+
+@RULES.rule("budget.dropped", "budget", "dropped")
+def _no_record_was_dropped(facts: Facts) -> Iterator[str]:
+    if facts.budget and facts.dropped:
+        yield (
+            "source: records with nulls must not be dropped before a differentially private method: its loss "
+            "is for a public number of records; keep them (nulls: keep), or leave the columns out"
+        )
+
+
+@RULES.rule("budget.outliers", "budget", "outliers")
+def _outliers_stay(facts: Facts) -> Iterator[str]:
+    """Which records are outliers depends on all the others: the method's epsilon does not count that."""
+    took = [str(action) for action in facts.outliers if action in REMOVING]
+    if facts.budget and took:
+        yield (
+            f"outliers.action {took[0]} must not precede a differentially private method: its loss does not "
+            "cover the choice of the outliers; take report or fail"
+        )
+
+
+@RULES.rule("budget.looking", "method", "looking")
+def _steps_look_at_one_record(facts: Facts) -> Iterator[str]:
+    """Nobody may change what becomes of the records of others, nor how many there are."""
+    if facts.looking and not is_anonymizer(facts.method):
+        yield (
+            f"the step {facts.looking[0]} must make of each record one record, by itself alone, before "
+            f"{facts.method}: its loss does not cover a choice or a sum over records; use sql that only "
+            "computes columns, without WHERE, JOIN, GROUP BY or windows, or do it in the source"
+        )
+
+
+@RULES.rule("over_time.method", "over_time", "method")
+def _promises_are_of_methods_that_hide_who_takes_part(facts: Facts) -> Iterator[str]:
+    if facts.over_time is None:
+        return
+    if is_randomizer(facts.method):
+        yield (
+            f"budget.over_time: {facts.method} answers for each row and cannot hide who takes part; take a "
+            "synthesizer, or remove over_time"
+        )
+    elif facts.over_time.stream and not can_be_followed(facts.method):
+        yield (
+            f"budget.over_time: a stream follows the tables of latent_class, got {facts.method}; take that, "
+            "or the regime yearly"
+        )
+
+
+@RULES.rule("over_time.records", "over_time", "person", "method", "parameters")
+def _streams_count_one_record_a_person(facts: Facts) -> Iterator[str]:
+    if facts.over_time is None or not facts.over_time.stream or not can_be_followed(facts.method):
+        return
+    if facts.person is not None and facts.parameters.get("max_rows") != 1:
+        yield (
+            "budget.over_time: a stream counts one record a person; give release.max_rows: 1, or take the "
+            "regime yearly"
+        )
+
+
+@RULES.rule("over_time.promise", "promise", "loss")
+def _losses_are_part_of_the_promise(facts: Facts) -> Iterator[str]:
+    if facts.promise is None or facts.loss is None:
+        return
+    try:
+        facts.promise(facts.loss)
+    except SpecError as error:
+        yield str(error)
+
+
+@RULES.rule("over_time.person", "over_time", "person")
+def _promises_to_persons_know_them(facts: Facts) -> Iterator[str]:
+    if facts.over_time is not None and facts.over_time.knows_people and facts.person is None:
+        yield (
+            "budget.over_time must stand beside a person: it bounds in how many releases a person takes "
+            "part, or how often a person changes; name the identifier of the person of each row as `person`, "
+            "or remove over_time"
+        )
+
+
+@RULES.rule("over_time.engine", "over_time", "engine")
+def _takers_part_are_told_in_memory(facts: Facts) -> Iterator[str]:
+    if facts.over_time is not None and facts.over_time.knows_people and facts.engine != LOCAL:
+        yield (
+            f"budget.over_time must not stand beside engine {facts.engine}: who takes part is told in "
+            "memory; take engine local, or remove over_time"
+        )
+
+
+@RULES.rule("over_time.transform", "over_time", "transformed")
+def _persons_keep_their_numbers(facts: Facts) -> Iterator[str]:
+    if facts.over_time is not None and facts.over_time.knows_people and facts.transformed:
+        yield (
+            "budget.over_time must not stand beside a transform, after which persons have other numbers in "
+            "every run; make the columns in the source, or remove one of both"
+        )
+
+
+@RULES.rule("over_time.numbered", "over_time", "numbered")
+def _persons_have_the_same_numbers_in_every_run(facts: Facts) -> Iterator[str]:
+    if facts.over_time is not None and facts.over_time.knows_people and not facts.numbered:
+        yield (
+            "budget.over_time needs persons to have the same number in every run: ingest the table with "
+            "`numbering`, and leave out transforms, after which they have others"
+        )
+
+
+@RULES.rule("over_time.repeated", "over_time", "repeated", "person")
+def _changes_are_of_one_record(facts: Facts) -> Iterator[str]:
+    if facts.over_time is not None and facts.over_time.regime == "continual" and facts.repeated:
+        yield (
+            f"{facts.person} must name each person once beside `changes`, which are of a person's one "
+            "record, and some rows name somebody again; aggregate the source to one row a person"
+        )
+
+
+@RULES.rule("answers.schedule", "method", "parameters", "schedule")
+def _answers_on_a_schedule_repeat(facts: Facts) -> Iterator[str]:
+    if facts.schedule and is_randomizer(facts.method) and not _memoised(facts):
+        yield (
+            "release.randomness must be memoised on a schedule: answers that are drawn afresh in every "
+            "release wear out by averaging; set it, with a secret, or release once without a schedule"
+        )
+
+
+@RULES.rule("answers.individual", "method", "parameters", "read")
+def _memoised_answers_go_by_an_individual(facts: Facts) -> Iterator[str]:
+    if not is_randomizer(facts.method) or not _memoised(facts):
+        return
+    names = [name for name, column in facts.read.items() if column.role == "identifier"]
+    named = facts.parameters.get("individual", names[0] if len(names) == 1 else None)
+    if named not in names:
+        yield (
+            "schema must have the one identifier that memoised answers go by; give a column the role "
+            "identifier, and name it as release.individual where there are several"
+        )
+
+
+@RULES.rule("alerts.budget", "alerts_of_budget", "budget")
+def _alerts_of_a_budget_have_one(facts: Facts) -> Iterator[str]:
+    if facts.alerts_of_budget and not facts.budget:
+        yield "alerts.budget must stand beside a budget; remove it"
+
+
+@RULES.rule("alerts.figures", "alerts", "method")
+def _alerts_are_about_public_figures(facts: Facts) -> Iterator[str]:
+    of_source = [name for name in facts.alerts if name not in _PUBLIC]
+    if of_source and not is_anonymizer(facts.method):
+        yield (
+            f"alerts.{', '.join(of_source)} must not stand beside {facts.method}: loss and risk against the "
+            "source would tell what it hides, and are in the curator's report alone; take "
+            f"{', '.join(_PUBLIC)} or budget"
+        )
+
+
+def _memoised(facts: Facts) -> bool:
+    return facts.parameters.get("randomness") == "memoised"

@@ -1,0 +1,75 @@
+"""The facts of an ingested table, and of what is to be made of it, before its records are read."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
+from privacy_release.spending.budget import Budget
+from privacy_release.steps.history import Past
+from privacy_release.work.engines import LOCAL
+from privacy_release.work.parquet import read_private
+from privacy_release.work.references import TableRef
+
+if TYPE_CHECKING:
+    from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.release import ReleaseMethod
+    from privacy_engine.tables.schema import DataSchema
+
+
+def facts_of_table(
+    table: TableRef,
+    schema: "DataSchema",
+    releaser: "ReleaseMethod",
+    parameters: Mapping[str, Any],
+    *,
+    budget: Budget | None = None,
+    past: Past | None = None,
+    policy: "ReleasePolicy | None" = None,
+) -> Facts:
+    """What is known of an ingested table and of what is to be made of it, before its records are read.
+
+    Its loss is not: a method that cannot tell one refuses the schema itself.
+
+    Args:
+        table: that is to be released.
+        schema: of it.
+        releaser: the method.
+        parameters: that it was built with.
+        budget: that is to pay.
+        past: the earlier releases that it is made with.
+        policy: what must hold, the floor policy included; None: it is not known.
+    """
+    followed, source = "persons" in table, table["source"]
+    history = History(keep=past is not None, m=past.m if past else None) if followed or past else None
+    steps = source.get("transforms", [])
+    return Facts(
+        columns=tuple((a.name, a) for a in schema.attributes),
+        spanned=[a.name for a in schema.quasi_identifiers if a.ordered and a.categories is None],
+        tables=tuple(source.get("tables", ())),
+        person=schema.by or None,
+        linked=schema.linked,
+        engine=table["engine"]["kind"] if "engine" in table else LOCAL,
+        outliers=tuple(found["action"] for found in table.get("outliers", [])),
+        method=releaser.key,
+        parameters=parameters,
+        budget=budget is not None,
+        over_time=OverTime.of(None if budget is None else budget.schedule),
+        history=history,
+        policy=UNKNOWN if policy is None else policy,
+        schema=schema,
+        releaser=releaser,
+        promise=None if budget is None else budget.promise,
+        dropped=source["dropped"],
+        looking=tuple(step["name"] for step in steps if not step["row_by_row"]),
+        followed=followed,
+        numbered="numbered" in table,
+        repeated=_repeated(table, schema, budget),
+    )
+
+
+def _repeated(table: TableRef, schema: "DataSchema", budget: Budget | None) -> Any:
+    """Whether a person has several records, where changes of a person are counted; else nobody asks."""
+    said = OverTime.of(None if budget is None else budget.schedule)
+    if said is None or said.regime != "continual" or "numbered" not in table or "engine" in table:
+        return UNKNOWN
+    return bool(read_private(table["uri"], table["sha256"])[schema.by].duplicated().any())

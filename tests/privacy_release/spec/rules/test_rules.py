@@ -1,0 +1,411 @@
+"""Each rule by the facts that it needs, and nothing else; that entry points judge it is tested with them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.embedded import checkout
+from privacy_engine.dp.loss import PrivacyLoss
+from privacy_engine.errors import ProblemsError, SpecError
+from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
+from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.registry import load_method
+from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import PublishMode
+from privacy_release.spec.classification import read_classification
+from privacy_release.spec.floor import Floor
+from privacy_release.spec.rules.facts import NAMES, UNKNOWN, Declared, Facts, History, OverTime, group_of
+from privacy_release.spec.rules.judge import RULES, judged, refuse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """What rules look at of a column."""
+
+    role: str = "quasi_identifier"
+    pseudonym: Any = None
+    derive: Any = None
+    shift: Any = None
+
+
+@dataclass(frozen=True)
+class Pseudonym:
+    """Of a column."""
+
+    scope: str = "release"
+
+
+class Forbidden:
+    """A fact that a rule did not ask for: any use of it fails the test."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of a fact that the rule does not name among its needs")
+
+    __bool__ = __iter__ = __len__ = __eq__ = __contains__ = __hash__ = __getattribute__  # type: ignore[assignment]
+
+
+def refused(_: PrivacyLoss) -> None:
+    raise SpecError("budget.over_time: it is no part of the promise")
+
+
+NAME, AGE, ILLNESS = Column(role="identifier"), Column(), Column(role="sensitive")
+READ = {"name": NAME, "age": AGE, "illness": ILLNESS}
+COLUMNS = tuple(READ.items())
+SCHEMA = DataSchema.from_dict(
+    {
+        "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
+        "illness": {"role": "sensitive", "kind": "categorical", "categories": ["flu", "none"]},
+    }
+)
+LOSS = PrivacyLoss(epsilon=1.0, neighbours="replace_one")
+MONDRIAN, LATENT = load_method("mondrian", k=5), load_method("latent_class")
+PEOPLE, YEARLY, STREAM = (OverTime(regime=regime) for regime in ("participation", "yearly", "continual"))
+FLOOR = Floor(
+    path=Path("/etc/floor.yaml"),
+    sha256="0",
+    policy=ReleasePolicy(require=(KAnonymity(k=10),)),
+    approval=True,
+    signed=True,
+)
+CLASSES = "columns: {illness: quasi_identifier, age: quasi_identifier}"
+
+
+def policy(**fields: Any) -> ReleasePolicy:
+    return ReleasePolicy.from_dict({"require": [{"model": "k_anonymity", "k": 5}], **fields})
+
+
+def attack(name: str, **more: Any) -> ReleasePolicy:
+    asked = {"model": "attack_risk", "attack": name, "excess": 0.5, **more}
+    return policy(require=[{"model": "k_anonymity", "k": 5}, asked])
+
+
+# id of a rule -> facts that break it, the change that mends it, and words of the problem
+CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "person.identifier": (
+        {"read": READ, "person": "nane", "tables": ()},
+        {"person": "name"},
+        r"role identifier, got 'nane' \(did you mean name\?",
+    ),
+    "person.linked": (
+        {"linked": True, "method": "mondrian", "history": History(), "engine": "local"},
+        {"history": None},
+        "must not be linked beside history",
+    ),
+    "person.answers": (
+        {"person": "name", "method": "trr"},
+        {"method": "mondrian"},
+        "must not stand beside random answers",
+    ),
+    "person.bounded": (
+        {"person": "name", "budget": True, "method": "latent_class", "parameters": {"max_rows": None}},
+        {"parameters": {"max_rows": 3}},
+        "add `max_rows: m` or `weight: person`",
+    ),
+    "person.history": (
+        {"person": "name", "history": History()},
+        {"person": None},
+        "aggregate the source to one row a person",
+    ),
+    "history.identifier": (
+        {"history": History(), "identifier": "age", "read": READ},
+        {"identifier": "name"},
+        "history.identifier must be a column of schema with the role identifier",
+    ),
+    "history.m": (
+        {"history": History(m={"ilness": 2}), "columns": COLUMNS},
+        {"history": History(m={"illness": 2})},
+        r"'ilness' \(did you mean illness\?",
+    ),
+    "history.method": (
+        {"history": History(), "method": "latent_class"},
+        {"method": "mondrian"},
+        "they make no classes",
+    ),
+    "history.followed": (
+        {"history": History(), "followed": False},
+        {"followed": True},
+        "whose records they are",
+    ),
+    "engine.method": (
+        {"engine": "fragments", "method": "mondrian", "history": History()},
+        {"history": None},
+        "take engine local",
+    ),
+    "pseudonyms.method": (
+        {"columns": (("name", Column(role="identifier", pseudonym=Pseudonym())),), "method": "latent_class"},
+        {"method": "mondrian"},
+        "they would tell of each person what these hide",
+    ),
+    "pseudonyms.person": (
+        {"read": {"name": Column(role="identifier", pseudonym=Pseudonym())}, "person": "name", "tables": ()},
+        {"person": None},
+        "person must have no pseudonym",
+    ),
+    "columns.bounds": (
+        {
+            "columns": (("age", AGE), ("age_from", AGE)),
+            "spanned": ["age"],
+            "method": "mondrian",
+            "parameters": {},
+        },
+        {"parameters": {"intervals": "text"}},
+        "'age_from' has the name of a bound of 'age'",
+    ),
+    "columns.policy": (
+        {"schema": SCHEMA, "policy": policy(columns={"roles": ["quasi_identifier"]})},
+        {"policy": policy()},
+        "illness",
+    ),
+    "register.columns": (
+        {"register": ["illness"], "read": READ, "tables": (), "transformed": False},
+        {"register": ["age"]},
+        "must be distinct quasi-identifiers",
+    ),
+    "budget.loss": (
+        {"budget": True, "method": "mondrian", "stated": ["k"]},
+        {"budget": False},
+        "release.epsilon must stand beside a budget",
+    ),
+    "budget.none": (
+        {"releaser": LATENT, "loss": LOSS, "budget": False},
+        {"budget": True},
+        "must name the budget that it spends",
+    ),
+    "budget.nulls": ({"budget": True, "nulls": "drop"}, {"nulls": "keep"}, "nulls must be fail or keep"),
+    "budget.dropped": ({"budget": True, "dropped": 1}, {"dropped": 0}, "nulls must not be dropped"),
+    "budget.outliers": (
+        {"budget": True, "outliers": ["suppress"]},
+        {"outliers": ["report"]},
+        "does not cover the choice of the outliers",
+    ),
+    "budget.looking": (
+        {"method": "latent_class", "looking": ["top"]},
+        {"method": "mondrian"},
+        "the step top must make of each record one record",
+    ),
+    "over_time.method": (
+        {"over_time": STREAM, "method": "privbayes"},
+        {"method": "latent_class"},
+        "follows the tables of latent_class",
+    ),
+    "over_time.records": (
+        {"over_time": STREAM, "person": "name", "method": "latent_class", "parameters": {"max_rows": 2}},
+        {"parameters": {"max_rows": 1}},
+        "max_rows: 1",
+    ),
+    "over_time.promise": ({"promise": refused, "loss": LOSS}, {"promise": None}, "no part of the promise"),
+    "over_time.person": (
+        {"over_time": PEOPLE, "person": None},
+        {"over_time": YEARLY},
+        "must stand beside a person",
+    ),
+    "over_time.engine": (
+        {"over_time": PEOPLE, "engine": "spark"},
+        {"engine": "local"},
+        "must not stand beside engine spark",
+    ),
+    "over_time.transform": (
+        {"over_time": PEOPLE, "transformed": True},
+        {"transformed": False},
+        "must not stand beside a transform",
+    ),
+    "over_time.numbered": ({"over_time": PEOPLE, "numbered": False}, {"numbered": True}, "the same number"),
+    "over_time.repeated": (
+        {"over_time": STREAM, "repeated": True, "person": "name"},
+        {"repeated": False},
+        "name must name each person once .* and some rows name somebody again; aggregate",
+    ),
+    "answers.schedule": (
+        {"method": "trr", "parameters": {}, "schedule": True},
+        {"parameters": {"randomness": "memoised"}},
+        "must be memoised on a schedule",
+    ),
+    "answers.individual": (
+        {"method": "trr", "parameters": {"randomness": "memoised"}, "read": {"age": AGE}},
+        {"read": READ},
+        "the one identifier that memoised answers go by",
+    ),
+    "alerts.budget": ({"alerts_of_budget": True, "budget": False}, {"budget": True}, "alerts.budget must"),
+    "alerts.figures": (
+        {"alerts": ["gcp_lca"], "method": "latent_class"},
+        {"alerts": ["rows"]},
+        "alerts.gcp_lca must not stand beside latent_class",
+    ),
+    "policy.floor": (
+        {"own_policy": (policy(), "policies/own.yaml"), "floor": FLOOR},
+        {"floor": None},
+        r"policies/own.yaml: k_anonymity\(k=5\) is weaker than k_anonymity\(k=10\)",
+    ),
+    "policy.attributes": (
+        {
+            "columns": COLUMNS,
+            "policy": ReleasePolicy(require=(DistinctLDiversity(l=2, attribute="ilness"),)),
+        },
+        {"policy": ReleasePolicy(require=(DistinctLDiversity(l=2, attribute="illness"),))},
+        r"schema has \['illness'\] \(did you mean illness\?",
+    ),
+    "policy.distances": (
+        {
+            "columns": tuple((a.name, a) for a in SCHEMA.attributes),
+            "policy": ReleasePolicy(require=(TCloseness(t=0.3, distance="ordered"),)),
+        },
+        {"policy": ReleasePolicy(require=(TCloseness(t=0.3),))},
+        "by the distance `ordered` needs values with",
+    ),
+    "policy.pseudonyms": (
+        {
+            "columns": (("name", Column(role="identifier", pseudonym=Pseudonym())),),
+            "linked": False,
+            "person": None,
+            "policy": policy(pseudonyms="forbid"),
+        },
+        {"policy": policy()},
+        "must keep `pseudonyms: forbid`",
+    ),
+    "policy.promises": (
+        {
+            "releaser": MONDRIAN,
+            "schema": SCHEMA,
+            "policy": policy(require=[{"model": "k_anonymity", "k": 6}]),
+        },
+        {"policy": policy()},
+        "verification would refuse it",
+    ),
+    "policy.repeated_people": (
+        {"schedule": True, "unfollowed": ["name"], "policy": policy(repeated_people="history")},
+        {"schedule": False},
+        "history must be declared beside a schedule and name",
+    ),
+    "publish.append": (
+        {"publish_mode": PublishMode.APPEND, "history": None, "unfollowed": (), "policy": policy()},
+        {"publish_mode": PublishMode.SNAPSHOT},
+        "publish.mode: append",
+    ),
+    "floor.approval": ({"approval": False, "floor": FLOOR}, {"approval": True}, "approval.required must be"),
+    "floor.signature": ({"signed": False, "floor": FLOOR}, {"signed": True}, "every release is signed"),
+    "attacks.register": (
+        {"register": ["age"], "policy": policy()},
+        {"policy": attack("linkage")},
+        "must stand beside attack_risk of linkage",
+    ),
+    "attacks.table": (
+        {"policy": attack("inference"), "engine": "spark", "linked": False},
+        {"engine": "local"},
+        "cannot be tried beside an engine",
+    ),
+    "attacks.intersection": (
+        {"policy": attack("intersection"), "history": None},
+        {"history": History()},
+        "beside attack_risk of intersection",
+    ),
+    "attacks.shadows": (
+        {
+            "policy": attack("membership", shadows=16),
+            "history": History(keep=True),
+            "over_time": None,
+        },
+        {"history": History(keep=False)},
+        "a shadow release has none",
+    ),
+    "attacks.minimality": (
+        {"policy": attack("minimality"), "method": "latent_class"},
+        {"policy": policy()},
+        "makes no classes that it could reverse",
+    ),
+    "source.places": (
+        {"addresses": ["ftp://host/people.parquet"]},
+        {"addresses": ["/data/people.parquet"]},
+        "must be a path, or begin with",
+    ),
+    "source.classes": (
+        {
+            "classes": CLASSES,
+            "declared": (Declared(place="/data/a.parquet", connection=None, schema=SCHEMA, made=None),),
+        },
+        {"declared": ()},
+        "illness",
+    ),
+    "approval.users": (
+        {"assigned": ["anne"], "users": frozenset({"ann"})},
+        {"assigned": ["ann"]},
+        r"names anne, who is no user \(did you mean ann\?",
+    ),
+    "schedule.assets": (
+        {"upstream": ["people"], "published": frozenset({"peoples"})},
+        {"upstream": []},
+        r"which no other release publishes \(did you mean peoples\?",
+    ),
+}
+
+
+def case(name: str, tmp_path: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
+    broken, mended, words = CASES[name]
+    if "classes" in broken:
+        (file := tmp_path / "classes.yaml").write_text(CLASSES)
+        broken = broken | {"classes": read_classification(file)}
+    return broken, mended, words
+
+
+def test_each_rule_has_a_case() -> None:
+    assert list(CASES) == [rule.id for rule in RULES]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_finds_what_it_is_about_by_the_facts_that_it_names(rule: Any, tmp_path: Path) -> None:
+    broken, mended, words = case(rule.id, tmp_path)
+    assert set(broken) == set(rule.needs)
+    others: dict[str, Any] = {name: Forbidden() for name in NAMES if name not in rule.needs}
+    with pytest.raises(ProblemsError, match=words):
+        raise ProblemsError(rule.problems(Facts(**others, **broken)))
+    assert list(rule.problems(Facts(**others, **broken | mended))) == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_is_judged_where_its_facts_are_known_and_told_of_where_not(rule: Any, tmp_path: Path) -> None:
+    broken, _, words = case(rule.id, tmp_path)
+    found = judged(Facts(**broken))
+    assert rule.id not in found.unjudged
+    with pytest.raises(ProblemsError, match=words):
+        refuse(Facts(**broken))
+    for name in rule.needs:
+        assert name in judged(Facts(**broken | {name: UNKNOWN})).unjudged[rule.id]
+
+
+def test_a_fact_that_must_be_known_is_a_problem_where_it_is_not() -> None:
+    assert judged(Facts()).problems == ()
+    assert len(judged(Facts()).unjudged) == len(RULES)
+    with pytest.raises(ProblemsError, match="policy must be given where a budget pays"):
+        refuse(Facts(), must=("policy",))
+    refuse(Facts(policy=policy()), must=("policy",))
+
+
+def test_each_fact_is_of_somebody_and_some_rule_needs_it() -> None:
+    needed = {name for rule in RULES for name in rule.needs}
+    assert needed == {field.name for field in fields(Facts)}
+    assert {group_of(name).value for name in NAMES} == {
+        "file",
+        "policy",
+        "deployment",
+        "other release files",
+        "method",
+        "ingested table",
+    }
+
+
+def first_judged(needs: tuple[str, ...]) -> str:
+    """What is the first to know all of these facts."""
+    moments = ("DAG", "check", "run", "task")
+    later = {"users": "check", "signed": "run"}
+    of_group = {"method": "check", "other release files": "check", "ingested table": "task"}
+    known = [later.get(name, of_group.get(group_of(name).value, "DAG")) for name in needs]
+    return max(known, key=moments.index)
+
+
+def test_the_documentation_has_a_row_for_each_rule() -> None:
+    text = (checkout() / "docs" / "rules.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `") and line.count("|") == 4]
+    told = [f"| `{r.id}` | {', '.join(r.needs)} | {first_judged(r.needs)} |" for r in RULES]
+    assert [row for row in rows if "." in row.split("|")[1]] == told
