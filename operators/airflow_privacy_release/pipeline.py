@@ -312,7 +312,7 @@ def _in_one_task(
         seed=spec.release.seed,
         title=spec.name,
         budget=spent.dataset if spent else None,
-        policy=spec.policy,
+        policy=spec.policy if spent else None,
         ledger=spent.ledger if spent else DEFAULT_LEDGER,
         over_time=_over_time(spec),
         secret=spec.release.secret,

@@ -18,7 +18,6 @@ from privacy_release.spec.files import load_schema
 from privacy_release.spec.floor import (
     Floor,
     floor_policy,
-    under_floor,
 )
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.spec.rules.facts import UNKNOWN, Facts
@@ -127,13 +126,12 @@ def run_release(
             f"{spec.name} must be approved before it is published; name who approves it (--approved-by), or "
             "run its DAG, which asks"
         )
-    schema, policy = spec.data_schema(), spec.release_policy()
-    asked = under_floor(policy, floor)
     everything = (policy_of(spec, floor), sources_of(spec), method_of(spec), schema_of(spec))
     facts, found = learned(spec, *everything)
     # Whoever is named beside the command approves it, also where the file asks for nobody.
     facts = replace(facts, approval=UNKNOWN, signed=signer is not None)
     raise_problems([*found, *judged(facts).problems])
+    schema, (policy, _), asked = spec.data_schema(), facts.own_policy, facts.policy
     rules = table_rules(spec.publish_mode, spec.publish.superseded, spec.publish.grace, history)
     _refuse_second(spec, asked, lake, release_id)
     memory = _memory(spec, lake) if spec.release.memoised else None
