@@ -17,7 +17,6 @@ from privacy_release.spending.budget import Budget
 from privacy_release.steps.ingest import ingest
 from privacy_release.steps.run import source_table
 from privacy_release.work.area import WorkArea
-from privacy_release.work.problems import raise_problems
 from privacy_release.work.references import TableRef
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ def policy_to_explore(spec: "ReleaseSpec") -> "ReleasePolicy":
     facts, found = learned(spec, policy_of(spec, floor_policy()), sources_of(spec))
     # The method is what is looked for, and nothing is released.
     facts = replace(facts, method=UNKNOWN, approval=UNKNOWN)
-    raise_problems([*found, *judged(facts).problems])
+    judged(facts).refuse(found)
     return facts.policy
 
 

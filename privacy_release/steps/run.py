@@ -47,7 +47,6 @@ from privacy_release.transforms.transform import transform
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import DEFAULT_MEMORY, read_engine, read_memory
 from privacy_release.work.people import identification_of_environment
-from privacy_release.work.problems import raise_problems
 from privacy_release.work.references import Published, ReportRef, StagedRef, TableRef
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ def run_release(
     facts, found = learned(spec, *everything)
     # Whoever is named beside the command approves it, also where the file asks for nobody.
     facts = replace(facts, approval=UNKNOWN, signed=signer is not None)
-    raise_problems([*found, *judged(facts).problems])
+    judged(facts).refuse(found)
     schema, (policy, _), asked = spec.data_schema(), facts.own_policy, facts.policy
     rules = table_rules(spec.publish_mode, spec.publish.superseded, spec.publish.grace, history)
     _refuse_second(spec, asked, lake, release_id)

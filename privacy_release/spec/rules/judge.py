@@ -1,9 +1,9 @@
 """Holding what is known of a release against all rules."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from privacy_engine.errors import Problem
+from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
 from privacy_release.spec.rules import attacks, columns, deployment, people, policy, spending
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rule
@@ -26,10 +26,32 @@ _MISSING = {
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What is wrong, and which rules were not judged: by id, the facts that were not known."""
+    """What is wrong, and which rules were not judged.
+
+    Attributes:
+        problems: in the order of the rules.
+        unjudged: by the id of a rule, the facts that were not known.
+        errors: of the rules that are broken.
+    """
 
     problems: tuple[Problem, ...]
     unjudged: Mapping[str, tuple[str, ...]]
+    errors: frozenset[type[PrivacyEngineError]] = frozenset()
+
+    def refuse(self, found: Iterable[Problem] = ()) -> None:
+        """Refuse a release that breaks a rule.
+
+        Args:
+            found: what is wrong beside.
+
+        Raises:
+            PrivacyEngineError: with all that is wrong: a ProblemsError, but where all rules that are broken
+                have another error.
+        """
+        beside = tuple(found)
+        if not beside and len(self.errors) == 1 and self.errors != {SpecError}:
+            raise next(iter(self.errors))(str(ProblemsError(self.problems)))
+        raise_problems((*beside, *self.problems))
 
 
 def judged(facts: Facts, must: tuple[str, ...] = ()) -> Judged:
@@ -40,19 +62,17 @@ def judged(facts: Facts, must: tuple[str, ...] = ()) -> Judged:
         must: what must be known; it is a problem that it is not.
     """
     problems = [Problem(text=_MISSING[name], path=(name,)) for name in facts.missing(must)]
+    errors: set[type[PrivacyEngineError]] = {SpecError} if problems else set()
     unjudged = {}
     for rule in RULES:
         if missing := facts.missing(rule.needs):
             unjudged[rule.id] = missing
-        else:
-            problems += rule.problems(facts)
-    return Judged(problems=tuple(problems), unjudged=unjudged)
+        elif found := list(rule.problems(facts)):
+            problems += found
+            errors.add(rule.error)
+    return Judged(problems=tuple(problems), unjudged=unjudged, errors=frozenset(errors))
 
 
 def refuse(facts: Facts, must: tuple[str, ...] = ()) -> None:
-    """Refuse a release that breaks a rule, see `judged`.
-
-    Raises:
-        ProblemsError: with all that is wrong.
-    """
-    raise_problems(judged(facts, must).problems)
+    """Refuse a release that breaks a rule, see `judged` and `Judged.refuse`."""
+    judged(facts, must).refuse()

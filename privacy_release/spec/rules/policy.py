@@ -110,7 +110,7 @@ def _floors_may_ask_for_an_approval(facts: Facts) -> Iterator[Problem]:
         )
 
 
-@RULES.rule("floor.signature", "signed", "floor")
+@RULES.rule("floor.signature", "signed", "floor", error=VerificationError)
 def _floors_may_ask_for_a_signature(facts: Facts) -> Iterator[str]:
     try:
         require_signature(facts.floor, signed=facts.signed)

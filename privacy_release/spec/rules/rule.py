@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from privacy_engine.errors import Problem
+from privacy_engine.errors import PrivacyEngineError, Problem, SpecError
 from privacy_release.spec.rules.facts import NAMES, Facts
 
 Check = Callable[[Facts], Iterable[Problem | str]]
@@ -17,11 +17,13 @@ class Rule:
         id: names it in the documentation and in tests.
         needs: names of facts.
         check: what is wrong by these facts. A sentence alone begins with the field that it is about.
+        error: what is raised where nothing else is wrong; a caller acts on it.
     """
 
     id: str
     needs: tuple[str, ...]
     check: Check
+    error: type[PrivacyEngineError] = SpecError
 
     def problems(self, facts: Facts) -> Iterator[Problem]:
         """What is wrong; the facts that the rule needs must be known."""
@@ -32,7 +34,9 @@ class Rule:
 class Rules(list[Rule]):
     """The rules of a module, in the order in which they are told."""
 
-    def rule(self, name: str, *needs: str) -> Callable[[Check], Check]:
+    def rule(
+        self, name: str, *needs: str, error: type[PrivacyEngineError] = SpecError
+    ) -> Callable[[Check], Check]:
         """Add a function as the rule of that id.
 
         Raises:
@@ -42,7 +46,7 @@ class Rules(list[Rule]):
             raise ValueError(f"{name}: {unknown} are no facts; see Facts")
 
         def added(check: Check) -> Check:
-            self.append(Rule(name, needs, check))
+            self.append(Rule(name, needs, check, error))
             return check
 
         return added

@@ -114,6 +114,17 @@ def test_a_private_method_without_a_budget_is_refused_with_the_remedy(
         released(table, work, None)
 
 
+def test_nothing_is_booked_without_a_policy_or_for_what_it_refuses(
+    table: TableRef, work: WorkArea, budget: Budget, ledger: BudgetLedger
+) -> None:
+    private: dict[str, Any] = {"method": "privbayes", "parameters": {"epsilon": 0.4}, "budget": budget}
+    with pytest.raises(SpecError, match="policy must be given where a budget pays"):
+        privacy_release.make_release(table, work, **private)
+    with pytest.raises(SpecError, match=r"max_epsilon 0\.4 is weaker than max_epsilon 0\.3"):
+        privacy_release.make_release(table, work, policy=ReleasePolicy(max_epsilon=0.3), **private)
+    assert events(ledger) == ["grant"]
+
+
 def test_a_budget_for_a_method_without_a_claim_is_refused(
     table: TableRef, work: WorkArea, budget: Budget, ledger: BudgetLedger
 ) -> None:

@@ -1,7 +1,7 @@
 """Each rule by the facts that it needs, and nothing else; that entry points judge it is tested with them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 
 from deploy.local.embedded import checkout
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.errors import ProblemsError, SpecError
+from privacy_engine.errors import Problem, ProblemsError, SpecError, VerificationError
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import load_method
@@ -368,7 +368,7 @@ def test_a_rule_is_judged_where_its_facts_are_known_and_told_of_where_not(rule: 
     broken, _, words = case(rule.id, tmp_path)
     found = judged(Facts(**broken))
     assert rule.id not in found.unjudged
-    with pytest.raises(ProblemsError, match=words):
+    with pytest.raises(rule.error, match=words):
         refuse(Facts(**broken))
     for name in rule.needs:
         assert name in judged(Facts(**broken | {name: UNKNOWN})).unjudged[rule.id]
@@ -380,6 +380,17 @@ def test_a_fact_that_must_be_known_is_a_problem_where_it_is_not() -> None:
     with pytest.raises(ProblemsError, match="policy must be given where a budget pays"):
         refuse(Facts(), must=("policy",))
     refuse(Facts(policy=policy()), must=("policy",))
+
+
+def test_another_error_than_of_a_file_is_raised_only_where_nothing_else_is_wrong() -> None:
+    unsigned = Facts(signed=False, floor=FLOOR, approval=True)
+    with pytest.raises(VerificationError, match="every release is signed"):
+        refuse(unsigned)
+    for found in (judged(replace(unsigned, approval=False)), judged(unsigned)):
+        with pytest.raises(ProblemsError, match="every release is signed"):
+            found.refuse([Problem(text="and more")])
+    with pytest.raises(ProblemsError, match=r"approval\.required must be"):
+        refuse(replace(unsigned, approval=False))
 
 
 def test_each_fact_is_of_somebody_and_some_rule_needs_it() -> None:
