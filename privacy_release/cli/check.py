@@ -5,13 +5,21 @@ import json
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_release.cli.areas import removed_after
-from privacy_release.cli.arguments import WrongArgumentError, table_of, usage, work_root
+from privacy_release.cli.arguments import (
+    WrongArgumentError,
+    default_lake,
+    lake_at,
+    table_of,
+    usage,
+    work_root,
+)
 from privacy_release.cli.text import finding_lines
 
 if TYPE_CHECKING:
@@ -20,6 +28,8 @@ if TYPE_CHECKING:
     from privacy_release.proof.check import Checked, Verdict
     from privacy_release.spec.floor import Floor
     from privacy_release.spec.model import ReleaseSpec
+    from privacy_release.spec.rules.facts import Facts
+    from privacy_release.spec.rules.judge import Judged
     from privacy_release.work.area import WorkArea
     from privacy_release.work.references import TableRef
 
@@ -79,6 +89,11 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,NAME",
         help="who may approve; default: the users that Airflow's configuration names",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="wrong, too, where something could not be judged, such as without a lake or a ledger",
+    )
     source = parser.add_argument_group("of the source of a specification")
     source.add_argument(
         "--source",
@@ -121,6 +136,7 @@ def _check_specs(arguments: argparse.Namespace) -> int:
         curator=arguments.curator,
         cost=arguments.cost,
         release_id=arguments.release or "check",
+        strict=arguments.strict,
     )
     found = {path: _answer(path.absolute(), rules) for path in paths}
     if arguments.json:
@@ -128,14 +144,20 @@ def _check_specs(arguments: argparse.Namespace) -> int:
     else:
         for path, answer in found.items():
             if not answer.problems:
-                print(f"{path}: right{_cost_line(answer.cost)}")
+                print(f"{path}: right{_cost_line(answer.cost)}{_unjudged_line(answer.unjudged)}")
+            for problem in answer.for_now:
+                print(f"{path}: not now: {problem.text}")
             if answer.promise is not None:
                 print(f"{path}: {answer.promise}")
             for problem in answer.problems:
                 line = "" if problem.line is None else f"{problem.line}:"
                 named = "" if problem.file == str(path.absolute()) else f" (named by {path})"
                 print(f"{problem.file}:{line} {problem.text}{named}", file=sys.stderr)
-    return WRONG if any(answer.problems for answer in found.values()) else 0
+    return WRONG if any(answer.is_wrong(arguments.strict) for answer in found.values()) else 0
+
+
+def _unjudged_line(unjudged: Sequence[str]) -> str:
+    return f"; not judged: {', '.join(unjudged)}" if unjudged else ""
 
 
 def _cost_line(cost: "Cost | str | None") -> str:
@@ -166,11 +188,25 @@ def _users() -> frozenset[str] | None:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What is wrong with a specification, what its schedule promises, and what a run costs, if asked."""
+    """What is known of a specification.
+
+    Attributes:
+        problems: what is wrong.
+        for_now: what keeps it from being released today, and may pass.
+        unjudged: what could not be asked.
+        promise: of its schedule, in words.
+        cost: of a run, if asked.
+    """
 
     problems: "Sequence[Problem]" = ()
+    for_now: "Sequence[Problem]" = ()
+    unjudged: Sequence[str] = ()
     promise: str | None = None
     cost: "Cost | str | None" = None
+
+    def is_wrong(self, strict: bool) -> bool:
+        """Whether the command fails."""
+        return bool(self.problems) or (strict and bool(self.for_now or self.unjudged))
 
 
 def _told(path: Path, answer: _Answer) -> dict[str, Any]:
@@ -183,6 +219,10 @@ def _told(path: Path, answer: _Answer) -> dict[str, Any]:
             for p in answer.problems
         ],
     }
+    if answer.for_now:
+        told["not_now"] = [problem.text for problem in answer.for_now]
+    if answer.unjudged:
+        told["not_judged"] = list(answer.unjudged)
     if answer.promise is not None:
         told["promise"] = answer.promise
     if answer.cost is not None:
@@ -202,6 +242,7 @@ class _Rules:
         curator: whether values that their domains miss are written to the curator's folder.
         cost: whether samples of the sources are released, to tell what all records take.
         release_id: what `{release}` stands for in the address of a source.
+        strict: whether what could not be judged is wrong.
     """
 
     floor: "Floor | None"
@@ -211,6 +252,7 @@ class _Rules:
     curator: bool
     cost: bool
     release_id: str
+    strict: bool
 
 
 def _answer(path: Path, rules: _Rules) -> _Answer:
@@ -219,15 +261,29 @@ def _answer(path: Path, rules: _Rules) -> _Answer:
     from privacy_release.spec.lines import located
 
     try:
-        spec = _check_whole(path, rules)
-        return _Answer(promise=_promise(spec), cost=_check_source(spec, rules) if rules.source else None)
+        spec, told = _check_whole(path, rules)
+        return _Answer(
+            for_now=told.for_now,
+            unjudged=_unjudged(told),
+            promise=_promise(spec),
+            cost=_check_source(spec, rules) if rules.source else None,
+        )
     except PrivacyEngineError as error:
         return _Answer(list(dict.fromkeys(located(path, error).problems)))
     except Exception as error:  # noqa: BLE001  the other files are checked; its message may quote records
         return _Answer([Problem(text=f"cannot be used, unexpected {type(error).__name__}", file=str(path))])
 
 
-def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
+# What is told of facts that were not known; others are of a later moment, or their lack is a problem itself.
+_UNJUDGED = {"users": "users", "signed": "signature", "earlier": "lake", "shortage": "ledger"}
+
+
+def _unjudged(found: "Judged") -> list[str]:
+    unknown = {name for missing in found.unjudged.values() for name in missing}
+    return [word for name, word in _UNJUDGED.items() if name in unknown]
+
+
+def _check_whole(path: Path, rules: _Rules) -> "tuple[ReleaseSpec, Judged]":
     """What can be known without records."""
     from privacy_release.spec.catalogue import only_of_its_name
     from privacy_release.spec.check import (
@@ -239,7 +295,6 @@ def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
         sources_of,
     )
     from privacy_release.spec.model import load_spec
-    from privacy_release.spec.rules.facts import UNKNOWN
     from privacy_release.spec.rules.judge import judged
     from privacy_release.work.problems import gathered, raise_problems
 
@@ -251,10 +306,39 @@ def _check_whole(path: Path, rules: _Rules) -> "ReleaseSpec":
         parts.append(schema_of(spec))
     facts, unknown = learned(spec, *parts)
     found += [*unknown, *(gathered([partial(_check_suites, spec)]) if not found else ())]
-    users = UNKNOWN if rules.users is None else rules.users
-    found += judged(replace(facts, published=frozenset(others), users=users)).problems
-    raise_problems(found)
-    return spec
+    facts = replace(facts, published=frozenset(others), users=_known_users(spec, rules))
+    if rules.floor is None or not rules.floor.signed:
+        facts = replace(facts, signed=False)
+    told = judged(facts if found else _with_lake_and_ledger(facts, spec, rules))
+    raise_problems([*found, *told.problems])
+    return spec, told
+
+
+def _known_users(spec: "ReleaseSpec", rules: _Rules) -> Any:
+    """Who may be asked; where the file names nobody, it does not matter."""
+    from privacy_release.spec.rules.facts import UNKNOWN
+
+    if rules.users is not None or not (spec.approval and spec.approval.assigned_to):
+        return rules.users or frozenset()
+    return UNKNOWN
+
+
+def _with_lake_and_ledger(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
+    """What the lake and the ledger say of a release; where there is none, nothing is known of it."""
+    from privacy_release.ledger.places import default_place, ledger_at
+    from privacy_release.steps.facts import asks_for_earlier, budget_of, with_lake, with_ledger
+
+    if not asks_for_earlier(facts):
+        facts = replace(facts, earlier=None)
+    else:
+        with suppress(WrongArgumentError):
+            facts = with_lake(facts, spec, lake_at(default_lake()), rules.release_id)
+    if spec.budget is None:
+        return with_ledger(facts, None)
+    ledger = ledger_at(default_place())
+    if ledger.is_file and not Path(ledger.place).exists():  # reading it would make it
+        return facts
+    return with_ledger(facts, budget_of(spec, f"{spec.name}/{rules.release_id}", ledger))
 
 
 def _promise(spec: "ReleaseSpec") -> str | None:

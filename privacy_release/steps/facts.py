@@ -1,11 +1,14 @@
-"""The facts of an ingested table, and of what is to be made of it, before its records are read."""
+"""The facts of an ingested table, of the lake and of the ledger, before records are read or booked."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from privacy_engine.errors import BudgetExceededError, SpecError
 from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
-from privacy_release.spending.budget import Budget
-from privacy_release.steps.history import Past
+from privacy_release.spending.budget import Budget, require_left
+from privacy_release.spending.streams import schedule_named
+from privacy_release.steps.history import Past, published_releases, silence_about_people
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import TableRef
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
+    from privacy_release.lake.store import Lake
+    from privacy_release.ledger.ledger import BudgetLedger
+    from privacy_release.spec.model import ReleaseSpec
 
 
 def facts_of_table(
@@ -65,6 +71,65 @@ def facts_of_table(
         numbered="numbered" in table,
         repeated=_repeated(table, schema, budget),
     )
+
+
+def budget_of(spec: "ReleaseSpec", run: str, ledger: "BudgetLedger") -> Budget:
+    """The budget that a release of a specification spends.
+
+    Args:
+        spec: has a budget.
+        run: names the run.
+        ledger: where it is booked.
+    """
+    assert spec.budget is not None
+    said = spec.budget.schedule
+    return Budget(
+        dataset=spec.budget.dataset,
+        run=run,
+        ledger=ledger,
+        connection=spec.budget.ledger,
+        schedule=None if said is None else schedule_named(spec.name, said),
+    )
+
+
+def with_ledger(facts: Facts, budget: Budget | None) -> Facts:
+    """The same with what the ledger says; nothing is booked, and another run may book first.
+
+    Raises:
+        LedgerError: if it cannot be reached.
+    """
+    if budget is None or (loss := facts.loss) is None:
+        return replace(facts, promise=None, shortage=None)
+    facts = replace(facts, promise=budget.promise)
+    try:
+        budget.promise(loss)
+    except SpecError:  # of which a rule tells
+        return facts
+    try:
+        require_left(budget, loss)
+    except BudgetExceededError as error:
+        return replace(facts, shortage=str(error))
+    return replace(facts, shortage=None)
+
+
+def with_lake(facts: Facts, spec: "ReleaseSpec", lake: "Lake", release_id: str) -> Facts:
+    """The same with what verification will say of the earlier releases of the table.
+
+    Raises:
+        PublishError: if the lake cannot be reached.
+    """
+    if not asks_for_earlier(facts):
+        return replace(facts, earlier=None)
+    name = spec.publish.table
+    published = published_releases(lake, name, (release_id, release_id))
+    finding = silence_about_people(name, spec.unfollowed, published)
+    told = None if finding.passed else f"{finding.rule} is not kept: {finding.remedy}"
+    return replace(facts, earlier=told)
+
+
+def asks_for_earlier(facts: Facts) -> bool:
+    """Whether the earlier releases of the table have a bearing on whether there may be another."""
+    return facts.policy.repeated_people == "history" and bool(facts.unfollowed)
 
 
 def _repeated(table: TableRef, schema: "DataSchema", budget: Budget | None) -> Any:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from privacy_engine.errors import SpecError, VerificationError
+from privacy_engine.errors import SpecError
 from privacy_engine.progress import portion
 from privacy_release.alerts.trend import find_alerts
 from privacy_release.sources.databases.query import Query, url_of_environment
@@ -22,20 +22,15 @@ from privacy_release.spec.floor import (
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.spec.rules.facts import UNKNOWN, Facts
 from privacy_release.spec.rules.judge import judged, refuse
-from privacy_release.spending.budget import Budget, require_left
-from privacy_release.spending.participation import Schedule
+from privacy_release.spending.budget import Budget
 from privacy_release.spending.secrets import Memory, default_secret, last_fingerprint
-from privacy_release.spending.streams import Stream, schedule_named
-from privacy_release.spending.yearly import Yearly
+from privacy_release.spending.streams import Stream
 from privacy_release.steps.approval import ApprovalRef, approval_of
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.tries import attack_staged
 from privacy_release.steps.curator import report_to_curator
-from privacy_release.steps.history import (
-    Past,
-    published_releases,
-    silence_about_people,
-)
+from privacy_release.steps.facts import budget_of, with_lake, with_ledger
+from privacy_release.steps.history import Past
 from privacy_release.steps.ingest import TableSource, ingest, ingest_tables
 from privacy_release.steps.outliers import detect_outliers
 from privacy_release.steps.publish import publish_staged, table_rules
@@ -132,9 +127,10 @@ def run_release(
     judged(facts).refuse(found)
     schema, (policy, _), asked = spec.data_schema(), facts.own_policy, facts.policy
     rules = table_rules(spec.publish_mode, spec.publish.superseded, spec.publish.grace, history)
-    _refuse_second(spec, asked, lake, release_id)
+    refuse(with_lake(facts, spec, lake, release_id))
     memory = _memory(spec, lake) if spec.release.memoised else None
-    budget = _budget(spec, release_id, facts, ledger, watch)
+    budget = _budget(spec, release_id, ledger, watch, facts)
+    refuse(with_ledger(facts, budget))
     register = _register(spec, release_id, work)
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)
@@ -249,20 +245,6 @@ def _must_be_approved(spec: "ReleaseSpec", floor: Floor | None) -> bool:
     return (spec.approval is not None and spec.approval.required) or (floor is not None and floor.approval)
 
 
-def _refuse_second(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake", release_id: str) -> None:
-    """Refuse before anything is read what verification would refuse for the earlier releases of the table.
-
-    Raises:
-        VerificationError: naming table, count and remedies.
-    """
-    if policy.repeated_people == "history" and spec.unfollowed:
-        name = spec.publish.table
-        published = published_releases(lake, name, (release_id, release_id))
-        finding = silence_about_people(name, spec.unfollowed, published)
-        if not finding.passed:
-            raise VerificationError(f"nothing was read: {finding.rule} is not kept: {finding.remedy}")
-
-
 def _past(spec: "ReleaseSpec", policy: "ReleasePolicy", lake: "Lake", release_id: str) -> Past | None:
     """The earlier releases that a release is made with; None where they are not looked at, or only judged."""
     if spec.history is None or not spec.history.keep:
@@ -285,39 +267,20 @@ def _memory(spec: "ReleaseSpec", lake: "Lake") -> Memory:
 
 
 def _budget(
-    spec: "ReleaseSpec",
-    release_id: str,
-    facts: Facts,
-    ledger: "BudgetLedger | None",
-    watch: Watcher,
+    spec: "ReleaseSpec", release_id: str, ledger: "BudgetLedger | None", watch: Watcher, facts: Facts
 ) -> Budget | None:
-    """The budget of a release that spends one, if it covers the release."""
+    """The budget of a release that spends one."""
     from privacy_release.ledger.places import default_ledger
 
     if spec.budget is None or facts.loss is None:
         return None
-    budget = Budget(
-        dataset=spec.budget.dataset,
-        run=f"{spec.name}/{release_id}",
-        ledger=ledger or default_ledger(),
-        connection=spec.budget.ledger,
-        schedule=_schedule(spec),
-    )
+    budget = budget_of(spec, f"{spec.name}/{release_id}", ledger or default_ledger())
     refuse(replace(facts, promise=budget.promise))
     promise = budget.promise(facts.loss)
     under = f", under a promise of epsilon {promise.loss.epsilon:g}" if promise is not None else ""
     under += " for all of its releases together" if isinstance(budget.schedule, Stream) else ""
     watch(Stage.BUDGET, f"epsilon {facts.loss.epsilon:g} of {budget.dataset}{under}")
-    require_left(budget, facts.loss)
     return budget
-
-
-def _schedule(spec: "ReleaseSpec") -> Schedule | Yearly | Stream | None:
-    """The schedule whose promise a release is paid under; None: it is paid by itself."""
-    said = spec.budget.schedule if spec.budget is not None else None
-    if said is None:
-        return None
-    return schedule_named(spec.name, said)
 
 
 def source_table(

@@ -27,6 +27,8 @@ class Group(StrEnum):
     CATALOGUE = "other release files"
     METHOD = "method"
     INGESTED = "ingested table"
+    LAKE = "lake"
+    LEDGER = "ledger"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +140,8 @@ class Facts:
         followed: whether the table tells who is in earlier releases.
         numbered: whether a person has the same number in every run.
         repeated: whether a person has several records; told only where a promise follows people.
+        earlier: what verification will say of the earlier releases of the table; None: nothing against it.
+        shortage: why the ledger cannot pay for the release now; None: it can, or nobody asks it.
     """
 
     columns: Sequence[tuple[str, Any]] = UNKNOWN
@@ -184,6 +188,8 @@ class Facts:
     followed: bool = UNKNOWN
     numbered: bool = UNKNOWN
     repeated: bool = UNKNOWN
+    earlier: str | None = UNKNOWN
+    shortage: str | None = UNKNOWN
 
     def knows(self, name: str) -> bool:
         """Whether a fact is known."""
@@ -201,6 +207,8 @@ _OTHER = {
     Group.CATALOGUE: ("published",),
     Group.METHOD: ("schema", "releaser", "loss"),
     Group.INGESTED: ("dropped", "looking", "followed", "numbered", "repeated"),
+    Group.LAKE: ("earlier",),
+    Group.LEDGER: ("shortage",),
 }
 _GROUPS = {name: group for group, names in _OTHER.items() for name in names}
 

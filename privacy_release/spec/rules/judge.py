@@ -29,12 +29,14 @@ class Judged:
     """What is wrong, and which rules were not judged.
 
     Attributes:
-        problems: in the order of the rules.
+        problems: in the order of the rules, those that must be mended.
+        for_now: those that may pass, such as a budget that is used up until next year.
         unjudged: by the id of a rule, the facts that were not known.
         errors: of the rules that are broken.
     """
 
     problems: tuple[Problem, ...]
+    for_now: tuple[Problem, ...]
     unjudged: Mapping[str, tuple[str, ...]]
     errors: frozenset[type[PrivacyEngineError]] = frozenset()
 
@@ -48,10 +50,10 @@ class Judged:
             PrivacyEngineError: with all that is wrong: a ProblemsError, but where all rules that are broken
                 have another error.
         """
-        beside = tuple(found)
+        beside, own = tuple(found), (*self.problems, *self.for_now)
         if not beside and len(self.errors) == 1 and self.errors != {SpecError}:
-            raise next(iter(self.errors))(str(ProblemsError(self.problems)))
-        raise_problems((*beside, *self.problems))
+            raise next(iter(self.errors))(str(ProblemsError(own)))
+        raise_problems((*beside, *own))
 
 
 def judged(facts: Facts, must: tuple[str, ...] = ()) -> Judged:
@@ -63,14 +65,16 @@ def judged(facts: Facts, must: tuple[str, ...] = ()) -> Judged:
     """
     problems = [Problem(text=_MISSING[name], path=(name,)) for name in facts.missing(must)]
     errors: set[type[PrivacyEngineError]] = {SpecError} if problems else set()
-    unjudged = {}
+    for_now, unjudged = list[Problem](), {}
     for rule in RULES:
         if missing := facts.missing(rule.needs):
             unjudged[rule.id] = missing
         elif found := list(rule.problems(facts)):
-            problems += found
+            (problems if rule.lasting else for_now).extend(found)
             errors.add(rule.error)
-    return Judged(problems=tuple(problems), unjudged=unjudged, errors=frozenset(errors))
+    return Judged(
+        problems=tuple(problems), for_now=tuple(for_now), unjudged=unjudged, errors=frozenset(errors)
+    )
 
 
 def refuse(facts: Facts, must: tuple[str, ...] = ()) -> None:

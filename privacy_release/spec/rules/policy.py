@@ -116,3 +116,9 @@ def _floors_may_ask_for_a_signature(facts: Facts) -> Iterator[str]:
         require_signature(facts.floor, signed=facts.signed)
     except VerificationError as error:
         yield str(error)
+
+
+@RULES.rule("lake.earlier", "earlier", error=VerificationError)
+def _earlier_releases_allow_another(facts: Facts) -> Iterator[str]:
+    if facts.earlier is not None:
+        yield facts.earlier

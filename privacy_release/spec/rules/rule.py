@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from privacy_engine.errors import PrivacyEngineError, Problem, SpecError
+from privacy_engine.errors import BudgetExceededError, PrivacyEngineError, Problem, SpecError
 from privacy_release.spec.rules.facts import NAMES, Facts
 
 Check = Callable[[Facts], Iterable[Problem | str]]
@@ -24,6 +24,11 @@ class Rule:
     needs: tuple[str, ...]
     check: Check
     error: type[PrivacyEngineError] = SpecError
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it must be mended; otherwise it may pass, as a budget that is used up for now."""
+        return self.error is not BudgetExceededError
 
     def problems(self, facts: Facts) -> Iterator[Problem]:
         """What is wrong; the facts that the rule needs must be known."""

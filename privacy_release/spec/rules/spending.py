@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from privacy_engine.errors import SpecError
+from privacy_engine.errors import BudgetExceededError, SpecError
 from privacy_engine.registry import can_be_followed, is_anonymizer, is_randomizer
 from privacy_release.spec.outliers import REMOVING
 from privacy_release.spec.rules.facts import Facts
@@ -204,3 +204,9 @@ def _alerts_are_about_public_figures(facts: Facts) -> Iterator[str]:
 
 def _memoised(facts: Facts) -> bool:
     return facts.parameters.get("randomness") == "memoised"
+
+
+@RULES.rule("ledger.budget", "shortage", error=BudgetExceededError)
+def _the_budget_covers_the_loss(facts: Facts) -> Iterator[str]:
+    if facts.shortage is not None:
+        yield facts.shortage

@@ -8,9 +8,13 @@ import pytest
 import yaml
 
 from deploy.local.embedded import checkout
+from privacy_engine.dp.limits import Limit
 from privacy_release.cli.main import DONE, main
 from privacy_release.cli.main import WRONG as WRONG_FILE
+from privacy_release.lake.store import Lake
+from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.catalogue import catalogue
+from tests import tables
 from tests.bad_files import write_neighbour
 from tests.wrong_files import (
     HIERARCHY,
@@ -254,3 +258,46 @@ def test_what_a_schedule_promises_is_told(capsys: pytest.CaptureFixture[str]) ->
     (told,) = json.loads(capsys.readouterr().out)
     assert told["promise"].startswith(promise)
     assert "spends epsilon 0.5 beside it, once" in told["promise"]
+
+
+def test_what_could_not_be_judged_is_told_and_wrong_only_where_asked(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_right(home)
+    private = yaml.safe_load((home / RELEASE).read_text())
+    private |= {"budget": {"dataset": "people"}, "release": {"method": "privbayes", "epsilon": 1}}
+    private["schema"] = tables.fields("name", "age", "illness", **tables.PUBLIC)
+    private["source"]["columns"] = list(private["schema"])
+    (home / RELEASE).write_text(yaml.safe_dump(private))
+    (home / POLICY).write_text("max_epsilon: 1\n")
+    monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
+    path = str(home / RELEASE)
+    assert main(["check", path]) == DONE
+    assert capsys.readouterr().out == f"{path}: right; not judged: ledger\n"
+    assert main(["check", "--strict", path]) == WRONG_FILE
+    assert not (tmp_path / "ledger.db").exists()
+    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=0.5), reason="a test", by="officer")
+    capsys.readouterr()
+    assert main(["check", path]) == DONE
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"{path}: right"
+    assert told[1].startswith(f"{path}: not now: data set people cannot pay epsilon 1")
+    assert main(["check", "--strict", path]) == WRONG_FILE
+    ledger.grant("people", Limit(epsilon=2), reason="a test", by="officer")
+    assert main(["check", "--strict", path]) == DONE
+
+
+def test_a_second_release_of_people_nobody_follows_is_told_by_the_lake(
+    home: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_right(home)
+    monkeypatch.setenv("PRIVACY_LAKE", lake.root)
+    release = yaml.safe_load((home / RELEASE).read_text()) | {"schedule": None}
+    (home / RELEASE).write_text(yaml.safe_dump(release))
+    assert main(["run", str(home / RELEASE), "--release-id", "1"]) == DONE
+    policy = yaml.safe_load((home / POLICY).read_text()) | {"repeated_people": "history"}
+    (home / POLICY).write_text(yaml.safe_dump(policy))
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    assert "table people has 1 earlier releases" in capsys.readouterr().err

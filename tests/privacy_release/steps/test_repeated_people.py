@@ -63,7 +63,7 @@ def test_a_second_release_is_refused_before_anything_is_read(
     (home / "people.parquet").unlink()
     with pytest.raises(
         VerificationError,
-        match=r"nothing was read: repeated_people: history is not kept: table people has 1 earlier releases "
+        match=r"repeated_people: history is not kept: table people has 1 earlier releases "
         r"that people named by name may be in; declare `history`.*retract.*policy",
     ):
         run_release(spec, lake, "2", work)

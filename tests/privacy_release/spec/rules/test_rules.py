@@ -9,7 +9,13 @@ import pytest
 
 from deploy.local.embedded import checkout
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.errors import Problem, ProblemsError, SpecError, VerificationError
+from privacy_engine.errors import (
+    BudgetExceededError,
+    Problem,
+    ProblemsError,
+    SpecError,
+    VerificationError,
+)
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import load_method
@@ -234,6 +240,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"alerts": ["rows"]},
         "alerts.gcp_lca must not stand beside latent_class",
     ),
+    "ledger.budget": ({"shortage": "people cannot pay"}, {"shortage": None}, "people cannot pay"),
     "policy.floor": (
         {"own_policy": (policy(), "policies/own.yaml"), "floor": FLOOR},
         {"floor": None},
@@ -286,6 +293,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "floor.approval": ({"approval": False, "floor": FLOOR}, {"approval": True}, "approval.required must be"),
     "floor.signature": ({"signed": False, "floor": FLOOR}, {"signed": True}, "every release is signed"),
+    "lake.earlier": ({"earlier": "has 1 earlier releases"}, {"earlier": None}, "1 earlier releases"),
     "attacks.register": (
         {"register": ["age"], "policy": policy()},
         {"policy": attack("linkage")},
@@ -393,6 +401,14 @@ def test_another_error_than_of_a_file_is_raised_only_where_nothing_else_is_wrong
         refuse(replace(unsigned, approval=False))
 
 
+def test_what_may_pass_is_told_apart_and_refused_all_the_same() -> None:
+    found = judged(Facts(shortage="people cannot pay"))
+    assert found.problems == ()
+    assert [problem.text for problem in found.for_now] == ["people cannot pay"]
+    with pytest.raises(BudgetExceededError, match="people cannot pay"):
+        found.refuse()
+
+
 def test_each_fact_is_of_somebody_and_some_rule_needs_it() -> None:
     needed = {name for rule in RULES for name in rule.needs}
     assert needed == {field.name for field in fields(Facts)}
@@ -403,6 +419,8 @@ def test_each_fact_is_of_somebody_and_some_rule_needs_it() -> None:
         "other release files",
         "method",
         "ingested table",
+        "lake",
+        "ledger",
     }
 
 
@@ -410,7 +428,8 @@ def first_judged(needs: tuple[str, ...]) -> str:
     """What is the first to know all of these facts."""
     moments = ("DAG", "check", "run", "task")
     later = {"users": "check", "signed": "run"}
-    of_group = {"method": "check", "other release files": "check", "ingested table": "task"}
+    of_group = dict.fromkeys(("method", "other release files", "lake", "ledger"), "check")
+    of_group |= {"ingested table": "task"}
     known = [later.get(name, of_group.get(group_of(name).value, "DAG")) for name in needs]
     return max(known, key=moments.index)
 
