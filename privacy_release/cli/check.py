@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from privacy_release.work.references import TableRef
 
 WRONG = 2  # exit code: a wrong file
+_FEW = 100_000  # records of a source that is read without being asked
 
 _EPILOG = """\
 Two things can be checked:
@@ -98,8 +99,10 @@ def add_check_command(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--source",
         action="store_true",
-        help="read it as a run does before its method, too: types, domains, expectations, told in counts",
+        help="read it as a run does before its method, too: types, domains, expectations, told in counts; "
+        f"default: where it is of this machine, has at most {_FEW:,} records and no budget pays",
     )
+    source.add_argument("--no-source", action="store_true", help="do not read it")
     source.add_argument(
         "--curator",
         action="store_true",
@@ -118,7 +121,7 @@ def _check(arguments: argparse.Namespace) -> int:
         return _check_table(arguments)
     if arguments.policy or arguments.since:
         raise WrongArgumentError("--policy and --since are about a table; give --key, too")
-    if arguments.release and not (arguments.source or arguments.curator or arguments.cost):
+    if arguments.release and not _asked_to_read(arguments):
         raise WrongArgumentError("--release is about a table or a source; give --key or --source, too")
     return _check_specs(arguments)
 
@@ -132,7 +135,7 @@ def _check_specs(arguments: argparse.Namespace) -> int:
         floor=floor_policy(),
         elsewhere=_words(arguments.published),
         users=_users() if arguments.users is None else _words(arguments.users),
-        source=arguments.source or arguments.curator or arguments.cost,
+        source=_asked_to_read(arguments),
         curator=arguments.curator,
         cost=arguments.cost,
         release_id=arguments.release or "check",
@@ -144,7 +147,9 @@ def _check_specs(arguments: argparse.Namespace) -> int:
     else:
         for path, answer in found.items():
             if not answer.problems:
-                print(f"{path}: right{_cost_line(answer.cost)}{_unjudged_line(answer.unjudged)}")
+                unread = "" if answer.read else "; the source was not read (--source)"
+                about = f"{_cost_line(answer.cost)}{unread}{_unjudged_line(answer.unjudged)}"
+                print(f"{path}: right{about}")
             for problem in answer.for_now:
                 print(f"{path}: not now: {problem.text}")
             if answer.promise is not None:
@@ -154,6 +159,14 @@ def _check_specs(arguments: argparse.Namespace) -> int:
                 named = "" if problem.file == str(path.absolute()) else f" (named by {path})"
                 print(f"{problem.file}:{line} {problem.text}{named}", file=sys.stderr)
     return WRONG if any(answer.is_wrong(arguments.strict) for answer in found.values()) else 0
+
+
+def _asked_to_read(arguments: argparse.Namespace) -> bool | None:
+    """Whether the sources are read; None: those that are small."""
+    asked = arguments.source or arguments.curator or arguments.cost
+    if asked and arguments.no_source:
+        raise WrongArgumentError("--no-source must not stand beside --source, --curator or --cost")
+    return False if arguments.no_source else asked or None
 
 
 def _unjudged_line(unjudged: Sequence[str]) -> str:
@@ -194,6 +207,7 @@ class _Answer:
         problems: what is wrong.
         for_now: what keeps it from being released today, and may pass.
         unjudged: what could not be asked.
+        read: whether the source was read, or nobody wanted it to be.
         promise: of its schedule, in words.
         cost: of a run, if asked.
     """
@@ -201,6 +215,7 @@ class _Answer:
     problems: "Sequence[Problem]" = ()
     for_now: "Sequence[Problem]" = ()
     unjudged: Sequence[str] = ()
+    read: bool = True
     promise: str | None = None
     cost: "Cost | str | None" = None
 
@@ -238,7 +253,7 @@ class _Rules:
         floor: the floor policy.
         elsewhere: assets that no specification publishes.
         users: who may be asked; None: it is not known.
-        source: whether the sources are read.
+        source: whether the sources are read; None: those that are small.
         curator: whether values that their domains miss are written to the curator's folder.
         cost: whether samples of the sources are released, to tell what all records take.
         release_id: what `{release}` stands for in the address of a source.
@@ -248,7 +263,7 @@ class _Rules:
     floor: "Floor | None"
     elsewhere: frozenset[str]
     users: frozenset[str] | None
-    source: bool
+    source: bool | None
     curator: bool
     cost: bool
     release_id: str
@@ -262,11 +277,13 @@ def _answer(path: Path, rules: _Rules) -> _Answer:
 
     try:
         spec, told = _check_whole(path, rules)
+        reads = _is_small(spec) if rules.source is None else rules.source
         return _Answer(
             for_now=told.for_now,
             unjudged=_unjudged(told),
+            read=reads or rules.source is False,
             promise=_promise(spec),
-            cost=_check_source(spec, rules) if rules.source else None,
+            cost=_check_source(spec, rules) if reads else None,
         )
     except PrivacyEngineError as error:
         return _Answer(list(dict.fromkeys(located(path, error).problems)))
@@ -353,6 +370,36 @@ def _promise(spec: "ReleaseSpec") -> str | None:
     loss = build_method(spec.release.method, spec.release.parameters).privacy_loss(spec.method_schema())
     assert loss is not None  # a budget stands beside a method that spends
     return promise_in_words(schedule_named(spec.name, said).told(loss))
+
+
+def _is_small(spec: "ReleaseSpec") -> bool:
+    """Whether the source is of few records of this machine, by its footers, and may be told of in counts."""
+    from privacy_engine.errors import MissingSourceError
+    from privacy_release.sources.addresses import find_source
+
+    rows = 0
+    for source in spec.sources:
+        if spec.budget is not None or source.uri is None or source.format != "parquet" or "{" in source.uri:
+            return False
+        try:
+            found = find_source(source.uri)
+        except MissingSourceError:
+            return False
+        if not found.is_local:
+            return False
+        rows += sum(map(_rows_of, found.files))
+    return rows <= _FEW
+
+
+def _rows_of(file: str) -> int:
+    """By its footer; none of a file that is none, of which reading tells."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_metadata(file).num_rows)
+    except (pa.ArrowException, OSError):
+        return 0
 
 
 def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":

@@ -9,6 +9,7 @@ import yaml
 
 from deploy.local.embedded import checkout
 from privacy_engine.dp.limits import Limit
+from privacy_release.cli import check
 from privacy_release.cli.main import DONE, main
 from privacy_release.cli.main import WRONG as WRONG_FILE
 from privacy_release.lake.store import Lake
@@ -195,15 +196,36 @@ def test_a_source_is_held_against_its_hierarchies_in_counts(
     missing: Path, people: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = int((people["zip"] == "S2").sum())
-    assert main(["check", str(missing / RELEASE)]) == DONE
+    assert main(["check", "--no-source", str(missing / RELEASE)]) == DONE
     capsys.readouterr()
-    assert main(["check", "--source", str(missing / RELEASE)]) == WRONG_FILE
+    assert main(["check", str(missing / RELEASE)]) == WRONG_FILE
     told = capsys.readouterr()
     assert f"{RELEASE}:9: " in told.err
     assert f"the hierarchy misses 1 distinct values in {rows} rows" in told.err
     assert "S2" not in told.err + told.out
     assert not (tmp_path / "PRIVACY_CURATOR").exists()
     assert not [path for path in (tmp_path / "PRIVACY_WORK_AREA").rglob("*") if path.is_file()]
+
+
+def test_a_large_source_is_read_only_where_asked(
+    missing: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(missing / RELEASE)
+    monkeypatch.setattr(check, "_FEW", 199)  # of 200 records
+    assert main(["check", path]) == DONE
+    assert capsys.readouterr().out == f"{path}: right; the source was not read (--source)\n"
+    assert main(["check", "--no-source", path]) == DONE
+    assert capsys.readouterr().out == f"{path}: right\n"
+    assert main(["check", "--source", path]) == WRONG_FILE
+    monkeypatch.setattr(check, "_FEW", 200)
+    assert main(["check", path]) == WRONG_FILE
+    capsys.readouterr()
+    (missing / "people.parquet").unlink()
+    assert main(["check", path]) == DONE
+    assert "the source was not read" in capsys.readouterr().out
+    (missing / "people.parquet").write_bytes(b"no Parquet file")
+    assert main(["check", path]) == WRONG_FILE
+    assert main(["check", "--no-source", "--source", path]) == WRONG_FILE
 
 
 def test_the_values_that_a_hierarchy_misses_are_written_for_the_curator_alone(
@@ -273,7 +295,8 @@ def test_what_could_not_be_judged_is_told_and_wrong_only_where_asked(
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
     path = str(home / RELEASE)
     assert main(["check", path]) == DONE
-    assert capsys.readouterr().out == f"{path}: right; not judged: ledger\n"
+    unread = "the source was not read (--source)"  # which is told of in counts
+    assert capsys.readouterr().out == f"{path}: right; {unread}; not judged: ledger\n"
     assert main(["check", "--strict", path]) == WRONG_FILE
     assert not (tmp_path / "ledger.db").exists()
     ledger = BudgetLedger(str(tmp_path / "ledger.db"))
@@ -282,7 +305,7 @@ def test_what_could_not_be_judged_is_told_and_wrong_only_where_asked(
     capsys.readouterr()
     assert main(["check", path]) == DONE
     told = capsys.readouterr().out.splitlines()
-    assert told[0] == f"{path}: right"
+    assert told[0] == f"{path}: right; {unread}"
     assert told[1].startswith(f"{path}: not now: data set people cannot pay epsilon 1")
     assert main(["check", "--strict", path]) == WRONG_FILE
     ledger.grant("people", Limit(epsilon=2), reason="a test", by="officer")
