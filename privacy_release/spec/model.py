@@ -102,6 +102,11 @@ __all__ = [
 ]
 
 _LONGEST_WORD = 40  # characters of a word that an error quotes
+# Sections that are about one table -> their fields.
+_SECTIONS = {
+    **{name: name for name in ("source", "expectations", "budget", "history", "outliers", "transform")},
+    "schema": "attributes",
+}
 _KEPT = ("k", "m", "departures", "reserve", "counterfeits")  # over all releases of a person
 RELEASE = "{release}"  # stands for the release id in the address of a source
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
@@ -1158,65 +1163,12 @@ class ReleaseSpec(_Strict):
     @model_validator(mode="after")
     def _columns_have_roles(self) -> Self:
         if self.tables is not None:
-            self._check_tables(self.tables)
             return self
         given = {"source": self.source, "schema": self.attributes}
         if missing := [name for name, value in given.items() if not value]:
             raise ValueError(f"{missing[0]}: is missing; add it, or describe several tables as `tables`")
         _check_read(self.only_source, self.attributes)
         return self
-
-    def _check_tables(self, tables: Mapping[str, TableSpec]) -> None:
-        """Refuse what says nothing, or not enough, of a release of several tables."""
-        other = {
-            "source, schema or expectations of its own": {"source", "attributes", "expectations"},
-            "a budget": {"budget"},
-            "history": {"history"},
-            "outliers": {"outliers"},
-            "a transform": {"transform"},
-        }
-        for what, names in other.items():
-            if any(getattr(self, name) for name in names):
-                raise ValueError(
-                    f"tables must not stand beside {what}; remove it, or release each table by itself"
-                )
-        if not is_anonymizer(self.release.method) or self.engine.kind != LOCAL:
-            raise ValueError(
-                "tables must be released by an anonymizer with the engine local: a class is of all rows of a "
-                "person in all tables; take another method, or release each table by itself"
-            )
-        by = self.person.column if self.person else None
-        if self.person is None or by is None:
-            raise ValueError("tables must share a person; name the column that tells whose record a row is")
-        if self.person.rows == "independent" and "rows" in self.person.model_fields_set:
-            raise ValueError(
-                "person.rows must be linked where tables share a pseudonym; remove rows: independent"
-            )
-        for name, table in tables.items():
-            source = table.source
-            if source.uri is None or source.format != "parquet" or source.when_missing != "fail":
-                raise ValueError(
-                    f"tables.{name}.source must be Parquet files without when_missing: all tables of a "
-                    "person are read at once; export the query or version, or release each table by itself"
-                )
-            known = table.attributes.get(table.person or by)
-            if known is None or known.role != "identifier":
-                raise ValueError(
-                    f"tables.{name}.schema must have the column {table.person or by} with the role "
-                    f"identifier; add it, or name the table's own as tables.{name}.person"
-                )
-            if "table_name" in table.attributes:  # `persons.TABLE`, whose module loads pandas
-                raise ValueError(f"tables.{name}.schema must not have a column table_name; rename it")
-            if named := [n for n, a in table.attributes.items() if a.pseudonym is not None]:
-                raise ValueError(
-                    f"tables.{name}.schema must have no pseudonyms beside that of the person, it has "
-                    f"{named}; remove `pseudonym`"
-                )
-            if shifted := [n for n, a in table.attributes.items() if a.shift is not None]:
-                raise ValueError(
-                    f"tables.{name}.schema must shift no dates, it shifts {shifted}; remove `shift`, or "
-                    "release each table by itself"
-                )
 
     @model_validator(mode="after")
     def _spends_a_part(self) -> Self:
@@ -1409,6 +1361,11 @@ class ReleaseSpec(_Strict):
             columns=self.every_attribute,
             read=self.attributes,
             spanned=[n for n, a in self.every_attribute if a.role == "quasi_identifier" and a.spanned],
+            described=self.tables or {},
+            sections=[name for name, field in _SECTIONS.items() if getattr(self, field)],
+            independent=self.person is not None
+            and self.person.rows == "independent"
+            and "rows" in self.person.model_fields_set,
             tables=tuple(self.tables or ()),
             person=None if self.person is None else self.person.column,
             linked=self.linked,

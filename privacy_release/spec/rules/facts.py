@@ -99,6 +99,9 @@ class Facts:
         columns: name and role, kind and form of each column that the method is given, of all tables.
         read: the same by name of what is read from one source, identifiers among them.
         spanned: quasi-identifiers that are generalized to intervals.
+        described: what the file says of each of several tables, by name; empty where there is one.
+        sections: names of the sections of the file that are given.
+        independent: whether the file says that rows of a person are not to be linked.
         tables: names of several tables that share the person; empty where there is one.
         person: the column that names the person of a row; None: rows are people.
         linked: whether a pseudonym links the rows of a person.
@@ -147,6 +150,9 @@ class Facts:
     columns: Sequence[tuple[str, Any]] = UNKNOWN
     read: Mapping[str, Any] = UNKNOWN
     spanned: Sequence[str] = UNKNOWN
+    described: Mapping[str, Any] = UNKNOWN
+    sections: Collection[str] = UNKNOWN
+    independent: bool = UNKNOWN
     tables: Sequence[str] = UNKNOWN
     person: str | None = UNKNOWN
     linked: bool = UNKNOWN

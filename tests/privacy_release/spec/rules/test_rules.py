@@ -1,7 +1,7 @@
 """Each rule by the facts that it needs, and nothing else; that entry points judge it is tested with them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,24 @@ class Pseudonym:
     scope: str = "release"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """Where a table is read."""
+
+    uri: str | None = "stays.parquet"
+    format: str = "parquet"
+    when_missing: str = "fail"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One of several tables."""
+
+    source: Read = Read()
+    person: str | None = None
+    attributes: Mapping[str, Column] = field(default_factory=lambda: {"name": Column(role="identifier")})
+
+
 class Forbidden:
     """A fact that a rule did not ask for: any use of it fails the test."""
 
@@ -60,6 +78,7 @@ def refused(_: PrivacyLoss) -> None:
 NAME, AGE, ILLNESS = Column(role="identifier"), Column(), Column(role="sensitive")
 READ = {"name": NAME, "age": AGE, "illness": ILLNESS}
 COLUMNS = tuple(READ.items())
+STAYS = {"stays": Table()}
 SCHEMA = DataSchema.from_dict(
     {
         "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
@@ -90,6 +109,31 @@ def attack(name: str, **more: Any) -> ReleasePolicy:
 
 # id of a rule -> facts that break it, the change that mends it, and words of the problem
 CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "tables.beside": (
+        {"described": STAYS, "sections": ["history"]},
+        {"sections": []},
+        "tables must not stand beside history",
+    ),
+    "tables.method": (
+        {"described": STAYS, "method": "mondrian", "engine": "fragments"},
+        {"engine": "local"},
+        "by an anonymizer with the engine local",
+    ),
+    "tables.person": (
+        {"described": STAYS, "person": "name", "independent": True},
+        {"independent": False},
+        "remove rows: independent",
+    ),
+    "tables.sources": (
+        {"described": {"stays": Table(source=Read(format="delta"))}},
+        {"described": STAYS},
+        "tables.stays.source must be Parquet files",
+    ),
+    "tables.columns": (
+        {"described": STAYS, "person": "patient"},
+        {"person": "name"},
+        "tables.stays.schema must have the column patient with the role identifier",
+    ),
     "person.identifier": (
         {"read": READ, "person": "nane", "tables": ()},
         {"person": "name"},
@@ -401,6 +445,22 @@ def test_another_error_than_of_a_file_is_raised_only_where_nothing_else_is_wrong
         refuse(replace(unsigned, approval=False))
 
 
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ({"table_name": Column()}, "must not have a column table_name"),
+        ({"age": Column(pseudonym=Pseudonym())}, "must have no pseudonyms"),
+        ({"day": Column(shift="person")}, "must shift no dates"),
+    ],
+)
+def test_columns_that_no_table_of_several_may_have(column: dict[str, Column], told: str) -> None:
+    table = Table(attributes={"name": NAME, **column})
+    with pytest.raises(ProblemsError, match=told):
+        refuse(Facts(described={"stays": table}, person="name"))
+    with pytest.raises(ProblemsError, match="tables must share a person"):
+        refuse(Facts(described=STAYS, person=None, independent=False))
+
+
 def test_what_may_pass_is_told_apart_and_refused_all_the_same() -> None:
     found = judged(Facts(shortage="people cannot pay"))
     assert found.problems == ()
@@ -411,7 +471,7 @@ def test_what_may_pass_is_told_apart_and_refused_all_the_same() -> None:
 
 def test_each_fact_is_of_somebody_and_some_rule_needs_it() -> None:
     needed = {name for rule in RULES for name in rule.needs}
-    assert needed == {field.name for field in fields(Facts)}
+    assert needed == {known.name for known in fields(Facts)}
     assert {group_of(name).value for name in NAMES} == {
         "file",
         "policy",

@@ -1,0 +1,89 @@
+"""Several tables that share the person: what they must have, and what they must not stand beside."""
+
+from collections.abc import Iterator
+
+from privacy_engine.errors import Problem
+from privacy_engine.registry import is_anonymizer
+from privacy_release.spec.rules.facts import Facts
+from privacy_release.spec.rules.rule import Rules
+from privacy_release.work.engines import LOCAL
+
+RULES = Rules()
+_BESIDE = {
+    "source, schema or expectations of its own": {"source", "schema", "expectations"},
+    "a budget": {"budget"},
+    "history": {"history"},
+    "outliers": {"outliers"},
+    "a transform": {"transform"},
+}
+
+
+@RULES.rule("tables.beside", "described", "sections")
+def _tables_stand_alone(facts: Facts) -> Iterator[Problem]:
+    for what, names in _BESIDE.items():
+        if facts.described and names & set(facts.sections):
+            yield Problem(
+                text=f"tables must not stand beside {what}; remove it, or release each table by itself",
+                path=("tables",),
+            )
+
+
+@RULES.rule("tables.method", "described", "method", "engine")
+def _classes_are_of_all_tables(facts: Facts) -> Iterator[Problem]:
+    if facts.described and (not is_anonymizer(facts.method) or facts.engine != LOCAL):
+        yield Problem(
+            text="tables must be released by an anonymizer with the engine local: a class is of all rows of "
+            "a person in all tables; take another method, or release each table by itself",
+            path=("tables",),
+        )
+
+
+@RULES.rule("tables.person", "described", "person", "independent")
+def _tables_share_a_person(facts: Facts) -> Iterator[Problem]:
+    if facts.described and facts.person is None:
+        yield Problem(
+            text="tables must share a person; name the column that tells whose record a row is",
+            path=("tables",),
+        )
+    elif facts.described and facts.independent:
+        yield Problem(
+            text="person.rows must be linked where tables share a pseudonym; remove rows: independent",
+            path=("person", "rows"),
+        )
+
+
+@RULES.rule("tables.sources", "described")
+def _tables_are_read_at_once(facts: Facts) -> Iterator[Problem]:
+    for name, table in facts.described.items():
+        source = table.source
+        if source.uri is None or source.format != "parquet" or source.when_missing != "fail":
+            yield Problem(
+                text=f"tables.{name}.source must be Parquet files without when_missing: all tables of a "
+                "person are read at once; export the query or version, or release each table by itself",
+                path=("tables", name, "source"),
+            )
+
+
+@RULES.rule("tables.columns", "described", "person")
+def _tables_name_the_person_and_nobody_else(facts: Facts) -> Iterator[Problem]:
+    for name, table in facts.described.items():
+        by, columns = table.person or facts.person, table.attributes
+        known = columns.get(by)
+        found = []
+        if by is not None and (known is None or known.role != "identifier"):
+            found.append(
+                f"must have the column {by} with the role identifier; add it, or name the table's own as "
+                f"tables.{name}.person"
+            )
+        if "table_name" in columns:  # `persons.TABLE`, whose module loads pandas
+            found.append("must not have a column table_name; rename it")
+        if named := [n for n, a in columns.items() if a.pseudonym is not None]:
+            found.append(
+                f"must have no pseudonyms beside that of the person, it has {named}; remove `pseudonym`"
+            )
+        if shifted := [n for n, a in columns.items() if a.shift is not None]:
+            found.append(
+                f"must shift no dates, it shifts {shifted}; remove `shift`, or release each table by itself"
+            )
+        for told in found:
+            yield Problem(text=f"tables.{name}.schema {told}", path=("tables", name, "schema"))
