@@ -6,6 +6,7 @@ by whom.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -129,7 +130,7 @@ def _copied_here(wanted: Wanted, target: Path) -> tuple[Copy, Reading]:
     from privacy_engine.engines.parquet import regrouped
 
     read = Reading(wanted, target.parent)
-    with private_parquet(target) as copy:
+    with closing(read.repeats), private_parquet(target) as copy:
         with ahead(regrouped(read.parts())) as parts:
             for part in parts:
                 copy.write(part)

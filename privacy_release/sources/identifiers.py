@@ -93,6 +93,11 @@ class Repeats:
         """Take what another one told of the next records."""
         self._seen[name].add(hashes)
 
+    def close(self) -> None:
+        """Remove what did not fit into memory."""
+        for seen in self._seen.values():
+            seen.close()
+
     def require_none(self) -> None:
         """Refuse identifiers that repeat.
 
@@ -158,6 +163,10 @@ class _Seen:
             found += sum(map(len, parts)) - (len(np.unique(np.concatenate(parts))) if parts else 0)
             begins = ends
         return found
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def _ascending(self) -> "Hashes":
         import numpy as np

@@ -145,6 +145,7 @@ def copied_in_shares(
         shutil.rmtree(folder)
         raise
     finally:
+        whole.repeats.close()
         shutil.rmtree(told_in)
     return Copy(path=path, sha256=sha256), whole
 
@@ -174,11 +175,14 @@ class _CopyShare:
     seen: PrivateFiles
 
     def __call__(self, number: int) -> dict[str, Any]:
+        read = Reading(self.wanted, self.folder, self.shares[number].files)
+        with closing(read.repeats):
+            return self._copied(number, read)
+
+    def _copied(self, number: int, read: Reading) -> dict[str, Any]:
         from privacy_engine.engines.parquet import regrouped
 
-        share = self.shares[number]
-        read = Reading(self.wanted, self.folder, share.files)
-        parts = []
+        share, parts = self.shares[number], []
         with ahead(regrouped(read.parts(), self.most)) as tables:
             for part, table in enumerate(tables, start=share.begin):
                 if part == share.end:

@@ -1,6 +1,7 @@
 """Releases of tables with many rows a person: from the source to the verified bytes, whole and in parts."""
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -228,8 +229,18 @@ def test_an_identifier_that_repeats_is_found_over_files_and_beyond_memory(
         table.iloc[part].to_parquet(folder / f"{i}.parquet", index=False)
     privacy_release.ingest(str(folder), DataSchema.from_dict(FIELDS), work, label="once")
     table.iloc[:3].to_parquet(folder / "5.parquet", index=False)
-    with pytest.raises(SchemaError, match="3 records repeat"):
+    opened, make = list[Any](), tempfile.TemporaryFile
+
+    def recorded(**given: Any) -> Any:
+        opened.append(make(**given))
+        return opened[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", recorded)
+    with pytest.raises(SchemaError, match="3 records repeat") as caught:
         privacy_release.ingest(str(folder), DataSchema.from_dict(FIELDS), work, label="twice")
+    assert caught.tb is not None  # holds whatever is not closed
+    assert len(opened) > 5
+    assert all(file.closed for file in opened)
 
 
 def test_a_record_of_nobody_is_refused_or_dropped(work: WorkArea, tmp_path: Path) -> None:
