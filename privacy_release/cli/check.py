@@ -277,13 +277,15 @@ def _answer(path: Path, rules: _Rules) -> _Answer:
 
     try:
         spec, told = _check_whole(path, rules)
-        reads = _is_small(spec) if rules.source is None else rules.source
+        read, cost = _check_small_source(spec, rules), None
+        if rules.source:
+            cost = _check_source(spec, rules)
         return _Answer(
             for_now=told.for_now,
             unjudged=_unjudged(told),
-            read=reads or rules.source is False,
+            read=read or rules.source is not None,
             promise=_promise(spec),
-            cost=_check_source(spec, rules) if reads else None,
+            cost=cost,
         )
     except PrivacyEngineError as error:
         return _Answer(list(dict.fromkeys(located(path, error).problems)))
@@ -372,11 +374,32 @@ def _promise(spec: "ReleaseSpec") -> str | None:
     return promise_in_words(schedule_named(spec.name, said).told(loss))
 
 
+def _check_small_source(spec: "ReleaseSpec", rules: _Rules) -> bool:
+    """Read the source without being asked, where it is small; whether it was read."""
+    from privacy_engine.errors import ProblemsError, SecretError, SpecError
+
+    if rules.source is not None or not _is_small(spec):
+        return False
+    try:
+        _check_source(spec, rules)
+    except ProblemsError:
+        raise
+    except (SecretError, SpecError):  # a key that only those have who may run it
+        return False
+    return True
+
+
 def _is_small(spec: "ReleaseSpec") -> bool:
-    """Whether the source is of few records of this machine, by its footers, and may be told of in counts."""
+    """Whether the source is of few records of this machine, by its footers, and may be told of in counts.
+
+    The actions of a checkpoint may send messages, so it is run only where somebody asks.
+    """
     from privacy_engine.errors import MissingSourceError
     from privacy_release.sources.addresses import find_source
 
+    suites = [spec.suite_given, *(table.suite_given for table in (spec.tables or {}).values())]
+    if any(isinstance(suite, dict) for suite in suites):
+        return False
     rows = 0
     for source in spec.sources:
         if spec.budget is not None or source.uri is None or source.format != "parquet" or "{" in source.uri:
