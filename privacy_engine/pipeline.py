@@ -53,6 +53,13 @@ def each_ahead(work: Callable[[T], R], items: Iterable[T], threads: int) -> Iter
                 future.cancel()
 
 
+def each_done(work: Callable[[T], object], items: Iterable[T], threads: int) -> None:
+    """``work`` done on each item for its effect alone, see `each_ahead`."""
+    with each_ahead(work, items, threads) as results:
+        for _ in results:
+            pass
+
+
 @contextmanager
 def ahead(items: Iterator[T]) -> Iterator[Iterator[T]]:
     """The items, the next of which is made in a thread while the caller works on the one before.

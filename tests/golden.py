@@ -1,8 +1,8 @@
 """What must not move: words and hashes that ledgers, lakes and work areas of earlier versions hold.
 
-`python -m tests.golden` writes `golden.json` anew. A key that changes makes a retry after an upgrade pay
-twice, a field that is renamed is lost in releases that are published, and a folder by another name is one
-that nobody cleans. So say in the commit why you write the file anew.
+`python -m tests.golden` rewrites `golden.json`. If a key changes, a retry after an upgrade pays twice; if a
+field is renamed, it is lost in published releases; if a folder is renamed, no later run removes it. So give
+the reason in the commit message when you rewrite the file.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from tests.made import Made, made_release
 
 FILE = Path(__file__).with_name("golden.json")
 INPUT = "0" * 64
-# One release of each kind: what their manifests and ledgers tell.
+# One release of each kind, whose manifests and ledgers are compared.
 EXAMPLES = ("adult_occupation", "adult_synthetic_weekly", "bank_customers_randomized", "clinic_tables")
 
 
@@ -83,13 +83,13 @@ def _booking_key(spec: ReleaseSpec) -> str:
     assert spec.budget is not None
     method = build_method(spec.release.method, spec.release.parameters)
     if isinstance(method, Synthesizer):
-        asked = method.measurement_parameters()
+        parameters = method.measurement_parameters()
     else:
         assert isinstance(method, Randomizer)
-        asked = parameters_asked(method)
+        parameters = parameters_asked(method)
     if spec.budget.schedule is not None:
-        asked |= {"over_time": schedule_named(spec.name, spec.budget.schedule).question}
-    return booking_key(spec.budget.dataset, INPUT, method.key, asked, spec.method_schema())
+        parameters |= {"over_time": schedule_named(spec.name, spec.budget.schedule).question}
+    return booking_key(spec.budget.dataset, INPUT, method.key, parameters, spec.method_schema())
 
 
 def _paths(value: Any, place: str = "") -> Iterator[str]:
@@ -108,7 +108,7 @@ def _sha256(value: Any) -> str:
 
 
 def main() -> None:
-    """Write the file anew."""
+    """Rewrite the file."""
     with tempfile.TemporaryDirectory() as folder:
         found = {
             "schemas": schemas(),

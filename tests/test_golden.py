@@ -21,4 +21,4 @@ def test_the_names_of_folders_and_entries_are_those_of_before() -> None:
 def test_no_field_of_a_published_release_is_renamed(shared: Path, name: str) -> None:
     before = golden.read()["fields"][name]
     now = golden.fields(made_release(shared, name))
-    assert [field for kind, told in before.items() for field in told if field not in now[kind]] == []
+    assert [field for kind, known in before.items() for field in known if field not in now[kind]] == []

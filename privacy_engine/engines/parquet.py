@@ -185,9 +185,9 @@ def batches(files: Files, columns: Sequence[str] | None = None) -> Iterator[pa.T
 
 
 def regrouped(tables: Iterable[pa.Table], rows: int = BATCH) -> Iterator[pa.Table]:
-    """The same records, in the same order, in tables of so many records each; the last one may have fewer.
+    """The same records, in the same order, in tables of `rows` records; the last table may have fewer.
 
-    Closes the tables with itself, where they are a generator.
+    If the tables come from a generator, it is closed when this one ends.
     """
     waiting: list[pa.Table] = []
     with closing(tables) if isinstance(tables, Generator) else nullcontext():

@@ -18,7 +18,7 @@ from privacy_engine.engines.frames import plain_columns, to_frame
 from privacy_engine.engines.parquet import batches, common_schema, regrouped
 from privacy_engine.errors import CapacityError, SchemaError
 from privacy_engine.foreign import translated
-from privacy_engine.pipeline import each_ahead
+from privacy_engine.pipeline import each_ahead, each_done
 
 _THREADS = min(8, len(os.sched_getaffinity(0)))  # each has a batch of records
 _COUNTED = 1_000_000  # counts that are kept apart before they are added up
@@ -126,9 +126,7 @@ def _append(held: dict[int, list[pa.Table]], folder: Path) -> None:
         ):
             stream.write_table(records)
 
-    with each_ahead(write, held, _THREADS) as written:
-        for _ in written:
-            pass
+    each_done(write, held, _THREADS)
 
 
 def _finished(fragment: int, folder: Path) -> Path:

@@ -55,11 +55,11 @@ def check_source(
     first, rows = None, []
     files = zip(source.files, source.names, strict=True)
     with each_ahead(lambda item: look(*item), files, _THREADS) as looked:
-        for name, (found, told) in zip(source.names, looked, strict=True):
+        for name, (found, records) in zip(source.names, looked, strict=True):
             check_arrow(found, name, schema, columns)
             first = found if first is None else first
             check_equal(first, found, source.names[0], name)
-            rows.append(told)
+            rows.append(records)
     return rows
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, VerificationError
-from privacy_engine.pipeline import each_ahead
+from privacy_engine.pipeline import each_ahead, each_done
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
 from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.outliers import counted_in, public_outliers, suppressed_before
@@ -270,12 +270,7 @@ def _write(
 
 
 def _require_unchanged(released: Sequence[FragmentReleaseRef]) -> None:
-    def look(ref: FragmentReleaseRef) -> None:
-        require_unchanged(ref["uri"], ref["sha256"])
-
-    with each_ahead(look, released, _THREADS) as unchanged:
-        for _ in unchanged:
-            pass
+    each_done(lambda ref: require_unchanged(ref["uri"], ref["sha256"]), released, _THREADS)
 
 
 def _plain(columns: "pa.Schema") -> "pa.Schema | None":

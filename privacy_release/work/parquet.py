@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 from privacy_engine.errors import IntegrityError
 from privacy_engine.foreign import translated
-from privacy_engine.pipeline import each_ahead
+from privacy_engine.pipeline import each_done
 from privacy_release.work.file_sets import files_of
 
 if TYPE_CHECKING:
@@ -118,9 +118,7 @@ def require_unchanged(path: str | Path, sha256: str) -> None:
             raise _missing(file, error) from None
         _require(file, own, found)
 
-    with each_ahead(look, files_of(path, sha256).items(), _THREADS) as unchanged:
-        for _ in unchanged:
-            pass
+    each_done(look, files_of(path, sha256).items(), _THREADS)
 
 
 def unchanged_batches(

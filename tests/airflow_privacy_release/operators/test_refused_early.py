@@ -40,27 +40,27 @@ MISSPELT = {"model": "distinct_l_diversity", "l": 2, "attribute": "ilness"}
 
 
 class Unread:
-    """A ledger that fails on whatever it is asked."""
+    """A ledger that fails on any call."""
 
     def __getattr__(self, name: str) -> None:
-        raise AssertionError(f"the ledger was asked for {name}")
+        raise AssertionError(f"{name} of the ledger was used")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A mistake, and what is told of it.
+    """A mistake, and the error that reports it.
 
     Attributes:
         policy: its fields, beside the largest epsilon.
         changes: of the file.
         floor: the floor policy.
         classes: the classification.
-        told: a pattern.
+        said: a pattern.
         late: not known where a DAG is parsed, which loads no method; then the task that books refuses it.
-        by_file: told of a file alone.
+        by_file: found only in a file.
     """
 
-    told: str
+    said: str
     policy: dict[str, Any] | None = None
     changes: dict[str, Any] | None = None
     floor: dict[str, Any] | None = None
@@ -70,18 +70,27 @@ class Case:
 
 
 CASES = {
-    "policy": Case(policy={"require": [MISSPELT]}, told="ilness.*did you mean illness"),
-    "distance": Case(policy={"require": [ORDERED]}, told="distance"),
-    "floor": Case(floor={"require": [MISSPELT]}, told="ilness.*did you mean illness"),
+    "policy": Case(policy={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
+    "distance": Case(policy={"require": [ORDERED]}, said="by the distance `ordered` needs values with"),
+    "floor": Case(floor={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
     "weaker": Case(
-        policy={"max_epsilon": 3}, floor={"max_epsilon": 2}, told="max_epsilon 3 is weaker", by_file=True
+        policy={"max_epsilon": 3},
+        floor={"max_epsilon": 2},
+        said="max_epsilon 3 is weaker than max_epsilon 2",
+        by_file=True,
     ),
-    "promise": Case(policy={"max_epsilon": 0.5}, told="max_epsilon 1.* is weaker than", late=True),
-    "columns": Case(policy={"columns": {"roles": ["sensitive"]}}, told="age must keep roles", late=True),
-    "method": Case(changes={"release": {"method": "privbayes", "epsilon": -1}}, told="epsilon", late=True),
-    "file": Case(changes={"alerts": {"gcp_lca": {"above": 0.5}}}, told="alerts.gcp_lca must", by_file=True),
-    "classification": Case(classes={"columns": {"*": "identifier"}}, told="classified as", by_file=True),
-    "address": Case(changes={"source": {"uri": "ftp://a/b"}}, told="must be a path, or begin", by_file=True),
+    "promise": Case(policy={"max_epsilon": 0.5}, said="max_epsilon 1.* is weaker than", late=True),
+    "columns": Case(policy={"columns": {"roles": ["sensitive"]}}, said="age must keep roles", late=True),
+    "method": Case(
+        changes={"release": {"method": "privbayes", "epsilon": -1}}, said="epsilon must be", late=True
+    ),
+    "file": Case(changes={"alerts": {"gcp_lca": {"above": 0.5}}}, said="alerts.gcp_lca must", by_file=True),
+    "classification": Case(
+        classes={"columns": {"*": "identifier"}}, said="age is classified as identifier", by_file=True
+    ),
+    "address": Case(
+        changes={"source": {"uri": "ftp://a/b"}}, said="must be a path, or begin with file://", by_file=True
+    ),
 }
 
 
@@ -105,7 +114,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Case],
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
-    """A ledger of which nobody may ask anything."""
+    """A ledger that no one may use."""
     ledger: Any = Unread()
     monkeypatch.setattr(release_operators, "ledger_of", lambda _: ledger)
     return ledger  # type: ignore[no-any-return]
@@ -113,14 +122,14 @@ def unread(monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_run_refuses_it(case: Case, written: Any, unread: BudgetLedger, tmp_path: Path) -> None:
-    with WorkArea(tmp_path / "work", "run") as work, pytest.raises(SpecError, match=case.told):
+    with WorkArea(tmp_path / "work", "run") as work, pytest.raises(SpecError, match=case.said):
         run_release(load_spec(written(case)), Lake(root=str(tmp_path / "lake")), "r1", work, ledger=unread)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_a_check_refuses_it(case: Case, written: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(written(case))]) == WRONG
-    with pytest.raises(SpecError, match=case.told):
+    with pytest.raises(SpecError, match=case.said):
         raise SpecError(capsys.readouterr().err)
 
 
@@ -131,7 +140,7 @@ def test_a_dag_of_the_file_is_not_built(case: Case, written: Any, airflow_home: 
         assert list(release_dags()) == ["people"]
         return
     assert not release_dags()
-    with pytest.raises(SpecError, match=case.told):
+    with pytest.raises(SpecError, match=case.said):
         raise_if_broken()
 
 
@@ -165,7 +174,7 @@ def test_a_task_composed_by_hand_refuses_it_before_the_ledger_is_asked(
         budget="people",
         policy={"max_epsilon": 2} | (case.policy or {}),
     )
-    with pytest.raises(Exception, match=case.told) as caught:
+    with pytest.raises(Exception, match=case.said) as caught:
         operator.execute(context)
     assert caught.type.__name__ == "AirflowFailException"
 

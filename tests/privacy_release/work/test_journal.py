@@ -12,7 +12,7 @@ from privacy_release.work.journal import FOLDER, AreaFiles, EntryFiles, Journal,
 from privacy_release.work.remote.keys import Wrapping
 from privacy_release.work.remote.store import Store
 
-VALUE = {"uri": "/work/table.parquet", "rows": 3}
+VALUE = {"uri": "table.parquet", "rows": 3}
 Opened = Callable[[], Journal]
 
 
