@@ -15,7 +15,7 @@ from airflow_privacy_release.operators.ingest import IngestParquetOperator
 
 KEY = "a key of shifts of the tests alone, long enough"
 SEEN = dt.datetime(2011, 7, 9, 3, 41, 17)
-DAYS = 30_000  # so that an amount looks like no other number
+DAYS = 30_000  # so that an amount has five digits and looks like no other number
 
 
 def set_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
@@ -67,9 +67,11 @@ def test_a_release_has_its_own(source: str) -> None:
 
 def test_neither_key_nor_amount_nor_true_date_is_told(source: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    table = ingested(source)
-    told = json.dumps(table) + Path(table["schema"]).read_text() + caplog.text
+    table = ingested(source, series="of long amounts")
+    written = json.dumps(table) + Path(table["schema"]).read_text() + caplog.text
+    told = written.replace(str(Path(source).parent), "")
     moved = [str(abs(days)) for days in amounts(table)]
+    assert {len(text) for text in moved} == {5}
     hidden = [KEY, "canary", "2011-07-09", "03:41:17", "1931-05-07", "2011, 7, 9", *moved]
     assert not [text for text in hidden if text in told]
     assert table["source"]["shifted"]["days"] == DAYS

@@ -663,7 +663,7 @@ def test_draft_names_no_value_of_few_people(
 ) -> None:
     rare = people.assign(illness=["plague"] * 9 + ["flu"] * 191, salary=[987_654] + [1_000] * 199)
     rare.to_parquet(home / "rare.parquet")
-    text = draft(capsys, home / "rare.parquet")
+    text = draft(capsys, home / "rare.parquet").replace(str(home), "")
     assert not [value for value in (*people["name"], "plague", "987") if value in text]
     assert "1 rarer categories are not shown" in text
     assert "200 values in 200 records: not released as it is" in text
