@@ -93,6 +93,14 @@ class Run:
             every=0.5,
         )
 
+    def wait_until_given_up(self, task: str) -> None:
+        """Wait until a task has failed and the scheduler has given up the one that ends the run.
+
+        It would overwrite what is marked or cleared before.
+        """
+        self.wait(task, "failed")
+        self.wait("publish", "upstream_failed")
+
     def value(self, task: str) -> Any:
         """What Airflow has of a task's value."""
         found = self.server.call(
@@ -281,7 +289,7 @@ def test_1_an_answer_that_nobody_gave(runs: dict[str, Run]) -> None:
 
 def test_2_figures_of_a_verification_that_failed(runs: dict[str, Run]) -> None:
     run = runs["weak"]
-    run.wait("verify", "failed")
+    run.wait_until_given_up("verify")
     sha256 = run.value("release")["sha256"]
     finding = {"rule": "k_anonymity(k=50)", "threshold": 50, "measured": 50, "passed": True, "remedy": ""}
     report = {"passed": True, "sha256": sha256, "rows": 60, "classes": 1, "findings": [finding], "policy": {}}
@@ -352,7 +360,7 @@ def test_7_two_answers_that_nobody_gave(runs: dict[str, Run]) -> None:
 
 def test_8_values_of_two_tasks_under_a_floor_policy(runs: dict[str, Run]) -> None:
     run = runs["floor"]
-    run.wait("verify", "failed")
+    run.wait_until_given_up("verify")
     floor = run.server.root / "floor.yaml"
     before = floor.read_text()
     hard = {"require": [{"model": "k_anonymity", "k": 50}], "approval": True, "signed": "required"}
@@ -383,7 +391,7 @@ def test_9_a_transform_that_is_skipped(runs: dict[str, Run]) -> None:
 
 def test_10_a_failed_gate_that_was_marked_as_successful(runs: dict[str, Run]) -> None:
     run = runs["several"]
-    run.wait("validate_patients", "failed")
+    run.wait_until_given_up("validate_patients")
     run.mark("validate_patients")
     run.clear("ingest")  # once a run has ended its tables are gone
     run.clear("release", downstream=True)
@@ -401,7 +409,7 @@ def test_11_a_question_that_was_skipped(runs: dict[str, Run]) -> None:
 
 def test_12_a_verification_that_was_marked_as_successful(runs: dict[str, Run]) -> None:
     run = runs["marked"]
-    run.wait("verify", "failed")
+    run.wait_until_given_up("verify")
     run.mark("verify")
     run.clear("approve")
     run.refused("approve", NO_VALUE)
