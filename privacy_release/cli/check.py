@@ -428,6 +428,7 @@ def _rows_of(file: str) -> int:
 def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":
     """Read the source as a run does, up to its method; problems are counts, and values the curator's."""
     from privacy_engine.errors import MissingSourceError, Problem, ProblemsError, SchemaError
+    from privacy_release.steps.counts import counts_hidden
     from privacy_release.steps.curator import write_missing_values
     from privacy_release.steps.run import source_table
     from privacy_release.work.area import WorkArea
@@ -440,7 +441,10 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":
     work = WorkArea(work_root(), f"cli/check/{spec.name}/{secrets.token_hex(4)}")
     with removed_after(work):
         try:
-            table = source_table(read, rules.release_id, read.data_schema(), work, lambda stage, text: None)
+            with counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None):
+                table = source_table(
+                    read, rules.release_id, read.data_schema(), work, lambda stage, text: None
+                )
         except SchemaError as error:
             told = str(error)
             if rules.curator and not isinstance(error, MissingSourceError):
@@ -458,11 +462,13 @@ def _check_holdout(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rul
     from privacy_engine.errors import InfeasibleError, Problem, ProblemsError
     from privacy_release.spec.floor import under_floor
     from privacy_release.steps.attacks.holdout import hold_out
+    from privacy_release.steps.counts import counts_hidden
 
     asked = under_floor(spec.release_policy(), rules.floor)
     if asked.attacks:
         try:
-            hold_out(table, work, asked.holdout, asked.attacks)
+            with counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None):
+                hold_out(table, work, asked.holdout, asked.attacks)
         except InfeasibleError as error:
             raise ProblemsError([Problem(text=f"policy: {error}", path=("policy",))]) from None
 
@@ -472,9 +478,11 @@ def _cost(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rules: _Rule
     from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
     from privacy_release.explore.cost import cost_of
     from privacy_release.spec.floor import under_floor
+    from privacy_release.steps.counts import counts_hidden
 
     try:
-        return cost_of(spec, under_floor(spec.release_policy(), rules.floor), table, work)
+        with counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None):
+            return cost_of(spec, under_floor(spec.release_policy(), rules.floor), table, work)
     except SpecError as error:
         return str(error)
     except PrivacyEngineError as error:

@@ -28,6 +28,7 @@ from privacy_release.spending.streams import Stream
 from privacy_release.steps.approval import ApprovalRef, approval_of
 from privacy_release.steps.attacks.holdout import hold_out
 from privacy_release.steps.attacks.tries import attack_staged
+from privacy_release.steps.counts import counts_hidden
 from privacy_release.steps.curator import report_to_curator
 from privacy_release.steps.facts import budget_of, with_lake, with_ledger
 from privacy_release.steps.history import Past
@@ -114,6 +115,21 @@ def run_release(
     Raises:
         PrivacyEngineError: as the steps do.
     """
+    with counts_hidden(spec.name, release_id, is_paid=spec.budget is not None):
+        return _run(spec, lake, release_id, work, watch, ledger, approved_by, signer, history)
+
+
+def _run(
+    spec: "ReleaseSpec",
+    lake: "Lake",
+    release_id: str,
+    work: WorkArea,
+    watch: Watcher,
+    ledger: "BudgetLedger | None",
+    approved_by: str | None,
+    signer: "Signer | None",
+    history: "Lake | None",
+) -> Outcome:
     floor = floor_policy()
     if _must_be_approved(spec, floor) and not approved_by:
         raise SpecError(

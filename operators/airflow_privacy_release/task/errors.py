@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 from airflow_privacy_release.compat import WAITING, AirflowException, AirflowFailException
-from airflow_privacy_release.task.run import local_files, progressing, run_journal
+from airflow_privacy_release.task.run import local_files, progressing, release_id, run_journal
 from privacy_engine.errors import (
     CapacityError,
     EngineError,
@@ -99,9 +99,9 @@ def _guarded(
         if _INSIDE.get():
             return execute(self, *args, **kwargs)
         let_idle_threads_sleep()
+        context: Any = args[0] if args else kwargs["context"]  # Airflow gives it by its name
         token = _INSIDE.set(True)
         try:
-            context: Any = args[0] if args else kwargs["context"]  # Airflow gives it by its name
             begun: Any = kwargs.pop(ENTRY, None)
             journal = run_journal(context) if is_recorded or "dag" in context else None
             if journal is not None and (done := _done_before(self, context, journal)) is not None:
@@ -124,6 +124,8 @@ def _guarded(
         except BaseException as error:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
+            if isinstance(error, PrivacyEngineError) and _is_paid(self):
+                error = _without_counts(error, context)
             safe = _safe(error, type(self).__name__)
         finally:
             _INSIDE.reset(token)
@@ -138,6 +140,21 @@ def _done_before(operator: Any, context: Mapping[str, Any], journal: "Journal") 
     """What a task did whose work area is gone, if its operator can find that out from what it left."""
     find = getattr(operator, "done_before", None)
     return find(context) if find is not None and journal.is_empty else None
+
+
+def _is_paid(operator: Any) -> bool:
+    """Whether a privacy budget pays in the operator's DAG, by what any of its tasks names."""
+    dag = operator.get_dag()
+    tasks = [operator] if dag is None else dag.tasks
+    return any(
+        getattr(task, "budget", None) or getattr(task, "partial_kwargs", {}).get("budget") for task in tasks
+    )
+
+
+def _without_counts(error: PrivacyEngineError, context: Mapping[str, Any]) -> PrivacyEngineError:
+    from privacy_release.steps.counts import hide_counts
+
+    return hide_counts(error, context["ti"].dag_id, release_id(context))
 
 
 def _safe(error: BaseException, step: str) -> Exception:
