@@ -8,8 +8,8 @@ import re
 
 NUMBER = "N"
 
-# A number that stands by itself: not `zip5`, `sha256` or the `2` of `table-2`.
-_NUMBERS = re.compile(r"(?<![\w.\-/])[+-]?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?(?![\w/]|\.\d)")
+# A number by itself: not `zip5`, `sha256`, the `2` of `table-2` or a part of a date.
+_NUMBERS = re.compile(r"(?<![\w.\-/])[+-]?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?(?![\w/]|[-.:]\d)")
 # What a count is followed by says whether it was 1: "1 distinct value is", "2 distinct values are".
 _NOUN = re.compile(
     rf"\b{NUMBER}((?: of (?:the )?{NUMBER})?(?: different| distinct| further| missing| more| other)?) "

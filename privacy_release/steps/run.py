@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from privacy_engine.counts import without_counts
 from privacy_engine.errors import SpecError
 from privacy_engine.progress import portion
 from privacy_release.alerts.trend import find_alerts
@@ -72,6 +73,8 @@ class Stage(StrEnum):
 
 
 Watcher = Callable[[Stage, str], None]
+# Stages that count records of the source. From the release on, figures are of what is published.
+_OF_SOURCE = frozenset({Stage.INGEST, Stage.VALIDATE, Stage.TRANSFORM, Stage.OUTLIERS, Stage.HOLD_OUT})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +118,15 @@ def run_release(
     Raises:
         PrivacyEngineError: as the steps do.
     """
-    with counts_hidden(spec.name, release_id, is_paid=spec.budget is not None):
+    is_paid = spec.budget is not None
+    watch = _without_counts(watch) if is_paid else watch
+    with counts_hidden(spec.name, release_id, is_paid=is_paid):
         return _run(spec, lake, release_id, work, watch, ledger, approved_by, signer, history)
+
+
+def _without_counts(watch: Watcher) -> Watcher:
+    """Report stages that count records of the source without their counts."""
+    return lambda stage, text: watch(stage, without_counts(text) if stage in _OF_SOURCE else text)
 
 
 def _run(

@@ -17,6 +17,7 @@ from airflow_privacy_release.hooks.connections import (
 )
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.metrics import monitored
+from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.run import file_label, release_id, release_name, run_work_area
 from airflow_privacy_release.triggers.source import SourceTrigger
 from privacy_engine.errors import MissingSourceError, SourceError
@@ -131,9 +132,8 @@ class IngestOperator(BaseOperator):
                 max_expansion=int(self.max_expansion),
                 **access,
             )
-        self.log.info(
-            "ingested", rows=table["rows"], files=table["source"]["files"], uri=table["source"]["uri"]
-        )
+        source = table["source"]
+        log_counts(self, "ingested", {"rows": table["rows"]}, files=source["files"], uri=source["uri"])
         return table
 
 
@@ -377,7 +377,6 @@ class IngestTablesOperator(BaseOperator):
         with run_work_area(context) as work:
             table = ingest_tables(sources, schema, work, label=file_label(context))
         for name, origin in table["source"]["tables"].items():
-            self.log.info(
-                "ingested", table=name, rows=origin["rows"], files=origin["files"], uri=origin["uri"]
-            )
+            counts = {"rows": origin["rows"]}
+            log_counts(self, "ingested", counts, table=name, files=origin["files"], uri=origin["uri"])
         return table

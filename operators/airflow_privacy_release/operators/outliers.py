@@ -7,6 +7,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.metrics import monitored
+from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.rendering import detector_parameters, read_field
 from airflow_privacy_release.task.run import file_label, run_work_area
 
@@ -69,13 +70,6 @@ class DetectOutliersOperator(BaseOperator):
                 label=file_label(context),
             )
         found = table["outliers"][-1]
-        self.log.info(
-            "outliers",
-            method=found["method"],
-            action=found["action"],
-            records=found["records"],
-            flagged=found["flagged"],
-            pruned=found["pruned"],
-            removed=found["removed"],
-        )
+        counts = {name: found[name] for name in ("records", "flagged", "pruned", "removed")}
+        log_counts(self, "outliers", counts, method=found["method"], action=found["action"])
         return table

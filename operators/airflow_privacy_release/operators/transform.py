@@ -7,6 +7,7 @@ from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.metrics import monitored
+from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.run import file_label, run_work_area
 from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
 
@@ -153,5 +154,6 @@ def _transformed(operator: Any, step: "Step", context: "Context") -> "TableRef":
             schema=None if operator.schema is None else load_schema(operator.schema),
             label=file_label(context),
         )
-    operator.log.info("transformed", step=step.name, before=operator.table["rows"], rows=table["rows"])
+    counts = {"before": operator.table["rows"], "rows": table["rows"]}
+    log_counts(operator, "transformed", counts, step=step.name)
     return table

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_privacy_release.task.errors import recorded
+from airflow_privacy_release.task.paid import log_counts
 
 if TYPE_CHECKING:
     from airflow.sdk import Context, XComArg
@@ -55,11 +56,6 @@ class ValidateOperator(BaseOperator):
         found = validate(
             table, load_suite(self.suite), self.name, lambda result: run.xcom_push(EXPECTATIONS, dict(result))
         )
-        self.log.info(
-            "validated",
-            rows=table["rows"],
-            expected=found["expected"],
-            evaluated=found["evaluated"],
-            passed=found["passed"],
-        )
+        counts = {"rows": table["rows"], "evaluated": found["evaluated"], "passed": found["passed"]}
+        log_counts(self, "validated", counts, expected=found["expected"])
         return with_expectations(table, [counts_of(found)])

@@ -10,6 +10,7 @@ from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.links import ReportLink
 from airflow_privacy_release.task.metrics import monitored, tell_alerts, tell_findings
+from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.run import release_id, run_key, run_work_area
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class HoldOutOperator(BaseOperator):
         if asked.attacks:
             with run_work_area(context) as work:
                 table = hold_out(self.table, work, asked.holdout, asked.attacks)
-        self.log.info("held out", share=asked.holdout, left=table["rows"])
+        log_counts(self, "held out", {"left": table["rows"]}, share=asked.holdout)
         return table
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 from airflow_privacy_release.compat import WAITING, AirflowException, AirflowFailException
+from airflow_privacy_release.task.paid import is_paid
 from airflow_privacy_release.task.run import local_files, progressing, release_id, run_journal
 from privacy_engine.errors import (
     CapacityError,
@@ -124,7 +125,7 @@ def _guarded(
         except BaseException as error:
             if not isinstance(error, Exception) and not is_panic(error):
                 raise
-            if isinstance(error, PrivacyEngineError) and _is_paid(self):
+            if isinstance(error, PrivacyEngineError) and is_paid(self):
                 error = _without_counts(error, context)
             safe = _safe(error, type(self).__name__)
         finally:
@@ -140,15 +141,6 @@ def _done_before(operator: Any, context: Mapping[str, Any], journal: "Journal") 
     """What a task did whose work area is gone, if its operator can find that out from what it left."""
     find = getattr(operator, "done_before", None)
     return find(context) if find is not None and journal.is_empty else None
-
-
-def _is_paid(operator: Any) -> bool:
-    """Whether a privacy budget pays in the operator's DAG, by what any of its tasks names."""
-    dag = operator.get_dag()
-    tasks = [operator] if dag is None else dag.tasks
-    return any(
-        getattr(task, "budget", None) or getattr(task, "partial_kwargs", {}).get("budget") for task in tasks
-    )
 
 
 def _without_counts(error: PrivacyEngineError, context: Mapping[str, Any]) -> PrivacyEngineError:

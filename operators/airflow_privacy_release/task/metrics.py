@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from airflow_privacy_release.compat import Stats
+from airflow_privacy_release.task.paid import is_paid
 from privacy_engine.errors import LedgerError, VerificationError
 from privacy_release.alerts.budgets import low_budgets
 from privacy_release.work.references import measured_symbols
@@ -27,6 +28,7 @@ Operator = TypeVar("Operator")
 
 PREFIX = "privacy_release"
 _LONGEST_PART = 80
+_OF_SOURCE = frozenset({"ingest", "outliers"})  # whose figures count records of the source
 
 
 def monitored(
@@ -53,8 +55,9 @@ def monitored(
             _of_task(
                 context, stage, "timing", "seconds", 1000 * _seconds(result, time.perf_counter() - began)
             )
-            for name, value in _figures(result):
-                _of_task(context, stage, "gauge", name, value)
+            if stage not in _OF_SOURCE or not is_paid(operator):
+                for name, value in _figures(result):
+                    _of_task(context, stage, "gauge", name, value)
             return result
 
         return run

@@ -7,11 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
-from airflow_privacy_release import DetectOutliersOperator, LatentClassOperator, VerifyOperator
+from airflow_privacy_release import (
+    DetectOutliersOperator,
+    IngestParquetOperator,
+    LatentClassOperator,
+    ReleaseOperator,
+    VerifyOperator,
+)
 from airflow_privacy_release.task.metrics import PREFIX, plain
 from privacy_engine.dp.limits import Limit, Period
 from privacy_release.lake.store import Lake
@@ -110,6 +117,29 @@ def test_outliers_are_counted(source: Path, work_root: Path, recorder: Recorder)
     assert recorder.last["people.outliers.outliers"] == flagged
 
 
+def test_a_budget_keeps_counts_of_the_source_out_of_metrics_and_logs(
+    source: Path, work_root: Path, recorder: Recorder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with DAG("people", schedule=None):
+        raw = IngestParquetOperator(task_id="ingest", uri=str(source), schema=SCHEMA)
+        found = DetectOutliersOperator(task_id="outliers", table=raw.output, action="report")
+        ReleaseOperator(
+            task_id="release",
+            table=found.output,
+            method="privbayes",
+            budget="people",
+            policy={"max_epsilon": 1},
+        )
+    found.table = raw.execute(context("ingest"))
+    found.execute(context("outliers"))
+    assert [name for _, name, _ in recorder.sent] == [
+        f"{PREFIX}.people.{stage}.seconds" for stage in ("ingest", "outliers")
+    ]
+    logged = capsys.readouterr().out
+    assert "ingested" in logged
+    assert "120" not in re.sub(r"\S*/\S*", "", logged)
+
+
 def test_a_refused_release_is_counted_with_what_was_measured(
     source: Path, work_root: Path, recorder: Recorder
 ) -> None:
@@ -138,8 +168,6 @@ def private_release(source: Path, epsilon: float) -> Any:
         "town": {**SCHEMA["town"], "categories": ["north", "south"]},
         "disease": {**SCHEMA["disease"], "categories": ["cold", "flu", "gout"]},
     }
-    from airflow_privacy_release import IngestParquetOperator
-
     table = IngestParquetOperator(task_id="ingest", uri=str(source), schema=schema).execute(context("ingest"))
     return LatentClassOperator(
         task_id="synthesize", table=table, budget="people.v1", policy={"max_epsilon": 10}, epsilon=epsilon

@@ -100,6 +100,29 @@ def test_an_error_of_a_free_release_has_its_count(refused: Callable[..., str], c
     assert not curator.exists()
 
 
+def test_lines_of_a_paid_run_count_no_record_of_the_source(tmp_path: Path) -> None:
+    lines = []
+    for number, rows in enumerate((150, 200)):
+        folder = tmp_path / str(number)
+        home = tables.write_home(folder, tables.people().head(rows), {"max_epsilon": 2}, **PRIVATE)
+        ledger = BudgetLedger(str(folder / "ledger.db"))
+        ledger.migrate()
+        ledger.grant("people", Limit(epsilon=2.0), reason="a test", by="officer")
+        told: list[str] = []
+        with WorkArea(folder / "work", "run") as work:
+            run_release(
+                load_spec(home / "releases" / "people.yaml"),
+                Lake(root=str(folder / "lake")),
+                "r1",
+                work,
+                lambda stage, text, told=told: told.append(f"{stage}: {text}"),  # type: ignore[misc]
+                ledger=ledger,
+            )
+        lines.append([line for line in told if line.startswith(("ingest", "validate", "outliers"))])
+    assert lines[0] == lines[1]
+    assert "ingest: N records, N dropped for nulls" in lines[0]
+
+
 @pytest.mark.parametrize("records", [1, 7])
 def test_a_check_shows_no_count_either(
     records: int, tmp_path: Path, curator: Path, capsys: pytest.CaptureFixture[str]
