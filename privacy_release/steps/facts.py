@@ -57,6 +57,7 @@ def facts_of_table(
         outliers=tuple(found["action"] for found in table.get("outliers", [])),
         history=history,
         dropped=source["dropped"],
+        guessed=source.get("guessed", False),
         looking=tuple(step["name"] for step in steps if not step["row_by_row"]),
         followed=followed,
         numbered="numbered" in table,
