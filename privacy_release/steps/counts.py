@@ -12,12 +12,12 @@ from privacy_engine.errors import (
     MissingSourceError,
     PrivacyEngineError,
     SchemaError,
-    VerificationError,
 )
 from privacy_release.reports.curator import write_for_curator
 
-# Errors that are raised with records at hand. Those of a file, the ledger or a server are about none.
-_OF_DATA = (SchemaError, InfeasibleError, VerificationError, IntegrityError, CapacityError, EngineError)
+# Errors that are raised with records of the source at hand. Those of a file, the ledger or a server are about
+# none, and a verification measures the staged release.
+_OF_DATA = (SchemaError, InfeasibleError, IntegrityError, CapacityError, EngineError)
 ENDING = ".counts.txt"
 
 

@@ -29,9 +29,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "privbayes": {"epsilon": 1},
     "privbayes_r": {"epsilon": 1},
     "dpsm_bayes": {"epsilon": 1},
-    "errph": {"epsilon": 20},
 }
-QUICK = ("privbayes", "errph")
+QUICK = ("privbayes",)
 COLUMNS = ("name", "age", "illness")
 # What one record may be in two tables: the columns that differ in it.
 PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
