@@ -161,7 +161,7 @@ def test_an_epsilon_chosen_for_one_run_is_what_the_guard_asks_for_and_the_policy
     more = PRIVATE | {"release": {"method": "privbayes", "epsilon": 0.05}, "policy": {"max_epsilon": 0.04}}
     home.write(budget={"dataset": "people", "when_short": "skip"}, **more)
     paid = ledger.standing("people")[0].spent
-    assert run_week(3).tasks["release"] == "failed"
+    assert run_week(3).tasks["budget"] == "failed"
     assert ledger.standing("people")[0].spent == paid
 
 

@@ -40,7 +40,7 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "nobody": ("release", {}),
     "no_secret": ("release", {"release": {**RELEASE, "secret": "not_there"}}),
     "short_secret": ("release", {"release": {**RELEASE, "secret": "short_secret"}}),
-    "strict_policy": ("release", {"policy": {"max_epsilon": 1}}),
+    "strict_policy": ("budget", {"policy": {"max_epsilon": 1}}),
     "breach_policy": ("verify", {"policy": {"max_breach": 0.1}}),
 }
 
