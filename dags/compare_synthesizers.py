@@ -67,7 +67,9 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     tags=["example"],
 ):
-    guard = BudgetGuardOperator(task_id="budget", dataset=BUDGET, epsilon=len(METHODS) * sum(EPSILONS))
+    guard = BudgetGuardOperator(
+        task_id="budget", dataset=BUDGET, epsilon=len(METHODS) * sum(EPSILONS), policy=POLICY
+    )
     raw = IngestParquetOperator(task_id="ingest", uri=str(CUSTOMERS), schema=SCHEMA)
     guard >> raw
     valid = ValidateOperator(task_id="validate", table=raw.output, suite="expectations/bank_customers.json")

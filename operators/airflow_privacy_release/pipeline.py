@@ -94,7 +94,10 @@ def _release_tasks(spec: ReleaseSpec) -> None:
         guard = BudgetGuardOperator(
             task_id="budget",
             dataset=spent.dataset,
-            **_loss_asked(spec, parameters),
+            method=spec.release.method,
+            parameters=parameters,
+            schema=spec.method_fields,
+            policy=spec.policy,
             over_time=_over_time(spec),
             ledger=spent.ledger,
             action=spent.when_short,
@@ -408,17 +411,6 @@ def _allowed(spec: ReleaseSpec) -> dict[str, dict[str, Any]]:
         if limit.get("minimum", -inf) <= given.get(name, inf)
         and given.get(name, -inf) <= limit.get("maximum", inf)
     }
-
-
-def _loss_asked(spec: ReleaseSpec, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What the guard asks the budget for: epsilon and delta, or whatever the method costs on this schema.
-
-    So for random answers, and where the loss is about all rows of a person.
-    """
-    of_rows = spec.person is None or spec.person.column is None
-    if of_rows and not spec.release.random_answers:
-        return {name: parameters[name] for name in ("epsilon", "delta") if name in parameters}
-    return {"method": spec.release.method, "parameters": parameters, "schema": spec.method_fields}
 
 
 def release_dags() -> dict[str, DAG]:

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import BudgetExceededError, SpecError
+from privacy_engine.errors import BudgetExceededError, PrivacyEngineError, SpecError
 from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
+from privacy_release.spec.rules.judge import refuse
 from privacy_release.spending.budget import Budget, require_left
 from privacy_release.spending.streams import schedule_named
 from privacy_release.steps.history import Past, published_releases, silence_about_people
@@ -14,6 +15,7 @@ from privacy_release.work.parquet import read_private
 from privacy_release.work.references import TableRef
 
 if TYPE_CHECKING:
+    from privacy_engine.dp.loss import PrivacyLoss
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.release import ReleaseMethod
     from privacy_engine.tables.schema import DataSchema
@@ -48,29 +50,70 @@ def facts_of_table(
     followed, source = "persons" in table, table["source"]
     history = History(keep=past is not None, m=past.m if past else None) if followed or past else None
     steps = source.get("transforms", [])
-    return Facts(
-        columns=tuple((a.name, a) for a in schema.attributes),
-        spanned=[a.name for a in schema.quasi_identifiers if a.ordered and a.categories is None],
+    return replace(
+        facts_of_method(schema, releaser, parameters, budget=budget, policy=policy),
         tables=tuple(source.get("tables", ())),
-        person=schema.by or None,
-        linked=schema.linked,
         engine=table["engine"]["kind"] if "engine" in table else LOCAL,
         outliers=tuple(found["action"] for found in table.get("outliers", [])),
-        method=releaser.key,
-        parameters=parameters,
-        budget=budget is not None,
-        over_time=OverTime.of(None if budget is None else budget.schedule),
         history=history,
-        policy=UNKNOWN if policy is None else policy,
-        schema=schema,
-        releaser=releaser,
-        promise=None if budget is None else budget.promise,
         dropped=source["dropped"],
         looking=tuple(step["name"] for step in steps if not step["row_by_row"]),
         followed=followed,
         numbered="numbered" in table,
         repeated=_repeated(table, schema, budget),
     )
+
+
+def facts_of_method(
+    schema: "DataSchema",
+    releaser: "ReleaseMethod",
+    parameters: Mapping[str, Any],
+    *,
+    budget: Budget | None = None,
+    policy: "ReleasePolicy | None" = None,
+) -> Facts:
+    """What is known of a method and of the schema that it is to be given, before there is a table.
+
+    Args:
+        schema: of what the method is given.
+        releaser: the method.
+        parameters: that it was built with.
+        budget: that is to pay.
+        policy: what must hold, the floor policy included; None: it is not known.
+    """
+    return Facts(
+        columns=tuple((a.name, a) for a in schema.attributes),
+        spanned=[a.name for a in schema.quasi_identifiers if a.ordered and a.categories is None],
+        person=schema.by or None,
+        linked=schema.linked,
+        method=releaser.key,
+        parameters=parameters,
+        budget=budget is not None,
+        over_time=OverTime.of(None if budget is None else budget.schedule),
+        policy=UNKNOWN if policy is None else policy,
+        schema=schema,
+        releaser=releaser,
+        promise=None if budget is None else budget.promise,
+    )
+
+
+def loss_by_rules(facts: Facts) -> "PrivacyLoss | None":
+    """The loss of a release that breaks no rule; None: its method claims none.
+
+    Args:
+        facts: of the method at least; where a budget is to pay, the policy must be known.
+
+    Raises:
+        PrivacyEngineError: with all that is wrong.
+    """
+    must = ("policy",) if facts.budget else ()
+    try:
+        loss = facts.releaser.privacy_loss(facts.schema)
+    except PrivacyEngineError:  # of a schema that a rule may say more of
+        refuse(facts, must)
+        raise
+    refuse(replace(facts, loss=loss), must)
+    return loss
 
 
 def budget_of(spec: "ReleaseSpec", run: str, ledger: "BudgetLedger") -> Budget:

@@ -3,17 +3,16 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import IntegrityError, PrivacyEngineError, SpecError
+from privacy_engine.errors import IntegrityError, SpecError
 from privacy_engine.progress import advance, portion
 from privacy_engine.registry import is_randomizer
 from privacy_engine.vocabulary import COUNTERFEITS
 from privacy_release.reports.release import render_report
 from privacy_release.spec.methods import build_method
-from privacy_release.spec.rules.judge import refuse
 from privacy_release.spending.budget import (
     Budget,
     account_of,
@@ -22,7 +21,7 @@ from privacy_release.spending.budget import (
 )
 from privacy_release.spending.random_answers import Answers, draw_answers, paid_answers
 from privacy_release.spending.secrets import Memory, keyed
-from privacy_release.steps.facts import facts_of_table
+from privacy_release.steps.facts import facts_of_table, loss_by_rules
 from privacy_release.steps.fragments import released_in_fragments
 from privacy_release.steps.history import Past, read_persons
 from privacy_release.steps.made import BOUND, Job, Made, say_nothing, stage
@@ -101,13 +100,7 @@ def make_release(
     given, schema = parameters or {}, read_schema(table["schema"])
     releaser = keyed(build_method(method, given), memory, seed)
     facts = facts_of_table(table, schema, releaser, given, budget=budget, past=past, policy=policy)
-    must = ("policy",) if budget is not None else ()
-    try:
-        loss = releaser.privacy_loss(schema)
-    except PrivacyEngineError:  # of a schema that a rule may say more of
-        refuse(facts, must)
-        raise
-    refuse(replace(facts, loss=loss), must)
+    loss = loss_by_rules(facts)
     if is_randomizer(method):
         made = _randomized(releaser, schema, table, job, budget, loss, memory)
     elif budget is not None:

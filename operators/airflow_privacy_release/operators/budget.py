@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator
 from airflow_privacy_release.compat import AirflowSkipException
 from airflow_privacy_release.hooks.connections import schedule_from
 from airflow_privacy_release.hooks.ledger import ledger_of
+from airflow_privacy_release.operators.release import require_policy
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import method_parameters, read_field
 from airflow_privacy_release.task.run import run_key
@@ -32,24 +33,32 @@ class BudgetGuardOperator(BaseOperator):
     The first task of a DAG, before the ingest. It books nothing: the release does, and its decision counts. A
     run that holds a booking passes whatever is left, so that clearing it costs nothing. A data set without a
     budget, or with one that could never pay, fails also where the action is `skip`: else nothing would ever
-    be released, and nobody would see it.
+    be released, and nobody would see it. So does a release that its policy would refuse, or that breaks
+    another rule of method, schema and policy: the ledger is not asked.
 
     Args:
         dataset: name of the data set in the ledger.
         epsilon: that the release will spend, for tables that differ in one record (`replace_one`).
         delta: that it will spend.
-        method, parameters, schema: instead of epsilon: those of the release, whose loss is worked out; for
-            methods that are not given an epsilon.
+        method, parameters, schema: instead of epsilon: those of the release, which are judged with the
+            policy, and whose loss is worked out.
+        policy: what the release must keep, as of `ReleaseOperator`; required. With an epsilon, which may be
+            of several releases, it must be readable, and the tasks that release judge its bounds.
         over_time: as of `ReleaseOperator`: then the budget is asked for what the schedule promises, once.
         ledger: Airflow connection id of the ledger.
         action: `skip` ends the run green with every task skipped but the clean-up, `fail` fails it for good.
     """
 
     template_fields = (
-        *("dataset", "epsilon", "delta", "method", "parameters", "schema"),
+        *("dataset", "epsilon", "delta", "method", "parameters", "schema", "policy"),
         *("over_time", "ledger", "action"),
     )
-    template_fields_renderers = {"parameters": "json", "schema": "json", "over_time": "json"}  # noqa: RUF012  Airflow's own declaration
+    template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
+        "parameters": "json",
+        "schema": "json",
+        "policy": "json",
+        "over_time": "json",
+    }
     ui_color = "#fdf1d0"
 
     def __init__(
@@ -61,6 +70,7 @@ class BudgetGuardOperator(BaseOperator):
         method: str | None = None,
         parameters: Mapping[str, Any] | None = None,
         schema: str | Mapping[str, Any] | None = None,
+        policy: str | Mapping[str, Any] | None = None,
         over_time: Mapping[str, Any] | None = None,
         ledger: str = DEFAULT_LEDGER,
         action: str = "fail",
@@ -73,16 +83,17 @@ class BudgetGuardOperator(BaseOperator):
         self.method = method
         self.parameters = parameters
         self.schema = schema
+        self.policy = policy
         self.over_time = over_time
         self.ledger = ledger
         self.action = action
+        require_policy(self.task_id, self.dataset, self.policy)
 
     @guarded
     def execute(self, context: "Context") -> dict[str, Any]:
         """Ask the ledger; what was asked of it and whether the run was paid for before."""
         if self.action not in ACTIONS:
             raise SpecError(f"budget: action must be one of {list(ACTIONS)}; correct it")
-        loss = self._loss()
         ledger = ledger_of(self.ledger)
         budget = Budget(
             dataset=self.dataset,
@@ -90,6 +101,7 @@ class BudgetGuardOperator(BaseOperator):
             ledger=ledger,
             schedule=schedule_from(self.over_time),
         )
+        loss = self._loss(budget)
         try:
             booked = require_left(budget, loss)
         except BudgetExceededError as error:
@@ -100,19 +112,23 @@ class BudgetGuardOperator(BaseOperator):
         self.log.info("budget", dataset=self.dataset, epsilon=loss.epsilon, booked_before=booked)
         return {"dataset": self.dataset, **loss.to_dict(), "booked_before": booked}
 
-    def _loss(self) -> "PrivacyLoss":
-        """What the release will spend."""
+    def _loss(self, budget: Budget) -> "PrivacyLoss":
+        """What the release will spend, where no rule refuses it; nothing is asked of the ledger."""
         from privacy_engine.dp.loss import Neighbours, PrivacyLoss
-        from privacy_release.spec.files import load_schema
+        from privacy_release.spec.files import load_policy, load_schema
+        from privacy_release.spec.floor import floor_policy, under_floor
         from privacy_release.spec.methods import build_method
+        from privacy_release.steps.facts import facts_of_method, loss_by_rules
 
         if (self.method is None) == (self.epsilon is None) or (self.method is None) != (self.schema is None):
             raise SpecError("budget: give either epsilon, or method and schema; correct it")
+        policy = under_floor(load_policy(self.policy or {}), floor_policy())
         if self.method is not None and self.schema is not None:
-            method = build_method(self.method, method_parameters(self.method, self.parameters or {}))
-            loss = method.privacy_loss(load_schema(self.schema))
-            if loss is None:
-                raise SpecError(f"budget: {self.method} makes no claim on this schema; remove the budget")
+            parameters = method_parameters(self.method, self.parameters or {})
+            releaser, schema = build_method(self.method, parameters), load_schema(self.schema)
+            facts = facts_of_method(schema, releaser, parameters, budget=budget, policy=policy)
+            loss = loss_by_rules(facts)
+            assert loss is not None  # the rule budget.none
             return loss
         epsilon = read_field("budget: epsilon", self.epsilon, float)
         delta = read_field("budget: delta", self.delta, float)

@@ -363,7 +363,7 @@ class MeasureChoiceOperator(BaseOperator):
         self.budget = budget
         self.policy = policy
         self.ledger = ledger
-        require_policy(self)
+        require_policy(self.task_id, self.budget, self.policy)
 
     @recorded
     def execute(self, context: "Context") -> "MeasuredRef":

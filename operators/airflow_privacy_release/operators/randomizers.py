@@ -65,7 +65,7 @@ class RandomizerOperator(MethodOperator):
         self.lake = lake
         self.budget = budget
         self.policy = policy
-        require_policy(self)
+        require_policy(self.task_id, self.budget, self.policy)
         self.ledger = ledger
         self.seed = seed
 

@@ -126,7 +126,7 @@ class ReleaseOperator(BaseOperator):
         self.lake = lake
         self.history = history
         self.engine = engine
-        require_policy(self)
+        require_policy(self.task_id, self.budget, self.policy)
 
     @recorded
     def execute(self, context: "Context") -> "StagedRef":
@@ -216,15 +216,20 @@ def stage_release(
     return staged
 
 
-def require_policy(operator: Any) -> None:
-    """Refuse an operator with `budget` and without `policy`, when its DAG is built.
+def require_policy(task_id: str, budget: object, policy: object) -> None:
+    """Refuse an operator with a budget and without a policy, when its DAG is built.
+
+    Args:
+        task_id: Name of the task in the error.
+        budget: Its argument that names the budget; None if no budget pays.
+        policy: Its argument of that name.
 
     Raises:
         SpecError: saying what to add.
     """
-    if operator.budget is not None and operator.policy is None:
+    if budget is not None and policy is None:
         raise SpecError(
-            f"{operator.task_id}: policy must be given beside budget, for a release that it refuses must not "
+            f"{task_id}: policy must be given beside budget, for a release that it refuses must not "
             "be paid for; add policy=, as for VerifyOperator"
         )
 

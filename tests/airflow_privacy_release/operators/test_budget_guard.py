@@ -49,7 +49,8 @@ def context(task_id: str = "task", run_id: str = "run 1") -> Any:
 
 
 def guard(run_id: str = "run 1", **given: Any) -> Any:
-    arguments: dict[str, Any] = {"dataset": "people", "epsilon": 0.4} | given
+    arguments: dict[str, Any] = {"dataset": "people", "epsilon": 0.4, "policy": {"max_epsilon": 10}}
+    arguments |= given
     return BudgetGuardOperator(task_id="budget", **arguments).execute(context("budget", run_id))
 
 

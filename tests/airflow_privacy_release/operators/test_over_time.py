@@ -65,7 +65,13 @@ def ingested(tmp_path: Path, run_id: str, numbering: str | None = "membership_de
 
 
 def guard(run_id: str, **given: Any) -> Any:
-    arguments: dict[str, Any] = {"dataset": "clinic", "schema": SCHEMA, "over_time": OVER_TIME, **METHOD}
+    arguments: dict[str, Any] = {
+        "dataset": "clinic",
+        "schema": SCHEMA,
+        "policy": {"max_epsilon": 100, "max_delta": 0.5},
+        "over_time": OVER_TIME,
+        **METHOD,
+    }
     operator = BudgetGuardOperator(task_id="budget", action="skip", **(arguments | given))
     return operator.execute(context("budget", run_id))
 

@@ -414,7 +414,9 @@ def test_a_budget_that_does_not_fit_is_refused(
 def test_a_guard_works_out_what_random_answers_cost(airflow_home: Path, ledger: BudgetLedger) -> None:
     def guard(p_0: str, **given: Any) -> Any:
         arguments = {"method": "errph", "parameters": {"p_0": p_0}, "schema": SCHEMA, **given}
-        operator = BudgetGuardOperator(task_id="budget", dataset="people", action="skip", **arguments)
+        operator = BudgetGuardOperator(
+            task_id="budget", dataset="people", policy={"max_epsilon": 100}, action="skip", **arguments
+        )
         return operator.execute(context("budget"))
 
     # ln(1 + k p_0 / (1 - p_0)) for k = 6, 2, and 4 with the null

@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from airflow_privacy_release import IngestParquetOperator, MeasureChoiceOperator, ReleaseOperator
+from airflow_privacy_release import (
+    BudgetGuardOperator,
+    IngestParquetOperator,
+    MeasureChoiceOperator,
+    ReleaseOperator,
+)
+from airflow_privacy_release.operators import budget as budget_operators
 from airflow_privacy_release.operators import release as release_operators
 from airflow_privacy_release.operators.randomizers import ERRPHOperator
 from airflow_privacy_release.pipeline import raise_if_broken, release_dags
@@ -145,6 +151,37 @@ def test_a_dag_of_the_file_is_not_built(case: Case, written: Any, airflow_home: 
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.by_file])
+def test_a_guard_refuses_it_before_the_ledger_is_asked(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: BudgetLedger, airflow_home: Path
+) -> None:
+    case = CASES[name]
+    monkeypatch.setattr(budget_operators, "ledger_of", lambda _: unread)
+    if case.floor is not None:
+        (tmp_path / "floor.yaml").write_text(yaml.safe_dump(case.floor))
+        monkeypatch.setenv("PRIVACY_FLOOR_POLICY", str(tmp_path / "floor.yaml"))
+    asked = (case.changes or PRIVATE)["release"]
+    operator = BudgetGuardOperator(
+        task_id="budget",
+        dataset="people",
+        method=asked["method"],
+        parameters={"epsilon": asked["epsilon"]},
+        schema=PRIVATE["schema"],
+        policy={"max_epsilon": 2} | (case.policy or {}),
+        action="skip",
+    )
+    with pytest.raises(Exception, match=case.said) as caught:
+        operator.execute({"ti": SimpleNamespace(dag_id="people", run_id="run 1", task_id="budget")})
+    assert caught.type.__name__ == "AirflowFailException"
+
+
+def test_a_guard_of_a_file_judges_method_schema_and_policy(written: Any, airflow_home: Path) -> None:
+    spec = load_spec(written(CASES["promise"]))
+    operator = release_dags()["people"].get_task("budget")
+    given = (operator.method, operator.schema, operator.policy)
+    assert given == ("privbayes", spec.method_fields, spec.policy)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.by_file])
 def test_a_task_composed_by_hand_refuses_it_before_the_ledger_is_asked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: BudgetLedger, work_root: Path
 ) -> None:
@@ -184,6 +221,7 @@ def test_who_books_must_name_the_policy_when_the_dag_is_built() -> None:
     for make in (
         lambda: ReleaseOperator(task_id="made", table=table, method="privbayes", budget="people"),
         lambda: ERRPHOperator(task_id="made", table=table, p_0=0.5, budget="people"),
+        lambda: BudgetGuardOperator(task_id="made", dataset="people", epsilon=0.5),
         lambda: MeasureChoiceOperator(task_id="made", choice=table, records=table, budget="people"),
     ):
         with pytest.raises(SpecError, match="made: policy must be given beside budget"):
