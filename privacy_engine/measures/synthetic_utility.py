@@ -72,9 +72,16 @@ def marginal_tvd(
 
 
 def coded(table: pd.DataFrame, schema: DataSchema) -> CodedTable:
-    """A table in the codes of its public domains; identifiers are left out."""
+    """A table in the codes of its public domains; identifiers are left out.
+
+    Nullable numbers are read as floats, so that a table with nulls and one without have the same bins.
+    """
     known = schema.without_identifiers()
-    return CodedTable.encode(table.loc[:, list(known.names)], known)
+    frame = table.loc[:, list(known.names)]
+    numbers = [
+        a.name for a in known.attributes if a.nullable and pd.api.types.is_integer_dtype(frame[a.name])
+    ]
+    return CodedTable.encode(frame.astype(dict.fromkeys(numbers, np.float64)), known)
 
 
 def coded_marginal_tvd(real: CodedTable, synthetic: CodedTable, ways: int = 3) -> MarginalDistances:

@@ -34,6 +34,7 @@ from privacy_engine.tables.domains import (
     public_domains,
     require_public_domains,
     undeclared_nulls,
+    with_nullable_types,
 )
 from privacy_engine.tables.faults import Rule, told
 from privacy_engine.tables.schema import Attribute, DataSchema, nameless_records
@@ -65,7 +66,7 @@ def coded_files(
     schema.check_columns(columns.names)
     if not rows:
         raise SchemaError("the table is empty: nothing can be released")
-    empty = to_frame(plain_columns(columns.empty_table(), released.names))
+    empty = with_nullable_types(to_frame(plain_columns(columns.empty_table(), released.names)), released)
     storages = {a.name: Storage.of(empty[a.name], a) for a in released.attributes}
     domains = public_domains(schema, storages, levels or {})
     kind = np.dtype(code_type(domains))
@@ -118,7 +119,7 @@ def coded_people(
     if not engine.rows(files):
         raise SchemaError("the table is empty: nothing can be released")
     read = [*released.names, schema.by]
-    empty = to_frame(plain_columns(columns.empty_table(), read))
+    empty = with_nullable_types(to_frame(plain_columns(columns.empty_table(), read)), released)
     storages = {a.name: Storage.of(empty[a.name], a) for a in released.attributes}
     domains = public_domains(schema, storages, levels or {})
     persons = sum(engine.class_sizes(files, [schema.by]).values())
@@ -206,7 +207,7 @@ class Encode:
 
     def __call__(self, records: pa.Table) -> pa.Table:
         """(n, d) codes, or (1, d) nulls; and the number of each record's person, where that is asked for."""
-        frame = to_frame(records)
+        frame = with_nullable_types(to_frame(records), self.schema)
         try:
             codes = CodedTable.encode(frame, self.schema, self.levels).codes
         except SchemaError:  # `refusal` tells it of the table as a whole

@@ -41,18 +41,32 @@ class Storage(StrEnum):
 
     @classmethod
     def of(cls, column: pd.Series, attribute: Attribute) -> "Storage":
-        """The type of a column. A nullable column of numbers is REAL, of truths TEXT.
+        """The type of a column. A nullable column of numpy's whole numbers is REAL, of its truths TEXT.
 
-        pandas turns whole numbers and truths into other types where a null occurs among them, so that the
-        type of a nullable column would tell whether one does.
+        numpy has no null among whole numbers and truths, and pandas turns them into other types where one
+        occurs, so that the type of such a column would reveal whether one does. The types of
+        `with_nullable_types` hold nulls and are kept.
         """
         if attribute.dates is not None:
             return cls(attribute.kind.value)
+        kept = not attribute.nullable or not isinstance(column.dtype, np.dtype)
         if is_number(column):
-            whole = pd.api.types.is_integer_dtype(column.dtype) and not attribute.nullable
-            return cls.WHOLE if whole else cls.REAL
-        truth = pd.api.types.is_bool_dtype(column.dtype) and not attribute.nullable
-        return cls.TRUTH if truth else cls.TEXT
+            return cls.WHOLE if kept and pd.api.types.is_integer_dtype(column.dtype) else cls.REAL
+        return cls.TRUTH if kept and pd.api.types.is_bool_dtype(column.dtype) else cls.TEXT
+
+
+def with_nullable_types(frame: pd.DataFrame, schema: DataSchema) -> pd.DataFrame:
+    """A frame whose nullable whole numbers and truths have types that hold nulls, whether one occurs or not.
+
+    For frames of typed files, whose columns have a declared type; the values stay.
+
+    >>> schema = DataSchema.from_dict({"age": {"kind": "numeric", "bounds": [0, 9], "nullable": True}})
+    >>> with_nullable_types(pd.DataFrame({"age": [1, 2]}), schema).dtypes.tolist()
+    [Int64Dtype()]
+    """
+    kinds = {a.name: frame[a.name].dtype for a in schema.attributes if a.nullable and a.name in frame.columns}
+    whole = {name: kind for name, kind in kinds.items() if isinstance(kind, np.dtype) and kind.kind in "iub"}
+    return frame.astype({name: pd.array(np.zeros(0, kind)).dtype for name, kind in whole.items()})
 
 
 class PublicDomain(Protocol):
@@ -118,8 +132,9 @@ class BinnedDomain:
             values = np.minimum(np.floor(values), high - 1)
         else:
             values = np.minimum(values, np.nextafter(high, low))  # rounding must not reach the next bin
-        if self.storage is Storage.WHOLE:  # never nullable
-            return pd.Series(values.astype(np.int64), name=self.name)
+        if self.storage is Storage.WHOLE:
+            whole = pd.Series(values.astype(np.int64), name=self.name)
+            return whole.astype(pd.Int64Dtype()).mask(null) if self.nullable else whole
         return pd.Series(np.where(null, np.nan, values), name=self.name)
 
 
@@ -218,11 +233,13 @@ class LabelledDomain:
     def _values(self) -> pd.Series:
         """(v,) or (v + 1,) what the labels stand for, with the null where there is one."""
         labels: list[str | None] = [*self.labels, None] if self.nullable else list(self.labels)
-        if self.storage is Storage.TRUTH and set(labels) <= {"True", "False"}:
-            return pd.Series([label == "True" for label in labels], name=self.name)
+        if self.storage is Storage.TRUTH and set(self.labels) <= {"True", "False"}:
+            truths = [None if label is None else label == "True" for label in labels]
+            return pd.Series(truths, name=self.name, dtype="boolean" if self.nullable else "bool")
         try:
-            if self.storage is Storage.WHOLE:  # never nullable
-                return pd.Series([int(label) for label in self.labels], name=self.name, dtype=np.int64)
+            if self.storage is Storage.WHOLE:
+                whole = [None if label is None else int(label) for label in labels]
+                return pd.Series(whole, name=self.name, dtype="Int64" if self.nullable else "int64")
             if self.storage is Storage.REAL:
                 numbers = [math.nan if label is None else float(label) for label in labels]
                 return pd.Series(numbers, name=self.name, dtype=np.float64)

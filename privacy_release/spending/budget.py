@@ -31,10 +31,11 @@ from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineErr
 from privacy_release.spending.following import Turn, is_opened, turn_of
 from privacy_release.spending.participation import Schedule
 from privacy_release.spending.streams import Stream
+from privacy_release.spending.typed import typed_records
 from privacy_release.spending.yearly import Yearly
 from privacy_release.work.engines import open_engine
 from privacy_release.work.file_sets import paths_of
-from privacy_release.work.parquet import read_private, require_unchanged
+from privacy_release.work.parquet import require_unchanged
 from privacy_release.work.references import BookingRef, TableRef
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class _Measuring:
         assert isinstance(schedule, Schedule)
         with _given_back(self.budget, self.booking):
             self.tell("reading")
-            frame = read_private(self.table["uri"], self.table["sha256"])
+            frame = typed_records(self.table, self.schema)
             persons = frame[self.schema.by].to_numpy(dtype="int64")
             self.tell("counting who takes part")
             with schedule.counted(
@@ -284,7 +285,7 @@ def _records_of_people(
     """The records, who they are of, and by which key: one record a person."""
     from privacy_engine.tables.domains import CodedTable
 
-    frame = read_private(table["uri"], table["sha256"])
+    frame = typed_records(table, schema)
     people = frame[schema.by].to_numpy(dtype="int64")
     coded = CodedTable.encode(frame, schema, method.levels)
     return replace(coded, persons=len(coded)), people, table["numbered"]
@@ -311,8 +312,7 @@ def _coded(method: "Synthesizer", table: TableRef, schema: "DataSchema") -> "Cod
     key would be a second answer that nobody booked.
     """
     if "engine" not in table:
-        frame = read_private(table["uri"], table["sha256"])
-        return method.coded(frame, schema)
+        return method.coded(typed_records(table, schema), schema)
     require_unchanged(table["uri"], table["sha256"])
     with open_engine(table["engine"], Path(table["uri"]).parent) as engine:
         coded = method.coded_files(engine, paths_of(table["uri"], table["sha256"]), schema)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError, LedgerError, PrivacyEngineError
 from privacy_release.spending.budget import Budget, booking_key, reference_to
 from privacy_release.spending.secrets import parameters_asked
+from privacy_release.spending.typed import typed_records
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.references import BookingRef, TableRef
@@ -53,7 +54,7 @@ def draw_answers(
         SchemaError: if the table does not fit its schema, or a domain is not public.
         IntegrityError: if the table changed since it was ingested.
     """
-    return Answers(release=method.release(read_private(table["uri"], table["sha256"]), schema, rng))
+    return Answers(release=method.release(typed_records(table, schema), schema, rng))
 
 
 def paid_answers(
@@ -124,7 +125,7 @@ def _drawn(
 
     try:
         tell("reading")
-        frame = read_private(table["uri"], table["sha256"])
+        frame = typed_records(table, schema)
         tell(f"running {method.key}")
         return method.release(frame, schema, np.random.default_rng())  # a claim takes no bits from it
     except PrivacyEngineError:

@@ -5,13 +5,22 @@ from datetime import date, timedelta
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine import Attribute, DataSchema, Hierarchy, SchemaError
+from privacy_engine.engines.frames import to_arrow, to_frame
 from privacy_engine.tables.dates import nests
-from privacy_engine.tables.domains import CodedTable, PublicDomain, Storage, decode, public_domain
+from privacy_engine.tables.domains import (
+    CodedTable,
+    PublicDomain,
+    Storage,
+    decode,
+    public_domain,
+    with_nullable_types,
+)
 from privacy_engine.vocabulary import Period
 
 CITIES = Hierarchy(
@@ -81,7 +90,7 @@ def domains(draw: st.DrawFn) -> PublicDomain:
         bounds = (float(low), float(low + draw(st.integers(1, 300))))
         kind = "numeric" if sort == "whole" else "ordinal"
         attribute = Attribute(name="a", kind=kind, bounds=bounds, bins=bins, nullable=nullable)
-        return public_domain(attribute, Storage.REAL if nullable else Storage.WHOLE)
+        return public_domain(attribute, draw(st.sampled_from([Storage.REAL, Storage.WHOLE])))
     if sort in ("date", "time"):
         return dated_domain(draw, "date" if sort == "date" else "timestamp", bins, nullable)
     if sort == "real":
@@ -278,3 +287,34 @@ def test_a_column_of_numbers_with_other_listed_texts_is_released_as_text() -> No
     schema = DataSchema.from_dict({"a": {"categories": ["1", "2", "unknown"]}})
     coded = CodedTable.encode(pd.DataFrame({"a": [1, 2]}), schema)
     assert decode(coded.codes, coded.domains, np.random.default_rng(0))["a"].tolist() == ["1", "2"]
+
+
+@pytest.mark.parametrize(("values", "storage"), [([1, 2], Storage.WHOLE), ([True, False], Storage.TRUTH)])
+def test_typed_whole_numbers_and_truths_keep_their_type_whether_a_null_occurs_or_not(
+    values: list[object], storage: Storage
+) -> None:
+    fields = {"categories": values, "nullable": True}
+    schema = DataSchema.from_dict({"a": fields})
+    kinds = set()
+    for column in (pa.array(values), pa.array([*values, None])):
+        frame = with_nullable_types(to_frame(pa.table({"a": column})), schema)
+        coded = CodedTable.encode(frame, schema)
+        assert coded.storages == {"a": storage}
+        decoded = coded.domains[0].decode(np.array([0, 1, 2]), np.random.default_rng(1))
+        assert decoded.tolist() == [*values, pd.NA]
+        kinds.add(str(to_arrow(decoded.to_frame()).schema.field("a").type))
+    assert kinds == {str(pa.array(values).type)}
+
+
+def test_nullable_whole_numbers_between_bounds_are_drawn_whole() -> None:
+    age = Attribute(name="a", kind="numeric", bounds=(0, 100), nullable=True)
+    domain = public_domain(age, Storage.WHOLE)
+    drawn = domain.decode(np.arange(domain.size), np.random.default_rng(1))
+    assert drawn.dtype == pd.Int64Dtype()
+    assert drawn.isna().tolist() == [*[False] * 16, True]
+    assert domain.encode(drawn).tolist() == list(range(17))
+
+
+def test_the_type_of_numpys_nullable_whole_numbers_does_not_depend_on_a_null() -> None:
+    age = Attribute(name="a", kind="numeric", bounds=(0, 100), nullable=True)
+    assert {Storage.of(pd.Series([1, 2]), age), Storage.of(pd.Series([1, None]), age)} == {Storage.REAL}

@@ -1,0 +1,22 @@
+"""The records that a budget is spent on, in the types that their file declares."""
+
+from typing import TYPE_CHECKING
+
+from privacy_release.work.parquet import read_private
+from privacy_release.work.references import TableRef
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from privacy_engine.tables.schema import DataSchema
+
+
+def typed_records(table: TableRef, schema: "DataSchema") -> "pd.DataFrame":
+    """A staged table whose columns have the types of the file, whether nulls occur among their values or not.
+
+    Raises:
+        IntegrityError: if the file is missing, changed or not whole.
+    """
+    from privacy_engine.tables.domains import with_nullable_types
+
+    return with_nullable_types(read_private(table["uri"], table["sha256"]), schema)
