@@ -82,7 +82,7 @@ def test_a_table_that_is_not_loaded_is_paid_for_measured_and_kept(
     work: WorkArea, ledger: BudgetLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = table_of(people(), work)
-    monkeypatch.setattr(budget, "read_private", None)  # what would load it
+    monkeypatch.setattr(budget, "typed_records", None)  # what would load it
     model = measured(table, ledger).model
     assert model.rows == 300
     assert model.network.names == ("age", "town", "disease")
