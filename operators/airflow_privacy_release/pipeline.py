@@ -247,6 +247,7 @@ def _ingest(spec: ReleaseSpec) -> Any:
             task_id="ingest",
             sql=source.sql,
             connection=source.connection or "",
+            types=spec.undeclared_types,
             **waits,
             **shared,
             **_RETRIES,

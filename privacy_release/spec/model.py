@@ -1354,6 +1354,11 @@ class ReleaseSpec(_Strict):
             fields["person"] = fields.get("person", {}) | self.person.model_dump(exclude_defaults=True)
         return fields
 
+    @property
+    def undeclared_types(self) -> Literal["values", "schema"]:
+        """Where the types of columns come from that a database does not declare, see `Query`."""
+        return "schema" if self.budget is not None else "values"
+
     def facts(self) -> Facts:
         """What rules are judged by; nothing heavy is loaded for it."""
         over_time, history = None if self.budget is None else self.budget.over_time, self.history

@@ -66,6 +66,7 @@ def facts_of_table(
         releaser=releaser,
         promise=None if budget is None else budget.promise,
         dropped=source["dropped"],
+        guessed=source.get("guessed", False),
         looking=tuple(step["name"] for step in steps if not step["row_by_row"]),
         followed=followed,
         numbered="numbered" in table,

@@ -307,6 +307,8 @@ def _joined(origins: Mapping[str, SourceRef]) -> SourceRef:
         identifiers=list(dict.fromkeys(n for origin in origins.values() for n in origin["identifiers"])),
         tables=dict(origins),
     )
+    if any(origin.get("guessed") for origin in origins.values()):
+        joined["guessed"] = True
     if derived := {n: told for origin in origins.values() for n, told in origin.get("derived", {}).items()}:
         joined["derived"] = derived
     return joined

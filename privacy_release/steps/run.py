@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from privacy_release.lake.signing import Signer
     from privacy_release.lake.store import Lake
     from privacy_release.ledger.ledger import BudgetLedger
+    from privacy_release.sources.databases.types import Types
     from privacy_release.sources.extracts import Extract
     from privacy_release.spec.model import ReleaseSpec, SourceSpec
 
@@ -294,7 +295,7 @@ def source_table(
     numbering = identification_of_environment(spec.numbered) if spec.numbered else None
     watch(Stage.INGEST, "reading")
     source = spec.only_source
-    opened = _opened(source, release_id, watch)
+    opened = _opened(source, release_id, watch, spec.undeclared_types)
 
     def read() -> TableRef:
         return ingest(
@@ -349,7 +350,9 @@ def source_table(
     return table
 
 
-def _opened(source: "SourceSpec", release_id: str, watch: Watcher) -> "str | Extract":
+def _opened(
+    source: "SourceSpec", release_id: str, watch: Watcher, types: "Types" = "values"
+) -> "str | Extract":
     """What `ingest` reads: an address, a version, or a query of the database that the environment names."""
     name = ReleaseName.of(release_id)
     if source.sql is None:
@@ -362,7 +365,8 @@ def _opened(source: "SourceSpec", release_id: str, watch: Watcher) -> "str | Ext
         return uri
     connection = source.connection or ""
     sql, values = name.bound(source.sql)
-    return Query(connection=connection, url=url_of_environment(connection), sql=sql, values=values)
+    url = url_of_environment(connection)
+    return Query(connection=connection, url=url, sql=sql, values=values, types=types)
 
 
 def _tables(
@@ -374,7 +378,7 @@ def _tables(
     watch(Stage.INGEST, f"reading {len(tables)} tables")
     sources = {
         name: TableSource(
-            uri=_opened(own.source, release_id, watch),
+            uri=_opened(own.source, release_id, watch, spec.undeclared_types),
             person=own.person,
             columns=own.source.columns,
             nulls=own.source.nulls,

@@ -66,6 +66,7 @@ class SourceRef(TypedDict):
         derived: how each derived column was made, as the schema says it.
         tables: the same of each of several tables, which are read as one.
         query: sha256 of the text of the query that gave the records.
+        guessed: true where types of columns were read off the values, because the database declares none.
         version: of the table that they are of.
         transforms: what was done with them since, in order.
         holdout: share of the people who were then left out of the release, so that attacks have a control.
@@ -84,6 +85,7 @@ class SourceRef(TypedDict):
     shifted: NotRequired[ShiftRef]
     tables: "NotRequired[dict[str, SourceRef]]"
     query: NotRequired[str]
+    guessed: NotRequired[bool]
     version: NotRequired[int]
     transforms: NotRequired[list[TransformRef]]
     holdout: NotRequired[float]

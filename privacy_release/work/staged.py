@@ -28,7 +28,7 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
             would void that.
     """
     exact = {"fingerprint", "rows", "dropped", "text", "version"} if private else set()
-    hidden = {"uri", "expectations"} | exact
+    hidden = {"uri", "expectations", "guessed"} | exact
     told = {name: value for name, value in source.items() if name not in hidden}
     if private and "transforms" in source:
         told["transforms"] = [{"name": t["name"], "code": t["code"]} for t in source["transforms"]]

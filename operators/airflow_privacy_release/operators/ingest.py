@@ -257,10 +257,12 @@ class IngestSqlOperator(IngestOperator):
             between.
         timeout: how long to wait at most, such as `1 day`.
         every: how long to wait until the query is asked again.
+        types: where the types of columns come from that the database does not declare, which is any but
+            PostgreSQL: their first `values`, or the `schema`, which is required where a privacy budget pays.
     """
 
     # without `sql`: what Jinja renders would be pasted into the query, and kept for a page to show
-    template_fields = ("connection", "when_missing", "timeout", "every", *_SHARED)
+    template_fields = ("connection", "when_missing", "timeout", "every", "types", *_SHARED)
     template_fields_renderers = _RENDERERS
 
     def __init__(
@@ -271,6 +273,7 @@ class IngestSqlOperator(IngestOperator):
         when_missing: Literal["fail", "skip", "wait"] = "fail",
         timeout: str = "1 day",
         every: str = "5 minutes",
+        types: Literal["values", "schema"] = "values",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -279,6 +282,7 @@ class IngestSqlOperator(IngestOperator):
         self.when_missing = when_missing
         self.timeout = timeout
         self.every = every
+        self.types = types
 
     @recorded
     @monitored("ingest")
@@ -300,7 +304,7 @@ class IngestSqlOperator(IngestOperator):
 
         sql, values = release_name(context).bound(self.sql)
         url = database_url(self.connection)
-        query = Query(connection=self.connection, url=url, sql=sql, values=values)
+        query = Query(connection=self.connection, url=url, sql=sql, values=values, types=self.types)
         try:
             return self._ingested(context, query)
         except MissingSourceError:

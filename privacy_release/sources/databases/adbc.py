@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import PrivacyEngineError, SourceError, SpecError
 from privacy_release.sources.databases.errors import told_of
 from privacy_release.sources.databases.types import (
+    Types,
+    array_of,
     attribute_of,
+    by_schema,
     expected,
     mixed,
     numeric,
@@ -37,6 +40,11 @@ _PARAMETERS: Mapping[str, Any] = MappingProxyType({_POSTGRES: "numeric_dollar"})
 def is_adbc(url: "URL") -> bool:
     """Whether an address is read through ADBC."""
     return url.drivername.startswith(_PREFIX)
+
+
+def declares_types(url: "URL") -> bool:
+    """Whether the database declares the types of columns; other drivers read some of them off the values."""
+    return url.drivername.removeprefix(_PREFIX) == _POSTGRES
 
 
 @contextmanager
@@ -74,11 +82,23 @@ def arrow_records(
     columns: Sequence[str] | None,
     place: str,
     told: Mapping[str, Any],
+    *,
+    types: Types,
+    declared: bool,
 ) -> Records:
     """The rows as records of a source.
 
+    Args:
+        rows: of a query.
+        schema: what the columns must be; None where it is not known yet.
+        columns: that are wanted; None: all.
+        place: for errors.
+        told: what the manifest says of the source.
+        types: where types come from that are not declared, see `Query`.
+        declared: whether the database declares them.
+
     Raises:
-        SchemaError: if a column has no type of a table.
+        SchemaError: if a column has no type of a table, or the schema says too little of it.
     """
     import pyarrow as pa
 
@@ -86,22 +106,32 @@ def arrow_records(
     first = next(batches, None)
     kept = [n for n, name in enumerate(rows.schema.names) if columns is None or name in columns]
     named = [(rows.schema.field(n), None if first is None else first.column(n)) for n in kept]
-    types = pa.schema([(field.name, _type_of(field, values, schema, place)) for field, values in named])
+    if types == "schema":  # whether the first values are nulls decides nothing then
+        named = [(field, None) for field, _ in named]
+    if types == "schema" and not declared:
+        kinds = [(f.name, by_schema(attribute_of(schema, f.name), f.name, place)) for f, _ in named]
+    else:
+        kinds = [(field.name, _type_of(field, values, schema, place)) for field, values in named]
     found = batches if first is None else chain([first], batches)
-    return Records(types=types, batches=_cast(found, kept, types, place), told=told)
+    return Records(
+        types=pa.schema(kinds), batches=_cast(found, kept, pa.schema(kinds), place, types), told=told
+    )
 
 
 def _cast(
-    batches: "Iterable[pa.RecordBatch]", kept: Sequence[int], types: "pa.Schema", place: str
+    batches: "Iterable[pa.RecordBatch]", kept: Sequence[int], kinds: "pa.Schema", place: str, types: Types
 ) -> "Iterator[pa.RecordBatch]":
     import pyarrow as pa
     import pyarrow.compute as pc
 
     for batch in batches:
         columns = []
-        for n, field in zip(kept, types, strict=True):
+        for n, field in zip(kept, kinds, strict=True):
             column = batch.column(n)
             column = column.storage if isinstance(column, pa.ExtensionArray) else column
+            if types == "schema" and column.type != field.type and not pa.types.is_floating(field.type):
+                columns.append(array_of(column.to_pylist(), field.type, field.name, place, types))
+                continue
             try:
                 if field.type == pa.string():
                     lengths = pc.binary_length(column.cast(pa.large_string()))
@@ -109,7 +139,7 @@ def _cast(
                 columns.append(column.cast(field.type))
             except pa.ArrowException:
                 raise mixed(field.name, field.type, place) from None
-        yield pa.RecordBatch.from_arrays(columns, schema=types)
+        yield pa.RecordBatch.from_arrays(columns, schema=kinds)
 
 
 def _type_of(

@@ -15,9 +15,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PrivacyEngineError, SpecError
-from privacy_release.sources.databases.adbc import arrow_records, arrow_rows, is_adbc
+from privacy_release.sources.databases.adbc import arrow_records, arrow_rows, declares_types, is_adbc
 from privacy_release.sources.databases.errors import told_of
-from privacy_release.sources.databases.types import array_of, attribute_of, type_of
+from privacy_release.sources.databases.types import Types, array_of, attribute_of, type_of
 from privacy_release.sources.extracts import Records
 
 if TYPE_CHECKING:
@@ -41,12 +41,15 @@ class Query:
         url: SQLAlchemy's, with its password; `adbc+postgresql://...` is read through ADBC.
         sql: a SELECT as SQLAlchemy's `text` takes it.
         values: of its bound parameters.
+        types: where the types of columns come from that the database does not declare: their first `values`,
+            or the `schema`, which is required where a privacy budget pays.
     """
 
     connection: str
     url: "str | URL" = field(repr=False)
     sql: str = field(repr=False)
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    types: Types = "values"
 
     @property
     def shown(self) -> str:
@@ -78,7 +81,16 @@ class Query:
         url = _address(self.url, self.connection)
         if is_adbc(url):
             with arrow_rows(url, self.sql, self.values, self.connection) as reader:
-                yield arrow_records(reader, schema, columns, self.name, told={"query": self.sha256})
+                declared = declares_types(url)
+                yield arrow_records(
+                    reader,
+                    schema,
+                    columns,
+                    self.name,
+                    self._told(declared),
+                    types=self.types,
+                    declared=declared,
+                )
             return
         with _telling(self.connection), _engine(url, self.connection).connect() as connection:
             options: dict[str, Any] = {"stream_results": True, "yield_per": _ROWS}
@@ -89,7 +101,14 @@ class Query:
             rows = ([tuple(row) for row in part] for part in result.partitions(_ROWS))
             first = next(rows, [])
             types = [
-                type_of(name, told.get(n), [row[n] for row in first], attribute_of(schema, name), self.name)
+                type_of(
+                    name,
+                    told.get(n),
+                    [row[n] for row in first],
+                    attribute_of(schema, name),
+                    self.name,
+                    self.types,
+                )
                 for n, name in enumerate(names)
                 if columns is None or name in columns
             ]
@@ -98,8 +117,13 @@ class Query:
             yield Records(
                 types=found,
                 batches=self._batches(chain([first], rows), kept, found),
-                told={"query": self.sha256},
+                told=self._told(bool(told)),
             )
+
+    def _told(self, declared: bool) -> dict[str, Any]:
+        """What the manifest says of it, and whether types were read off the values."""
+        guessed = {} if declared or self.types == "schema" else {"guessed": True}
+        return {"query": self.sha256, **guessed}
 
     def _batches(
         self, parts: Iterator[list[tuple[Any, ...]]], kept: Sequence[int], types: "pa.Schema"
@@ -112,7 +136,7 @@ class Query:
                 continue
             place = f"{self.name}, records {begin:,} to {begin + len(part) - 1:,}"
             arrays = [
-                array_of([row[n] for row in part], column.type, column.name, place)
+                array_of([row[n] for row in part], column.type, column.name, place, self.types)
                 for n, column in zip(kept, types, strict=True)
             ]
             begin += len(part)

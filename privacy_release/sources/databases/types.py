@@ -1,8 +1,13 @@
-"""The types that columns of a query have in a table: as the database declares them, else by their values."""
+"""The types that columns of a query have in a table: declared by the database, else by values or the schema.
+
+Only PostgreSQL declares types that can be relied on. Of other databases they follow from the first values or,
+where a privacy budget pays, from the schema: one record, 50 or 50.5, would change a type that is read off
+the values, and no noise covers that.
+"""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from privacy_engine.errors import SchemaError
 
@@ -11,6 +16,7 @@ if TYPE_CHECKING:
 
     from privacy_engine.tables.schema import Attribute, DataSchema
 
+Types = Literal["values", "schema"]  # where undeclared types come from
 LONGEST = 1 << 24  # characters of a text in a table
 _MOST_DIGITS = 38  # libpq says 65,535 of a numeric without a precision
 # PostgreSQL's numbers of types (pg_type.dat) -> Arrow's names; the same on every server.
@@ -29,11 +35,30 @@ def attribute_of(schema: "DataSchema | None", name: str) -> "Attribute | None":
 
 
 def type_of(
-    name: str, declared: Any, values: Sequence[Any], attribute: "Attribute | None", place: str
+    name: str,
+    declared: Any,
+    values: Sequence[Any],
+    attribute: "Attribute | None",
+    place: str,
+    types: Types = "values",
 ) -> "pa.DataType":
-    """The type of a column: as the database declares it, else by the first values, else by the schema."""
+    """The type of a column: as the database declares it, else as `types` says.
+
+    Args:
+        name: of the column.
+        declared: what PostgreSQL says of it; None: the database declares no types.
+        values: the first ones.
+        attribute: what the schema says of it.
+        place: for errors.
+        types: `values`: by the first values, and by the schema where all are null; `schema`: by the schema.
+
+    Raises:
+        SchemaError: if no table can have the type, or the schema says too little.
+    """
     import pyarrow as pa
 
+    if declared is None and types == "schema":
+        return by_schema(attribute, name, place)
     known = [value for value in values if value is not None]
     told = _TYPES.get(declared.type_code, "") if declared is not None else _told_by(known)
     if told == "numeric":
@@ -46,6 +71,47 @@ def type_of(
     return {"timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")}.get(
         told
     ) or pa.type_for_alias(told)
+
+
+def by_schema(attribute: "Attribute | None", name: str, place: str) -> "pa.DataType":
+    """The type of a column by its schema alone: the same whatever its values are.
+
+    Numbers are double, those of kind ordinal whole; labels are text, unless all of the domain are whole
+    numbers, or truth values.
+
+    Args:
+        attribute: what the schema says of it.
+        name: of the column.
+        place: for errors.
+
+    Raises:
+        SchemaError: if the schema says too little.
+    """
+    import pyarrow as pa
+
+    from privacy_engine.vocabulary import Kind
+
+    if attribute is None or (attribute.kind is Kind.ORDINAL and not attribute.has_public_domain):
+        raise SchemaError(
+            f"{place}: the type of column {name!r} must follow from the schema where a privacy budget pays, "
+            "because the database declares none: give it categories, bounds or a hierarchy in the schema, or "
+            "leave it out of the query"
+        )
+    if attribute.dates is not None:
+        return pa.string() if attribute.dates.format is not None else expected(attribute)
+    labels = attribute.categories or (attribute.hierarchy.values if attribute.hierarchy else None)
+    if labels is None:
+        return {Kind.NUMERIC: pa.float64(), Kind.ORDINAL: pa.int64()}.get(attribute.kind, pa.string())
+    if set(labels) <= {"True", "False"}:
+        return pa.bool_()
+    return pa.int64() if all(map(_is_whole, labels)) else pa.string()
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text is a whole number as it is written, without zeros before it, of at most 18 digits."""
+    digits = text.removeprefix("-")
+    plain = digits.isascii() and digits.isdigit() and len(digits) <= 18
+    return plain and str(int(text)) == text
 
 
 def numeric(
@@ -92,8 +158,17 @@ def expected(attribute: "Attribute | None") -> "pa.DataType":
     return pa.float64() if ordered and attribute is not None and attribute.dates is None else pa.string()
 
 
-def array_of(values: list[Any], kind: "pa.DataType", name: str, place: str) -> "pa.Array":
+def array_of(
+    values: list[Any], kind: "pa.DataType", name: str, place: str, types: Types = "values"
+) -> "pa.Array":
     """A column of a batch.
+
+    Args:
+        values: of the column, as Python has them.
+        kind: the type of the column.
+        name: of the column.
+        place: for errors.
+        types: where the type comes from: what means the same in a type by the schema is written in it.
 
     Raises:
         SchemaError: if a value is of another type, or a text too long.
@@ -104,13 +179,32 @@ def array_of(values: list[Any], kind: "pa.DataType", name: str, place: str) -> "
     longest = max((len(value) for value in values if isinstance(value, str)), default=0)
     require_short(longest, name, place)
     try:
+        if types == "schema":
+            values = [_same(value, kind) for value in values]
         if t.is_string(kind):
             values = [str(v) if type(v).__name__ == "UUID" else v for v in values]
+        elif t.is_integer(kind) and any(v % 1 for v in values if v is not None):  # pyarrow would cut them
+            raise mixed(name, kind, place)
         elif t.is_floating(kind):
             values = [None if v is None else float(v) for v in values]
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise mixed(name, kind, place) from None
+
+
+def _same(value: Any, kind: "pa.DataType") -> Any:
+    """What a value means in a type that follows from the schema; itself where it means nothing else there."""
+    import pyarrow.types as t
+
+    from privacy_engine.tables.columns import value_text
+
+    if t.is_string(kind) and type(value).__name__ in ("bool", "int", "float", "Decimal"):
+        return value_text(value)
+    if t.is_integer(kind) and isinstance(value, str) and _is_whole(value):
+        return int(value)
+    if t.is_boolean(kind) and type(value) is int and value in (0, 1):  # databases without a type for truths
+        return bool(value)
+    return value
 
 
 def require_short(longest: int, name: str, place: str) -> None:
@@ -134,8 +228,8 @@ def require_short(longest: int, name: str, place: str) -> None:
 def mixed(name: str, kind: "pa.DataType", place: str) -> SchemaError:
     """The error of a column with values of more than one type."""
     return SchemaError(
-        f"{place}: column {name!r} must hold values of one type, {kind} by its declaration or its first "
-        "values; cast it in the query"
+        f"{place}: column {name!r} must hold values of one type, {kind} by its declaration, the schema or "
+        "its first values; cast it in the query"
     )
 
 

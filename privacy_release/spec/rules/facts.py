@@ -139,6 +139,7 @@ class Facts:
         loss: of a release; None: it claims none.
         promise: what a release of a loss is booked under; None: no budget pays.
         dropped: records that ingest left out for nulls.
+        guessed: whether types of columns were read off the values of a query.
         looking: steps that looked at more than one record.
         followed: whether the table tells who is in earlier releases.
         numbered: whether a person has the same number in every run.
@@ -190,6 +191,7 @@ class Facts:
     loss: "PrivacyLoss | None" = UNKNOWN
     promise: "Callable[[PrivacyLoss], object] | None" = UNKNOWN
     dropped: int = UNKNOWN
+    guessed: bool = UNKNOWN
     looking: Sequence[str] = UNKNOWN
     followed: bool = UNKNOWN
     numbered: bool = UNKNOWN
@@ -212,7 +214,7 @@ _OTHER = {
     Group.DEPLOYMENT: ("signed", "users", "classes"),
     Group.CATALOGUE: ("published",),
     Group.METHOD: ("schema", "releaser", "loss"),
-    Group.INGESTED: ("dropped", "looking", "followed", "numbered", "repeated"),
+    Group.INGESTED: ("dropped", "guessed", "looking", "followed", "numbered", "repeated"),
     Group.LAKE: ("earlier",),
     Group.LEDGER: ("shortage",),
 }

@@ -58,6 +58,16 @@ def _no_record_was_dropped(facts: Facts) -> Iterator[str]:
         )
 
 
+@RULES.rule("budget.types", "budget", "guessed")
+def _types_follow_from_the_schema(facts: Facts) -> Iterator[str]:
+    # One record, 50 or 50.5, would change a type that is read off the values, and the release has it.
+    if facts.budget and facts.guessed:
+        yield (
+            "source: the types of columns must follow from the schema where a privacy budget pays, and were "
+            "read off the values of the query; give types='schema' to Query or IngestSqlOperator"
+        )
+
+
 @RULES.rule("budget.outliers", "budget", "outliers")
 def _outliers_stay(facts: Facts) -> Iterator[str]:
     """Which records are outliers depends on all the others: the method's epsilon does not count that."""

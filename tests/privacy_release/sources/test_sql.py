@@ -4,6 +4,7 @@ import datetime as dt
 import os
 import threading
 import tracemalloc
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,11 +18,12 @@ from sqlalchemy.pool import NullPool
 from privacy_engine.errors import SchemaError, SourceError, SpecError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.databases.query import Query, url_of_environment
-from privacy_release.sources.databases.types import LONGEST
+from privacy_release.sources.databases.types import LONGEST, array_of
 from privacy_release.spec.placeholders import ReleaseName
 from privacy_release.steps.ingest import ingest
 from privacy_release.work.area import WorkArea
 from privacy_release.work.references import TableRef
+from privacy_release.work.staged import public_source
 from tests.servers import postgres
 from tests.waiting import wait_for
 
@@ -295,6 +297,86 @@ def test_a_query_of_sqlite_takes_types_from_its_values_and_the_schema(
     with pytest.raises(SchemaError, match=r"column 'age'|age: must be a number") as caught:
         ingest(query(through(url, driver), "SELECT * FROM visits"), schema, work)
     assert SECRET not in str(caught.value)
+
+
+PUBLIC = DataSchema.from_dict(
+    {
+        "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120], "nullable": True},
+        "children": {"role": "insensitive", "kind": "ordinal", "bounds": [0, 9], "nullable": True},
+        "born": {"role": "quasi_identifier", "kind": "date", "format": "%Y-%m-%d", "precision": "day"},
+        "smoker": {"role": "insensitive", "kind": "categorical", "categories": [True, False]},
+        "ward": {"role": "insensitive", "kind": "categorical", "categories": [1, 2]},
+        "illness": {"role": "sensitive", "kind": "categorical", "categories": ["flu", "7"]},
+    }
+)
+PUBLIC_TYPES = ["double", "int64", "date32[day]", "bool", "int64", "string"]
+
+
+@pytest.mark.parametrize("driver", ["sqlite", "adbc+sqlite"])
+@pytest.mark.parametrize(
+    "record",
+    [
+        (50, 1, "1980-01-01", 1, 2, "flu"),
+        (50.5, 1, "1980-01-01", 0, "2", 7),
+        (None, None, "1980-01-01", 1, 2, "flu"),
+        (50.0, 1.0, "1980-01-01", 1, 2, "7"),
+    ],
+)
+@pytest.mark.parametrize("others", [(50, 1, "1980-01-01", 1, 2, "flu"), None])
+def test_types_by_the_schema_are_the_same_whatever_one_record_is(
+    tmp_path: Path, work: WorkArea, driver: str, record: tuple[object, ...], others: tuple[object, ...] | None
+) -> None:
+    url = f"sqlite:///{tmp_path / 'visits.db'}"
+    with create_engine(url).begin() as connection:
+        connection.execute(text("CREATE TABLE visits (age, children, born, smoker, ward, illness)"))
+        insert = text("INSERT INTO visits VALUES (:a, :b, :c, :d, :e, :f)")
+        connection.execute(insert, [dict(zip("abcdef", row, strict=True)) for row in (record, others) if row])
+    asked = replace(query(through(url, driver), "SELECT * FROM visits"), types="schema")
+    table = ingest(asked, PUBLIC, work)
+    assert "guessed" not in table["source"]
+    found = read(table)
+    assert [str(field.type) for field in found.schema] == PUBLIC_TYPES
+    age, children, born, smoker, ward, illness = record
+    told = [age, children, dt.date.fromisoformat(str(born)), bool(smoker), int(str(ward)), str(illness)]
+    assert list(found.slice(0, 1).to_pylist()[0].values()) == told
+
+
+@pytest.mark.parametrize("driver", ["sqlite", "adbc+sqlite"])
+def test_a_column_whose_schema_says_no_type_is_refused_and_the_values_are_not_asked(
+    work: WorkArea, driver: str
+) -> None:
+    schema = DataSchema.from_dict({"grade": {"role": "insensitive", "kind": "ordinal"}})
+    said = set()
+    for value in ("1", "1.5", "NULL"):
+        asked = replace(query(f"{driver}://", f"SELECT {value} AS grade"), types="schema")
+        with pytest.raises(
+            SchemaError, match=r"'grade' must follow from the schema.*give it categories"
+        ) as e:
+            ingest(asked, schema, work)
+        said.add(str(e.value).partition(")")[2])
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("driver", ["sqlite", "adbc+sqlite"])
+def test_a_query_says_that_types_were_read_off_its_values(work: WorkArea, driver: str) -> None:
+    schema = DataSchema.from_dict({"age": {"role": "insensitive", "kind": "numeric"}})
+    table = ingest(query(f"{driver}://", "SELECT 1 AS age"), schema, work)
+    assert table["source"]["guessed"] is True
+    assert "guessed" not in public_source(table["source"], private=False)
+
+
+@DRIVERS
+def test_a_column_of_nulls_has_the_type_that_postgresql_declares_whatever_it_holds(
+    database: str, work: WorkArea, driver: str
+) -> None:
+    schema = DataSchema.from_dict({"n": {"role": "insensitive", "kind": "numeric"}})
+    asked = replace(query(through(database, driver), "SELECT NULL::bigint AS n"), types="schema")
+    assert str(read(ingest(asked, schema, work)).schema.field("n").type) == "int64"
+
+
+def test_a_number_with_decimals_is_not_cut_to_a_whole_one() -> None:
+    with pytest.raises(SchemaError, match="'age' must hold values of one type"):
+        array_of([1, 2.5], pa.int64(), "age", "query")
 
 
 @pytest.mark.parametrize("driver", ["sqlite", "adbc+sqlite"])

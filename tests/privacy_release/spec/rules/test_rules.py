@@ -226,6 +226,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "budget.nulls": ({"budget": True, "nulls": "drop"}, {"nulls": "keep"}, "nulls must be fail or keep"),
     "budget.dropped": ({"budget": True, "dropped": 1}, {"dropped": 0}, "nulls must not be dropped"),
+    "budget.types": ({"budget": True, "guessed": True}, {"guessed": False}, "must follow from the schema"),
     "budget.outliers": (
         {"budget": True, "outliers": ["suppress"]},
         {"outliers": ["report"]},
