@@ -19,7 +19,7 @@ from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
-from privacy_release.spending.following import FOLLOWS
+from privacy_release.spending.following import FOLLOWS, earlier_storages
 from privacy_release.work.area import WorkArea
 
 YEARLY = {"regime": "yearly", "epsilon": 1.0, "delta": 1e-9, "releases": 3, "opening": 1.0}
@@ -90,6 +90,9 @@ def test_the_first_release_is_paid_once_and_the_others_in_parts(
         of_week(home, lake, work, ledger, 5)
     assert len(releases(lake, "people")) == 4
     one, *others = committed(ledger)
+    (name,) = {entry.detail[FOLLOWS] for entry in ledger.history("people") if FOLLOWS in entry.detail}
+    assert earlier_storages(ledger, "people", "of the next one", FOLLOWS, name) == others[-1].storages
+    assert earlier_storages(ledger, "people", "of the next one", FOLLOWS, "another schedule") is None
     assert {spend.target for spend in others[-1].spends} <= {spend.target for spend in one.spends}
     assert "noisy_max" not in {spend.mechanism for model in others for spend in model.spends}
 
