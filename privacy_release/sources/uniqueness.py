@@ -54,6 +54,9 @@ class DistinctValues:
 class NearlyUnique:
     """Insensitive columns of a table, part by part: those of text or whole numbers by record.
 
+    Doubles and decimals are whole numbers where no value has a fraction: a column of account numbers with a
+    missing one is of doubles in pandas, and of decimals in Oracle.
+
     Where the schema names a person, also whether a value is nearly always of one person, of columns of any
     type whose values repeat: they link the records of a person.
     """
@@ -115,13 +118,11 @@ class _Counted:
     def __init__(self) -> None:
         self._values, self._pairs = DistinctValues(), DistinctValues()
         self._records = 0
-        self._names = False  # whether its type is one of identifiers
+        self._may_name = True  # whether its values are such as identifiers have: text or whole numbers
 
     def add(self, cells: "pa.Array", who: "npt.NDArray[np.uint64] | None") -> None:
-        import pyarrow.types as t
-
-        self._names = t.is_string(cells.type) or t.is_integer(cells.type)
-        if not (self._names or who is not None):
+        self._may_name = self._may_name and _may_name(cells)
+        if not (self._may_name or who is not None):
             return
         values, codes, known = _hashed(cells)
         self._records += len(codes)
@@ -130,14 +131,14 @@ class _Counted:
             self._pairs.add(_scrambled(values[codes] ^ who[known]))
 
     def absorb(self, other: "_Counted") -> None:
-        self._names |= other._names
+        self._may_name &= other._may_name
         self._records += other._records
         self._values.absorb(other._values)
         self._pairs.absorb(other._pairs)
 
     def of_records(self) -> str | None:
         """What is said of it where nearly each record has a value of its own."""
-        if self._names and self._records >= LEAST and self._values.number >= NEARLY * self._records:
+        if self._may_name and self._records >= LEAST and self._values.number >= NEARLY * self._records:
             return f"about {self._shown} different values in {self._records:,} records"
         return None
 
@@ -152,6 +153,20 @@ class _Counted:
     @property
     def _shown(self) -> str:
         return f"{min(self._values.number, self._records):,.0f}"
+
+
+def _may_name(cells: "pa.Array") -> bool:
+    """Whether cells are text, or numbers none of which has a fraction, whatever their type is."""
+    import pyarrow.compute as pc
+    import pyarrow.types as t
+
+    if t.is_string(cells.type) or t.is_integer(cells.type):
+        return True
+    if not (t.is_floating(cells.type) or t.is_decimal(cells.type)):
+        return False
+    if t.is_floating(cells.type):  # a NaN is no number, and equals not even itself
+        cells = cells.filter(pc.invert(pc.is_nan(cells)))
+    return not pc.any(pc.not_equal(pc.floor(cells), cells)).as_py()
 
 
 def _hashed(

@@ -62,6 +62,35 @@ def test_one_value_a_record_is_named_and_not_shown(tmp_path: Path, values: list[
     assert "unique" in copied(tmp_path, fields, order=values).schema["order"].to_dict()
 
 
+ACCOUNTS = [None, *(10_000_000 + 7919 * i for i in range(99))]
+
+
+@pytest.mark.parametrize(
+    "type_", [pa.float64(), pa.float32(), pa.decimal128(19, 0), pa.decimal128(21, 2), pa.int64()], ids=str
+)
+def test_whole_numbers_are_judged_whatever_type_a_missing_one_gave_them(
+    tmp_path: Path, type_: pa.DataType
+) -> None:
+    account = {"account": {"role": "insensitive", "kind": "numeric"}}
+    with pytest.raises(SchemaError, match="account: about 99 different values in 99 records"):
+        copied(tmp_path, account, account=pa.array(ACCOUNTS).cast(type_, safe=False))
+
+
+def test_a_nan_among_whole_numbers_is_no_fraction(tmp_path: Path) -> None:
+    numbers = pa.array([float("nan"), *map(float, range(99))])
+    with pytest.raises(SchemaError, match="account: about"):
+        copied(tmp_path, {"account": {"role": "insensitive", "kind": "numeric"}}, account=numbers)
+
+
+@pytest.mark.parametrize("at", [0, 99], ids=["in the first part", "in the last part"])
+@pytest.mark.parametrize("type_", [pa.float64(), pa.decimal128(19, 2)], ids=str)
+def test_numbers_with_a_fraction_are_measured_values(tmp_path: Path, type_: pa.DataType, at: int) -> None:
+    weights = [float(i) for i in range(100)]
+    weights[at] += 0.5
+    fields = {"weight": {"role": "insensitive", "kind": "numeric"}}
+    assert copied(tmp_path, fields, weight=pa.array(weights).cast(type_)).rows == 100
+
+
 @pytest.mark.parametrize(
     "values",
     [
