@@ -91,7 +91,7 @@ def scope_of(field: str, given: object) -> Scope:
 
 @dataclass(frozen=True)
 class Allowed:
-    """Leave to release what looks like direct identifiers, with the reason that goes into the manifest."""
+    """Leave for what a rule would refuse or count otherwise, with the reason that goes into the manifest."""
 
     reason: str
 
@@ -118,7 +118,7 @@ class Allowed:
 
 
 TextRule = Literal["redact"] | Allowed
-FIELDS = frozenset({"pseudonym", "text", "unique"})
+FIELDS = frozenset({"pseudonym", "text", "unique", "exact"})
 JSON_SCHEMA: Mapping[str, Any] = {
     "pseudonym": {
         "type": "object",
@@ -132,6 +132,7 @@ JSON_SCHEMA: Mapping[str, Any] = {
     },
     "text": {"oneOf": [{"const": REDACT}, {"$ref": "#/$defs/allowed"}]},
     "unique": {"$ref": "#/$defs/allowed"},
+    "exact": {"$ref": "#/$defs/allowed"},
 }
 ALLOWED_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -153,18 +154,19 @@ def read_fields(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
             given["pseudonym"] = Pseudonym.from_dict(given["pseudonym"])
         if given.get("text", REDACT) != REDACT:
             given["text"] = Allowed.from_dict("text", given["text"])
-        if "unique" in given:
-            given["unique"] = Allowed.from_dict("unique", given["unique"])
+        for field in ("unique", "exact"):
+            if field in given:
+                given[field] = Allowed.from_dict(field, given[field])
     except SchemaError as error:
         raise SchemaError(f"attribute {name!r}: {error}") from None
     return given
 
 
 def written_fields(
-    pseudonym: Pseudonym | None, text: TextRule | None, unique: Allowed | None
+    pseudonym: Pseudonym | None, text: TextRule | None, unique: Allowed | None, exact: Allowed | None
 ) -> dict[str, Any]:
     """Plain values that ``read_fields`` reads back."""
-    told = {"pseudonym": pseudonym, "text": text, "unique": unique}
+    told = {"pseudonym": pseudonym, "text": text, "unique": unique, "exact": exact}
     return {
         field: value if isinstance(value, str) else value.to_dict()
         for field, value in told.items()
