@@ -1,15 +1,17 @@
 """How strongly two columns go together: Pearson's correlation of numbers, Cramer's V of categories."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from privacy_engine.tables.columns import is_number
+from privacy_engine.tables.dates import MICROS_OF_DAY, is_dated, moments
 from privacy_engine.tables.schema import DataSchema
-from privacy_engine.vocabulary import Role, bounds_of
+from privacy_engine.vocabulary import bounds_of
 
 BINS = 10  # of equal width, of a number beside a category
 MOST_LABELS = 50  # of a category; the rarer ones count as one
@@ -30,15 +32,19 @@ class Association:
     strength: Floats
 
 
-def association(table: pd.DataFrame, schema: DataSchema, most: int) -> Association:
+def association(
+    table: pd.DataFrame, schema: DataSchema, most: int, spanned: Collection[str] = ()
+) -> Association:
     """Of released records, by their cells alone: an interval counts as its middle.
 
     Args:
         table: released records.
         schema: theirs.
         most: the attributes that are looked at, the first ones; their pairs grow with the square.
+        spanned: the quasi-identifiers that are released as the two bounds of an interval. Any other column is
+            taken as it is, whatever its name.
     """
-    columns = dict(itertools.islice(_columns(table, schema), most))
+    columns = dict(itertools.islice(_columns(table, schema, spanned), most))
     numbers = {
         name: column.astype(np.float64) for name, column in columns.items() if column.dtype.kind == "f"
     }
@@ -54,46 +60,30 @@ def association(table: pd.DataFrame, schema: DataSchema, most: int) -> Associati
     return Association(names=tuple(columns), strength=found)
 
 
-def _columns(table: pd.DataFrame, schema: DataSchema) -> Iterator[tuple[str, Floats | npt.NDArray[np.int64]]]:
+def _columns(
+    table: pd.DataFrame, schema: DataSchema, spanned: Collection[str]
+) -> Iterator[tuple[str, Floats | npt.NDArray[np.int64]]]:
     """Name and (n,) values of each attribute: float64 with NaN of a number or a date, else int64 codes."""
-    names = set(table.columns)
+    ends = {end: name for name in spanned for end in bounds_of(name)}
     for attribute in schema.without_identifiers().attributes:
         name = attribute.name
-        if attribute.role is Role.QUASI_IDENTIFIER and (base := _base(name, names)):
+        if base := ends.get(name):
             low, high, _ = bounds_of(base)
             if name == low:
                 yield base, (_numbers(table[low]) + _numbers(table[high])) / 2
-        elif _has_numbers(table[name]):
+        elif is_number(table[name]) or is_dated(table[name]):
             yield name, _numbers(table[name])
         else:
             yield name, _codes(table[name])
 
 
-def _base(name: str, names: set[str]) -> str | None:
-    """The attribute whose interval a column is a bound of, or tells the nulls of."""
-    for end in ("_from", "_to", "_null"):
-        base = name.removesuffix(end)
-        if base != name and {*bounds_of(base)[:2]} <= names:
-            return base
-    return None
-
-
-def _has_numbers(column: pd.Series) -> bool:
-    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-    return numeric or _has_dates(column)
-
-
-def _has_dates(column: pd.Series) -> bool:
-    inferred = pd.api.types.infer_dtype(column, skipna=True)
-    return pd.api.types.is_datetime64_any_dtype(column) or inferred in ("date", "datetime")
-
-
 def _numbers(column: pd.Series) -> Floats:
-    """(n,) the numbers, or days of dates; NaN = null."""
-    if not _has_dates(column):
+    """(n,) the numbers, or days of dates of any year; NaN = null."""
+    if not is_dated(column):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    dates = pd.to_datetime(column, errors="coerce", utc=True)
-    return np.asarray((dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1), dtype=np.float64)
+    read = moments(column)
+    unknown = np.logical_or.reduce([read.null, *read.wrong.values()])
+    return np.where(unknown, np.nan, read.micros / MICROS_OF_DAY)
 
 
 def _codes(column: pd.Series) -> npt.NDArray[np.int64]:

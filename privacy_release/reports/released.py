@@ -70,8 +70,18 @@ def association_of(release: "Release") -> "Association | None":
 
     if release.schema.linked or release.schema.tables or not len(release.table):
         return None
-    found = association(release.table, release.schema, MOST_COLUMNS)
+    found = association(release.table, release.schema, MOST_COLUMNS, _spanned(release))
     return found if len(found.names) > 1 else None
+
+
+def _spanned(release: "Release") -> list[str]:
+    """The quasi-identifiers of the source that the release holds as bounds of intervals."""
+    from privacy_engine.vocabulary import released_as
+
+    if release.recoding is None:
+        return []
+    source, names = release.recoding.encoded.schema, release.schema.names
+    return [q.name for q in source.quasi_identifiers if len(released_as(q.name, names)) > 1]
 
 
 @dataclass(frozen=True, kw_only=True)

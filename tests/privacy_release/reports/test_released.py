@@ -1,5 +1,6 @@
 """What the report says of the released cells, recounted by plain Python from these cells alone."""
 
+import datetime as dt
 import itertools
 import math
 from collections import Counter, defaultdict
@@ -134,3 +135,28 @@ def test_nulls_and_constants_of_any_type_have_a_strength(column: pd.Series) -> N
     assert found.names == ("one", "other")
     assert 0 <= found.strength[0, 1] <= 1
     assert association(released, schema, 1).names == ("one",)
+
+
+@pytest.mark.parametrize("year", [1, 1555, 1970, 9999])
+def test_dates_of_any_year_have_a_strength(year: int) -> None:
+    days = pd.Series([dt.date(year, 1, day) for day in (1, 2, 3)] + [None], dtype=object)
+    released = pd.DataFrame({"day": days, "other": [1, 2, 3, 4]})
+    schema = DataSchema.from_dict({"day": {"role": "insensitive"}, "other": {"role": "insensitive"}})
+    for column in (days, days.astype("date32[pyarrow]"), days.astype("datetime64[us]")):
+        found = association(released.assign(day=column), schema, 9)
+        assert found.strength[0, 1] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("intervals", ["bounds", "text"])
+@pytest.mark.parametrize("kind", ["categorical", "numeric"])
+def test_columns_with_the_names_of_bounds_count_as_themselves(kind: str, intervals: str) -> None:
+    rng = np.random.default_rng(3)
+    values = rng.integers(0, 9, (40, 2))
+    source = pd.DataFrame(values if kind == "numeric" else values.astype(str), columns=["x_from", "x_to"])
+    attribute = {"role": "quasi_identifier", "kind": kind}
+    attribute |= {"bounds": [0, 9]} if kind == "numeric" else {}
+    schema = DataSchema.from_dict({"x_from": attribute, "x_to": attribute})
+    made = load_method("mondrian", k=5, intervals=intervals).release(source, schema, rng)
+    found = association_of(made)
+    assert found is not None
+    assert found.names == ("x_from", "x_to")
