@@ -4,11 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SpecError
 from privacy_engine.progress import portion
 from privacy_release.alerts.trend import find_alerts
+from privacy_release.reports.attempts import Attempts, LeftOut
 from privacy_release.sources.databases.query import Query, url_of_environment
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.versions import version_of
@@ -75,7 +77,7 @@ Watcher = Callable[[Stage, str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run made; `warnings` are its alerts, and what kept them from being complete."""
+    """What a run made; `warnings` are its alerts, what kept them from being complete, and missing figures."""
 
     staged: StagedRef
     report: ReportRef
@@ -195,9 +197,14 @@ def run_release(
             rules=rules,
         )
     watch(Stage.PUBLISH, f"version {published['version']} of {published['table']}")
+    missing = [LeftOut(**figure) for figure in published.get("left_out", ())]
     if spec.told_to_curator:
-        path = report_to_curator(table, staged, spec.name, release_id)
-        watch(Stage.CURATOR, f"a private report, not to be published: {path}")
+        attempts = Attempts()
+        write = partial(report_to_curator, table, staged, spec.name, release_id)
+        if path := attempts.make("the private report for the curator", write):
+            watch(Stage.CURATOR, f"a private report, not to be published: {path}")
+        missing += attempts.left_out
+    warnings = (*warnings, *map(str, missing))
     return Outcome(staged=staged, report=report, published=published, warnings=warnings)
 
 

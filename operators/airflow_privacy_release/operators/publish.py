@@ -143,6 +143,8 @@ class PublishOperator(BaseOperator):
             report=published["report"],
             signed=published.get("statement") or "by nobody",
         )
+        for figure in published.get("left_out", ()):
+            self.log.warning("left out of what describes the release", **figure)
         self._published = published
         return published
 
