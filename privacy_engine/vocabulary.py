@@ -1,12 +1,17 @@
 """The words in which columns and dates are described, for schemas and policies alike; it loads no pandas."""
 
+import itertools
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
 from privacy_engine.errors import SchemaError
 
+PARTITION = "release"  # column of a release table: which release a record is of
 COUNTERFEITS = "counterfeits"  # released column: how many records of this record's class are of nobody
+LONGEST_NAME = 255  # characters of a column's name: catalogs of tables hold no more
+_ROW_INDEX = "__index_level_"  # begins the columns that pandas makes of a row index
 
 # Three-digit ZIP codes of at most 20,000 people by the census of 2000: HHS, Office for Civil Rights, Guidance
 # Regarding Methods for De-identification of Protected Health Information (2012), "When can ZIP codes be
@@ -145,6 +150,44 @@ def taken_bounds(spanned: Iterable[str], names: Collection[str]) -> str | None:
         f"{', '.join(taken)}: intervals are released as {', '.join(bounds_of('<name>'))}, so these names "
         "must be free; rename the column at the source, or release `intervals: text`"
     )
+
+
+def unfit_names(names: Iterable[str], reserved: Collection[str] = (PARTITION,)) -> str | None:
+    """Why a release table cannot have columns of these names; None if it can.
+
+    Names that differ in case alone are one name for the tools that read a release, and catalogs hold names of
+    at most `LONGEST_NAME` characters.
+
+    Args:
+        names: columns of the release.
+        reserved: names in lower case that mean something else in a release.
+
+    >>> unfit_names(["age", "{{ ds }}"])
+    >>> unfit_names(["age", "Age"]).partition(";")[0]
+    "columns 'age', 'Age' must differ in more than case"
+    """
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(name.casefold(), []).append(name)
+    found = [
+        f"columns {', '.join(map(repr, same))} must differ in more than case"
+        for same in alike.values()
+        if len(same) > 1
+    ]
+    for name in itertools.chain.from_iterable(alike.values()):
+        if name.casefold() in reserved or name.startswith(_ROW_INDEX):
+            known = ", ".join((*reserved, f"{_ROW_INDEX}*"))
+            found.append(f"column {name!r} must not have a reserved name ({known})")
+        elif not name.strip() or any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
+            found.append(f"column {name!r} must have a name without control characters that is not blank")
+        elif len(name) > LONGEST_NAME:
+            start = f"{name[:30]}\u2026"
+            found.append(
+                f"column {start!r} must have a name of at most {LONGEST_NAME} characters, got {len(name):,}"
+            )
+    if not found:
+        return None
+    return f"{'; '.join(found)}; rename them at the source, or in a query or transform"
 
 
 def rare_prefixes(rare: str | tuple[str, ...]) -> tuple[str, ...]:
