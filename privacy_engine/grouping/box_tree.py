@@ -39,7 +39,7 @@ class BoxTree(NamedTuple):
     order: (m,) int64, box numbers; node t covers ``order[begin[t] : end[t]]``.
     child: (nodes,) int64, 0 for a leaf of the tree.
     low, high: (nodes, q) int32. Ordered attribute: largest ``lo`` and smallest ``hi`` under the
-        node. Hierarchy: the common ancestor of all boxes, and 1 where they are all at it.
+        node. Hierarchy: the first and the last node of all boxes in a depth-first walk.
     smallest, dearest: (nodes,) float64, smallest size and largest cost under the node.
     depth: int, nodes from the root to the deepest leaf.
     """
@@ -99,12 +99,13 @@ def _bound_node(space: Space, lo: Codes, hi: Codes, items: Ints, low: Codes, hig
             continue
         v = space.start[j]
         if space.tree[j]:
-            u, same = lo[items[0], j], 1
+            low[j], high[j] = lo[items[0], j], lo[items[0], j]
             for i in items[1:]:
-                if lo[i, j] != u:
-                    same, u = 0, join_node(space, j, u, lo[i, j])
-            low[j], high[j] = u, same
-            spread = 0.0 if same == 1 else space.value[v + u]
+                if space.rank[v + lo[i, j]] < space.rank[v + low[j]]:
+                    low[j] = lo[i, j]
+                if space.rank[v + lo[i, j]] > space.rank[v + high[j]]:
+                    high[j] = lo[i, j]
+            spread = 0.0 if low[j] == high[j] else space.value[v + join_node(space, j, low[j], high[j])]
         else:
             low[j], high[j] = lo[items[0], j], hi[items[0], j]
             for i in items[1:]:
@@ -141,7 +142,7 @@ def _cut(space: Space, lo: Codes, hi: Codes, items: Ints, key: Floats, j: int) -
 def _union_bound(space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes) -> float:
     """The least that the union of box lo, hi with any box under node t can cost."""
     # The fields are read once: in the loop they would count references, at many times the cost.
-    tree, start, value, parent = space.tree, space.start, space.value, space.parent
+    tree, start, value, parent, rank = space.tree, space.start, space.value, space.parent, space.rank
     most, width, offset, node = space.most, space.width, space.offset, space.node
     low, high = grown.low, grown.high
     total = 0.0
@@ -150,12 +151,21 @@ def _union_bound(space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes) -> 
         if not tree[j]:
             total += apart(value, v + min(lo[j], low[t, j]), v + max(hi[j], high[t, j]), most[j])
             continue
-        if width[j] > 0:
-            u = node[offset[j] + lo[j] * width[j] + low[t, j]]
+        # A subtree is a run of the walk, so no node of the run [low, high] has a lower common ancestor
+        # with one outside of it than the nearer end has. Inside the run a box may add nothing.
+        at = rank[v + lo[j]]
+        if at < rank[v + low[t, j]]:
+            end = low[t, j]
+        elif at > rank[v + high[t, j]]:
+            end = high[t, j]
         else:
-            u = common_ancestor(parent, v, lo[j], low[t, j])
-        # Where the box lies under the common ancestor, a box beside it may add nothing.
-        total += value[v + (lo[j] if u == low[t, j] and high[t, j] == 0 else u)]
+            total += value[v + lo[j]]
+            continue
+        if width[j] > 0:
+            u = node[offset[j] + lo[j] * width[j] + end]
+        else:
+            u = common_ancestor(parent, v, lo[j], end)
+        total += value[v + u]
     return total
 
 

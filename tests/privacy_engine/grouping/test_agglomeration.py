@@ -14,8 +14,8 @@ from privacy_engine.grouping.agglomeration import (
     merge_at_random,
     prefix_people,
 )
-from privacy_engine.grouping.box_tree import Criterion, cheapest, plant
-from privacy_engine.grouping.boxes import Boxes, box_cost, tabulate
+from privacy_engine.grouping.box_tree import Criterion, _union_bound, cheapest, plant
+from privacy_engine.grouping.boxes import Boxes, box_cost, tabulate, union_cost
 from privacy_engine.tables.geometry import Geometry
 from tests.privacy_engine.grouping.conftest import class_cost, geometry_of, table_loss
 
@@ -113,6 +113,28 @@ def test_search_finds_what_a_scan_finds(
             scanned.append(p[0])
         expected = np.sort(np.delete(np.array(scanned), i))
         np.testing.assert_allclose(prices, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_bound_of_a_run_of_a_hierarchy_is_its_cheapest_union(
+    wide: bool, small_geometry: Geometry, wide_geometry: Geometry
+) -> None:
+    """One hierarchy, boxes at inner nodes too: a scan finds the bound, or the box spans no more."""
+    geometry = wide_geometry if wide else small_geometry
+    space, nodes, rng = tabulate(geometry), 621 if wide else 7, np.random.default_rng(7)
+    for _ in range(60):
+        tree = np.stack([np.zeros(3, np.int64), rng.integers(0, nodes, 3)], axis=1).astype(np.int32)
+        cost = np.array([box_cost(space, row, row) for row in tree])
+        grown = plant(space, Boxes(tree, tree, np.ones(3), cost), np.arange(3))
+        box = np.array([0, rng.integers(0, nodes)], np.int32)
+        bound = _union_bound.py_func(space, grown, 0, box, box)
+        least = min(union_cost(space, box, box, row, row) for row in tree)
+        ranks = space.rank[geometry.start[1] + tree[:, 1]]
+        at = space.rank[geometry.start[1] + box[1]]
+        if at < ranks.min() or at > ranks.max():
+            assert bound == least
+        else:
+            assert bound == box_cost(space, box, box)
 
 
 @pytest.mark.parametrize("k", [1, 2, 7, 50, 150])
