@@ -346,7 +346,8 @@ class ReportRef(TypedDict):
 class Published(TypedDict):
     """Where a release is, and the `alerts` about it.
 
-    `statement` is the sha256 of what was signed about it, None where nothing was.
+    `statement` is the sha256 of what was signed about it, None where nothing was. `completed` is true where
+    an interrupted attempt had published other bytes, which this one only signed.
     """
 
     release: str
@@ -358,6 +359,7 @@ class Published(TypedDict):
     report: str
     rows: int
     statement: NotRequired[str | None]
+    completed: NotRequired[bool]
     alerts: NotRequired[list[AlertRef]]
 
 

@@ -109,7 +109,7 @@ class PublishOperator(BaseOperator):
     @monitored("publish")
     def execute(self, context: "Context") -> "Published":
         """Publish; where the release and its proofs are."""
-        from privacy_release.steps.publish import publish_staged, table_rules
+        from privacy_release.steps.publish import COMPLETED, publish_staged, table_rules
 
         if self._needs_approval and not self.approved:
             raise IntegrityError(
@@ -143,6 +143,8 @@ class PublishOperator(BaseOperator):
             report=published["report"],
             signed=published.get("statement") or "by nobody",
         )
+        if published.get("completed"):
+            self.log.warning(COMPLETED, table=published["table"], release=published["release"])
         self._published = published
         return published
 
@@ -172,12 +174,16 @@ def event_of(published: "Published", staged: "StagedRef", report: "ReportRef") -
         "version": published["version"],
         "rows": published["rows"],
         "method": staged["method"],
-        "sha256": staged["sha256"],
         "manifest": published["manifest"],
         "report": published["report"],
-        **measured_symbols(report),
-        **({"epsilon": staged["loss"]["epsilon"]} if staged["loss"] else {}),
+        **({} if published.get("completed") else _of_staged(staged, report)),
     }
+
+
+def _of_staged(staged: "StagedRef", report: "ReportRef") -> dict[str, Any]:
+    """What is known of staged bytes, and not of others that an interrupted attempt published."""
+    epsilon = {"epsilon": staged["loss"]["epsilon"]} if staged["loss"] else {}
+    return {"sha256": staged["sha256"], **measured_symbols(report), **epsilon}
 
 
 class EvidenceOperator(BaseOperator):

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deploy.local.embedded import checkout
-from privacy_engine.errors import IntegrityError, SecretError, VerificationError
+from privacy_engine.errors import IntegrityError, PublishError, SecretError, VerificationError
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
@@ -248,6 +248,28 @@ def test_a_retry_signs_what_a_crash_after_the_commit_left_unsigned(by: Publisher
     assert faults(found) == {Fault.STATEMENT_MISSING}
     assert "run it again" in found.reasons[0].text
     assert by.publish(people(3), "w1")["already"]
+    assert checked(by).right
+
+
+def test_a_retry_with_other_bytes_signs_the_release_that_a_crash_left_unsigned(by: Publisher) -> None:
+    """Random choices without a seed differ in each attempt; without its statement no check ever passes."""
+    with pytest.raises(_Killed):
+        by.publish(people(3), "w1", signer=_Interrupted(key=KEY))
+    published = read_release(by.lake, NAME, "w1")
+    done = by.publish(people(3, shift=1), "w1")
+    assert (done["already"], done["completed"]) == (True, True)
+    assert checked(by).right
+    assert read_release(by.lake, NAME, "w1").equals(published)
+    with pytest.raises(PublishError, match="published other bytes already"):
+        by.publish(people(3, shift=1), "w1")
+
+
+def test_a_retry_does_not_replace_what_was_signed_or_replaced_since(by: Publisher) -> None:
+    with pytest.raises(_Killed):
+        by.publish(people(3), "w1", signer=_Interrupted(key=KEY), run_key="run 1")
+    by.publish(people(4), "w1", run_key="run 2")
+    with pytest.raises(PublishError, match="published other bytes already"):
+        by.publish(people(3, shift=1), "w1", run_key="run 1")
     assert checked(by).right
 
 
