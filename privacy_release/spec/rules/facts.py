@@ -145,6 +145,7 @@ class Facts:
         repeated: whether a person has several records; told only where a promise follows people.
         earlier: what verification will say of the earlier releases of the table; None: nothing against it.
         shortage: why the ledger cannot pay for the release now; None: it can, or nobody asks it.
+        lacking: entries that paid for releases of the table and that the ledger does not have.
     """
 
     columns: Sequence[tuple[str, Any]] = UNKNOWN
@@ -196,6 +197,7 @@ class Facts:
     repeated: bool = UNKNOWN
     earlier: str | None = UNKNOWN
     shortage: str | None = UNKNOWN
+    lacking: int = UNKNOWN
 
     def knows(self, name: str) -> bool:
         """Whether a fact is known."""
@@ -214,7 +216,7 @@ _OTHER = {
     Group.METHOD: ("schema", "releaser", "loss"),
     Group.INGESTED: ("dropped", "looking", "followed", "numbered", "repeated"),
     Group.LAKE: ("earlier",),
-    Group.LEDGER: ("shortage",),
+    Group.LEDGER: ("shortage", "lacking"),
 }
 _GROUPS = {name: group for group, names in _OTHER.items() for name in names}
 

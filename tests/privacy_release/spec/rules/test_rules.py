@@ -284,6 +284,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"alerts": ["rows"]},
         "alerts.gcp_lca must not stand beside latent_class",
     ),
+    "ledger.restored": ({"lacking": 2}, {"lacking": 0}, "and lacks 2: it was replaced by an old copy"),
     "ledger.budget": ({"shortage": "people cannot pay"}, {"shortage": None}, "people cannot pay"),
     "policy.floor": (
         {"own_policy": (policy(), "policies/own.yaml"), "floor": FLOOR},
