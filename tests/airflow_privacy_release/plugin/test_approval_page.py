@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +343,28 @@ def test_a_form_about_an_earlier_question_is_refused(
     assert send(officer, token, option="Approve").status_code == 403
     assert send(officer, "x", option="Approve").status_code == 403
     assert approvals.told() == (None, None, None)
+
+
+def test_an_answer_is_given_also_where_airflow_requires_its_dag_bag(
+    officer: Visit, approvals: Approvals, staged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
+    from airflow.models.dagbag import DBDagBag
+
+    from airflow_privacy_release.plugin.routes import approval
+
+    passed = []
+
+    def of_airflow_3_4(*, dag_bag: DBDagBag, **arguments: Any) -> Any:
+        passed.append(dag_bag)
+        new = "dag_bag" in signature(update_hitl_detail).parameters
+        return update_hitl_detail(**arguments, **({"dag_bag": dag_bag} if new else {}))
+
+    monkeypatch.setattr(approval, "update_hitl_detail", of_airflow_3_4)
+    approvals.waits(question(staged))
+    assert answer(officer, option="Approve").status_code == 303
+    assert approvals.told() == (["Approve"], None, "officer")
+    assert [type(bag) for bag in passed] == [DBDagBag]
 
 
 def test_an_answer_is_given_once(officer: Visit, approvals: Approvals, staged: Path) -> None:

@@ -5,6 +5,7 @@ Airflow takes it from its own form, and only to the question that the page has s
 the sha256 of the staged bytes and, where two people must approve, who was first.
 """
 
+from inspect import signature
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -13,6 +14,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.core_api.datamodels.hitl import UpdateHITLDetailPayload
 from airflow.api_fastapi.core_api.routes.public.hitl import update_hitl_detail
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from airflow.models.dagbag import DBDagBag
 from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request, Response, status
 from fastapi.responses import RedirectResponse
@@ -105,9 +107,15 @@ def answer(
             user=user,
             session=session,
             map_index=where.map_index,
+            **_dag_bag(),
         )
     address = f"{request.scope.get('root_path', '')}/approval?{urlencode(where.model_dump())}"
     return RedirectResponse(address, status.HTTP_303_SEE_OTHER)
+
+
+def _dag_bag() -> dict[str, DBDagBag]:
+    """The argument that Airflow 3.4 requires and that earlier versions do not have."""
+    return {"dag_bag": DBDagBag()} if "dag_bag" in signature(update_hitl_detail).parameters else {}
 
 
 def _parts(where: Place) -> tuple[str, str, str, int]:
