@@ -12,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 CODE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+ITEM = re.compile(r"( *)(?:[-*+]|\d{1,2}\.) ")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -44,3 +45,47 @@ def anchors(page: Path) -> set[str]:
     """What GitHub calls the headings of a page."""
     headings = HEADING.findall(CODE.sub("", page.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lists_are_lists_on_the_site_too(page: Path) -> None:
+    assert not misplaced(page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("One:\n\n1. a\n   b\n\n    ```\n  - code\n    ```\n\n    - c\n2. d\n", []),
+        ("One:\n- a\n- b\n", ["- a"]),  # a paragraph
+        ("1. a\n   - b\n", ["   - b"]),  # an item of the outer list
+        ("1. a\n\n   b\n2. c\n", ["   b"]),  # the end of the list, and a new one from 1
+        ("- a\n\n```\nb\n```\n- c\n", ["- c"]),  # a paragraph
+        ("1. a\n\n   ```\n   b\n   ```\n", ["   ```"]),
+    ],
+)
+def test_what_would_be_no_list_on_the_site_is_found(text: str, wrong: list[str]) -> None:
+    assert misplaced(text) == wrong
+
+
+def misplaced(text: str) -> list[str]:
+    """Lines that GitHub takes for a part of a list, and the site does not.
+
+    Python-Markdown begins a list after a blank line only; what belongs to an item is indented by four blanks.
+    """
+    found: list[str] = []
+    fenced = listed = in_list = False
+    before = ""
+    for line in text.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if line.lstrip().startswith("```"):
+            fenced, listed = not fenced, listed and indent > 0
+            if fenced and indent % 4:
+                found.append(line)
+        elif not fenced and line:
+            item = ITEM.match(line)
+            begins = not before or before.startswith("#")
+            listed = bool(item) or (listed and (indent > 0 or not begins))
+            if (item and (indent % 4 or not (begins or in_list))) or (begins and 0 < indent < 4):
+                found.append(line)
+        in_list, before = listed, line
+    return found
