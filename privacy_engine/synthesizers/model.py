@@ -8,6 +8,7 @@ from typing import Any
 from privacy_engine.dp.accounting import Spend
 from privacy_engine.dp.loss import PrivacyLoss
 from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
+from privacy_engine.synthesizers.noisy_number import COUNTED, NoisyNumber
 from privacy_engine.synthesizers.replicate_models import ReplicateModels
 from privacy_engine.tables.domains import Storage
 
@@ -44,6 +45,17 @@ class SynthesizerModel:
     persons_public: bool = True
     replicates: ReplicateModels | None = None
     follow: Mapping[str, Any] | None = None
+
+    @property
+    def noisy_number(self) -> NoisyNumber | None:
+        """The noise in `rows`; None where `rows` is the public number of records, or of persons."""
+        counted = next((spend for spend in self.spends if spend.target in COUNTED), None)
+        if counted is None or self.persons is None:
+            return None
+        public = {}
+        if self.persons_public:
+            public = {"least": self.persons, "most": self.persons * int(self.parameters["max_rows"])}
+        return NoisyNumber(released=self.rows, mechanism=counted.mechanism, scale=counted.scale, **public)
 
     def structure(self) -> dict[str, list[str]]:
         """The parents of each attribute, in the order of the network."""

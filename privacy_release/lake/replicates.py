@@ -53,11 +53,20 @@ def replicates_file(model: "SynthesizerModel", schema: "DataSchema") -> bytes | 
         "together": [list(names) for names in found.together],
         "follows": {name: [root, value.tolist()] for name, (root, value) in models[0].follows.items()},
         "kinds": {name: meant["kind"] for name, meant in values.items()},
+        **_noise_in_number(model),
     }
     table = pa.concat_tables(parts).unify_dictionaries()
     sink = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({TOLD: json.dumps(told)}), sink, compression="zstd")
     return sink.getvalue()
+
+
+def _noise_in_number(model: "SynthesizerModel") -> dict[str, Any]:
+    """The noise in the number of records of a release by persons; all others have a public number."""
+    if model.persons is None:
+        return {}
+    number = model.noisy_number
+    return {"number": None if number is None else number.to_dict()}
 
 
 def _part(

@@ -9,11 +9,12 @@ What the confidential table is a sample of is in neither.
 import io
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError
-from privacy_release.lake.read import dictionary_of, proof_of, read_release
+from privacy_release.lake.read import dictionary_of, manifest_of, proof_of, read_release
 from privacy_release.lake.replicates import REPLICATES, TOLD
 from privacy_release.lake.store import Lake
 from privacy_release.query.answer import Answer, allowed
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from privacy_engine.synthesizers.replicated import ReplicatedModel
+    from privacy_engine.synthesizers.noisy_number import NoisyNumber
+    from privacy_engine.synthesizers.replicated import Estimates, ReplicatedModel
 
     Floats = npt.NDArray[np.float64]
 
@@ -70,7 +72,10 @@ def intervals(
         raise QueryError(f"level must be in (0, 1), got {level}")
     data = proof_of(lake, name, release_id, REPLICATES)
     if data is not None:
-        return _table(PublishedModel.read(data).answer(question, level), question, "interval", level)
+        published = PublishedModel.read(data)
+        if not published.tells_number and any(measure.kind == "count" for measure in question.measures):
+            _require_public_number(lake, name, release_id)
+        return _table(published.answer(question, level), question, "interval", level)
     told = dictionary_of(lake, name, release_id)
     if told is None:
         raise QueryError("the release has no data dictionary, so it is not known what its cells stand for")
@@ -93,6 +98,16 @@ _NO_BOUNDS: Mapping[str, str] = {
 }
 
 
+def _require_public_number(lake: Lake, name: str, release_id: str) -> None:
+    """Refuse counts of an earlier release by persons, whose file does not say how noisy their number is."""
+    loss = manifest_of(lake, name, release_id).get("loss") or {}
+    if loss.get("neighbours") == "replace_person":
+        raise QueryError(
+            "a count needs the noise in the number of records, which the replicates of this release, of an "
+            "earlier version, do not say: ask for the share, or release again"
+        )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PublishedModel:
     """The file of replicates, read.
@@ -102,12 +117,16 @@ class PublishedModel:
         values: attribute to its columns `code`, `value`, `low`, `high`, an entry a released value.
         kinds: attribute to `label`, `whole`, `real`, `date` or `timestamp`.
         records: of the table that was measured.
+        number: the noise in `records`; None where it is public, or the file does not tell.
+        tells_number: whether the file tells; those of earlier versions do not.
     """
 
     model: "ReplicatedModel"
     values: Mapping[str, Mapping[str, Any]]
     kinds: Mapping[str, str]
     records: int
+    number: "NoisyNumber | None" = None
+    tells_number: bool = False
 
     @classmethod
     def read(cls, data: bytes) -> "PublishedModel":
@@ -121,18 +140,19 @@ class PublishedModel:
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
+        from privacy_engine.synthesizers.noisy_number import NoisyNumber
         from privacy_engine.synthesizers.replicate_models import ClassTables
         from privacy_engine.synthesizers.replicated import ReplicatedModel
 
         try:
             table = pq.read_table(io.BytesIO(data))
-            told = json.loads((table.schema.metadata or {})[TOLD])
+            fields = json.loads((table.schema.metadata or {})[TOLD])
         except (pa.ArrowException, KeyError, ValueError):
             raise IntegrityError("the file of replicates must be one that this package wrote") from None
         order = [("replicate", "ascending"), ("class", "ascending")]
         values, by_code = {}, {}
         weights: list[Floats] = []
-        for name in told["kinds"]:
+        for name in fields["kinds"]:
             part = table.filter(pc.equal(table["attribute"], name))
             part = part.take(pc.sort_indices(part, order))
             replicate = part["replicate"].to_numpy()
@@ -150,23 +170,30 @@ class PublishedModel:
             cuts = np.flatnonzero(np.diff(replicate[::size])) + 1
             by_code[name] = np.split(sums, cuts)
             weights = np.split(part["weight"].to_numpy()[::size], cuts)  # every attribute has the same
-        follows = {name: (root, np.array(value)) for name, (root, value) in told["follows"].items()}
+        follows = {name: (root, np.array(value)) for name, (root, value) in fields["follows"].items()}
         models = [
             ClassTables(
                 weights=weights[r],
                 tables={name: tables[r] for name, tables in by_code.items() if name not in follows},
                 follows=follows,
             )
-            for r in range(told["replicates"] + 1)
+            for r in range(fields["replicates"] + 1)
         ]
         model = ReplicatedModel(
             model=models[0],
             replicates=models[1:],
-            misfit=told["misfit"],
-            unseen=told["unseen"],
-            together=told["together"],
+            misfit=fields["misfit"],
+            unseen=fields["unseen"],
+            together=fields["together"],
         )
-        return cls(model=model, values=values, kinds=told["kinds"], records=told["records"])
+        return cls(
+            model=model,
+            values=values,
+            kinds=fields["kinds"],
+            records=fields["records"],
+            number=NoisyNumber.from_dict(fields["number"]) if fields.get("number") else None,
+            tells_number="number" in fields,
+        )
 
     def answer(self, question: Question, level: float) -> "list[tuple[tuple[Value, ...], list[Cell]]]":
         """The groups, each with a cell for each measure."""
@@ -199,7 +226,12 @@ class PublishedModel:
         coded = {name: self._by_code(name, weights) for name, weights in chosen.items()}
         if measure.of is None:
             found = self.model.shares(coded, level=level)
-            scale = self.records if measure.kind == "count" else 1
+            if self.number is not None:
+                uniform = self._uniform.shares(coded, level=level).value
+                given = _counts if measure.kind == "count" else _shares
+                found = given(found, uniform, self.number, level)
+            elif measure.kind == "count":
+                found = _counts_of_public(found, self.records)
         else:
             known = self._known(measure.of)
             if self.kinds[measure.of] not in ("whole", "real"):
@@ -213,9 +245,25 @@ class PublishedModel:
             codes = int(known["code"].max()) + 1
             numbers = np.array([middle[known["code"] == code].mean() for code in range(codes)])
             found = self.model.means(coded, measure.of, numbers, level=level)
-            scale = 1
-        told = (found.value * scale, found.low * scale, found.high * scale)
+            if self.number is not None:
+                shares = self.model.shares(coded, level=level)
+                uniform = self._uniform.shares(coded, level=level).value
+                mean = self._uniform.means(coded, measure.of, numbers, level=level).value
+                found = _means(found, mean, uniform / shares.value, numbers, self.number, level)
+        told = (found.value, found.low, found.high)
         return [Cell(*map(float, cell)) for cell in zip(*told, strict=True)]
+
+    @cached_property
+    def _uniform(self) -> "ReplicatedModel":
+        """What the records that fill up are drawn from."""
+        import numpy as np
+
+        from privacy_engine.synthesizers.replicate_models import ClassTables
+        from privacy_engine.synthesizers.replicated import ReplicatedModel
+
+        even = {name: np.full((1, t.shape[1]), 1 / t.shape[1]) for name, t in self.model.model.tables.items()}
+        model = ClassTables(weights=np.ones(1), tables=even, follows=self.model.model.follows)
+        return ReplicatedModel(model=model, replicates=[model], misfit=(0.0,), unseen=0.0, together=[])
 
     def _by_code(self, name: str, weights: "Floats") -> "Floats":
         """(codes, g) of (values, g): values of one code have equal parts of it."""
@@ -237,6 +285,73 @@ class PublishedModel:
         known, kind = self._known(condition.column), self.kinds[condition.column]
         parts = zip(known["value"], known["low"].tolist(), known["high"].tolist(), strict=True)
         return np.array([_part(condition, *part, kind) for part in parts], dtype=np.float64)
+
+
+def _counts_of_public(shares: "Estimates", records: int) -> "Estimates":
+    return replace(shares, value=shares.value * records, low=shares.low * records, high=shares.high * records)
+
+
+def _counts(shares: "Estimates", uniform: "Floats", number: "NoisyNumber", level: float) -> "Estimates":
+    """Counts of the records that were contributed, N of which, or all and f that fill up, gave the shares.
+
+    Of n <= N records a group has N S - f u, f = N - n, where uniform records have the share u; of n > N it
+    has n S, as far as chance draws them alike. The interval holds all of these for each n of its interval.
+    """
+    import numpy as np
+
+    least, most = number.interval(level)
+    filling = max(0.0, number.released - least)
+    low = shares.low * max(least, number.released) - filling * np.maximum(uniform, shares.low)
+    return replace(shares, value=shares.value * number.value, low=np.maximum(low, 0), high=shares.high * most)
+
+
+def _shares(shares: "Estimates", uniform: "Floats", number: "NoisyNumber", level: float) -> "Estimates":
+    """Shares of the records that were contributed, where up to f of N may fill up: (N S - f u) / (N - f)."""
+    import numpy as np
+
+    odds = _odds(number, level)
+    low = np.minimum(shares.low, shares.low + odds * (shares.low - uniform))
+    high = np.maximum(shares.high, shares.high + odds * (shares.high - uniform))
+    return replace(shares, low=np.clip(low, 0, 1), high=np.clip(high, 0, 1))
+
+
+def _means(
+    means: "Estimates",
+    uniform: "Floats",
+    ratio: "Floats",
+    numbers: "Floats",
+    number: "NoisyNumber",
+    level: float,
+) -> "Estimates":
+    """Means of the records that were contributed, where up to f of N may fill up.
+
+    Args:
+        means: of all N.
+        uniform: (g,) of those that fill up.
+        ratio: (g,) share of the group among those that fill up, over its share in all N.
+        numbers: (size,) what a mean lies among.
+        number: the noise in N.
+        level: of the interval.
+    """
+    import numpy as np
+
+    most_odds = _odds(number, level)
+    part = np.minimum(most_odds / (1 + most_odds) * ratio, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = part / (1 - part)
+        low = np.minimum(means.low, means.low + odds * (means.low - uniform))
+        high = np.maximum(means.high, means.high + odds * (means.high - uniform))
+    least, most = np.nanmin(numbers), np.nanmax(numbers)
+    low = np.where(part >= 1, least, np.maximum(low, np.minimum(least, means.low)))
+    high = np.where(part >= 1, most, np.minimum(high, np.maximum(most, means.high)))
+    return replace(means, low=low, high=high)
+
+
+def _odds(number: "NoisyNumber", level: float) -> float:
+    """The most records that may fill up, over the others."""
+    least, _ = number.interval(level)
+    filling = max(0.0, number.released - least)
+    return filling / max(number.released - filling, 1.0)
 
 
 def _part(condition: Condition, value: str | None, low: float, high: float, kind: str) -> float:
