@@ -72,6 +72,12 @@ ZIP = st.builds(
 SICK = st.builds(Condition, column=st.just("ill"), values=st.just(frozenset(["flu"])))
 
 
+def question_of(*, negated: bool = False, **values: set[Any]) -> Question:
+    """A count of the records that have, or do not have, one of some values."""
+    where = [Condition(column=name, values=frozenset(v), negated=negated) for name, v in values.items()]
+    return Question(measures=(COUNT,), where=tuple(where))
+
+
 def holds(conditions: list[Condition], record: tuple[int, str, str]) -> bool:
     """Whether a record of the source meets all conditions."""
     cells = dict(zip(("age", "zip", "ill"), record, strict=True))
@@ -120,14 +126,18 @@ def test_bounds_of_counts_and_means_hold_for_every_table_and_are_reached(
 ) -> None:
     question = Question(measures=(COUNT, MEAN), where=tuple(conditions))
     [(_, (count, mean))] = bounded(released(records), told(suppressed), question)
-    counts, means = set(), set()
+    counts, means, every = set(), set(), []
     for table in tables(records, suppressed):
         ages = [record[0] for record in table if holds(conditions, record)]
         counts.add(len(ages))
+        every.append(len(ages))
         if ages:
             means.add(sum(ages) / len(ages))
     assert (count.low, count.high) == (min(counts), max(counts))
+    assert count.value == pytest.approx(sum(every) / len(every))  # of all tables, equally likely
     if means:
+        assert mean.value is not None
+        assert mean.low <= mean.value <= mean.high
         assert mean.low == pytest.approx(min(means))
         assert mean.high == pytest.approx(max(means))
     else:
@@ -159,6 +169,13 @@ def test_groups_are_the_values_of_the_domain_and_of_exact_columns_those_released
         (Question(measures=(COUNT,), by=("shoe",)), "one of age, ill, zip"),
         (Question(measures=(Measure(kind="mean", of="zip"),)), "must be a number"),
         (Question(measures=(COUNT,), where=(Condition(column="zip", low=3.0),)), "no order"),
+        (question_of(zip={"male"}), "1 of 1 given is outside of it"),  # no count of which would be true
+        (question_of(zip={"N1", "N3"}, negated=True), "1 of 2 given is outside of it"),
+        (
+            question_of(zip={"N"}),
+            "1 of 1 given",
+        ),  # a label of the hierarchy, which no record of the source has
+        (question_of(age={1.0, 9.0}), "1 of 2 given"),
     ],
 )
 def test_what_has_no_bounds_is_refused_with_a_reason(question: Question, words: str) -> None:
