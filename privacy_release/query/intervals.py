@@ -253,7 +253,9 @@ class PublishedModel:
                 shares = self.model.shares(coded, level=level)
                 uniform = self._uniform.shares(coded, level=level).value
                 mean = self._uniform.means(coded, measure.of, numbers, level=level).value
-                found = _means(found, mean, uniform / shares.value, numbers, self.number, level)
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    ratio = uniform / shares.value  # of a group without records: its mean is none
+                found = _means(found, mean, ratio, numbers, self.number, level)
         told = (found.value, found.low, found.high)
         return [Cell(*map(float, cell)) for cell in zip(*told, strict=True)]
 
