@@ -245,6 +245,23 @@ WRONG: Sequence[Wrong] = (
         says="must be YAML; mend it: a field stands twice here, remove one",
     ),
     Wrong(
+        about="a number that YAML reads as octal",
+        old="  l: 2\n",
+        new="  l: 02\n",
+        line=18,
+        field="",
+        says="a number must be written in decimal digits, without zeros in front",
+    ),
+    Wrong(
+        about="a number of a policy that YAML reads as octal",
+        file=POLICY,
+        old="max_suppressed: 0.1",
+        new="max_suppressed: 01",
+        line=6,
+        field="",
+        says="a number must be written in decimal digits, without zeros in front",
+    ),
+    Wrong(
         about="people who are followed by no identifier",
         old="publish:",
         new="history: {identifier: nam}\npublish:",

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from privacy_engine import plain_yaml
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem, ProblemsError, SpecError
 from privacy_engine.judge.all_columns import ALL_COLUMNS_MODELS, AllColumnsKAnonymity
@@ -281,7 +282,7 @@ class ReleasePolicy:
             SpecError: as ``from_dict``, and if the text is no YAML.
         """
         try:
-            return cls.from_dict(yaml.safe_load(text))
+            return cls.from_dict(plain_yaml.load(text))
         except yaml.YAMLError as error:
             raise SpecError(f"the policy is no valid YAML: {error}") from None
 

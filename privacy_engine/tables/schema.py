@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import yaml
 
+from privacy_engine import plain_yaml
 from privacy_engine.choice import E, choice
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.coding import CODING_FIELDS, CODING_SCHEMA, Coding, read_number
@@ -777,7 +778,7 @@ class DataSchema:
     def from_yaml(cls, text: str, hierarchies: Mapping[str, Hierarchy] | None = None) -> "DataSchema":
         """Read YAML text."""
         try:
-            return cls.from_dict(yaml.safe_load(text), hierarchies)
+            return cls.from_dict(plain_yaml.load(text), hierarchies)
         except yaml.YAMLError as error:
             raise SchemaError(f"the schema is no valid YAML: {error}") from None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from privacy_engine import plain_yaml
 from privacy_engine.errors import SpecError
 from privacy_release.explore.choices import Choice
 from privacy_release.spec.reading import LARGEST_YAML, mapping_of, read_text
@@ -90,7 +91,7 @@ def _changed(text: str, node: yaml.MappingNode, release: Mapping[str, Any]) -> s
 def _value(text: str) -> dict[str, Any] | None:
     """What stands there now; None where it is not understood by itself."""
     try:
-        found = yaml.safe_load(text)
+        found = plain_yaml.load(text)
     except yaml.YAMLError:
         return None
     return {"x": found}

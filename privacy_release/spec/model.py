@@ -121,7 +121,8 @@ def _category(value: object) -> object:
         raise ValueError(
             "must be text or a number; put quotes around words such as yes, no, on, off and around dates"
         )
-    return str(value)
+    whole = isinstance(value, float) and value.is_integer()  # the text that a column of doubles gets
+    return str(int(value) if whole else value)
 
 
 def _not_blank(value: str) -> str:

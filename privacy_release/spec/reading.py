@@ -18,6 +18,7 @@ import yaml
 from yaml.constructor import ConstructorError
 
 from privacy_engine.errors import LONGEST, Problem, ProblemsError, SpecError
+from privacy_engine.plain_yaml import NUMBERS, require_plain_number
 from privacy_release.work.problems import shortened, wrong
 
 LARGEST_YAML = 1 << 20  # bytes
@@ -32,7 +33,6 @@ _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "str", "timestamp", "float")
 )
-_NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 _COLLECTIONS = frozenset({"tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"})
 # The parser of libyaml is ten times faster; PyYAML may have been built without it.
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -213,8 +213,9 @@ class _PlainLoader(_Parser):  # type: ignore[misc]  # one of two classes, both o
     def _require_plain(node: yaml.ScalarNode) -> None:
         if node.tag not in _TAGS:
             raise _fault("a tag must not stand here, remove it", node)
-        if node.tag in _NUMBERS and len(node.value) > LONGEST_NUMBER:
+        if node.tag in NUMBERS and len(node.value) > LONGEST_NUMBER:
             raise _fault(f"a number must have at most {LONGEST_NUMBER} characters", node)
+        require_plain_number(node)
 
 
 def _from_json(text: str) -> Any:

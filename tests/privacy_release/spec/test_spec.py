@@ -316,6 +316,11 @@ MISTAKES = [
 ]
 
 
+def test_numbers_among_categories_are_the_texts_of_a_column_of_doubles(home: Path) -> None:
+    edit = setter("schema", "zip", "categories", value=[1, 2.0, 3.5, "010"])
+    assert load_spec(edited(home, edit)).attributes["zip"].categories == ("1", "2", "3.5", "010")
+
+
 @pytest.mark.parametrize(("edit", "message"), MISTAKES)
 def test_each_mistake_is_named_by_file_field_and_remedy(home: Path, edit: Edit, message: str) -> None:
     path = edited(home, edit)
