@@ -4,7 +4,7 @@ Without a version the newest one is taken as the reading begins, and recorded.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from privacy_engine.tables.schema import DataSchema
+
+_UNDERSTOOD = frozenset({"timestampNtz"})  # reader features of Delta that are read right
+_READER_VERSION = 3  # of Delta's protocol, the newest that lists its features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,9 @@ class DeltaVersion:
             table = self._table()
             for file in table.file_uris():
                 require_below(file, self.uri, f"each file of {self.name}")
+            require_understood(table, self.name)
             dataset = table.to_pyarrow_dataset()
+            _require_known_columns(dataset, self.name)
             names = [n for n in dataset.schema.names if columns is None or n in columns]
             yield Records(
                 types=dataset.schema.empty_table().select(names).schema.remove_metadata(),
@@ -78,7 +83,7 @@ class DeltaVersion:
 
     def _table(self) -> "DeltaTable":
         from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
+        from deltalake.exceptions import DeltaError, TableNotFoundError
 
         options = dict(self.storage_options) or None
         try:
@@ -87,6 +92,13 @@ class DeltaVersion:
             raise MissingSourceError(
                 f"{self.shown} must be the folder of a Delta table; correct the address, or wait for it"
             ) from None
+        except DeltaError as error:
+            # of the library's text, which may quote anything, only the name of a feature is shown
+            if found := re.search(
+                r"[Ff]eature '?([A-Za-z][A-Za-z0-9.-]{0,60})'? is not supported", str(error)
+            ):
+                raise _not_understood(self.name, [found[1]]) from None
+            raise
         wanted = self._wanted(table)
         if wanted > table.version():
             raise MissingSourceError(
@@ -267,6 +279,49 @@ def _telling(name: str) -> Iterator[None]:
             "the version was removed (vacuum), and that it uses no features such as deletion vectors: "
             "rewrite it without them, or take an export"
         ) from None
+
+
+def require_understood(table: "DeltaTable", name: str) -> None:
+    """Refuse a Delta table with a feature that changes what its files say, unless it is read right.
+
+    Column mapping is judged by the table's configuration: tables of reader version 2 list no features, and
+    the Delta library reads the values of renamed columns as nulls.
+
+    Args:
+        table: A version of the table.
+        name: The table's name in the error.
+
+    Raises:
+        SchemaError: naming the features.
+    """
+    protocol = table.protocol()
+    features = set(protocol.reader_features or ()) - _UNDERSTOOD
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        features.add("columnMapping")
+    if protocol.min_reader_version > _READER_VERSION:
+        features.add(f"reader version {protocol.min_reader_version}")
+    if features:
+        raise _not_understood(name, features)
+
+
+def _require_known_columns(dataset: Any, name: str) -> None:
+    """Refuse data files with columns that the table does not have: it may read nulls in their place."""
+    known = set(dataset.schema.names)
+    unknown = [len(set(part.physical_schema.names) - known) for part in dataset.get_fragments()]
+    if files := sum(map(bool, unknown)):
+        raise SchemaError(
+            f"{name} must name the columns as its data files do, and {files} files have up to {max(unknown)} "
+            "columns that it does not know: their values would be read as nulls; rewrite the table, or take "
+            "an export"
+        )
+
+
+def _not_understood(name: str, features: Iterable[str]) -> SchemaError:
+    return SchemaError(
+        f"{name} must use no reader features but {', '.join(sorted(_UNDERSTOOD))}, got "
+        f"{', '.join(sorted(features))}: its files cannot be read right without understanding them; rewrite "
+        "the table without them (ALTER TABLE ... DROP FEATURE, CREATE TABLE ... AS SELECT), or take an export"
+    )
 
 
 def version_of(

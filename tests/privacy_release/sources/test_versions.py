@@ -89,6 +89,86 @@ def test_what_is_not_there_is_told_with_the_remedy(table: str, work: WorkArea, t
         read(table, work, version=1)
 
 
+def forged(folder: Path, protocol: dict[str, object], **configuration: str) -> str:
+    """A Delta table of this protocol, whose column `ward` its file calls `col-1`."""
+    (folder / "_delta_log").mkdir(parents=True)
+    pq.write_table(rows(20).rename_columns(["age", "day", "col-1", "name"]), folder / "part.parquet")
+    types = {"age": "long", "day": "date", "ward": "string", "name": "string"}
+    fields = [
+        {
+            "name": name,
+            "type": kind,
+            "nullable": True,
+            "metadata": {
+                "delta.columnMapping.id": number,
+                "delta.columnMapping.physicalName": "col-1" if name == "ward" else name,
+            },
+        }
+        for number, (name, kind) in enumerate(types.items(), 1)
+    ]
+    log = [
+        {"protocol": protocol},
+        {
+            "metaData": {
+                "id": "5f4c2a3e-0000-4000-8000-000000000000",
+                "format": {"provider": "parquet", "options": {}},
+                "partitionColumns": [],
+                "createdTime": 0,
+                "schemaString": json.dumps({"type": "struct", "fields": fields}),
+                "configuration": configuration,
+            }
+        },
+        {
+            "add": {
+                "path": "part.parquet",
+                "partitionValues": {},
+                "size": (folder / "part.parquet").stat().st_size,
+                "modificationTime": 0,
+                "dataChange": True,
+            }
+        },
+    ]
+    (folder / "_delta_log" / f"{0:020}.json").write_text("\n".join(map(json.dumps, log)))
+    return str(folder)
+
+
+OLD = {"minReaderVersion": 2, "minWriterVersion": 5}
+MAPPED = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "4"}
+
+
+def with_features(*names: str) -> dict[str, object]:
+    return {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": names, "writerFeatures": names}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "configuration", "says"),
+    [
+        (OLD, MAPPED, "got columnMapping: its files cannot be read right"),
+        (OLD, {**MAPPED, "delta.columnMapping.mode": "id"}, "got columnMapping:"),
+        ({"minReaderVersion": 1, "minWriterVersion": 2}, MAPPED, "got columnMapping:"),
+        (with_features("columnMapping", "deletionVectors"), MAPPED, "got columnMapping, deletionVectors:"),
+        (with_features("typeWidening", "timestampNtz"), {}, "got typeWidening:"),
+        (with_features("neverHeardOf"), {}, "got neverHeardOf:"),
+        (OLD, {}, "1 files have up to 1 columns that it does not know"),
+    ],
+    ids=["mapping by name", "by id", "in version 1", "two features", "one of two", "unknown", "by its files"],
+)
+def test_a_delta_table_that_is_not_understood_is_refused_by_its_features(
+    tmp_path: Path, work: WorkArea, protocol: dict[str, object], configuration: dict[str, str], says: str
+) -> None:
+    source = DeltaVersion(uri=forged(tmp_path / "visits", protocol, **configuration))
+    with pytest.raises(SchemaError, match=says):
+        ingest(source, SCHEMA.keeping_nulls(), work, columns=list(SCHEMA.names))
+
+
+def test_a_delta_column_that_came_later_is_null_in_the_files_before(tmp_path: Path, work: WorkArea) -> None:
+    uri = str(tmp_path / "visits")
+    write_deltalake(uri, rows(20).drop_columns("name"))
+    write_deltalake(uri, rows(60), mode="append", schema_mode="merge")
+    found = ingest(DeltaVersion(uri=uri), SCHEMA, work, columns=list(SCHEMA.names))
+    assert found["rows"] == 60
+
+
 def test_the_version_stands_in_the_manifest(
     home: Path, people: pd.DataFrame, lake: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
