@@ -134,6 +134,8 @@ class IngestOperator(BaseOperator):
         self.log.info(
             "ingested", rows=table["rows"], files=table["source"]["files"], uri=table["source"]["uri"]
         )
+        if left_out := table["source"].get("left_out"):
+            self.log.warning("hidden or empty files were not read", files=left_out)
         return table
 
 
@@ -380,4 +382,6 @@ class IngestTablesOperator(BaseOperator):
             self.log.info(
                 "ingested", table=name, rows=origin["rows"], files=origin["files"], uri=origin["uri"]
             )
+            if left_out := origin.get("left_out"):
+                self.log.warning("hidden or empty files were not read", table=name, files=left_out)
         return table
