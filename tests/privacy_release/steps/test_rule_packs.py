@@ -28,6 +28,7 @@ INCLUDE = Path(__file__).parents[3] / "include"
 EXAMPLE = "visits_safe_harbor"
 PACKS = ("hipaa_safe_harbor", "smallest_cell_11", "european_research")
 Spec = dict[str, Any]
+SIGNED = {"signed_by": "Jo Sample, privacy officer", "reason": "terms that a system fills in"}
 THIS_YEAR = datetime.now(UTC).year
 
 
@@ -102,6 +103,7 @@ def test_safe_harbor_on_synthea(include: Path, lake: Lake, tmp_path: Path, visit
         told["BIRTHDATE_from"]["codes"]
         == f"{THIS_YEAR - 90} stands for {THIS_YEAR - 90} and what is before it"
     )
+    assert told["DESCRIPTION"]["free_text"]["signed_by"] == "Jo Sample, privacy officer"
     assert "stands for 17 rare prefixes (us_zip3_census_2000)" in told["ZIP"]["codes"]
     (report,) = (p for p in Path(lake.root).rglob("*.html") if "Release report" in p.read_text())
     assert "codes of ZIP" in report.read_text()
@@ -152,7 +154,12 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             "clean_text as released in DESCRIPTION, url measured 1 rows",
         ),
         (
-            added("AGE", lambda n: ["forty"] * (n - 1) + ["ask Mrs. Ellen Brown"], meaning="age"),
+            added(
+                "AGE",
+                lambda n: ["forty"] * (n - 1) + ["ask Mrs. Ellen Brown"],
+                meaning="age",
+                free_text=SIGNED,
+            ),
             SchemaError,
             "AGE: name in 1 records",
         ),
@@ -183,6 +190,12 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             r"rare_postcodes\(us_zip3_census_2000\) in ZIP",
         ),
         (told("RACE", meaning=None), SpecError, "RACE must keep declared: state its meaning"),
+        (
+            told("DESCRIPTION", free_text=None),
+            SpecError,
+            "DESCRIPTION must keep no_free_text: list its values",
+        ),
+        (told("RACE", categories=None), SpecError, "RACE must keep no_free_text"),
         (told("CITY", role="quasi_identifier"), SpecError, r"CITY must keep forbid\(.*\): give it"),
         (
             added("NOTE", lambda n: np.arange(n).astype(str), meaning="other", unique={"allow": "drawn"}),
@@ -190,7 +203,7 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             "NOTE must keep no_unique_columns",
         ),
         (
-            added("NOTE", lambda n: [f"note {i}" for i in range(n)], meaning="other"),
+            added("NOTE", lambda n: [f"note {i}" for i in range(n)], meaning="other", free_text=SIGNED),
             SchemaError,
             "NOTE: about 4,000 different values",
         ),
@@ -254,7 +267,7 @@ def test_the_command_line_verifies_a_table_under_the_pack(
     include: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema = {"AGE": {"role": "quasi_identifier", "kind": "numeric", "meaning": "age"}}
-    schema["NOTE"] = {"role": "insensitive", "kind": "categorical", "meaning": "other"}
+    schema["NOTE"] = {"role": "insensitive", "kind": "categorical", "meaning": "other", "free_text": SIGNED}
     (tmp_path / "schema.yaml").write_text(yaml.safe_dump(schema))
     notes = {"call 617-555-0123": REFUSED, "in good health": DONE}
     for note, code in notes.items():
@@ -370,8 +383,16 @@ def test_a_draft_under_safe_harbor_is_finished_by_roles_and_meanings(
     fields = yaml.safe_load(done)
     for name, column in fields["schema"].items():
         column.pop("categories", None)  # those of few records are not shown
+        if column["kind"] == "categorical" and column["role"] != "identifier" and "prefix" not in column:
+            column["free_text"] = SIGNED
         column["role"] = "quasi_identifier" if name in ("BIRTHDATE", "GENDER") else column["role"]
-    for name in ("HEALTHCARE_EXPENSES", "HEALTHCARE_COVERAGE", "INCOME"):  # nearly one value a person
+    for name in (
+        "HEALTHCARE_EXPENSES",
+        "HEALTHCARE_COVERAGE",
+        "INCOME",
+        "PAYER_COVERAGE",
+        "TOTAL_CLAIM_COST",
+    ):  # nearly one value a person
         fields["schema"][name]["role"] = "identifier"
     fields["source"]["nulls"] = "keep"
     fields |= {"name": EXAMPLE, "person": "PATIENT", "publish": {"table": EXAMPLE}}
