@@ -15,7 +15,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import find_source
 from privacy_release.sources.copying import Copied, copy_source
-from privacy_release.sources.text.patterns import any_form, found_in, patterns
+from privacy_release.sources.text.kinds import any_form, found_in, patterns
 from privacy_release.sources.text.scan import TextScan
 
 N = 100_000
