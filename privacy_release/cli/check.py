@@ -5,7 +5,7 @@ import json
 import secrets
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -428,7 +428,6 @@ def _rows_of(file: str) -> int:
 def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":
     """Read the source as a run does, up to its method; problems are counts, and values the curator's."""
     from privacy_engine.errors import MissingSourceError, Problem, ProblemsError, SchemaError
-    from privacy_release.steps.counts import counts_hidden
     from privacy_release.steps.curator import write_missing_values
     from privacy_release.steps.run import source_table
     from privacy_release.work.area import WorkArea
@@ -441,7 +440,7 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":
     work = WorkArea(work_root(), f"cli/check/{spec.name}/{secrets.token_hex(4)}")
     with removed_after(work):
         try:
-            with counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None):
+            with _counts_hidden(spec, rules):
                 table = source_table(
                     read, rules.release_id, read.data_schema(), work, lambda stage, text: None
                 )
@@ -457,17 +456,23 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":
         return _cost(spec, table, work, rules) if rules.cost else None
 
 
+def _counts_hidden(spec: "ReleaseSpec", rules: _Rules) -> AbstractContextManager[None]:
+    """Raise what the block finds in the records without counts, where a budget pays for the release."""
+    from privacy_release.steps.counts import counts_hidden
+
+    return counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None)
+
+
 def _check_holdout(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rules: _Rules) -> None:
     """Hold people out as a run does, for too few of them are refused."""
     from privacy_engine.errors import InfeasibleError, Problem, ProblemsError
     from privacy_release.spec.floor import under_floor
     from privacy_release.steps.attacks.holdout import hold_out
-    from privacy_release.steps.counts import counts_hidden
 
     asked = under_floor(spec.release_policy(), rules.floor)
     if asked.attacks:
         try:
-            with counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None):
+            with _counts_hidden(spec, rules):
                 hold_out(table, work, asked.holdout, asked.attacks)
         except InfeasibleError as error:
             raise ProblemsError([Problem(text=f"policy: {error}", path=("policy",))]) from None
@@ -478,10 +483,9 @@ def _cost(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rules: _Rule
     from privacy_engine.errors import PrivacyEngineError, Problem, ProblemsError, SpecError
     from privacy_release.explore.cost import cost_of
     from privacy_release.spec.floor import under_floor
-    from privacy_release.steps.counts import counts_hidden
 
     try:
-        with counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None):
+        with _counts_hidden(spec, rules):
             return cost_of(spec, under_floor(spec.release_policy(), rules.floor), table, work)
     except SpecError as error:
         return str(error)

@@ -120,12 +120,12 @@ def run_release(
         PrivacyEngineError: as the steps do.
     """
     is_paid = spec.budget is not None
-    watch = _without_counts(watch) if is_paid else watch
+    watch = _quiet(watch) if is_paid else watch
     with counts_hidden(spec.name, release_id, is_paid=is_paid):
         return _run(spec, lake, release_id, work, watch, ledger, approved_by, signer, history)
 
 
-def _without_counts(watch: Watcher) -> Watcher:
+def _quiet(watch: Watcher) -> Watcher:
     """Report stages that count records of the source without their counts."""
     return lambda stage, text: watch(stage, without_counts(text) if stage in _OF_SOURCE else text)
 

@@ -33,8 +33,8 @@ class BudgetGuardOperator(BaseOperator):
     The first task of a DAG, before the ingest. It books nothing: the release does, and its decision counts. A
     run that holds a booking passes whatever is left, so that clearing it costs nothing. A data set without a
     budget, or with one that could never pay, fails also where the action is `skip`: else nothing would ever
-    be released, and nobody would see it. So does a release that its policy would refuse, or that breaks
-    another rule of method, schema and policy: the ledger is not asked.
+    be released, and no one would see it. A release that its policy would refuse, or that breaks another rule
+    of method, schema and policy, fails as well, before the ledger is read.
 
     Args:
         dataset: name of the data set in the ledger.
@@ -113,7 +113,7 @@ class BudgetGuardOperator(BaseOperator):
         return {"dataset": self.dataset, **loss.to_dict(), "booked_before": booked}
 
     def _loss(self, budget: Budget) -> "PrivacyLoss":
-        """What the release will spend, where no rule refuses it; nothing is asked of the ledger."""
+        """The loss of the release, unless a rule refuses it; the ledger is not read."""
         from privacy_engine.dp.loss import Neighbours, PrivacyLoss
         from privacy_release.spec.files import load_policy, load_schema
         from privacy_release.spec.floor import floor_policy, under_floor

@@ -100,6 +100,14 @@ CASES = {
 }
 
 
+def deploy(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the floor policy and the classification of a case, as a deployment does."""
+    for name, fields in (("FLOOR_POLICY", case.floor), ("CLASSIFICATION", case.classes)):
+        if fields is not None:
+            (folder / f"{name}.yaml").write_text(yaml.safe_dump(fields))
+            monkeypatch.setenv(f"PRIVACY_{name}", str(folder / f"{name}.yaml"))
+
+
 @pytest.fixture
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Case], Path]:
     """The file of a release with a mistake, whose source is not there."""
@@ -109,10 +117,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Case],
         home = tables.write_home(tmp_path / "include", rules=rules, **(PRIVATE | (case.changes or {})))
         (home / "people.parquet").unlink()
         monkeypatch.setenv("PRIVACY_RELEASE_HOME", str(tmp_path))
-        for name, fields in (("FLOOR_POLICY", case.floor), ("CLASSIFICATION", case.classes)):
-            if fields is not None:
-                (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(fields))
-                monkeypatch.setenv(f"PRIVACY_{name}", str(tmp_path / f"{name}.yaml"))
+        deploy(case, tmp_path, monkeypatch)
         return home / "releases" / "people.yaml"
 
     return write
@@ -156,9 +161,7 @@ def test_a_guard_refuses_it_before_the_ledger_is_asked(
 ) -> None:
     case = CASES[name]
     monkeypatch.setattr(budget_operators, "ledger_of", lambda _: unread)
-    if case.floor is not None:
-        (tmp_path / "floor.yaml").write_text(yaml.safe_dump(case.floor))
-        monkeypatch.setenv("PRIVACY_FLOOR_POLICY", str(tmp_path / "floor.yaml"))
+    deploy(case, tmp_path, monkeypatch)
     asked = (case.changes or PRIVATE)["release"]
     operator = BudgetGuardOperator(
         task_id="budget",
@@ -199,9 +202,7 @@ def test_a_task_composed_by_hand_refuses_it_before_the_ledger_is_asked(
     )
     table = raw.execute(context)
     Path(table["uri"]).unlink()
-    if case.floor is not None:
-        (tmp_path / "floor.yaml").write_text(yaml.safe_dump(case.floor))
-        monkeypatch.setenv("PRIVACY_FLOOR_POLICY", str(tmp_path / "floor.yaml"))
+    deploy(case, tmp_path, monkeypatch)
     asked = (case.changes or PRIVATE)["release"]
     operator = ReleaseOperator(
         task_id="release",

@@ -10,27 +10,13 @@ import pytest
 from airflow.sdk import DAG
 
 from airflow_privacy_release import IngestParquetOperator, ReleaseOperator
-from privacy_engine.dp.limits import Limit
 from privacy_engine.errors import BudgetExceededError, PrivacyEngineError, SchemaError, SpecError
 from privacy_release.cli.main import WRONG, main
-from privacy_release.lake.store import Lake
-from privacy_release.ledger.ledger import BudgetLedger
-from privacy_release.spec.model import load_spec
 from privacy_release.steps.counts import hide_counts
-from privacy_release.steps.run import run_release
-from privacy_release.work.area import WorkArea
 from tests import tables
+from tests.private_run import COLUMNS, FIELDS, PRIVATE, run_private
 
-COLUMNS = ("name", "age", "illness")
-FIELDS = tables.fields(*COLUMNS, **tables.PUBLIC)
-PRIVATE: dict[str, Any] = {
-    "schedule": None,
-    "expectations": None,
-    "source": {"uri": "people.parquet", "columns": list(COLUMNS), "nulls": "fail"},
-    "schema": FIELDS,
-    "release": {"method": "privbayes", "epsilon": 1},
-    "budget": {"dataset": "people"},
-}
+FAILING = {"source": {**PRIVATE["source"], "nulls": "fail"}}  # on nulls
 FREE = {"release": {"method": "bottom_up", "k": 5}, "budget": None}
 # A value that breaks a rule in its column.
 MISTAKES = {
@@ -60,20 +46,9 @@ def refused(tmp_path: Path) -> Callable[..., str]:
 
     def run(table: pd.DataFrame, rules: dict[str, Any] | None = None, **changes: Any) -> str:
         folder = tmp_path / f"home {len([*tmp_path.iterdir()])}"
-        home = tables.write_home(folder, table, rules or {"max_epsilon": 2}, **(PRIVATE | changes))
-        ledger = BudgetLedger(str(folder / "ledger.db"))
-        ledger.migrate()
-        ledger.grant("people", Limit(epsilon=2.0), reason="a test", by="officer")
-        spec = load_spec(home / "releases" / "people.yaml")
-        with WorkArea(folder / "work", "run") as work, pytest.raises(PrivacyEngineError) as caught:
-            run_release(
-                spec,
-                Lake(root=str(folder / "lake")),
-                "r1",
-                work,
-                ledger=ledger,
-            )
-        if spec.budget is not None:  # a traceback would show the original text
+        with pytest.raises(PrivacyEngineError) as caught:
+            run_private(folder, table, rules=rules, **(FAILING | changes))
+        if changes.get("budget", "budget") is not None:  # a traceback would show the original text
             assert caught.value.__suppress_context__
         return str(caught.value).replace(str(folder), "")
 
@@ -102,22 +77,14 @@ def test_an_error_of_a_free_release_has_its_count(refused: Callable[..., str], c
 
 def test_lines_of_a_paid_run_count_no_record_of_the_source(tmp_path: Path) -> None:
     lines = []
-    for number, rows in enumerate((150, 200)):
-        folder = tmp_path / str(number)
-        home = tables.write_home(folder, tables.people().head(rows), {"max_epsilon": 2}, **PRIVATE)
-        ledger = BudgetLedger(str(folder / "ledger.db"))
-        ledger.migrate()
-        ledger.grant("people", Limit(epsilon=2.0), reason="a test", by="officer")
+    for rows in (150, 200):
         told: list[str] = []
-        with WorkArea(folder / "work", "run") as work:
-            run_release(
-                load_spec(home / "releases" / "people.yaml"),
-                Lake(root=str(folder / "lake")),
-                "r1",
-                work,
-                lambda stage, text, told=told: told.append(f"{stage}: {text}"),  # type: ignore[misc]
-                ledger=ledger,
-            )
+        run_private(
+            tmp_path / str(rows),
+            tables.people().head(rows),
+            lambda stage, text, told=told: told.append(f"{stage}: {text}"),  # type: ignore[misc]
+            **FAILING,
+        )
         lines.append([line for line in told if line.startswith(("ingest", "validate", "outliers"))])
     assert lines[0] == lines[1]
     assert "ingest: N records, N dropped for nulls" in lines[0]
@@ -127,7 +94,7 @@ def test_lines_of_a_paid_run_count_no_record_of_the_source(tmp_path: Path) -> No
 def test_a_check_shows_no_count_either(
     records: int, tmp_path: Path, curator: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home = tables.write_home(tmp_path / "home", wrong("age", 1_000, records), **PRIVATE)
+    home = tables.write_home(tmp_path / "home", wrong("age", 1_000, records), **{**PRIVATE, **FAILING})
     assert main(["check", "--source", str(home / "releases" / "people.yaml")]) == WRONG
     said = capsys.readouterr().err
     assert "age" in said
