@@ -23,6 +23,8 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport PYTHONPATH VIRTUAL_ENV
 # Where a proxy signs with an authority of its own, the system knows it and the list that uv brings does not.
 export UV_SYSTEM_CERTS := 1
+# A busy index or machine may take longer than the 30 s after which uv gives up.
+export UV_HTTP_TIMEOUT := 300
 # Left to themselves both write to the home folder, at import already.
 export AIRFLOW_HOME := $(CURDIR)/.airflow
 export MPLCONFIGDIR := $(CURDIR)/.airflow/matplotlib

@@ -11,6 +11,19 @@ import psutil
 
 T = TypeVar("T")
 DEADLINE = 600  # seconds; shorter than what pytest allows a test, so that the failure says what was awaited
+# Airflow's own deadlines, which are 5 to 50 s: on a busy machine it gives up tasks, DAGs and its own parts.
+AIRFLOW_DEADLINES = dict.fromkeys(
+    (
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT",
+        "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT",
+        "AIRFLOW__DAG_PROCESSOR__HEALTH_CHECK_THRESHOLD",
+        "AIRFLOW__DAG_PROCESSOR__STALE_DAG_THRESHOLD",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT",
+        "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD",
+    ),
+    str(DEADLINE),
+) | {"AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60"}  # of one request, which is then made again
 
 
 def wait_for(

@@ -172,17 +172,22 @@ def healthy(address: str) -> bool:
     return all((health.get(part) or {}).get("status") == "healthy" for part in parts)
 
 
-def wait_until_ready(components: Components, address: str) -> None:
+def wait_until_ready(components: Components, address: str, seconds: float = READY_SECONDS) -> None:
     """Return once Airflow can be used.
+
+    Args:
+        components: That were started.
+        address: Of the API server.
+        seconds: After which the wait is given up.
 
     Raises:
         ComponentError: when a component ended, or the time is over.
     """
-    deadline = time.monotonic() + READY_SECONDS
+    deadline = time.monotonic() + seconds
     while not healthy(address):
         components.check()
         if time.monotonic() > deadline:
-            raise ComponentError(f"Airflow was not ready after {READY_SECONDS:.0f} s; see {components.logs}")
+            raise ComponentError(f"Airflow was not ready after {seconds:.0f} s; see {components.logs}")
         time.sleep(0.5)
 
 

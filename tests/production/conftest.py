@@ -16,6 +16,7 @@ import pytest
 from deploy.local.embedded import checkout, inherited_environment
 from privacy_engine.compiled import cache_folder
 from tests.made import locked
+from tests.waiting import DEADLINE
 
 # What uv says where an index, or the way to it, is missing; anything else is an error of ours.
 UNREACHABLE = ("error sending request", "dns error", "failed to fetch", "connection refused", "timed out")
@@ -55,7 +56,11 @@ class Installed:
 
 def uv(*arguments: object) -> None:
     """Run uv with the index and the cache of this machine; skip the test where no index can be reached."""
-    done = subprocess.run([UV, "--quiet", *map(str, arguments)], capture_output=True, text=True, check=False)
+    patient = os.environ | {
+        "UV_HTTP_TIMEOUT": str(DEADLINE)
+    }  # by default it gives up a busy index after 30 s
+    command = [UV, "--quiet", *map(str, arguments)]
+    done = subprocess.run(command, env=patient, capture_output=True, text=True, check=False)
     said = done.stderr.lower()
     # Continuous integration has just installed from that index: there it is an error.
     if done.returncode and "CI" not in os.environ and any(words in said for words in UNREACHABLE):

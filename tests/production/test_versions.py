@@ -23,7 +23,7 @@ from privacy_release.lake.store import Lake
 from tests.production.conftest import Installed, install, newest_python, visits
 from tests.production.topology import QUICK
 from tests.servers.scheduler import has_left_its_worker
-from tests.waiting import DEADLINE, wait_for
+from tests.waiting import AIRFLOW_DEADLINES, DEADLINE, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.production, pytest.mark.timeout(1800)]
 
@@ -162,6 +162,7 @@ def serving(version: str, root: Path, installed: Installed, clean: dict[str, str
         clean
         | embedded_environment(root, port)
         | QUICK
+        | AIRFLOW_DEADLINES
         | {
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ROLES,
@@ -184,7 +185,7 @@ def serving(version: str, root: Path, installed: Installed, clean: dict[str, str
         found.command("airflow", "db", "migrate")
         for part in ("api-server", "scheduler", "dag-processor", "triggerer"):
             components.start(part)
-        wait_until_ready(components, found.address)
+        wait_until_ready(components, found.address, DEADLINE)
         wait_for(lambda: found.api("GET", "/dags")["total_entries"] >= 2, "the DAGs", every=0.5)
         yield found
     finally:

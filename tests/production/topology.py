@@ -25,7 +25,7 @@ from deploy.local.ui import Components, wait_until_ready
 from tests.production.compose import environment, secrets_in, services
 from tests.production.conftest import Installed
 from tests.servers.postgres import binaries, server
-from tests.waiting import DEADLINE, wait_for
+from tests.waiting import AIRFLOW_DEADLINES, DEADLINE, wait_for
 
 AIRFLOW = ("api-server", "scheduler", "dag-processor", "triggerer", "worker")
 FINISHED = {"success", "failed"}
@@ -69,7 +69,7 @@ class Topology:
         found = environment(service)
         for old, new in self.replaced.items():
             found = {name: text.replace(old, new) for name, text in found.items()}
-        return found | self.ports | QUICK | dict(self.changed)
+        return found | self.ports | QUICK | AIRFLOW_DEADLINES | dict(self.changed)
 
     def command_line(self, *command: str) -> str:
         """Run `privacy-release` as its service would."""
@@ -85,7 +85,7 @@ class Topology:
         for service in self.started:
             _, *command = services()[service]["command"]
             self.parts.start(" ".join(command), self.environment(service))
-        wait_until_ready(self.parts, self.address)
+        wait_until_ready(self.parts, self.address, DEADLINE)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Ask Airflow's REST API, as the administrator."""

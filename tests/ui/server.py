@@ -19,7 +19,7 @@ from deploy.local.samples.synthetic_adult import synthetic_adult
 from deploy.local.ui import Components, wait_until_ready
 from privacy_engine.dp.limits import Limit, Period
 from privacy_release.ledger.ledger import BudgetLedger
-from tests.waiting import DEADLINE
+from tests.waiting import AIRFLOW_DEADLINES, DEADLINE
 
 PASSWORDS = {
     "officer": "of all the people",
@@ -79,7 +79,7 @@ def standalone(root: Path, **settings: str) -> Iterator[Server]:
     try:
         components.start("standalone")
         server = Server(address=f"http://{HOST}:{port}", root=root)
-        wait_until_ready(components, server.address)
+        wait_until_ready(components, server.address, DEADLINE)
         yield server
     finally:
         components.stop()
@@ -105,15 +105,19 @@ def _environment(root: Path, port: int) -> dict[str, str]:
     ledger.migrate()
     year = Limit(epsilon=1.5, delta=2e-9, period=Period.parse("365d"))
     ledger.grant("adult", year, reason="for tests", by="officer")
-    return embedded_environment(root, port) | {
-        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ROLES,
-        "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
-        "AIRFLOW__API__SECRET_KEY": os.urandom(32).hex(),
-        "PRIVACY_CURATOR": str(root / "curator"),
-        "PRIVACY_LEDGER": str(root / "ledger.db"),
-        # This checkout's code, whichever one is installed.
-        "PYTHONPATH": os.pathsep.join([str(checkout()), str(checkout() / "operators")]),
-        # `standalone` starts its parts by the name of the command.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-    }
+    return (
+        embedded_environment(root, port)
+        | AIRFLOW_DEADLINES
+        | {
+            "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ROLES,
+            "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
+            "AIRFLOW__API__SECRET_KEY": os.urandom(32).hex(),
+            "PRIVACY_CURATOR": str(root / "curator"),
+            "PRIVACY_LEDGER": str(root / "ledger.db"),
+            # This checkout's code, whichever one is installed.
+            "PYTHONPATH": os.pathsep.join([str(checkout()), str(checkout() / "operators")]),
+            # `standalone` starts its parts by the name of the command.
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        }
+    )
