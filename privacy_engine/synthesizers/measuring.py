@@ -46,7 +46,11 @@ _NO_CODE = "no code"  # of a null that another method would let pass
 
 
 def coded_files(
-    engine: Engine, files: Files, schema: DataSchema, levels: Mapping[str, int] | None = None
+    engine: Engine,
+    files: Files,
+    schema: DataSchema,
+    levels: Mapping[str, int] | None = None,
+    earlier: Mapping[str, Storage] | None = None,
 ) -> CodedTable:
     """Check a table in files against its schema and encode all but its identifiers, equal records once.
 
@@ -55,6 +59,7 @@ def coded_files(
         files: of the table.
         schema: with a public domain for each attribute.
         levels: level of the hierarchy at which an attribute's values are told apart; 0 where not named.
+        earlier: storages of the release that this one goes on from, see ``with_nullable_types``.
 
     Raises:
         SchemaError: as ``CodedTable.encode``, with the same problems and counts.
@@ -66,13 +71,14 @@ def coded_files(
     schema.check_columns(columns.names)
     if not rows:
         raise SchemaError("the table is empty: nothing can be released")
-    empty = with_nullable_types(to_frame(plain_columns(columns.empty_table(), released.names)), released)
+    empty = to_frame(plain_columns(columns.empty_table(), released.names))
+    empty = with_nullable_types(empty, released, earlier)
     storages = {a.name: Storage.of(empty[a.name], a) for a in released.attributes}
     domains = public_domains(schema, storages, levels or {})
     kind = np.dtype(code_type(domains))
     most = most_combinations(domains, rows, engine.memory)
     kinds = pa.schema([(str(number), pa.from_numpy_dtype(kind)) for number in range(len(domains))])
-    encode = Encode(schema=released, levels=dict(levels or {}), kinds=kinds)
+    encode = Encode(schema=released, levels=dict(levels or {}), kinds=kinds, earlier=earlier)
     codes = np.empty((len(domains), most), dtype=kind)  # pages that are never written take no memory
     weights = np.empty(most, dtype=np.int64)
     found = _fill(codes, weights, engine.count_coded(files, released.names, encode, kinds))
@@ -97,6 +103,7 @@ def coded_people(
     schema: DataSchema,
     contribution: Contribution,
     levels: Mapping[str, int] | None = None,
+    earlier: Mapping[str, Storage] | None = None,
 ) -> CodedTable:
     """The same of a table of many rows a person: what each person contributes.
 
@@ -108,6 +115,7 @@ def coded_people(
         schema: with a public domain for each attribute; it names the person.
         contribution: the most of each person.
         levels: as of ``coded_files``.
+        earlier: as of ``coded_files``.
 
     Raises:
         SchemaError, CapacityError, IntegrityError: as ``coded_files``.
@@ -119,7 +127,7 @@ def coded_people(
     if not engine.rows(files):
         raise SchemaError("the table is empty: nothing can be released")
     read = [*released.names, schema.by]
-    empty = with_nullable_types(to_frame(plain_columns(columns.empty_table(), read)), released)
+    empty = with_nullable_types(to_frame(plain_columns(columns.empty_table(), read)), released, earlier)
     storages = {a.name: Storage.of(empty[a.name], a) for a in released.attributes}
     domains = public_domains(schema, storages, levels or {})
     persons = sum(engine.class_sizes(files, [schema.by]).values())
@@ -127,7 +135,7 @@ def coded_people(
     kind = np.dtype(code_type(domains))
     names = [str(number) for number in range(len(domains))]
     kinds = pa.schema([*((name, pa.from_numpy_dtype(kind)) for name in names), (PERSON, pa.int64())])
-    encode = Encode(schema=schema.select(read), levels=dict(levels or {}), kinds=kinds)
+    encode = Encode(schema=schema.select(read), levels=dict(levels or {}), kinds=kinds, earlier=earlier)
     seen = 0
 
     def parts() -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
@@ -199,15 +207,17 @@ class Encode:
         schema: of what it is given; without identifiers, but for the person's.
         levels: as of ``coded_files``.
         kinds: of the codes, named by their places: an attribute may be called anything.
+        earlier: as of ``coded_files``.
     """
 
     schema: DataSchema
     levels: Mapping[str, int]
     kinds: pa.Schema
+    earlier: Mapping[str, Storage] | None = None
 
     def __call__(self, records: pa.Table) -> pa.Table:
         """(n, d) codes, or (1, d) nulls; and the number of each record's person, where that is asked for."""
-        frame = with_nullable_types(to_frame(records), self.schema)
+        frame = with_nullable_types(to_frame(records), self.schema, self.earlier)
         try:
             codes = CodedTable.encode(frame, self.schema, self.levels).codes
         except SchemaError:  # `refusal` tells it of the table as a whole

@@ -44,7 +44,7 @@ from privacy_engine.synthesizers.bayesian_network import BayesianNetwork
 from privacy_engine.synthesizers.measuring import coded_files, coded_people
 from privacy_engine.synthesizers.model import SynthesizerModel
 from privacy_engine.synthesizers.replicate_models import ReplicateModels
-from privacy_engine.tables.domains import CodedTable, decode, public_domains
+from privacy_engine.tables.domains import CodedTable, Storage, decode, public_domains
 from privacy_engine.tables.schema import DataSchema
 
 LEAST_ROWS = 2  # no sensitivity here is derived for a table of one record
@@ -166,16 +166,28 @@ class Synthesizer(ABC):
             return coded
         return contributed_rows(coded, person_numbers(table[schema.by]), self.contribution)
 
-    def coded_files(self, engine: Engine, files: Files, schema: DataSchema) -> CodedTable:
+    def coded_files(
+        self,
+        engine: Engine,
+        files: Files,
+        schema: DataSchema,
+        earlier: Mapping[str, Storage] | None = None,
+    ) -> CodedTable:
         """The same of a table in files that is never loaded.
+
+        Args:
+            engine: reads the files.
+            files: of the table.
+            schema: with a public domain for each attribute.
+            earlier: storages of the release that this one goes on from; None: it goes on from none.
 
         Raises:
             SchemaError, CapacityError: as ``measure_files``.
         """
         self._require_known_persons(schema)
         if self.contribution is None:
-            return coded_files(engine, files, schema, self.levels)
-        return coded_people(engine, files, schema, self.contribution, self.levels)
+            return coded_files(engine, files, schema, self.levels, earlier)
+        return coded_people(engine, files, schema, self.contribution, self.levels, earlier)
 
     def _require_known_persons(self, schema: DataSchema) -> None:
         require_bound(schema, self.contribution)

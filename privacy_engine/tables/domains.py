@@ -55,10 +55,18 @@ class Storage(StrEnum):
         return cls.TRUTH if kept and pd.api.types.is_bool_dtype(column.dtype) else cls.TEXT
 
 
-def with_nullable_types(frame: pd.DataFrame, schema: DataSchema) -> pd.DataFrame:
+def with_nullable_types(
+    frame: pd.DataFrame, schema: DataSchema, earlier: Mapping[str, Storage] | None = None
+) -> pd.DataFrame:
     """A frame whose nullable whole numbers and truths have types that hold nulls, whether one occurs or not.
 
     For frames of typed files, whose columns have a declared type; the values stay.
+
+    Args:
+        frame: the records.
+        schema: says which columns are nullable.
+        earlier: storages of the release that this one goes on from: earlier versions of this package took
+            nullable whole numbers for REAL and truths for TEXT, and the domains of a series stay.
 
     >>> schema = DataSchema.from_dict({"age": {"kind": "numeric", "bounds": [0, 9], "nullable": True}})
     >>> with_nullable_types(pd.DataFrame({"age": [1, 2]}), schema).dtypes.tolist()
@@ -66,7 +74,14 @@ def with_nullable_types(frame: pd.DataFrame, schema: DataSchema) -> pd.DataFrame
     """
     kinds = {a.name: frame[a.name].dtype for a in schema.attributes if a.nullable and a.name in frame.columns}
     whole = {name: kind for name, kind in kinds.items() if isinstance(kind, np.dtype) and kind.kind in "iub"}
-    return frame.astype({name: pd.array(np.zeros(0, kind)).dtype for name, kind in whole.items()})
+    typed = frame.astype({name: pd.array(np.zeros(0, kind)).dtype for name, kind in whole.items()})
+    for name in kinds:
+        before = (earlier or {}).get(name)
+        if before is Storage.REAL and pd.api.types.is_integer_dtype(typed[name]):
+            typed[name] = floats(typed[name])
+        elif before is Storage.TEXT and pd.api.types.is_bool_dtype(typed[name]):
+            typed[name] = typed[name].map({True: "True", False: "False"}).astype("str")
+    return typed
 
 
 class PublicDomain(Protocol):

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, LedgerError, PrivacyEngineError
-from privacy_release.spending.following import Turn, is_opened, turn_of
+from privacy_release.spending.following import FOLLOWS, Turn, earlier_storages, is_opened, turn_of
 from privacy_release.spending.participation import Schedule
-from privacy_release.spending.streams import Stream
+from privacy_release.spending.streams import STREAM, Stream
 from privacy_release.spending.typed import typed_records
 from privacy_release.spending.yearly import Yearly
 from privacy_release.work.engines import open_engine
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from privacy_engine.latent.latent_class import LatentClass
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
-    from privacy_engine.tables.domains import CodedTable
+    from privacy_engine.tables.domains import CodedTable, Storage
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.ledger.ledger import BudgetLedger
 
@@ -216,11 +216,20 @@ class _Measuring:
                 return self._of_stream()
         return self._of_records()
 
+    def _earlier(self) -> "Mapping[str, Storage] | None":
+        """The types of the release that this one goes on from; None where it goes on from none."""
+        schedule, named = self.budget.schedule, (FOLLOWS, self.turn.detail.get(FOLLOWS, ""))
+        if isinstance(schedule, Stream):
+            named = (STREAM, schedule.named(self.budget.dataset))
+        if not named[1]:
+            return None
+        return earlier_storages(self.budget.ledger, self.budget.dataset, self.booking.key, *named)
+
     def _of_records(self) -> tuple[str, Mapping[str, str]]:
         """Draw the noise. A method refuses before it does, see `Synthesizer.measure`."""
         with _given_back(self.budget, self.booking):
             self.tell("reading")
-            coded = _coded(self.turn.method, self.table, self.schema)
+            coded = _coded(self.turn.method, self.table, self.schema, self._earlier())
             self.tell(f"running {self.turn.method.key}")
             return self.turn.measure(coded).to_json(), self.turn.detail
 
@@ -266,9 +275,9 @@ class _Measuring:
             self.tell("reading")
             people, key_id = None, None
             if stream.how.names_people:
-                coded, people, key_id = _records_of_people(method, self.table, self.schema)
+                coded, people, key_id = _records_of_people(method, self.table, self.schema, self._earlier())
             else:
-                coded = _coded(method, self.table, self.schema)
+                coded = _coded(method, self.table, self.schema, self._earlier())
             if len(coded) < LEAST_ROWS:
                 raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
             self.tell(f"going on with stream {stream.stream}")
@@ -280,12 +289,15 @@ class _Measuring:
 
 
 def _records_of_people(
-    method: "LatentClass", table: TableRef, schema: "DataSchema"
+    method: "LatentClass",
+    table: TableRef,
+    schema: "DataSchema",
+    earlier: "Mapping[str, Storage] | None",
 ) -> "tuple[CodedTable, npt.NDArray[np.int64], str]":
     """The records, who they are of, and by which key: one record a person."""
     from privacy_engine.tables.domains import CodedTable
 
-    frame = typed_records(table, schema)
+    frame = typed_records(table, schema, earlier)
     people = frame[schema.by].to_numpy(dtype="int64")
     coded = CodedTable.encode(frame, schema, method.levels)
     return replace(coded, persons=len(coded)), people, table["numbered"]
@@ -305,17 +317,22 @@ def _given_back(budget: Budget, booking: "Booking") -> Iterator[None]:
         raise
 
 
-def _coded(method: "Synthesizer", table: TableRef, schema: "DataSchema") -> "CodedTable":
+def _coded(
+    method: "Synthesizer",
+    table: TableRef,
+    schema: "DataSchema",
+    earlier: "Mapping[str, Storage] | None",
+) -> "CodedTable":
     """The records that the key names, as codes: loaded, or read by the engine of a table that never is.
 
     What an engine reads is hashed before and after it, and both before noise is drawn: other bytes under this
     key would be a second answer that nobody booked.
     """
     if "engine" not in table:
-        return method.coded(typed_records(table, schema), schema)
+        return method.coded(typed_records(table, schema, earlier), schema)
     require_unchanged(table["uri"], table["sha256"])
     with open_engine(table["engine"], Path(table["uri"]).parent) as engine:
-        coded = method.coded_files(engine, paths_of(table["uri"], table["sha256"]), schema)
+        coded = method.coded_files(engine, paths_of(table["uri"], table["sha256"]), schema, earlier)
     require_unchanged(table["uri"], table["sha256"])
     return coded
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from privacy_engine.dp.promises import Promise
     from privacy_engine.synthesizers.model import SynthesizerModel
     from privacy_engine.synthesizers.synthesizer import Synthesizer
-    from privacy_engine.tables.domains import CodedTable
+    from privacy_engine.tables.domains import CodedTable, Storage
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.ledger.ledger import BudgetLedger
     from privacy_release.spending.yearly import Yearly
@@ -121,6 +121,28 @@ def _releases(schedule: "Yearly", ledger: "BudgetLedger", dataset: str) -> "list
     ]
     openings = [entry for entry in entries if promise_of(entry) is None]
     return [*openings[:1], *(entry for entry in entries if promise_of(entry) is not None)]
+
+
+def earlier_storages(
+    ledger: "BudgetLedger", dataset: str, key: str, field: str, name: str
+) -> "Mapping[str, Storage] | None":
+    """The types of the columns of the release that another one goes on from; None where it goes on from none.
+
+    Args:
+        ledger: that keeps the models.
+        dataset: whose budget pays.
+        key: of the booking of the release.
+        field: of the detail of an entry, which names what it belongs to.
+        name: of the schedule or stream.
+    """
+    from privacy_engine.dp.ledger import Event
+
+    committed = [
+        entry.key
+        for entry in ledger.history(dataset)
+        if entry.event is Event.COMMIT and entry.detail.get(field) == name and entry.key != key
+    ]
+    return _model(ledger, dataset, committed[-1]).storages if committed else None
 
 
 def _model(ledger: "BudgetLedger", dataset: str, key: str) -> "SynthesizerModel":

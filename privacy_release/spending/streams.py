@@ -204,7 +204,7 @@ class Stream:
             VerificationError: if people were numbered by another key.
             SpecError: if the stream was begun with another promise, method or schema.
         """
-        of = f"{booking.dataset}/{self.name}/{self.stream}"
+        of = self.named(booking.dataset)
         area = WorkArea(curator_folder() / "streams", of)
         handle = os.open(area.path("lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -214,6 +214,10 @@ class Stream:
             yield Held(stream=self, files=files, ledger=ledger, booking=booking)
         finally:
             os.close(handle)
+
+    def named(self, dataset: str) -> str:
+        """What entries of the ledger and files call the stream."""
+        return f"{dataset}/{self.name}/{self.stream}"
 
     def told_of(self, ledger: "BudgetLedger", booking: "Booking") -> dict[str, int]:
         """Which release of the stream a committed one is, and since which it stands."""

@@ -306,6 +306,25 @@ def test_typed_whole_numbers_and_truths_keep_their_type_whether_a_null_occurs_or
     assert kinds == {str(pa.array(values).type)}
 
 
+def test_a_series_keeps_the_types_of_its_first_release() -> None:
+    schema = DataSchema.from_dict(
+        {
+            "age": {"kind": "numeric", "bounds": [0, 100], "nullable": True},
+            "ill": {"categories": [True, False], "nullable": True},
+        }
+    )
+    earlier = {"age": Storage.REAL, "ill": Storage.TEXT}
+    for table in (
+        pa.table({"age": [1, 2], "ill": [True, False]}),
+        pa.table({"age": [1, None], "ill": [None, True]}),
+    ):
+        frame = to_frame(table)
+        coded = CodedTable.encode(with_nullable_types(frame, schema, earlier), schema)
+        assert coded.storages == earlier
+        assert coded.codes[0].tolist() == [0, 0 if table["age"].null_count == 0 else 16]
+        assert coded.codes[1].tolist() == ([0, 1] if table["ill"].null_count == 0 else [2, 0])
+
+
 def test_nullable_whole_numbers_between_bounds_are_drawn_whole() -> None:
     age = Attribute(name="a", kind="numeric", bounds=(0, 100), nullable=True)
     domain = public_domain(age, Storage.WHOLE)

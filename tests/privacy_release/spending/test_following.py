@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
@@ -14,12 +16,13 @@ from privacy_engine.dp.zcdp import zcdp_rho
 from privacy_engine.errors import BudgetExceededError, SpecError
 from privacy_engine.latent.latent_class import LatentClass
 from privacy_engine.synthesizers.model import SynthesizerModel
+from privacy_engine.tables.domains import Storage
 from privacy_release import run_release
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
-from privacy_release.spending.following import FOLLOWS
+from privacy_release.spending.following import FOLLOWS, earlier_storages
 from privacy_release.work.area import WorkArea
 
 YEARLY = {"regime": "yearly", "epsilon": 1.0, "delta": 1e-9, "releases": 3, "opening": 1.0}
@@ -90,8 +93,29 @@ def test_the_first_release_is_paid_once_and_the_others_in_parts(
         of_week(home, lake, work, ledger, 5)
     assert len(releases(lake, "people")) == 4
     one, *others = committed(ledger)
+    (name,) = {entry.detail[FOLLOWS] for entry in ledger.history("people") if FOLLOWS in entry.detail}
+    assert earlier_storages(ledger, "people", "of the next one", FOLLOWS, name) == others[-1].storages
+    assert earlier_storages(ledger, "people", "of the next one", FOLLOWS, "another schedule") is None
     assert {spend.target for spend in others[-1].spends} <= {spend.target for spend in one.spends}
     assert "noisy_max" not in {spend.mechanism for model in others for spend in model.spends}
+
+
+def test_a_schedule_keeps_the_type_of_a_nullable_column_whatever_its_files_declare(
+    home: Path, lake: Lake, work: WorkArea, ledger: BudgetLedger
+) -> None:
+    """A writer that declares whole numbers as doubles while some are missing, and later as integers."""
+    age = {"role": "insensitive", "kind": "numeric", "bounds": [0, 4], "nullable": True}
+    spec = spec_with(home)
+    told = yaml.safe_load(spec.read_text())
+    spec.write_text(yaml.safe_dump(told | {"schema": {**told["schema"], "age": age}}))
+    for week, kind in ((1, pa.float64()), (2, pa.int64())):
+        write_people(home, week, rows=100)
+        people = pq.read_table(home / "people.parquet")
+        ages = pa.array(np.arange(len(people)) % 5).cast(kind)
+        pq.write_table(people.append_column("age", ages), home / "people.parquet")
+        run_release(load_spec(spec), lake, str(week), work, ledger=ledger)
+    assert [model.storages["age"] for model in committed(ledger)] == [Storage.REAL, Storage.REAL]
+    assert read_release(lake, "people", "2")["age"].type == pa.float64()
 
 
 def test_a_rerun_repeats_its_release_and_costs_nothing(
