@@ -107,7 +107,7 @@ def column_profile(
     known = is_number(kind) or t.is_string(kind) or t.is_boolean(kind) or dates is not None
     (row,) = counted.to_pylist()
     texts: list[str] = []
-    if common is not None:
+    if common is not None and known:  # nested values have no texts
         texts = factorize(to_frame(common.cast(pa.schema([("v", source.kind(name))])))["v"]).texts
     return ColumnProfile(
         name=name,

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from deltalake import write_deltalake
@@ -42,3 +44,23 @@ def test_a_draft_can_be_made_from_a_delta_table(
     assert draft["source"]["uri"] == str(tmp_path / "people")
     assert draft["source"]["format"] == "delta"
     assert draft["name"] == "people"
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([["E11"], ["I10", "J06"]] * 15),
+        pa.array([{"code": "E11"}] * 30),
+        pa.array([[("k", 1)]] * 30, pa.map_(pa.string(), pa.int64())),
+    ],
+    ids=["list", "struct", "map"],
+)
+def test_a_nested_column_is_of_no_kind_and_the_others_are_drafted(
+    tmp_path: Path, column: pa.Array, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(pa.table({"codes": column, "age": [20, 30, 40] * 10}), tmp_path / "visits.parquet")
+    assert main(["schema", "infer", str(tmp_path / "visits.parquet")]) == 0
+    text = capsys.readouterr().out
+    assert list(yaml.safe_load(text)["schema"]) == ["codes", "age"]
+    assert "of no kind: cast it in the source, or do not read it" in text
+    assert "E11" not in text
