@@ -45,14 +45,19 @@ def to_arrow(frame: pd.DataFrame) -> pa.Table:
     return plain_columns(pa.Table.from_pandas(frame, preserve_index=False), list(frame.columns))
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type that a column is read in: dictionaries decoded, and one type of text.
+
+    >>> plain_type(pa.dictionary(pa.int8(), pa.large_string()))
+    DataType(string)
+    """
+    if t.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    return pa.string() if t.is_large_string(kind) or t.is_string_view(kind) else kind
+
+
 def plain_columns(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """Columns in order, dictionaries decoded, one text type, and no metadata of file or fields."""
-
-    def plain(kind: pa.DataType) -> pa.DataType:
-        if t.is_dictionary(kind):
-            return plain(kind.value_type)
-        return pa.string() if t.is_large_string(kind) or t.is_string_view(kind) else kind
-
-    fields = [pa.field(name, plain(table.schema.field(name).type)) for name in names]
+    fields = [pa.field(name, plain_type(table.schema.field(name).type)) for name in names]
     columns = [table.column(field.name).cast(field.type) for field in fields]
     return pa.Table.from_arrays(columns, schema=pa.schema(fields)).combine_chunks()

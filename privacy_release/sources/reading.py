@@ -58,7 +58,7 @@ def check_source(
         for name, (found, records) in zip(source.names, looked, strict=True):
             check_arrow(found, name, schema, columns)
             first = found if first is None else first
-            check_equal(first, found, source.names[0], name)
+            check_equal(first, found, source.names[0], name, columns)
             rows.append(records)
     return rows
 
@@ -176,16 +176,37 @@ def check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: Se
         raise SchemaError(f"{without_values(name)}: {'; '.join(problems)}")
 
 
-def check_equal(first: "pa.Schema", other: "pa.Schema", first_name: str, name: str) -> None:
-    """All files of a source must have the same types: a cast would change values in silence."""
-    types = {f.name: f.type for f in first}
-    differing = [f.name for f in other if f.name in types and types[f.name] != f.type]
-    missing = sorted(set(first.names) ^ set(other.names))
-    if differing or missing:
+def check_equal(
+    first: "pa.Schema",
+    other: "pa.Schema",
+    first_name: str,
+    name: str,
+    columns: Sequence[str] | None = None,
+) -> None:
+    """All files of a source must have the same types, which all forms of text are.
+
+    Args:
+        first: columns of the first file.
+        other: columns of another one.
+        first_name: of the first file, for errors.
+        name: of the other one.
+        columns: that are read; None: all.
+
+    Raises:
+        SchemaError: naming both files, the columns that differ and the remedy.
+    """
+    from privacy_engine.engines.frames import plain_type
+
+    types = {f.name: plain_type(f.type) for f in first}
+    differing = {f.name for f in other if f.name in types and types[f.name] != plain_type(f.type)}
+    differing |= set(first.names) ^ set(other.names)
+    if columns is not None:
+        differing &= set(columns)
+    if differing:
         raise SchemaError(
             f"all files must have the same columns and types; {without_values(first_name)} and "
-            f"{without_values(name)} differ in "
-            f"{sorted({*differing, *missing})}: write them alike, or read them as two sources"
+            f"{without_values(name)} differ in {sorted(differing)}: write them alike, or leave these columns "
+            "out of `source.columns`"
         )
 
 

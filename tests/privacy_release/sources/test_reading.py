@@ -20,7 +20,7 @@ from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.tables.schema import DataSchema
 from privacy_release.sources.addresses import Source, find_source, reading, without_secret
 from privacy_release.sources.copying import copy_source
-from privacy_release.sources.reading import check_source
+from privacy_release.sources.reading import check_equal, check_source
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -282,6 +282,22 @@ def test_dictionary_and_large_text_are_read_as_text(tmp_path: Path) -> None:
     illness = pa.array(GOOD["illness"], pa.large_string())
     table = read(write(tmp_path / "a.parquet", {**GOOD, "zip": zips, "illness": illness})).table
     pd.testing.assert_frame_equal(table, read(write(tmp_path / "b.parquet", GOOD)).table)
+
+
+def test_files_may_differ_in_the_form_of_text_and_in_columns_that_are_not_read(tmp_path: Path) -> None:
+    zips, illness = pa.array(GOOD["zip"]).dictionary_encode(), pa.array(GOOD["illness"], pa.large_string())
+    write(tmp_path / "a.parquet", {**GOOD, "zip": zips, "illness": illness, "new": [1, 2, 3]})
+    write(tmp_path / "b.parquet", {**GOOD, "new": ["x", "y", "z"], "more": [1, 2, 3]})
+    table = read(tmp_path, columns=[*GOOD]).table
+    assert table["zip"].tolist() == GOOD["zip"] * 2
+    assert table["illness"].tolist() == GOOD["illness"] * 2
+    with pytest.raises(SchemaError, match=r"differ in \['more', 'new'\].*leave these columns out of"):
+        check_equal(
+            pa.schema([("new", pa.int64())]),
+            pa.schema([("new", pa.string()), ("more", pa.string())]),
+            "a",
+            "b",
+        )
 
 
 def test_fingerprint_changes_with_bytes_and_names_and_with_nothing_else(tmp_path: Path) -> None:
