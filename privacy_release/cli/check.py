@@ -150,6 +150,10 @@ def _check_specs(arguments: argparse.Namespace) -> int:
                 unread = "" if answer.read else "; the source was not read (--source)"
                 about = f"{_cost_line(answer.cost)}{unread}{_unjudged_line(answer.unjudged)}"
                 print(f"{path}: right{about}")
+            if answer.left_out:
+                print(
+                    f"{path}: hidden or empty files of the source are not read: {', '.join(answer.left_out)}"
+                )
             for problem in answer.for_now:
                 print(f"{path}: not now: {problem.text}")
             if answer.promise is not None:
@@ -210,6 +214,7 @@ class _Answer:
         read: whether the source was read, or nobody wanted it to be.
         promise: of its schedule, in words.
         cost: of a run, if asked.
+        left_out: names of files of the source that are not read, where it was read.
     """
 
     problems: "Sequence[Problem]" = ()
@@ -218,6 +223,7 @@ class _Answer:
     read: bool = True
     promise: str | None = None
     cost: "Cost | str | None" = None
+    left_out: Sequence[str] = ()
 
     def is_wrong(self, strict: bool) -> bool:
         """Whether the command fails."""
@@ -238,6 +244,8 @@ def _told(path: Path, answer: _Answer) -> dict[str, Any]:
         told["not_now"] = [problem.text for problem in answer.for_now]
     if answer.unjudged:
         told["not_judged"] = list(answer.unjudged)
+    if answer.left_out:
+        told["left_out"] = list(answer.left_out)
     if answer.promise is not None:
         told["promise"] = answer.promise
     if answer.cost is not None:
@@ -286,6 +294,7 @@ def _answer(path: Path, rules: _Rules) -> _Answer:
             read=read or rules.source is not None,
             promise=_promise(spec),
             cost=cost,
+            left_out=_left_out(spec) if read or rules.source else (),
         )
     except PrivacyEngineError as error:
         return _Answer(list(dict.fromkeys(located(path, error).problems)))
@@ -394,7 +403,7 @@ def _is_small(spec: "ReleaseSpec") -> bool:
 
     The actions of a checkpoint may send messages, so it is run only where somebody asks.
     """
-    from privacy_engine.errors import MissingSourceError
+    from privacy_engine.errors import MissingSourceError, SchemaError
     from privacy_release.sources.addresses import find_source
 
     suites = [spec.suite_given, *(table.suite_given for table in (spec.tables or {}).values())]
@@ -408,10 +417,22 @@ def _is_small(spec: "ReleaseSpec") -> bool:
             found = find_source(source.uri)
         except MissingSourceError:
             return False
+        except SchemaError:  # reading it says why
+            return True
         if not found.is_local:
             return False
         rows += sum(map(_rows_of, found.files))
     return rows <= _FEW
+
+
+def _left_out(spec: "ReleaseSpec") -> list[str]:
+    """Names of files in the folders of the sources that are not read."""
+    from privacy_release.sources.addresses import find_source
+
+    folders = [
+        s.uri for s in spec.sources if s.uri is not None and s.format == "parquet" and "{" not in s.uri
+    ]
+    return [name for folder in folders for name in find_source(folder).left_out]
 
 
 def _rows_of(file: str) -> int:

@@ -1,6 +1,5 @@
 """Where a table is: the Parquet files behind a path or address, and errors that name them."""
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from privacy_engine.errors import MissingSourceError, PrivacyEngineError, SchemaError
 from privacy_engine.foreign import translated
+from privacy_release.sources.listing import Listing, of_folder, of_glob, without_values
 from privacy_release.work.parquet import how_to_convert
 from privacy_release.work.places import require_allowed
 
@@ -28,12 +28,14 @@ class Source:
         uri: as given, without user and password.
         files: their paths in the file system, sorted.
         names: the same, relative to the folder of the address.
+        left_out: names of files that are not read: hidden and empty ones, but no markers such as `_SUCCESS`.
     """
 
     uri: str
     filesystem: "AbstractFileSystem"
     files: tuple[str, ...]
     names: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def is_local(self) -> bool:
@@ -57,45 +59,46 @@ def find_source(
 ) -> Source:
     """The Parquet files behind a path or address: one file, all of a folder, or a glob.
 
-    Hidden files and those whose name begins with `_` are no data, as everywhere in the Parquet world. Folders
-    named `column=value` below a folder or glob are a text column of the records in them.
+    Hidden files and those whose name begins with `_` are no data, as everywhere in the Parquet world; all but
+    markers such as `_SUCCESS` are named as left out. Folders named `column=value` below a folder or glob are
+    a text column of the records in them.
 
     Raises:
         SpecError: if no release of this deployment may read the address, see `privacy_release.work.places`.
         MissingSourceError: if nothing is there.
-        SchemaError: if it cannot be reached, the folder is a Delta table, or the name of a file is not UTF-8.
+        SchemaError: if it cannot be reached, the folder is a Delta table or has files that would be
+            skipped, or the name of a file is not UTF-8.
     """
     require_allowed(uri)
     shown = without_secret(uri)
-    hidden: tuple[str, ...]
     with reading(shown):
         filesystem, path = _opened(uri, storage_options, filesystem)
         filesystem.invalidate_cache()  # a process that lives long would be told the files of yesterday
         if _GLOB & set(path) and not filesystem.exists(path):
-            files = [f for f in filesystem.glob(path) if not filesystem.isdir(f)]
-            hidden = (".", "_")
             base = path[: min(path.find(c) for c in _GLOB if c in path)].rpartition("/")[0]
+            listing = of_glob(filesystem, path, base, shown)
         elif filesystem.isdir(path):
-            if filesystem.exists(f"{path.rstrip('/')}/_delta_log"):
-                raise SchemaError(
-                    f"{shown} is a Delta table, whose folder holds replaced files, too: say `format: delta`"
-                )
-            base = path.rstrip("/")
-            files = [f for f in filesystem.find(path) if f.endswith((".parquet", ".parq", ".pq"))]
-            hidden = (".", "_")
+            listing = of_folder(filesystem, path, shown)
         else:
-            base, files = path.rpartition("/")[0], [path] if filesystem.isfile(path) else []
-            hidden = ()
-    names = {f: f.removeprefix(base).lstrip("/") for f in files}
-    kept = sorted(f for f in files if not any(part.startswith(hidden) for part in names[f].split("/")))
+            files = (path,) if filesystem.isfile(path) else ()
+            listing = Listing(base=path.rpartition("/")[0], files=files)
+    kept = listing.files
+    names = {f: f.removeprefix(listing.base).lstrip("/") for f in kept}
     if not kept:
+        hidden = f" but {len(listing.left_out)} hidden or empty files" if listing.left_out else ""
         raise MissingSourceError(
-            f"{shown} must be a Parquet file, or a folder or glob with at least one; found none: correct the "
-            "address, or wait for the data"
+            f"{shown} must be a Parquet file, or a folder or glob with at least one; found none{hidden}: "
+            "correct the address, or wait for the data"
         )
     if strange := sum(not _is_utf8(names[f]) for f in kept):
         raise SchemaError(f"{shown} has {strange} files whose names are not UTF-8; rename them")
-    source = Source(uri=shown, filesystem=filesystem, files=tuple(kept), names=tuple(names[f] for f in kept))
+    source = Source(
+        uri=shown,
+        filesystem=filesystem,
+        files=kept,
+        names=tuple(names[f] for f in kept),
+        left_out=listing.left_out,
+    )
     if source.is_local:  # a link in an allowed folder may lead out of it
         for file in kept:
             require_allowed(file)
@@ -118,15 +121,6 @@ def partition_values(name: str) -> dict[str, str | None]:
     """
     pairs = [folder.partition("=") for folder in name.split("/")[:-1] if "=" in folder.strip("=")]
     return {unquote(key): None if value == _HIVE_NULL else unquote(value) for key, _, value in pairs}
-
-
-def without_values(name: str) -> str:
-    """A file name for people, without the values that stand in its folders' names.
-
-    >>> without_values("name=Bob/part-0.parquet")
-    'name=.../part-0.parquet'
-    """
-    return re.sub(r"=[^/]*/", "=.../", name)
 
 
 def without_secret(uri: str) -> str:

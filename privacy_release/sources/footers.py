@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from privacy_engine.errors import SchemaError
-from privacy_release.sources.addresses import partition_values, reading, without_values
+from privacy_release.sources.addresses import partition_values, reading
+from privacy_release.sources.listing import without_values
 from privacy_release.work.parquet import MAX_EXPANSION, batches_of, opened_parquet
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.pipeline import each_ahead
-from privacy_release.sources.addresses import Source, partition_values, reading, without_values
+from privacy_release.sources.addresses import Source, partition_values, reading
 from privacy_release.sources.footers import SourceFooter, source_footer
+from privacy_release.sources.listing import without_values
 from privacy_release.work.parquet import MAX_EXPANSION
 
 if TYPE_CHECKING:

@@ -22,9 +22,10 @@ from typing import IO, TYPE_CHECKING, Protocol
 from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.pipeline import ahead
 from privacy_engine.progress import advance
-from privacy_release.sources.addresses import Source, reading, without_values
+from privacy_release.sources.addresses import Source, reading
 from privacy_release.sources.footers import opened_source, records_of, source_footer
 from privacy_release.sources.identifiers import Disguise, Repeats
+from privacy_release.sources.listing import without_values
 from privacy_release.sources.person_dates import FirstDays, Shifts
 from privacy_release.sources.pseudonyms import Pseudonyms
 from privacy_release.sources.reading import (

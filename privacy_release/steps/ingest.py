@@ -331,4 +331,6 @@ def _origin(found: Extracted, read: Copied, schema: "DataSchema", checked: str |
         told["shifted"] = read.shifted
     if checked is not None:
         told["classification"] = checked
+    if found.source.left_out:
+        told["left_out"] = list(found.source.left_out)
     return SourceRef(**{**told, **found.told})  # type: ignore[typeddict-item]  # what an extract tells is among them

@@ -344,7 +344,7 @@ def source_table(
     else:
         with portion(0.5):
             table = read()
-    watch(Stage.INGEST, f"{table['rows']:,} records, {table['source']['dropped']:,} dropped for nulls")
+    watch(Stage.INGEST, _ingested(table))
     if suite is not None:
         watch(Stage.VALIDATE, "running")
         found = validate(table, suite)
@@ -395,6 +395,14 @@ def _opened(
     return Query(connection=connection, url=url, sql=sql, values=values, types=types)
 
 
+def _ingested(table: TableRef) -> str:
+    """What was read, in a line."""
+    source = table["source"]
+    files = [name for own in source.get("tables", {"": source}).values() for name in own.get("left_out", [])]
+    left_out = f"; hidden or empty files that were not read: {', '.join(files)}" if files else ""
+    return f"{table['rows']:,} records, {source['dropped']:,} dropped for nulls{left_out}"
+
+
 def _tables(
     spec: "ReleaseSpec", release_id: str, schema: "DataSchema", work: WorkArea, watch: Watcher
 ) -> TableRef:
@@ -413,7 +421,7 @@ def _tables(
         for name, own in tables.items()
     }
     table = ingest_tables(sources, schema, work)
-    watch(Stage.INGEST, f"{table['rows']:,} records, {table['source']['dropped']:,} dropped for nulls")
+    watch(Stage.INGEST, _ingested(table))
     for name, suite in suites.items():
         watch(Stage.VALIDATE, f"running on {name}")
         found = validate(table, suite, name)

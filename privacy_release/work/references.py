@@ -72,6 +72,7 @@ class SourceRef(TypedDict):
         holdout: share of the people who were then left out of the release, so that attacks have a control.
         expectations: Number of expectations, of those that were evaluated, and of those that held.
         classification: sha256 of the classification that the columns were held against, where there is one.
+        left_out: names of hidden and empty files of the folder, which were not read, where there are any.
     """
 
     uri: str
@@ -91,6 +92,7 @@ class SourceRef(TypedDict):
     holdout: NotRequired[float]
     expectations: NotRequired[dict[str, int]]
     classification: NotRequired[str]
+    left_out: NotRequired[list[str]]
 
 
 class OutlierRef(TypedDict):

@@ -27,9 +27,11 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
         private: the release is differentially private or randomized: exact counts and hashes of the source
             would void that.
     """
-    exact = {"fingerprint", "rows", "dropped", "text", "version"} if private else set()
+    exact = {"fingerprint", "rows", "dropped", "text", "version", "left_out"} if private else set()
     hidden = {"uri", "expectations", "guessed"} | exact
     told = {name: value for name, value in source.items() if name not in hidden}
+    if "left_out" in told:  # the names of files may name people
+        told["left_out"] = len(source["left_out"])
     if private and "transforms" in source:
         told["transforms"] = [{"name": t["name"], "code": t["code"]} for t in source["transforms"]]
     if "tables" in source:
@@ -39,7 +41,9 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
 
 def facts_of(table: TableRef) -> dict[str, str]:
     """What a report says of the source, where the release hides no exact count of it."""
-    return {"source fingerprint": table["source"]["fingerprint"]} | {
+    left_out = table["source"].get("left_out", [])
+    files = {"hidden or empty files left out": f"{len(left_out):,}"} if left_out else {}
+    return {"source fingerprint": table["source"]["fingerprint"], **files} | {
         f"outliers by {o['method']}": f"{o['flagged']:,} of {o['records']:,}, {_DONE[o['action']]}"
         for o in table.get("outliers", [])
     }

@@ -134,6 +134,8 @@ class IngestOperator(BaseOperator):
             )
         source = table["source"]
         log_counts(self, "ingested", {"rows": table["rows"]}, files=source["files"], uri=source["uri"])
+        if left_out := source.get("left_out"):
+            self.log.warning("hidden or empty files were not read", files=left_out)
         return table
 
 
@@ -383,4 +385,6 @@ class IngestTablesOperator(BaseOperator):
         for name, origin in table["source"]["tables"].items():
             counts = {"rows": origin["rows"]}
             log_counts(self, "ingested", counts, table=name, files=origin["files"], uri=origin["uri"])
+            if left_out := origin.get("left_out"):
+                self.log.warning("hidden or empty files were not read", table=name, files=left_out)
         return table
