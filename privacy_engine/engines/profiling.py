@@ -44,11 +44,13 @@ class DatesProfile:
         kind: date, where no value has a time of the day, else timestamp.
         formats: of text, those that all values fit.
         decades: first and last day of the decades that hold all values, as ISO text; None: there is no value.
+        blank: Number of empty texts, which stand for no date.
     """
 
     kind: Kind
     formats: tuple[str, ...] = ()
     decades: tuple[str, str] | None = None
+    blank: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,14 +126,17 @@ def column_profile(
 
 
 def dates_profile(files: Files, name: str, kind: pa.DataType) -> DatesProfile | None:
-    """The dates of a column of dates, of times, or of text that fits a format throughout; else None."""
+    """The dates of a column of dates, of times, or of text that fits a format or is empty; else None."""
     typed = t.is_date(kind) or t.is_timestamp(kind)
     forms: list[str | None] = [None] if typed else [*FORMATS] if t.is_string(kind) else []
     ends: dict[str | None, list[float]] = {form: [] for form in forms}
     timed: set[str | None] = set()
+    blank = 0
     for batch in batches(files, [name]) if forms else ():
         column = to_frame(batch)[name].dropna()
         if not typed:
+            empty = column.str.strip() == ""
+            blank, column = blank + int(empty.sum()), column[~empty]
             glance = column.iloc[:_GLANCE]
             forms = [form for form in forms if not moments(glance, form).wrong]
         for form in [*forms]:
@@ -152,6 +157,7 @@ def dates_profile(files: Files, name: str, kind: pa.DataType) -> DatesProfile | 
         kind=Kind.TIMESTAMP if chosen in timed else Kind.DATE,
         formats=tuple(form for form in forms if form is not None),
         decades=_decades(ends[chosen]),
+        blank=blank,
     )
 
 

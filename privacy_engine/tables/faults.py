@@ -30,13 +30,15 @@ Faults = dict[Rule, Counter[str]]
 
 _WORDS: Mapping[Rule, str] = {
     Rule.NULL: "{rows} values are null: drop them at ingest, or keep them (nulls: keep)",
-    Rule.FORMAT: "{rows} values do not fit the format, or are no day of the calendar: mend the source, or "
-    "correct the format",
+    Rule.FORMAT: "{rows} values do not fit the format, or are no day of the calendar: correct the source or "
+    "the format; if a mark such as an empty text means that the date is missing, read the column as kind: "
+    "categorical and make it null in a transform",
     Rule.CALENDAR: "{rows} values are before the year 1 or after the year 9999: mend the source",
     Rule.SKIPPED: "{rows} values are times that the clocks of the zone skipped: mend the source, or correct "
     "the zone",
     Rule.INFINITE: "{rows} values are infinite: mend the source",
-    Rule.OUTSIDE: "{rows} values are out of the bounds: widen the bounds or mend the source",
+    Rule.OUTSIDE: "{rows} values are out of the bounds: widen the bounds, with top_code or bottom_code to "
+    "group far values, or correct the source",
     Rule.CODES: "{rows} values are shorter than a code, or have more digits: mend the source, or correct "
     "width or prefix",
     Rule.CATEGORIES: "the categories miss {distinct} distinct values in {rows} rows: "

@@ -204,6 +204,8 @@ def _dates(dates: "DatesProfile", *, safe_harbor: bool = False) -> tuple[list[st
         fields.append(f"format: {_yaml(dates.formats[0])}")
     if len(dates.formats) > 1:
         notes.append(f"all values fit {' and '.join(dates.formats[1:])}, too")
+    if dates.blank:
+        notes.append(f"{dates.blank:,} empty texts: make them null in the source or in a transform")
     if safe_harbor:
         fields += ["precision: year", "bottom_code: {years_before_release: 90}"]
     else:

@@ -90,6 +90,11 @@ def test_what_is_released_as_it_is_keeps_its_microseconds(tmp_path: Path) -> Non
     assert table["at"].to_pylist() == [exact, None]
 
 
+def test_an_empty_text_for_a_missing_date_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match=r"1 values do not fit .* make it null in a transform"):
+        copied(tmp_path, pa.array(["2020-03-14", ""]), kind="date", format="%Y-%m-%d")
+
+
 CANARY = "canary-7f3a"
 WRONG_CELLS = {
     "another format": (["2020-03-14", CANARY], {"format": "%Y-%m-%d"}, "1 values do not fit the format"),
@@ -118,7 +123,7 @@ def test_a_cell_that_does_not_fit_is_told_by_column_count_and_remedy(
     tmp_path: Path, cells: Any, fields: dict[str, Any], words: str
 ) -> None:
     column = cells if isinstance(cells, pa.Array) else pa.array(cells)
-    with pytest.raises(SchemaError, match=f"at: {words}.*: (mend|widen|drop)") as told:
+    with pytest.raises(SchemaError, match=f"at: {words}.*: (mend|correct|widen|drop)") as told:
         copied(tmp_path, column, kind="date", **fields)
     assert not [text for text in (CANARY, "1931", "2021", "02:30") if text in str(told.value)]
     assert not (tmp_path / "copy.parquet").exists()

@@ -167,6 +167,14 @@ def test_dates_are_drafted_as_such_and_no_more_exact_than_a_month(tmp_path: Path
     }
 
 
+def test_dates_with_empty_texts_are_drafted_with_a_note_of_them(tmp_path: Path) -> None:
+    days = [day.isoformat() if number % 4 else " " for number, day in enumerate(DAYS)]
+    found = drafted(tmp_path, some=days, none=[""] * 120)
+    assert found["some"].startswith("{role: TODO, kind: date, format: '%Y-%m-%d', precision: month")
+    assert "30 empty texts: make them null in the source or in a transform" in found["some"]
+    assert "kind: categorical" in found["none"]
+
+
 @pytest.mark.parametrize("role", ["quasi_identifier", "sensitive", "insensitive"])
 def test_what_is_drafted_of_dates_is_taken_at_ingest(tmp_path: Path, role: str) -> None:
     columns = {name: column for name, column in DATED.items() if name not in ("some", "none")}
