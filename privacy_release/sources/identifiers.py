@@ -6,7 +6,7 @@ And an identifier that repeats, although the schema says nothing of persons: row
 import hashlib
 import secrets
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -112,12 +112,31 @@ class Repeats:
                     "would have to be of whole persons: aggregate the source to one record each, or remove "
                     "`pseudonym` and name the column that tells whose record a row is, as `person`"
                 )
-            name = next(iter(found))
             raise SchemaError(
-                f"{told}. Rows are then not people, and k rows may be one person: name the column that tells "
-                f"whose record a row is, `person: {name}`, or say that each row is of another person, "
-                "`person: {none: <reason>}`, which goes into the manifest"
+                f"{told}. Rows are then not people, and k rows may be one person: {self._person(found)}; or "
+                "say that each row is of another person, `person: {none: <reason>}`, which goes into the "
+                "manifest"
             )
+
+    def _person(self, found: Mapping[str, int]) -> str:
+        """The advice which column names the person.
+
+        A column without repeated values names people or events, such as visits: only the user knows. Of those
+        that repeat, the one that repeats least is closest to a person; first names are shared by many.
+
+        Args:
+            found: Number of records that repeat another's value, by column.
+        """
+        nearest = min(found, key=lambda name: found[name])
+        most = max(map(len, self._seen.values()))
+        whole = [name for name, seen in self._seen.items() if name not in found and len(seen) == most]
+        if not whole:
+            return f"name the column that tells whose record a row is, `person: {nearest}`"
+        return (
+            f"no value of {whole[0]} repeats. If it names people and not events such as visits, write "
+            f"`person: {whole[0]}`; if {nearest} names them, and no two people share a value of it, "
+            f"`person: {nearest}`"
+        )
 
 
 class _Seen:
@@ -148,6 +167,10 @@ class _Seen:
             return runs
         whole = np.memmap(self._file, dtype=np.uint64, mode="r")
         return [*np.split(whole, np.cumsum(self._lengths)[:-1]), *runs]
+
+    def __len__(self) -> int:
+        """Number of records with a value."""
+        return sum(map(len, self._held)) + sum(self._lengths)
 
     def repeated(self) -> int:
         """Records whose value another record before them has."""

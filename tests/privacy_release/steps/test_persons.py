@@ -218,6 +218,27 @@ def test_an_identifier_that_repeats_stops_ingest_with_both_remedies(source: str,
     assert not list(work.folder.glob("ingest*"))
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_names_that_people_share_are_not_advised_as_the_person(
+    work: WorkArea, tmp_path: Path, first: bool
+) -> None:
+    """Advice to count first names as people would weaken k."""
+    number = {"number": [1, 2, 3, 4]}
+    names = {"given": ["Ann", "Ann", "Ann", "Bo"], "surname": ["Fox", "Fox", "Elk", "Hen"]}
+    table: dict[str, Any] = {**number, **names} if first else {**names, **number}
+    pd.DataFrame({**table, "age": [30, 40, 50, 60]}).to_parquet(tmp_path / "people.parquet")
+    identifier = {"role": "identifier", "kind": "categorical"}
+    age = {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]}
+    schema = DataSchema.from_dict({**dict.fromkeys(table, identifier), "age": age})
+    with pytest.raises(SchemaError, match="given: 2 records repeat") as told:
+        privacy_release.ingest(str(tmp_path / "people.parquet"), schema, work)
+    assert "no value of number repeats. If it names people and not events" in str(told.value)
+    assert "`person: number`; if surname names them" in str(told.value)
+    assert "person: given" not in str(told.value)
+    named = DataSchema.from_dict({**schema.to_dict(), "person": "number"})
+    assert privacy_release.ingest(str(tmp_path / "people.parquet"), named, work)["rows"] == 4
+
+
 def test_an_identifier_that_repeats_is_found_over_files_and_beyond_memory(
     work: WorkArea, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
