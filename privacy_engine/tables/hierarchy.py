@@ -216,10 +216,12 @@ class Hierarchy:
 
     @classmethod
     def from_csv(cls, text: str) -> "Hierarchy":
-        r"""Read ARX's CSV form; spaces around a cell do not count.
+        r"""Read ARX's CSV form; spaces around a cell and a semicolon at the end of each row do not count.
 
         >>> Hierarchy.from_csv("Male;*\nFemale;*\n").values
         ('Male', 'Female')
+        >>> Hierarchy.from_csv("Male;*;\nFemale;*;\n").height
+        1
         """
         rows, lines = list[tuple[str, ...]](), list[int]()
         reader = csv.reader(io.StringIO(text), delimiter=";")
@@ -232,6 +234,8 @@ class Hierarchy:
             raise HierarchyError(
                 "the hierarchy is no valid CSV: a quote or line end is misplaced", line=reader.line_num
             ) from None
+        while rows and all(len(row) > 1 and not row[-1] for row in rows):  # of a semicolon at the end of each
+            rows = [row[:-1] for row in rows]
         try:
             return cls(tuple(rows))
         except HierarchyError as error:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privacy_engine.errors import SchemaError
-from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.hierarchy import Hierarchy, HierarchyError
 
 WORK = Hierarchy(
     (
@@ -112,6 +112,18 @@ def test_arx_csv_has_one_row_a_value_and_semicolons_between_levels() -> None:
         ("cook", "kitchen", "*"),
     )
     assert next(csv.reader(io.StringIO(WORK.to_csv()), delimiter=";")) == ["clerk", "office", "indoors", "*"]
+
+
+@pytest.mark.parametrize("end", [";", ";;", " ; "])
+def test_semicolons_at_the_end_of_each_row_are_no_level(end: str) -> None:
+    rows = (("clerk", "office", "*"), ("cook", "kitchen", "*"))
+    assert Hierarchy.from_csv("".join(f"{';'.join(row)}{end}\n" for row in rows)).rows == rows
+
+
+def test_a_semicolon_at_the_end_of_some_rows_is_refused_with_the_line() -> None:
+    with pytest.raises(HierarchyError, match="same number of levels") as caught:
+        Hierarchy.from_csv("clerk;office;*\ncook;kitchen;*;\n")
+    assert caught.value.line == 2
 
 
 @pytest.mark.parametrize(
