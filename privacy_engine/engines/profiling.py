@@ -45,12 +45,15 @@ class DatesProfile:
         formats: of text, those that all values fit.
         decades: first and last day of the decades that hold all values, as ISO text; None: there is no value.
         blank: Number of empty texts, which stand for no date.
+        shifted: Whether all times of the day are the same, or two that are an hour apart, and not all 00:00:
+            midnights of another clock look so.
     """
 
     kind: Kind
     formats: tuple[str, ...] = ()
     decades: tuple[str, str] | None = None
     blank: int = 0
+    shifted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +134,7 @@ def dates_profile(files: Files, name: str, kind: pa.DataType) -> DatesProfile | 
     forms: list[str | None] = [None] if typed else [*FORMATS] if t.is_string(kind) else []
     ends: dict[str | None, list[float]] = {form: [] for form in forms}
     timed: set[str | None] = set()
-    blank = 0
+    blank, of_day = 0, {form: np.zeros(0) for form in forms}
     for batch in batches(files, [name]) if forms else ():
         column = to_frame(batch)[name].dropna()
         if not typed:
@@ -148,6 +151,8 @@ def dates_profile(files: Files, name: str, kind: pa.DataType) -> DatesProfile | 
             ends[form] += [seconds.min(), seconds.max()] if len(seconds) else []
             if (seconds % 86_400).any():
                 timed.add(form)
+            if len(of_day[form]) <= 2:
+                of_day[form] = np.union1d(of_day[form], seconds % 86_400)
         if not forms:
             return None
     if not forms or (not typed and not ends[forms[0]]):
@@ -158,7 +163,17 @@ def dates_profile(files: Files, name: str, kind: pa.DataType) -> DatesProfile | 
         formats=tuple(form for form in forms if form is not None),
         decades=_decades(ends[chosen]),
         blank=blank,
+        shifted=chosen in timed and _are_midnights(of_day[chosen]),
     )
+
+
+def _are_midnights(of_day: npt.NDArray[np.float64]) -> bool:
+    """Whether distinct times of the day, (n,) ascending seconds, may be midnights of another clock.
+
+    >>> _are_midnights(np.array([0.0, 82_800.0])), _are_midnights(np.array([0.0, 43_200.0]))
+    (True, False)
+    """
+    return len(of_day) <= 2 and np.ptp(of_day) in (0, 3_600, 82_800)  # with and without summer time
 
 
 def _decades(seconds: list[float]) -> tuple[str, str] | None:

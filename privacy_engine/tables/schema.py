@@ -654,6 +654,16 @@ class DataSchema:
         """The schema of what a source becomes: derived columns are columns, and dates are shifted."""
         return replace(self, attributes=tuple(a.ingested() for a in self.attributes))
 
+    def without_zones(self) -> "DataSchema":
+        """The schema of times that were read: they are on the clocks of their zones already."""
+        return replace(
+            self,
+            attributes=tuple(
+                replace(a, dates=replace(a.dates, zone=None)) if a.dates is not None and a.dates.zone else a
+                for a in self.attributes
+            ),
+        )
+
     def check(self, table: pd.DataFrame) -> None:
         """Refuse a table that does not fit.
 

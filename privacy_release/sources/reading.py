@@ -283,7 +283,13 @@ def _problem_of_dates(kind: "pa.DataType", attribute: "Attribute") -> str | None
     from privacy_engine.vocabulary import Kind
 
     if t.is_timestamp(kind) or (t.is_date(kind) and attribute.kind is Kind.DATE):
-        return None
+        zoned = t.is_timestamp(kind) and kind.tz is not None
+        if zoned or attribute.dates is None or attribute.dates.zone is None:
+            return None
+        return (
+            f"must have a zone in the file because its `zone` is stated, got {_shown(kind)}: remove `zone` "
+            "if the values are of that clock, or write the column as timestamps with a zone, such as UTC"
+        )
     if t.is_date(kind):
         return f"must have a time of the day as a timestamp, got {_shown(kind)}: make it kind: date"
     if not _is_text(kind):

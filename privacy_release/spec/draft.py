@@ -204,6 +204,11 @@ def _dates(dates: "DatesProfile", *, safe_harbor: bool = False) -> tuple[list[st
         fields.append(f"format: {_yaml(dates.formats[0])}")
     if len(dates.formats) > 1:
         notes.append(f"all values fit {' and '.join(dates.formats[1:])}, too")
+    if dates.shifted:
+        notes.append(
+            "all times of the day are the same, or two: if they are midnights of another clock, write the "
+            "column with a zone and state `zone`"
+        )
     if dates.blank:
         notes.append(f"{dates.blank:,} empty texts: make them null in the source or in a transform")
     if safe_harbor:

@@ -197,6 +197,7 @@ def _joined(old: "DataSchema", new: "DataSchema | None") -> "DataSchema":
     """The schema of what comes out: what tells persons apart stays as it is."""
     from privacy_engine.tables.schema import DataSchema
 
+    old = old.without_zones()
     if new is None:
         return old
     if named := [a.name for a in new.identifiers]:

@@ -98,7 +98,7 @@ def by_schema(attribute: "Attribute | None", name: str, place: str) -> "pa.DataT
             "leave it out of the query"
         )
     if attribute.dates is not None:
-        return pa.string() if attribute.dates.format is not None else expected(attribute)
+        return pa.string() if attribute.dates.format is not None else _of_dates(attribute)
     labels = attribute.categories or (attribute.hierarchy.values if attribute.hierarchy else None)
     if labels is None:
         return {Kind.NUMERIC: pa.float64(), Kind.ORDINAL: pa.int64()}.get(attribute.kind, pa.string())
@@ -150,12 +150,19 @@ def expected(attribute: "Attribute | None") -> "pa.DataType":
     """The type of a column of which only nulls are known."""
     import pyarrow as pa
 
-    from privacy_engine.vocabulary import Kind
-
     if attribute is not None and attribute.dates is not None and attribute.dates.format is None:
-        return pa.date32() if attribute.kind is Kind.DATE else pa.timestamp("us")
+        return _of_dates(attribute) if attribute.dates.zone is None else pa.timestamp("us", "UTC")
     ordered = attribute is not None and attribute.ordered and attribute.categories is None
     return pa.float64() if ordered and attribute is not None and attribute.dates is None else pa.string()
+
+
+def _of_dates(attribute: "Attribute") -> "pa.DataType":
+    """The type of dates, or of times without a zone."""
+    import pyarrow as pa
+
+    from privacy_engine.vocabulary import Kind
+
+    return pa.date32() if attribute.kind is Kind.DATE else pa.timestamp("us")
 
 
 def array_of(

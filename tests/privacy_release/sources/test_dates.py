@@ -145,6 +145,12 @@ WRONG_TYPES = {
     "truth values": (pa.array([True]), {"kind": "date", "format": "%Y"}, "must hold dates.*cast it"),
     "nulls alone": (pa.nulls(2), {"kind": "date"}, "must hold dates"),
     "a time of the day": (pa.array([1], pa.time64("us")), {"kind": "timestamp"}, "must hold dates"),
+    "times without a zone for a zone": (
+        TIME,
+        {"kind": "date", "zone": "Europe/Budapest"},
+        "must have a zone in the file because its `zone` is stated, got timestamp.*remove `zone`",
+    ),
+    "dates for a zone": (DATE, {"kind": "date", "zone": "UTC"}, "must have a zone in the file.*got date32"),
     "an unknown zone": (
         TIME.cast(pa.timestamp("us", "Mars/Base")),
         {"kind": "timestamp"},

@@ -167,6 +167,14 @@ def test_dates_are_drafted_as_such_and_no_more_exact_than_a_month(tmp_path: Path
     }
 
 
+def test_midnights_of_another_clock_are_noted_in_the_draft(tmp_path: Path) -> None:
+    born = [datetime(day.year, day.month, day.day, 22 + number % 2) for number, day in enumerate(DAYS)]
+    found = drafted(tmp_path, born=born, seen=TIMES, day=DAYS, at=[datetime(2020, 1, 1, 12)] * 120)
+    noted = {name for name, line in found.items() if "midnights of another clock" in line}
+    assert noted == {"born", "at"}
+    assert not [line for line in found.values() if "22" in line]
+
+
 def test_dates_with_empty_texts_are_drafted_with_a_note_of_them(tmp_path: Path) -> None:
     days = [day.isoformat() if number % 4 else " " for number, day in enumerate(DAYS)]
     found = drafted(tmp_path, some=days, none=[""] * 120)

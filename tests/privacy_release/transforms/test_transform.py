@@ -132,6 +132,16 @@ def test_a_function_does_the_same_as_a_query(table: TableRef, work: WorkArea, fr
     assert made["source"]["transforms"][0]["name"] == "adults"
 
 
+def test_times_that_were_read_on_the_clock_of_a_zone_are_not_moved_by_a_step(
+    ingested: Callable[..., TableRef], work: WorkArea
+) -> None:
+    seen = {"role": "insensitive", "kind": "timestamp", "zone": "Asia/Tokyo", "as_is": True}
+    at = pd.Timestamp("2020-03-14T23:30", tz="UTC")
+    table = ingested(visits().assign(seen=at)[["age", "seen"]], {"age": FIELDS["age"], "seen": seen})
+    made = transform(table, work, sql("SELECT * FROM records"))
+    assert {row["seen"].isoformat() for row in rows(made)} == {"2020-03-15T08:30:00"}
+
+
 def test_persons_stay_with_their_rows(ingested: Callable[..., TableRef], work: WorkArea) -> None:
     """The person need not be selected, and cannot be changed: it comes back by the record's number."""
     table = ingested(visits(people=20), FIELDS | {"person": {"column": "name"}})
