@@ -152,6 +152,39 @@ def wanted_columns(
     return plain_columns(table, wanted)
 
 
+def read_type(kind: "pa.DataType", attribute: "Attribute") -> "pa.DataType":
+    """The type that a column is read in, where its own says less than the schema does; else its own.
+
+    Floats of 32 bits become doubles: a bound or a leaf of 0.3 is no float of 32 bits, which all values of the
+    column are. Values that are released as they are keep their type, unless the schema names their domain.
+    """
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    from privacy_engine.vocabulary import Role
+
+    if t.is_float32(kind) and (attribute.role is Role.QUASI_IDENTIFIER or attribute.has_public_domain):
+        return pa.float64()
+    return kind
+
+
+def in_read_types(table: "pa.Table", schema: "DataSchema") -> "pa.Table":
+    """Records in the types of `read_type`; of a float of 32 bits the double of its shortest decimal form.
+
+    Args:
+        table: Records in plain types.
+        schema: Schema of the source. Columns that it does not name stay as they are.
+    """
+    import pyarrow as pa
+
+    for place, name in enumerate(table.column_names):
+        own = table.schema.field(name).type
+        kind = read_type(own, schema[name]) if name in schema.names else own
+        if kind != own:
+            table = table.set_column(place, name, table.column(name).cast(pa.string()).cast(kind))
+    return table
+
+
 def check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: Sequence[str] | None) -> None:
     """Columns and types of one file."""
     read, taken = schema.read, {a.name for a in schema.attributes if a.derive} & {*found.names}

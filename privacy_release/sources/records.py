@@ -32,6 +32,7 @@ from privacy_release.sources.reading import (
     Nulls,
     check_arrow,
     check_equal,
+    in_read_types,
     kept_schema,
     never_null,
     partition_types,
@@ -189,7 +190,8 @@ class Reading:
                     types, rows = self._footer(stream, name, columns)
                     self.require_alike(types, name)
                     begin = 1
-                    for table in tables_of(stream, name, columns, most, self.wanted.partitions):
+                    for stored in tables_of(stream, name, columns, most, self.wanted.partitions):
+                        table = in_read_types(stored, self.wanted.schema)
                         yield f"{without_values(name)}, {_span(begin, table)}", table
                         begin += len(table)
                         advance((number + begin / max(rows, begin)) / len(names))
@@ -199,7 +201,8 @@ class Reading:
         wanted = self.wanted
         found, rows = source_footer(stream, name, wanted.max_expansion, wanted.partitions)
         check_arrow(found, name, wanted.schema, wanted.columns)
-        return wanted_columns(found.empty_table(), name, columns, wanted.partitions).schema, rows
+        empty = wanted_columns(found.empty_table(), name, columns, wanted.partitions)
+        return in_read_types(empty, wanted.schema).schema, rows
 
     def _fitting(self, table: "pa.Table", place: str) -> Iterator["pa.Table"]:
         """The records of a part that are kept, if they fit the schema and all before them did."""

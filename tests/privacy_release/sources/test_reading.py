@@ -284,6 +284,39 @@ def test_dictionary_and_large_text_are_read_as_text(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(table, read(write(tmp_path / "b.parquet", GOOD)).table)
 
 
+DOSES = [0.1, 0.2, 0.3, None]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "numeric", "bounds": [0.1, 0.3]},
+        {
+            "kind": "categorical",
+            "hierarchy": [["0.1", "low", "*"], ["0.2", "low", "*"], ["0.3", "high", "*"]],
+        },
+        {"kind": "categorical", "categories": ["0.1", "0.2", "0.3"], "role": "sensitive"},
+    ],
+    ids=["bounds", "hierarchy", "categories"],
+)
+def test_floats_of_32_bits_are_the_decimals_that_they_stand_for(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    path = tmp_path / "doses.parquet"
+    pq.write_table(pa.table({"dose": pa.array(DOSES, pa.float32())}), path)
+    schema = DataSchema.from_dict({"dose": {"role": "quasi_identifier"} | fields})
+    copy_source(find_source(str(path)), schema, tmp_path / "copy.parquet", nulls="keep")
+    assert pq.read_table(tmp_path / "copy.parquet")["dose"].to_pylist() == DOSES
+
+
+def test_floats_of_32_bits_without_a_domain_are_released_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "doses.parquet"
+    pq.write_table(pa.table({"dose": pa.array(DOSES, pa.float32())}), path)
+    schema = DataSchema.from_dict({"dose": {"role": "insensitive", "kind": "numeric"}})
+    copy_source(find_source(str(path)), schema, tmp_path / "copy.parquet")
+    assert pq.read_schema(tmp_path / "copy.parquet").field("dose").type == pa.float32()
+
+
 def test_files_may_differ_in_the_form_of_text_and_in_columns_that_are_not_read(tmp_path: Path) -> None:
     zips, illness = pa.array(GOOD["zip"]).dictionary_encode(), pa.array(GOOD["illness"], pa.large_string())
     write(tmp_path / "a.parquet", {**GOOD, "zip": zips, "illness": illness, "new": [1, 2, 3]})
