@@ -32,6 +32,8 @@ FORMATS = (
     "%Y-%m-%dT%H:%M:%S%z",
     "%Y-%m-%dT%H:%M:%S.%f%z",
 )
+# Of whole numbers that are tried for dates, and how these look: fewer digits would fit the format, too.
+DIGITS, _AS_DIGITS = "%Y%m%d", r"(?:19|20)\d{6}"
 _GLANCE = 100  # values by which most formats are ruled out
 SAMPLE, SEED = 1_000_000, 0  # records by which columns are cut, and how they are drawn
 
@@ -129,14 +131,20 @@ def column_profile(
 
 
 def dates_profile(files: Files, name: str, kind: pa.DataType) -> DatesProfile | None:
-    """The dates of a column of dates, of times, or of text that fits a format or is empty; else None."""
+    """The dates of a column of dates or times, text in a format, or numbers like 20150317; else None."""
     typed = t.is_date(kind) or t.is_timestamp(kind)
-    forms: list[str | None] = [None] if typed else [*FORMATS] if t.is_string(kind) else []
+    whole = t.is_integer(kind) or (t.is_decimal128(kind) and kind.scale == 0)
+    forms: list[str | None] = (
+        [None] if typed else [*FORMATS] if t.is_string(kind) else [DIGITS] if whole else []
+    )
     ends: dict[str | None, list[float]] = {form: [] for form in forms}
     timed: set[str | None] = set()
     blank, of_day = 0, {form: np.zeros(0) for form in forms}
     for batch in batches(files, [name]) if forms else ():
-        column = to_frame(batch)[name].dropna()
+        read_as = batch.column(name).cast(pa.string()) if whole else batch.column(name)
+        column = to_frame(pa.table({name: read_as}))[name].dropna()
+        if whole and not column.str.fullmatch(_AS_DIGITS).all():
+            return None
         if not typed:
             empty = column.str.strip() == ""
             blank, column = blank + int(empty.sum()), column[~empty]
@@ -186,7 +194,7 @@ def _decades(seconds: list[float]) -> tuple[str, str] | None:
 
 def is_number(kind: pa.DataType) -> bool:
     """Whether a column of this type is one of numbers in a frame."""
-    return bool(t.is_integer(kind) or t.is_floating(kind))
+    return bool(t.is_integer(kind) or t.is_floating(kind) or t.is_decimal128(kind))
 
 
 def _values(source: Source, name: str) -> str:

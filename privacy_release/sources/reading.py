@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import Attribute, DataSchema
 
 Nulls = Literal["fail", "drop", "keep"]
+_MOST_DIGITS = 18  # of whole numbers of 64 bits
 _SHOWN = 100  # characters of a type
 _THREADS = 8  # that read footers, for which an object store takes its time
 _INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps a row index: no column of the table
@@ -155,6 +156,10 @@ def wanted_columns(
 def read_type(kind: "pa.DataType", attribute: "Attribute") -> "pa.DataType":
     """The type that a column is read in, where its own says less than the schema does; else its own.
 
+    Decimals without a fraction are whole numbers where they are codes or categories: NUMBER(p, 0) is Oracle's
+    only type of whole numbers. Whole numbers such as 20150317 are dates by a format that begins with the
+    year: numbers have no leading zeros, and 3012015 may be two days.
+
     Floats of 32 bits become doubles: a bound or a leaf of 0.3 is no float of 32 bits, which all values of the
     column are. Values that are released as they are keep their type, unless the schema names their domain.
     """
@@ -163,6 +168,14 @@ def read_type(kind: "pa.DataType", attribute: "Attribute") -> "pa.DataType":
 
     from privacy_engine.vocabulary import Role
 
+    whole = t.is_decimal128(kind) and kind.scale == 0 and kind.precision <= _MOST_DIGITS
+    if attribute.dates is not None:
+        starts = (attribute.dates.format or "").startswith("%Y")
+        return pa.string() if starts and (whole or t.is_integer(kind)) else kind
+    if attribute.role is Role.IDENTIFIER:
+        return kind
+    if whole and (attribute.nominal or attribute.categories is not None):
+        return pa.int64()
     if t.is_float32(kind) and (attribute.role is Role.QUASI_IDENTIFIER or attribute.has_public_domain):
         return pa.float64()
     return kind
@@ -274,6 +287,7 @@ def problem_of_type(kind: "pa.DataType", attribute: "Attribute", schema: "DataSc
 
     if t.is_dictionary(kind):
         kind = kind.value_type
+    kind = read_type(kind, attribute)
     if t.is_timestamp(kind) and kind.tz and not _is_known(kind.tz):
         return "its time zone is not in the time zone database: write the column in UTC"
     number = t.is_integer(kind) or t.is_floating(kind)

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -282,6 +283,44 @@ def test_dictionary_and_large_text_are_read_as_text(tmp_path: Path) -> None:
     illness = pa.array(GOOD["illness"], pa.large_string())
     table = read(write(tmp_path / "a.parquet", {**GOOD, "zip": zips, "illness": illness})).table
     pd.testing.assert_frame_equal(table, read(write(tmp_path / "b.parquet", GOOD)).table)
+
+
+@pytest.mark.parametrize(
+    ("values", "digits", "fields", "expected"),
+    [
+        ([1, 2, 3], 1, {"kind": "categorical", "categories": [1, 2, 3]}, [1, 2, 3]),
+        ([1, 2, 3], 1, {"kind": "ordinal", "categories": [1, 2, 3]}, [1, 2, 3]),
+        ([1067, 10115], 5, {"kind": "categorical", "prefix": 2, "width": 5}, ["01", "10"]),
+        ([20150317], 8, {"kind": "date", "format": "%Y%m%d"}, [date(2015, 3, 17)]),
+    ],
+    ids=["codes", "ordered codes", "postcodes", "dates"],
+)
+@pytest.mark.parametrize("whole", [False, True], ids=["decimal", "int64"])
+def test_whole_numbers_are_codes_and_dates_where_the_schema_says_so(
+    tmp_path: Path, values: list[int], digits: int, fields: dict[str, Any], expected: list[Any], whole: bool
+) -> None:
+    column = pa.array([*values, None], pa.int64())
+    path = tmp_path / "insured.parquet"
+    pq.write_table(
+        pa.table({"code": column if whole else column.cast(pa.decimal128(19)).cast(pa.decimal128(digits))}),
+        path,
+    )
+    schema = DataSchema.from_dict({"code": {"role": "quasi_identifier"} | fields})
+    check_source(find_source(str(path)), schema)
+    copy_source(find_source(str(path)), schema, tmp_path / "copy.parquet", nulls="keep")
+    assert pq.read_table(tmp_path / "copy.parquet")["code"].to_pylist() == [*expected, None]
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.decimal128(8, 0)], ids=str)
+def test_numbers_are_no_dates_by_a_format_whose_zeros_they_may_have_lost(
+    tmp_path: Path, kind: pa.DataType
+) -> None:
+    """3012015 would be the third and the thirtieth of January."""
+    path = tmp_path / "insured.parquet"
+    pq.write_table(pa.table({"day": pa.array([3012015]).cast(pa.decimal128(19)).cast(kind)}), path)
+    schema = DataSchema.from_dict({"day": {"role": "quasi_identifier", "kind": "date", "format": "%d%m%Y"}})
+    with pytest.raises(SchemaError, match="day: must hold dates, times or text with a format"):
+        copy_source(find_source(str(path)), schema, tmp_path / "copy.parquet")
 
 
 DOSES = [0.1, 0.2, 0.3, None]

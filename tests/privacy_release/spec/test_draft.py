@@ -194,14 +194,31 @@ def test_what_is_drafted_of_dates_is_taken_at_ingest(tmp_path: Path, role: str) 
     assert copy_source(source, schema, tmp_path / "copy.parquet").rows == 120
 
 
+def test_numbers_of_oracle_are_drafted_as_numbers_and_dates(tmp_path: Path) -> None:
+    dates = [20150003 + 100 * (1 + number % 12) for number in range(120)]
+    found = drafted(
+        tmp_path,
+        price=pa.array([1, 2, 90] * 40).cast(pa.decimal128(21, 2)),
+        born=pa.array([1930 + number % 70 for number in range(120)]).cast(pa.decimal128(22, 0)),
+        day=pa.array(dates, pa.int64()),
+        entry=pa.array(dates).cast(pa.decimal128(8, 0)),
+        amount=pa.array([number * 100 for number in dates], pa.int64()),
+    )
+    assert "kind: ordinal, bounds: [0, 90]" in found["price"]
+    assert found["born"].startswith("{role: TODO, kind: numeric, bounds: [1930, 2000]}")
+    assert found["day"].startswith("{role: TODO, kind: date, format: '%Y%m%d', precision: month")
+    assert found["entry"] == found["day"]
+    assert "kind: date" not in found["amount"]
+
+
 def test_a_type_that_no_kind_takes_is_named_and_not_drafted(tmp_path: Path) -> None:
     found = drafted(
         tmp_path,
-        price=pa.array([1, 2] * 9).cast(pa.decimal128(21, 2)),
+        price=pa.array([1, 2] * 9).cast(pa.decimal256(21, 2)),
         at=pa.array([1, 2] * 9, pa.time64("us")),
     )
     assert found["price"] == (
-        "{role: TODO, kind: TODO}  # decimal128(21, 2) is of no kind: cast it in the source, or do not read "
+        "{role: TODO, kind: TODO}  # decimal256(21, 2) is of no kind: cast it in the source, or do not read "
         "it"
     )
     assert found["at"].startswith("{role: TODO, kind: TODO}")
