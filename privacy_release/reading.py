@@ -89,8 +89,9 @@ def intervals(
     """A count, share or mean in the confidential table, by groups, with its interval.
 
     Of a private synthetic release with replicates: the model's answer, and an interval that holds the
-    confidential value with about the chance `level`. Of a k-anonymous release: certain bounds, and no value.
-    Columns have the names of the source. `privacy_release.query.intervals` says what is in an interval.
+    confidential value with about the chance `level`. Of a k-anonymous release: certain bounds, and
+    an estimate between them. Columns have the names of the source. `privacy_release.query.intervals` says
+    what is in an interval.
 
     Args:
         uri: see `read`, and so `table`, `release` and `storage_options`.

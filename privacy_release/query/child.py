@@ -9,6 +9,7 @@ import json
 import math
 import os
 import queue
+import re
 import resource
 import sys
 import threading
@@ -127,13 +128,13 @@ class _Child:
         except (MemoryError, RecursionError):
             self._say(refused=_too_much(asked["memory"]), failed=False)
 
-    def _run(self, asked: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+    def _run(self, asked: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         import duckdb
         import pyarrow as pa
 
         try:
-            remote = None if told["sizes"] is None else _remote(self, told["sizes"])
-            database = open_database(told["tables"], asked["memory"], remote)
+            remote = None if given["sizes"] is None else _remote(self, given["sizes"])
+            database = open_database(given["tables"], asked["memory"], remote)
             reader = database.sql(asked["sql"]).to_arrow_reader(_BATCH)
             self._say(columns=reader.schema.names)
             count = _Count(asked["rows"])
@@ -142,7 +143,7 @@ class _Child:
         except QueryError:
             raise
         except (duckdb.Error, pa.ArrowException, OSError, ValueError, OverflowError) as error:
-            raise _told(error, asked["memory"]) from None
+            raise _explained(_told(error, asked["memory"]), given["tables"]) from None
         self._say(done=count.rows)
 
     def read(self, file: int, start: int, length: int) -> bytes:
@@ -228,6 +229,21 @@ def _told(error: Exception, memory: int) -> Exception:
         f"the query failed while it read values ({type(error).__name__}); DuckDB's words are withheld, they "
         "may quote one: convert with TRY_CAST; where that is not it, the lake had a fault, so ask again"
     )
+
+
+def _explained(error: Exception, tables: Sequence[Mapping[str, Any]]) -> Exception:
+    """The same; where a column of the source is asked that is released as two bounds, with what to ask."""
+    found = re.search(r'column "([^"]+)" not found', str(error))
+    if found is None or not isinstance(error, QueryError):
+        return error
+    for table in tables:
+        if {f"{found[1]}_from", f"{found[1]}_to"} <= set(table["columns"]):
+            return QueryError(
+                f"{found[1]} is released as an interval, in {found[1]}_from and {found[1]}_to: ask for its "
+                "mean, or for counts of ranges of it, with --intervals (in Python: "
+                "privacy_release.intervals), or name those two columns"
+            )
+    return error
 
 
 def _too_much(memory: int) -> str:

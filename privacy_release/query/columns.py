@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Truths = npt.NDArray[np.bool_]
+    Floats = npt.NDArray[np.float64]
 
 DAY = 86_400
 UNKNOWN = "\0"  # a label that is none of those that a release shows
@@ -89,6 +90,56 @@ class Meant:
         met = [all(meets(c, value, self.kind) for c in conditions) for value in possible]
         return surely and all(met), maybe or any(met)
 
+    def likely(self, conditions: Sequence[Condition]) -> "tuple[Floats, Floats, Floats]":
+        """What of each record meets the conditions, if all values that a cell leaves open are alike.
+
+        Returns:
+            (n,) the part of its values that meets them, 0 to 1; (n,) the part of those that are numbers, and
+            (n,) their mean. NaN where the values have no ends, and a mean where there is no number.
+        """
+        import numpy as np
+
+        found = [self._likely_cell(cell, conditions) for cell in range(len(self.sets))]
+        part, numbers, mean = np.array(found, dtype=np.float64).reshape(-1, 3).T
+        return part[self.cell_of], numbers[self.cell_of], mean[self.cell_of]
+
+    def _likely_cell(self, cell: int, conditions: Sequence[Condition]) -> tuple[float, float, float]:
+        possible = self.sets[cell]
+        if possible is None:
+            return self._likely_range(cell, conditions)
+        met = [v for v in possible if all(meets(c, v, self.kind) for c in conditions)]
+        numbers = [v for v in met if isinstance(v, float)]
+        mean = sum(numbers) / len(numbers) if numbers else math.nan
+        return len(met) / max(len(possible), 1), len(numbers) / max(len(met), 1), mean
+
+    def _likely_range(self, cell: int, conditions: Sequence[Condition]) -> tuple[float, float, float]:
+        """As of `likely`, of a cell with a range; a null counts as one value more, and not among doubles."""
+        low, high = self.low[cell], self.high[cell]
+        part, mean = _likely_of_range(conditions, low, high, self.kind)
+        values = high - low + 1
+        if not self.nulls[cell] or not math.isfinite(values) or (self.kind == "real" and low < high):
+            return part, 1.0, mean
+        numbers = part * values
+        met = numbers + all(meets(c, None, self.kind) for c in conditions)
+        return met / (values + 1), numbers / met if met else 0.0, mean
+
+    def require_known(self, conditions: Sequence[Condition]) -> None:
+        """Refuse a list of values one of which can be in no record: of such a typing error no answer is one.
+
+        Raises:
+            QueryError: naming the column and how many of the values are in no domain.
+        """
+        if self.kind == "label":
+            if self.every is None:
+                return
+            known = self.every.union(*(cell for cell in self.sets if cell is not None))
+            require_in_domain(self.name, conditions, self.kind, known.__contains__)
+        else:
+            low, high, _ = self.domain
+            require_in_domain(
+                self.name, conditions, self.kind, lambda v: isinstance(v, float) and low <= v <= high
+            )
+
     @property
     def shown(self) -> list[frozenset[Value] | None]:
         """The sets of the cells that some record has."""
@@ -128,6 +179,52 @@ class Meant:
             first, last = closed_range(condition, self.kind)
             low, high = max(low, first), min(high, last)
         return (low, high) if low <= high else (math.nan, math.nan)
+
+
+def require_in_domain(
+    column: str, conditions: Sequence[Condition], kind: str, is_known: Callable[[Value], bool]
+) -> None:
+    """Refuse listed values that are in no domain; a null may be asked of any column.
+
+    Raises:
+        QueryError: if there is one.
+    """
+    listed = [as_kind(v, kind, column) for c in conditions for v in c.values or () if v is not None]
+    strange = sum(not is_known(value) for value in listed)
+    if strange:
+        raise QueryError(
+            f"{column} must be compared with values of its domain, {strange} of {len(listed)} given "
+            f"{'is' if strange == 1 else 'are'} outside of it; the data dictionary of the release lists the "
+            "domain"
+        )
+
+
+def _likely_of_range(
+    conditions: Sequence[Condition], low: float, high: float, kind: str
+) -> tuple[float, float]:
+    """The part of a range's numbers that meets the conditions, 0 to 1, and their mean; NaN as of `likely`."""
+    if low == high:
+        is_met = all(meets(condition, low, kind) for condition in conditions)
+        return float(is_met), low if is_met else math.nan
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return math.nan if conditions else 1.0, math.nan
+    first, last = low, high
+    for condition in conditions:
+        if condition.values is None:
+            ends = closed_range(condition, kind)
+            first, last = max(first, ends[0]), min(last, ends[1])
+    if first > last:
+        return 0.0, math.nan
+    mean = (first + last) / 2
+    lists = [condition for condition in conditions if condition.values is not None]
+    if kind == "real":
+        wanted = all(condition.negated for condition in lists)
+        return (last - first) / (high - low) if wanted else 0.0, mean
+    named = {v for c in lists for v in numbers_of(c, kind) if first <= v <= last and v == math.floor(v)}
+    met = sum(all(meets(condition, v, kind) for condition in lists) for v in named)
+    if all(condition.negated for condition in lists):
+        met += int(last - first + 1) - len(named)
+    return met / (high - low + 1), mean
 
 
 def meets(condition: Condition, value: Value, kind: str) -> bool:

@@ -8,7 +8,8 @@ What the confidential table is a sample of is in neither.
 
 import io
 import json
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from privacy_release.query.columns import (
     meant_of,
     meets,
     numbers_of,
+    require_in_domain,
 )
 from privacy_release.query.forms import FORMS
 from privacy_release.query.process import Limits
@@ -44,7 +46,8 @@ if TYPE_CHECKING:
 MOST_ANSWERS = 100_000  # groups of a question
 _MEANING = {
     "interval": "the value in the confidential table lies between low and high with about this chance",
-    "bounds": "the value in the confidential table lies between low and high, whatever the table is",
+    "bounds": "the value in the confidential table lies between low and high, whatever the table is; the "
+    "value between them is an estimate: all that the release leaves open is taken as equally likely",
 }
 
 
@@ -53,8 +56,9 @@ def intervals(
 ) -> "pa.Table":
     """The groups of a question, with value, low and high of each measure.
 
-    A k-anonymous release has no value: what it leaves open has no likeliest place between the bounds. The
-    metadata of the table say what `low` and `high` mean.
+    Of a k-anonymous release the value is an estimate: that where all values which a cell leaves open are
+    equally likely, and columns are independent within it. The metadata of the table say what `low` and `high`
+    mean.
 
     Args:
         lake: where.
@@ -285,8 +289,19 @@ class PublishedModel:
         import numpy as np
 
         known, kind = self._known(condition.column), self.kinds[condition.column]
+        require_in_domain(condition.column, [condition], kind, _member(known, kind))
         parts = zip(known["value"], known["low"].tolist(), known["high"].tolist(), strict=True)
         return np.array([_part(condition, *part, kind) for part in parts], dtype=np.float64)
+
+
+def _member(known: Mapping[str, Any], kind: str) -> Callable[[Value], bool]:
+    """Whether a value is in a domain: one of its labels, or within the ends of its numbers."""
+    import numpy as np
+
+    if kind == "label":
+        return frozenset(known["value"]).__contains__
+    low, high = np.nanmin(known["low"]), np.nanmax(known["high"])
+    return lambda value: isinstance(value, float) and bool(low <= value <= high)
 
 
 def _counts_of_public(shares: "Estimates", records: int) -> "Estimates":
@@ -449,11 +464,13 @@ def bounded(
     asked: dict[str, list[Condition]] = {name: [] for name in names}
     for condition in question.where:
         asked[condition.column].append(condition)
+    for name in names:
+        meant[name].require_known(asked[name])
     values = [_values_of(meant[column]) for column in question.by]
     if np.prod([len(v) for v in values]) > MOST_ANSWERS:
         raise QueryError(f"a question must have at most {MOST_ANSWERS:,} groups; ask by fewer columns")
     everybody = np.ones(rows.num_rows + hidden, dtype=np.bool_)
-    base = _Part(surely=everybody, maybe=everybody, of={})
+    base = _Part(surely=everybody, maybe=everybody, likely=everybody.astype(np.float64), of={})
     for name in names:
         if name not in question.by:
             base = base.also(_part_of(meant[name], asked[name], measured=name in of))
@@ -478,31 +495,54 @@ class _Part:
     Attributes:
         surely: (n,) whether each record surely meets them.
         maybe: (n,) whether it may.
-        of: for the columns whose mean is asked, (n,) the least and the largest number that each record may
-            have there where it meets them, and whether it may be null.
+        likely: (n,) the part of what each record may be that meets them, see `Meant.likely`.
+        of: the columns whose mean is asked.
     """
 
     surely: "npt.NDArray[np.bool_]"
     maybe: "npt.NDArray[np.bool_]"
-    of: Mapping[str, "tuple[Floats, Floats, npt.NDArray[np.bool_]]"]
+    likely: "Floats"
+    of: Mapping[str, "_Numbers"]
 
     def also(self, other: "_Part") -> "_Part":
         """Both conditions, of different columns."""
         return _Part(
-            surely=self.surely & other.surely, maybe=self.maybe & other.maybe, of={**self.of, **other.of}
+            surely=self.surely & other.surely,
+            maybe=self.maybe & other.maybe,
+            likely=self.likely * other.likely,
+            of={**self.of, **other.of},
         )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Numbers:
+    """What the records may have in a column whose mean is asked, where they meet the conditions.
+
+    Attributes:
+        low, high: (n,) the least and the largest number; NaN where there is none.
+        may_be_null: (n,) whether it may be null.
+        part: (n,) the part of what each may be that is a number.
+        mean: (n,) the mean of these.
+    """
+
+    low: "Floats"
+    high: "Floats"
+    may_be_null: "npt.NDArray[np.bool_]"
+    part: "Floats"
+    mean: "Floats"
 
 
 def _part_of(column: Meant, conditions: Sequence[Condition], *, measured: bool) -> _Part:
     """What the conditions of one column leave."""
     surely, maybe = column.meeting(conditions)
+    likely, part, mean = column.likely(conditions)
     if not measured:
-        return _Part(surely=surely, maybe=maybe, of={})
+        return _Part(surely=surely, maybe=maybe, likely=likely, of={})
     if column.kind not in ("whole", "real"):
         raise QueryError(f"{column.name} must be a number for a mean")
-    return _Part(
-        surely=surely, maybe=maybe, of={column.name: (*column.numbers(conditions), column.may_be_null)}
-    )
+    low, high = column.numbers(conditions)
+    numbers = _Numbers(low=low, high=high, may_be_null=column.may_be_null, part=part, mean=mean)
+    return _Part(surely=surely, maybe=maybe, likely=likely, of={column.name: numbers})
 
 
 def _is(column: str, value: Value) -> Condition:
@@ -517,11 +557,22 @@ def _bounds_of(measure: Measure, records: _Part) -> Cell:
     if measure.of is None:
         found = count_bounds(records.surely, records.maybe)
         scale = 1 if measure.kind == "count" else max(len(records.surely), 1)
-        return Cell(None, found.low / scale, found.high / scale)
-    low, high, may_be_null = records.of[measure.of]
-    counted = ~np.isnan(low)
-    bounds = mean_bounds(records.surely & counted & ~may_be_null, records.maybe & counted, low, high)
-    return Cell(None, bounds.low, bounds.high)
+        return _between(float(records.likely.sum()) / scale, found.low / scale, found.high / scale)
+    of = records.of[measure.of]
+    counted = ~np.isnan(of.low)
+    surely = records.surely & counted & ~of.may_be_null
+    bounds = mean_bounds(surely, records.maybe & counted, of.low, of.high)
+    weights = np.where(counted, records.likely * of.part, 0)
+    weighed = np.where(weights == 0, 0, weights * of.mean)
+    total = float(weights.sum())
+    return _between(float(weighed.sum()) / total if total else math.nan, bounds.low, bounds.high)
+
+
+def _between(value: float, low: float, high: float) -> Cell:
+    """An estimate with its bounds; none if the open values have no ends, unless the bounds agree."""
+    if low == high:
+        return Cell(low, low, high)
+    return Cell(None if math.isnan(value) else min(max(value, low), high), low, high)
 
 
 def _values_of(column: Meant) -> list[Value]:
@@ -546,9 +597,13 @@ def _table(
         columns[column] = [group[place] for group, _ in answers]
     for place, measure in enumerate(question.measures):
         cells = [cells[place] for _, cells in answers]
-        if kind == "interval":
-            columns[measure.name] = pa.array([cell.value for cell in cells], pa.float64())
+        columns[measure.name] = pa.array([cell.value for cell in cells], pa.float64())
         columns[f"{measure.name}_low"] = pa.array([cell.low for cell in cells], pa.float64())
         columns[f"{measure.name}_high"] = pa.array([cell.high for cell in cells], pa.float64())
     meaning = {"meaning": _MEANING[kind], "level": str(level)}
-    return pa.table(columns).replace_schema_metadata({"privacy_release.intervals": json.dumps(meaning)})
+    table = pa.table(columns)
+    if question.order:
+        table = table.sort_by(
+            [(name, "descending" if down else "ascending") for name, down in question.order]
+        )
+    return table.replace_schema_metadata({"privacy_release.intervals": json.dumps(meaning)})

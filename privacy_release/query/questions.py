@@ -3,6 +3,7 @@
 They are asked in Python, or in SQL of one form:
 
     SELECT [columns,] count(*) | avg(column), ... FROM table [WHERE conditions] [GROUP BY columns]
+    [ORDER BY columns]
 
 where the conditions, joined by AND, hold a column against constants with =, <>, <, <=, >, >=, BETWEEN, IN,
 IS NULL or IS NOT NULL. Everything else is refused, and says so.
@@ -10,7 +11,7 @@ IS NULL or IS NOT NULL. Everything else is refused, and says so.
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 
 Value = str | float | None
 
-FORM = "SELECT [columns,] count(*) or avg(column) FROM table [WHERE ... AND ...] [GROUP BY columns]"
+FORM = (
+    "SELECT [columns,] count(*) or avg(column) FROM table [WHERE ... AND ...] [GROUP BY columns] "
+    "[ORDER BY columns of the answer]"
+)
 MOST_GROUPED = 3
 
 
@@ -57,6 +61,9 @@ class Measure:
 class Question:
     """Some measures of the records that meet all conditions, by columns.
 
+    Attributes:
+        order: columns of the answer that it is sorted by, each with whether downwards; nulls are last.
+
     Raises:
         QueryError: if there are too many columns, or a measure is not known.
     """
@@ -64,6 +71,7 @@ class Question:
     measures: tuple[Measure, ...]
     by: tuple[str, ...] = ()
     where: tuple[Condition, ...] = ()
+    order: tuple[tuple[str, bool], ...] = ()
 
     def __post_init__(self) -> None:
         if len(set(self.by)) < len(self.by) or len(self.by) > MOST_GROUPED:
@@ -129,12 +137,12 @@ def question_of(parser: "DuckDBPyConnection", sql: str) -> tuple[str, Question]:
     if (
         node["type"] != "SELECT_NODE"
         or source.get("type") != "BASE_TABLE"
-        or node["modifiers"]
+        or [part for part in node["modifiers"] if part["type"] != "ORDER_MODIFIER"]
         or node["cte_map"]["map"]
         or unknown
         or len(node.get("group_sets") or ()) > 1
     ):
-        raise _other_form("something else, such as a join, a subquery, DISTINCT, HAVING or ORDER BY")
+        raise _other_form("something else, such as a join, a subquery, DISTINCT, HAVING or LIMIT")
     by = tuple(_column(part) for part in node["group_expressions"])
     measures, shown = [], []
     for part in node["select_list"]:
@@ -145,8 +153,43 @@ def question_of(parser: "DuckDBPyConnection", sql: str) -> tuple[str, Question]:
     if sorted(shown) != sorted(by) or not measures:
         raise _other_form("other columns than those of GROUP BY, or no count or mean")
     return source["table_name"], Question(
-        measures=tuple(measures), by=tuple(shown), where=tuple(_conditions(node["where_clause"]))
+        measures=tuple(measures),
+        by=tuple(shown),
+        where=tuple(_conditions(node["where_clause"])),
+        order=tuple(_orders(node["modifiers"], node["select_list"], [*shown, *(m.name for m in measures)])),
     )
+
+
+def _orders(
+    modifiers: Sequence[dict[str, Any]], select: Sequence[dict[str, Any]], columns: Sequence[str]
+) -> Iterator[tuple[str, bool]]:
+    """The columns of ORDER BY, by their names in the answer, their numbers, or as they are selected."""
+    for part in (part for modifier in modifiers for part in modifier["orders"]):
+        by = part["expression"]
+        if by["class"] == "CONSTANT" and by["literal"]["text"].isdecimal():
+            number = int(by["literal"]["text"]) - 1
+            by = select[number] if 0 <= number < len(select) else by
+        if by["class"] == "COLUMN_REF":
+            name = _column(by)
+        elif by["class"] == "FUNCTION":
+            name = next((_name_of(s) for s in select if _is_same(s, by)), "")
+        else:
+            name = ""
+        if name not in columns or part["null_order"] not in ("ORDER_DEFAULT", "NULLS LAST"):
+            raise _other_form("ORDER BY something else than columns of the answer, nulls last")
+        yield name, part["type"] == "DESCENDING"
+
+
+def _name_of(selected: dict[str, Any]) -> str:
+    return _column(selected) if selected["class"] == "COLUMN_REF" else _measure(selected).name
+
+
+def _is_same(selected: dict[str, Any], by: dict[str, Any]) -> bool:
+    """Whether the same function of the same column is selected."""
+    if selected["class"] != "FUNCTION":
+        return False
+    one, other = _measure(selected), _measure(by)
+    return (one.kind, one.of) == (other.kind, other.of)
 
 
 def _measure(part: dict[str, Any]) -> Measure:
@@ -241,4 +284,7 @@ def _plain(value: Any) -> Value:
 
 
 def _other_form(what: str) -> QueryError:
-    return QueryError(f"intervals are given for {FORM}; got {what}. Ask without --intervals")
+    return QueryError(
+        f"intervals are given for {FORM}; got {what}. Ask in that form; or ask without --intervals about the "
+        "columns as they are released, which the data dictionary lists, such as age_from and age_to of age"
+    )

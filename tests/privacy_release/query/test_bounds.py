@@ -72,6 +72,12 @@ ZIP = st.builds(
 SICK = st.builds(Condition, column=st.just("ill"), values=st.just(frozenset(["flu"])))
 
 
+def question_of(*, negated: bool = False, **values: set[Any]) -> Question:
+    """A count of the records that have, or do not have, one of some values."""
+    where = [Condition(column=name, values=frozenset(v), negated=negated) for name, v in values.items()]
+    return Question(measures=(COUNT,), where=tuple(where))
+
+
 def holds(conditions: list[Condition], record: tuple[int, str, str]) -> bool:
     """Whether a record of the source meets all conditions."""
     cells = dict(zip(("age", "zip", "ill"), record, strict=True))
@@ -120,14 +126,18 @@ def test_bounds_of_counts_and_means_hold_for_every_table_and_are_reached(
 ) -> None:
     question = Question(measures=(COUNT, MEAN), where=tuple(conditions))
     [(_, (count, mean))] = bounded(released(records), told(suppressed), question)
-    counts, means = set(), set()
+    counts, means, every = set(), set(), []
     for table in tables(records, suppressed):
         ages = [record[0] for record in table if holds(conditions, record)]
         counts.add(len(ages))
+        every.append(len(ages))
         if ages:
             means.add(sum(ages) / len(ages))
     assert (count.low, count.high) == (min(counts), max(counts))
+    assert count.value == pytest.approx(sum(every) / len(every))  # of all tables, equally likely
     if means:
+        assert mean.value is not None
+        assert mean.low <= mean.value <= mean.high
         assert mean.low == pytest.approx(min(means))
         assert mean.high == pytest.approx(max(means))
     else:
@@ -153,12 +163,53 @@ def test_groups_are_the_values_of_the_domain_and_of_exact_columns_those_released
 
 
 @pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ([], 2.0),
+        ([Condition(column="age", low=2.0)], 2 / 5 + 1),
+        ([Condition(column="age", values=frozenset([None]))], 1 / 5),
+        ([Condition(column="age", values=frozenset([None]), negated=True)], 4 / 5 + 1),
+    ],
+)
+def test_an_estimate_takes_a_null_that_an_interval_covers_as_one_value_more(
+    where: list[Condition], count: float
+) -> None:
+    rows = pa.table({"age_from": [0, 3], "age_to": [3, 3], "age_null": [True, False]})
+    flag = column("age_null", "age", "null_flag", "boolean")
+    kept = {"suppressed": 0, "columns": [*told()["columns"][:2], flag]}
+    [(_, (found,))] = bounded(rows, kept, Question(measures=(COUNT,), where=tuple(where)))
+    assert found.value == pytest.approx(count)
+
+
+def test_without_ends_there_is_an_estimate_only_of_what_they_do_not_bear_on() -> None:
+    rows = pa.table(
+        {"age_from": [None, 1], "age_to": [None, 1]},
+        pa.schema([("age_from", pa.int64()), ("age_to", pa.int64())]),
+    )
+    bounds = [
+        column(f"age_{end}", "age", form, "long")
+        for end, form in (("from", "lower_bound"), ("to", "upper_bound"))
+    ]
+    kept = {"suppressed": 0, "columns": bounds}
+    for where, count in (((), 2.0), ((Condition(column="age", low=1.0),), None)):
+        [(_, (found, mean))] = bounded(rows, kept, Question(measures=(COUNT, MEAN), where=where))
+        assert (found.value, mean.value) == (count, None)
+
+
+@pytest.mark.parametrize(
     ("question", "words"),
     [
         (Question(measures=(COUNT,), by=("age",)), "ranges"),
         (Question(measures=(COUNT,), by=("shoe",)), "one of age, ill, zip"),
         (Question(measures=(Measure(kind="mean", of="zip"),)), "must be a number"),
         (Question(measures=(COUNT,), where=(Condition(column="zip", low=3.0),)), "no order"),
+        (question_of(zip={"male"}), "1 of 1 given is outside of it"),  # no count of which would be true
+        (question_of(zip={"N1", "N3"}, negated=True), "1 of 2 given is outside of it"),
+        (
+            question_of(zip={"N"}),
+            "1 of 1 given",
+        ),  # a label of the hierarchy, which no record of the source has
+        (question_of(age={1.0, 9.0}), "1 of 2 given"),
     ],
 )
 def test_what_has_no_bounds_is_refused_with_a_reason(question: Question, words: str) -> None:

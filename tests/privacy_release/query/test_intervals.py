@@ -13,6 +13,7 @@ from privacy_release.lake.log import proof_folder
 from privacy_release.lake.read import proof_of, releases
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
+from privacy_release.query.answer import answer
 from privacy_release.query.intervals import answer_with_intervals
 from privacy_release.query.rules import QueryError
 from tests.reading import people, publish_people, publish_synthetic
@@ -65,12 +66,13 @@ def test_a_higher_level_is_a_wider_interval(shared: Lake) -> None:
     assert wide["count_low"] < narrow["count_low"] < narrow["count_high"] < wide["count_high"]
 
 
-def test_a_k_anonymous_release_tells_certain_bounds_and_no_value(shared: Lake) -> None:
+def test_a_k_anonymous_release_tells_certain_bounds_and_an_estimate(shared: Lake) -> None:
     found = rows_of(shared, "SELECT zip, count(*) AS n, avg(age) FROM people WHERE age >= 40 GROUP BY zip")
     source = people()
     assert [row["zip"] for row in found] == ["N1", "N2", "S1", "S2"]
     for row in found:
-        assert set(row) == {"zip", "n_low", "n_high", "mean_age_low", "mean_age_high"}
+        assert row["n_low"] <= row["n"] <= row["n_high"]
+        assert row["mean_age_low"] <= row["mean_age"] <= row["mean_age_high"]
         ages = source["age"][(source["zip"] == row["zip"]) & (source["age"] >= 40)]
         assert row["n_low"] <= len(ages) <= row["n_high"]
         assert row["mean_age_low"] <= ages.mean() <= row["mean_age_high"]
@@ -87,7 +89,13 @@ def test_a_k_anonymous_release_tells_certain_bounds_and_no_value(shared: Lake) -
         "SELECT count(*) FILTER (age > 3) FROM people",
         "SELECT median(age) FROM people",
         "SELECT zip, count(*) FROM people GROUP BY zip HAVING count(*) > 3",
-        "SELECT zip, count(*) FROM people GROUP BY zip ORDER BY zip",
+        "SELECT zip, count(*) FROM people GROUP BY zip ORDER BY length(zip)",
+        "SELECT zip, count(*) FROM people GROUP BY zip ORDER BY age",
+        "SELECT zip, count(*) FROM people GROUP BY zip ORDER BY zip NULLS FIRST",
+        "SELECT zip, count(*) FROM people GROUP BY zip ORDER BY zip LIMIT 3",
+        "SELECT count(*) FROM people WHERE zip = 'male'",
+        "SELECT count(*) FROM private WHERE ill = 'male'",
+        "SELECT count(*) FROM private WHERE age IN (30, 300)",
         "SELECT zip, count(*) FROM people GROUP BY ROLLUP (zip)",
         "SELECT count(*) FROM people, private",
         "SELECT count(*) FROM (SELECT * FROM people)",
@@ -107,6 +115,22 @@ def test_a_question_without_intervals_is_refused(shared: Lake, sql: str) -> None
         answer_with_intervals(shared, sql)
 
 
+@pytest.mark.parametrize(
+    ("order", "column", "downwards"),
+    [
+        ("zip DESC", "zip", True),
+        ("1", "zip", False),
+        ("n", "n", False),
+        ("count(*) DESC, zip", "n", True),
+        ("avg(age)", "mean_age", False),
+    ],
+)
+def test_an_answer_is_sorted_by_its_columns(shared: Lake, order: str, column: str, downwards: bool) -> None:
+    found = rows_of(shared, f"SELECT zip, count(*) n, avg(age) FROM people GROUP BY zip ORDER BY {order}")
+    values = [row[column] for row in found]
+    assert values == sorted(values, reverse=downwards)
+
+
 def test_the_command_prints_intervals_and_says_what_it_refuses(
     shared: Lake, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,7 +141,12 @@ def test_the_command_prints_intervals_and_says_what_it_refuses(
     assert told["sources"][0]["table"] == "private"
     assert main([*asked, "--every-release"]) == WRONG
     assert main(["query", "SELECT max(age) FROM people", "--intervals", "--lake", shared.root]) == WRONG
-    assert "Ask without --intervals" in capsys.readouterr().err
+    assert "ask without --intervals about the columns as they are released" in capsys.readouterr().err
+
+
+def test_a_column_of_the_source_that_is_released_as_an_interval_leads_to_intervals(shared: Lake) -> None:
+    with pytest.raises(QueryError, match=r"age_from and age_to: ask for its mean, .* with --intervals"):
+        answer(shared, "SELECT avg(age) FROM people")
 
 
 def test_a_release_without_replicates_is_read_and_says_why_it_has_no_intervals(tmp_path: Path) -> None:
