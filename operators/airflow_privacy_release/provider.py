@@ -99,7 +99,7 @@ _QUERIES = {
     "query_seconds": ("Longest that a query may run.", "30", "float"),
     "query_rows": ("Most rows of an answer.", "10000", "integer"),
     "query_bytes": ("Most bytes of an answer.", "64000000", "integer"),
-    "query_memory": ("Most bytes that the database of a query may use.", "1000000000", "integer"),
+    "query_memory": ("Most bytes that the database of a query may use.", "700000000", "integer"),
     "query_log": (
         "Absolute path of a file that takes the text of each query, with who asked it and what came of it. "
         "Texts may name people: it is readable by the service user alone, and no other log has them. Empty: "

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _THREADS = 2
 _BATCH = 1_024
 _PIECE = 8_000_000  # bytes of a remote file that are asked for at a time
+# Bytes beyond those of the database: libraries, stacks and Arrow take 180 MB, freed memory is kept a while.
+_OWN = 300_000_000
 _ADDRESSES = 1_500_000_000  # bytes that libraries and stacks map and do not use
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,  # a table name must never find a variable of this program
@@ -210,6 +212,7 @@ def _limit(memory: int, seconds: float) -> None:
     cpu = math.ceil(time.process_time() + seconds * _THREADS) + 1
     for what, most in (
         (resource.RLIMIT_CPU, cpu),
+        (resource.RLIMIT_DATA, memory + _OWN),  # on Linux all that is written to; elsewhere the heap
         (resource.RLIMIT_AS, memory + _ADDRESSES),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),  # what is in memory must not be left on disk

@@ -238,7 +238,7 @@ def _limits() -> Limits:
         rows=conf.getint(_SECTION, "query_rows", fallback=10_000),
         size=conf.getint(_SECTION, "query_bytes", fallback=64_000_000),
         seconds=conf.getfloat(_SECTION, "query_seconds", fallback=30.0),
-        memory=conf.getint(_SECTION, "query_memory", fallback=1_000_000_000),
+        memory=conf.getint(_SECTION, "query_memory", fallback=700_000_000),
     )
 
 

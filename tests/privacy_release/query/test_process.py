@@ -104,6 +104,14 @@ def test_query_that_takes_all_memory_is_refused_and_costs_the_caller_none(
         answer(people, sql, limits=Limits(memory=200_000_000, seconds=200))
     assert all(map(is_gone, processes))
     assert peak() - before < 50 * MEGABYTE
+    assert processes[-1].peak < 500 * MEGABYTE
+
+
+def test_a_query_ends_below_a_gigabyte_by_default(people: Lake, processes: list[QueryProcess]) -> None:
+    sql = "SELECT list(i) FROM people, range(1000000000) t(i)"
+    with pytest.raises(QueryError, match=r"memory|while it read values"):
+        answer(people, sql, limits=Limits(seconds=200))
+    assert 0 < processes[-1].peak < 1_000_000_000
 
 
 @pytest.mark.parametrize(
@@ -170,6 +178,7 @@ def test_process_has_no_variable_file_or_limit_that_it_does_not_need(
         assert not child.net_connections()
         assert child.cwd() == "/"
         assert os.getsid(child.pid) == child.pid
+        assert child.rlimit(psutil.RLIMIT_DATA) == (600_000_000,) * 2
         assert child.rlimit(psutil.RLIMIT_AS) == (1_800_000_000,) * 2
         assert child.rlimit(psutil.RLIMIT_FSIZE) == child.rlimit(psutil.RLIMIT_CORE) == (0, 0)
         assert 0 < child.rlimit(psutil.RLIMIT_CPU)[1] < 60
