@@ -14,9 +14,9 @@ _NUMBERS = re.compile(r"(?<![\w.\-/])[+-]?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e
 _NOUN = re.compile(
     rf"\b{NUMBER}((?: of (?:the )?{NUMBER})?(?: different| distinct| further| missing| more| other)?) "
     r"(cell|class|column|date|entr|file|group|holder|pair|person|record|row|table|text|value|year)"
-    r"(?:s|es|y|ies)?\b( is| are| has| have| was| were)?"
+    r"(?:s|es|y|ies)?\b( is| are| has| have| was| were| repeats?)?"
 )
-_PLURAL = {" is": " are", " has": " have", " was": " were"}
+_PLURAL = {" is": " are", " has": " have", " was": " were", " repeats": " repeat"}
 
 
 def without_counts(text: str) -> str:

@@ -101,6 +101,17 @@ class Period(StrEnum):
     DECADE = "decade"
 
 
+def counted(count: int, one: str, more: str = "") -> str:
+    """A count with its noun, and its verb where they are given together.
+
+    >>> counted(1, "row"), counted(1000, "row"), counted(1, "entry", "entries")
+    ('1 row', '1,000 rows', '1 entry')
+    >>> counted(1, "value is null", "values are null"), counted(0, "value is null", "values are null")
+    ('1 value is null', '0 values are null')
+    """
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
 def bounds_of(name: str) -> tuple[str, str, str]:
     """Names of the released columns of an interval: its two ends, and whether it covers a null.
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PublishError
+from privacy_engine.vocabulary import counted
 from privacy_release.lake.log import State
 from privacy_release.lake.read import dictionary_of, newest_releases, proof_of, read_release
 from privacy_release.lake.replicates import REPLICATES
@@ -48,7 +49,7 @@ def read(
         told = dictionary_of(lake, table, entry["release_id"])
         sys.stderr.write(
             f"{table}, release {entry['release_id']} of {entry['committed'][:10]}: "
-            f"{entry['rows']:,} records\n"
+            f"{counted(entry['rows'], 'record')}\n"
             f"guarantee: {_guarantee(entry, told)}\n"
         )
     return rows

@@ -33,7 +33,7 @@ from privacy_engine.tables.classes import EquivalenceClasses, class_labels
 from privacy_engine.tables.linked import ReleasedClasses
 from privacy_engine.tables.persons import TABLE, ValuesLeft
 from privacy_engine.tables.schema import DataSchema
-from privacy_engine.vocabulary import COUNTERFEITS
+from privacy_engine.vocabulary import COUNTERFEITS, counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -695,10 +695,12 @@ def _limit_finding(rule: str, limit: float, measured: float | None) -> Finding:
 def _sentence(finding: Finding) -> str:
     measured = "nothing measurable" if finding.measured is None else f"{finding.measured:.6g}"
     text = f"{finding.rule} measured {measured}"
+    rows = counted(finding.failing_rows, "row")
     if finding.failing_persons:
-        text += f", missed by {finding.failing_persons} persons with together {finding.failing_rows} rows"
+        text += f", missed by {counted(finding.failing_persons, 'person')} with together {rows}"
     if finding.failing_classes:
-        text += f", missed by {finding.failing_classes} classes of together {finding.failing_rows} rows"
+        text += f", missed by {counted(finding.failing_classes, 'class', 'classes')} of together {rows}"
     if finding.remedy:
-        text += f"{' rows' if finding.failing_rows else ''}: {finding.remedy}"
+        unit = " row" if finding.measured == 1 else " rows"
+        text += f"{unit if finding.failing_rows else ''}: {finding.remedy}"
     return text

@@ -17,6 +17,7 @@ from privacy_engine.randomizers.channel import Channel, IntArray
 from privacy_engine.randomizers.estimation import FloatArray, clipped
 from privacy_engine.randomizers.numeric import NumericMechanism, Plain
 from privacy_engine.tables.columns import NULL, factorize, floats, is_number
+from privacy_engine.vocabulary import counted
 
 
 @dataclass
@@ -174,7 +175,8 @@ def label_codes(name: str, labels: tuple[str, ...], column: pd.Series) -> npt.ND
     codes = found[coded.codes]
     if unknown := int((codes < 0).sum()):
         raise SchemaError(
-            f"{name}: {unknown} values are not in the public domain of the release: mend the source"
+            f"{name}: {counted(unknown, 'value is', 'values are')} not in the public domain of the release: "
+            "mend the source"
         )
     return codes
 
@@ -191,5 +193,5 @@ def numbers(name: str, column: pd.Series) -> FloatArray:
         )
     values = floats(column)
     if bad := int((~np.isfinite(values)).sum()):
-        raise SchemaError(f"{name}: {bad} values are null or infinite: drop them")
+        raise SchemaError(f"{name}: {counted(bad, 'value is', 'values are')} null or infinite: drop them")
     return values

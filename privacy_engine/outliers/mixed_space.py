@@ -21,7 +21,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.grouping.agglomeration import distinct_tuples
 from privacy_engine.tables.columns import NULL, factorize, is_number, require_span
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Kind, Role
+from privacy_engine.vocabulary import Kind, Role, counted
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -108,8 +108,9 @@ def _scaled(values: FloatArray, attribute: Attribute) -> FloatArray:
     known = values[~null]
     if unknown := int((~np.isfinite(known)).sum()):
         raise SchemaError(
-            f"{attribute.name}: {unknown} values are null or infinite and have no distance: drop them at "
-            "ingest, make the attribute categorical, or say that it may be null (nullable: true)"
+            f"{attribute.name}: {counted(unknown, 'value is', 'values are')} null or infinite and without a "
+            "distance: drop them at ingest, make the attribute categorical, or say that it may be null "
+            "(nullable: true)"
         )
     if attribute.categories is not None:
         low, high = 0.0, len(attribute.categories) - 1.0

@@ -35,7 +35,7 @@ from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.columns import factorize, floats, value_text
 from privacy_engine.tables.domains import Storage, require_row_each
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Role
+from privacy_engine.vocabulary import Role, counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,7 +240,9 @@ def individuals_of(table: pd.DataFrame, schema: DataSchema, name: str | None) ->
         )
     column = table[name]
     if nulls := int(column.isna().sum()):
-        raise SchemaError(f"{name}: {nulls} values are null: an individual must have an identifier")
+        raise SchemaError(
+            f"{name}: {counted(nulls, 'value is', 'values are')} null: an individual must have an identifier"
+        )
     if repeated := int(column.duplicated().sum()):
         raise SchemaError(f"{name}: {repeated} values stand more than once: keep one record an individual")
     return [value_text(value).encode() for value in column.tolist()]

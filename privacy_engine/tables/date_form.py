@@ -30,7 +30,7 @@ from privacy_engine.tables.dates import (
 )
 from privacy_engine.tables.direct_identifiers import JSON_SCHEMA, Scope, require_texts, scope_of
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.vocabulary import Period
+from privacy_engine.vocabulary import Period, counted
 
 Bounds = tuple[float, float]
 Floats = npt.NDArray[np.float64]
@@ -319,8 +319,8 @@ class DateForm:
         near = int(((numbers < self.clock.first + reach) | (numbers > self.clock.last - reach)).sum())
         if near:
             raise SchemaError(
-                f"{near} values are so near to the year 1 or 9999 that a shift may lead out of the calendar: "
-                "make them null in the source where they stand for no date"
+                f"{counted(near, 'value is', 'values are')} so near to the year 1 or 9999 that a shift "
+                "may lead out of the calendar: make them null in the source where they stand for no date"
             )
         micros = found.micros // MICROS_OF_DAY * MICROS_OF_DAY if self.clock == DATES else found.micros
         return self.clock.column_of(micros + days * MICROS_OF_DAY, found.null, column.name)

@@ -20,7 +20,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize, floats, is_number
 from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Kind
+from privacy_engine.vocabulary import Kind, counted
 
 Codes = npt.NDArray[np.int64]
 
@@ -508,6 +508,10 @@ def _refuse_undeclared_nulls(table: pd.DataFrame, attributes: Iterable[Attribute
 def undeclared_nulls(counts: Mapping[str, int]) -> SchemaError:
     """The refusal of nulls without a code: attribute -> how many."""
     return SchemaError(
-        "; ".join(f"{name}: {count} values are null" for name, count in counts.items() if count)
+        "; ".join(
+            f"{name}: {counted(count, 'value is', 'values are')} null"
+            for name, count in counts.items()
+            if count
+        )
         + ": declare the attribute nullable, or drop them at ingest"
     )

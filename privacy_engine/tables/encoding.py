@@ -18,7 +18,7 @@ from privacy_engine.tables.geometry import Geometry
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.persons import person_codes
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Kind, Role
+from privacy_engine.vocabulary import Kind, Role, counted
 
 
 @dataclass(frozen=True)
@@ -353,8 +353,8 @@ def _encode_part(
     codes = sensitive_codes(attribute, column, domain)
     if foreign := int(np.count_nonzero(codes < 0)):
         raise SchemaError(
-            f"{attribute.name}: {foreign} values are not among those of the whole table: it changed since it "
-            "was cut into fragments; cut it again"
+            f"{attribute.name}: {counted(foreign, 'value is', 'values are')} not among those of the whole "
+            "table: it changed since it was cut into fragments; cut it again"
         )
     return codes, domain
 
@@ -390,8 +390,9 @@ def _refuse_variants(name: str, texts: Sequence[str]) -> None:
     read = {" ".join(text.split()).casefold() for text in texts}
     if more := len(texts) - len(read):
         raise SchemaError(
-            f"{name}: {more} distinct values differ from another only in case or blanks, and would count as "
-            "different ones for l: mend the source, or list the categories"
+            f"{name}: {counted(more, 'distinct value is', 'distinct values are')} equal to another "
+            "except for case or blanks, and would count as different for l: mend the source, or list the "
+            "categories"
         )
 
 

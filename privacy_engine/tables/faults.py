@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.tables.columns import factorize, floats
+from privacy_engine.vocabulary import counted
 
 
 class Rule(StrEnum):
@@ -28,29 +29,31 @@ class Rule(StrEnum):
 # Rule -> value that breaks it -> records; the value is "" where only records are counted.
 Faults = dict[Rule, Counter[str]]
 
+# `{values}` is the records that break the rule, with the verb: "1 value is", "2 values are".
 _WORDS: Mapping[Rule, str] = {
-    Rule.NULL: "{rows} values are null: drop them at ingest, or keep them (nulls: keep)",
-    Rule.FORMAT: "{rows} values do not fit the format, or are no day of the calendar: correct the source or "
+    Rule.NULL: "{values} null: drop them at ingest, or keep them (nulls: keep)",
+    Rule.FORMAT: "{values} not of the format, or no day of the calendar: correct the source or "
     "the format; if a mark such as an empty text means that the date is missing, read the column as kind: "
     "categorical and make it null in a transform",
-    Rule.CALENDAR: "{rows} values are before the year 1 or after the year 9999: mend the source",
-    Rule.SKIPPED: "{rows} values are times that the clocks of the zone skipped: mend the source, or correct "
-    "the zone",
-    Rule.INFINITE: "{rows} values are infinite: mend the source",
-    Rule.OUTSIDE: "{rows} values are out of the bounds: widen the bounds, with top_code or bottom_code to "
+    Rule.CALENDAR: "{values} before the year 1 or after the year 9999: mend the source",
+    Rule.SKIPPED: "{values} times that the clocks of the zone skipped: mend the source, or correct the zone",
+    Rule.INFINITE: "{values} infinite: mend the source",
+    Rule.OUTSIDE: "{values} out of the bounds: widen the bounds, with top_code or bottom_code to "
     "group far values, or correct the source",
-    Rule.CODES: "{rows} values are shorter than a code, or have more digits: mend the source, or correct "
+    Rule.CODES: "{values} shorter than a code, or have more digits: mend the source, or correct "
     "width or prefix",
-    Rule.CATEGORIES: "the categories miss {distinct} distinct values in {rows} rows: "
-    "add them or mend the source",
-    Rule.HIERARCHY: "the hierarchy misses {distinct} distinct values in {rows} rows: "
-    "add them or mend the source",
+    Rule.CATEGORIES: "the categories miss {distinct} in {rows}: add them or mend the source",
+    Rule.HIERARCHY: "the hierarchy misses {distinct} in {rows}: add them or mend the source",
 }
 
 
 def told(rule: Rule, *, rows: int, distinct: int) -> str:
     """A problem in words: the rule, how many records break it, with how many distinct values."""
-    return _WORDS[rule].format(rows=rows, distinct=distinct)
+    return _WORDS[rule].format(
+        values=counted(rows, "value is", "values are"),
+        rows=counted(rows, "row"),
+        distinct=counted(distinct, "distinct value"),
+    )
 
 
 def problems_of(faults: Faults) -> list[str]:

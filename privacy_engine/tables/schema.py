@@ -48,7 +48,7 @@ from privacy_engine.tables.faults import (
 )
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.persons import PERSON_FIELDS, TABLE, LinkedTable, Person, Rows
-from privacy_engine.vocabulary import Kind, Meaning, Period, Role
+from privacy_engine.vocabulary import Kind, Meaning, Period, Role, counted
 
 _CLOCKS = {Kind.DATE: DATES, Kind.TIMESTAMP: TIMES}
 _NO_TEXT = (Kind.NUMERIC, *_CLOCKS)
@@ -202,7 +202,8 @@ class Attribute:
         ):
             return f"the hierarchy misses {len(missing)} of the categories: add a row for each"
         if self.hierarchy is not None and (untrue := self.hierarchy.untruthful_rows()):
-            return f"{untrue} rows of the hierarchy carry a label that is untrue of their value: correct them"
+            rows = counted(untrue, "row of the hierarchy has", "rows of the hierarchy have")
+            return f"{rows} a label that is untrue of the value: correct it"
         return None
 
     def _misplaced(self) -> str | None:
@@ -688,7 +689,10 @@ class DataSchema:
         names = [t.name for t in self.tables]
         problems = []
         if foreign := int((~table[TABLE].isin(names)).sum()):
-            problems.append(f"{TABLE}: {foreign} rows are of none of the tables {names}: mend the source")
+            problems.append(
+                f"{TABLE}: {counted(foreign, 'row is', 'rows are')} of none of the tables {names}: "
+                "mend the source"
+            )
         for name in names:
             own = self.of_table(name)
             try:
@@ -864,7 +868,7 @@ class DataSchema:
 
 def nameless_records(by: str, count: int) -> str:
     """What is wrong where records name no person."""
-    return f"{by}: {count} records name no person: give each one, or drop these records"
+    return f"{by}: {counted(count, 'record is', 'records are')} without a person: give each one, or drop them"
 
 
 _PERSON = "person"

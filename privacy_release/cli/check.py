@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_engine.vocabulary import counted
 from privacy_release.cli.areas import removed_after
 from privacy_release.cli.arguments import (
     WrongArgumentError,
@@ -182,7 +183,7 @@ def _cost_line(cost: "Cost | str | None") -> str:
         return "" if cost is None else f"; {cost}"
     seconds, memory = _range(*cost.seconds), _range(*(number / 2**20 for number in cost.memory))
     how = "measured" if cost.measured == cost.rows else f"predicted from {cost.measured:,} of them"
-    return f"; {cost.rows:,} records take {seconds} s and {memory} MB, {how}"
+    return f"; {counted(cost.rows, 'record takes', 'records take')} {seconds} s and {memory} MB, {how}"
 
 
 def _range(low: float, high: float) -> str:
@@ -571,7 +572,7 @@ def _about(checked: "Checked") -> Iterator[str]:
     """A release that was looked at."""
     files = f"{checked.files} data files" if checked.files != 1 else "one data file"
     files += " that another tool wrote" if checked.rewritten else ""
-    yield f"release {checked.release}: {checked.rows:,} rows in {files}"
+    yield f"release {checked.release}: {counted(checked.rows, 'row')} in {files}"
     yield f"  statement {checked.sequence}, signed {checked.signed} by {checked.key[:16]}"
     approval = checked.approval or {}
     for answer in filter(None, (approval.get("first"), approval)):  # two people may have had to approve it

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_engine.vocabulary import counted
 from privacy_release.cli.arguments import WrongArgumentError, usage
 
 if TYPE_CHECKING:
@@ -194,10 +195,12 @@ def _check(arguments: argparse.Namespace) -> int:
 
     holders = _asked(arguments)
     found = read_hierarchy(arguments.hierarchy)
-    print(f"{arguments.hierarchy}: {len(found.values):,} values, {found.height} levels above them")
+    print(f"{arguments.hierarchy}: {_size(found)}")
     untrue = found.untruthful_rows()
     if untrue:
-        print(f"{untrue:,} values have a label that is untrue of them, such as an interval without them")
+        print(
+            f"{counted(untrue, 'value has', 'values have')} an untrue label, such as an interval without it"
+        )
     nodes = _nodes(found)
     idle = [level for level in range(1, found.height) if nodes[level] == nodes[level - 1]]
     if idle:
@@ -208,7 +211,7 @@ def _check(arguments: argparse.Namespace) -> int:
     if missing and arguments.curator:
         print(f"they are in {_for_curator(arguments, missing)}")
     unused = sum(value not in holders.by_value for value in found.values)
-    print(f"{unused:,} values of the hierarchy are not in the column")
+    print(f"{counted(unused, 'value of the hierarchy is', 'values of the hierarchy are')} not in the column")
     return 1 if untrue or idle or missing else 0
 
 
@@ -241,7 +244,7 @@ def _import(arguments: argparse.Namespace) -> int:
     rows = csv.reader(io.StringIO(text), delimiter=arguments.delimiter)
     found = Hierarchy(tuple(tuple(map(str.strip, row)) for row in rows if row))
     _write(arguments.output, found.to_csv())
-    print(f"{arguments.output}: {len(found.values):,} values, {found.height} levels above them")
+    print(f"{arguments.output}: {_size(found)}")
     return 0
 
 
@@ -285,6 +288,10 @@ def _read(arguments: argparse.Namespace, *more: str | None) -> "pd.DataFrame":
                     )
                 parts.append(to_frame(parquet.read(columns=columns)))
     return pd.concat(parts, ignore_index=True)
+
+
+def _size(hierarchy: "Hierarchy") -> str:
+    return f"{counted(len(hierarchy.values), 'value')}, {counted(hierarchy.height, 'level')} above them"
 
 
 def _tell_missing(hierarchy: "Hierarchy", holders: "Holders") -> dict[str, int]:

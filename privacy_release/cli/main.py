@@ -29,6 +29,7 @@ from privacy_engine.errors import (
 )
 from privacy_engine.foreign import is_panic, translated
 from privacy_engine.progress import telling
+from privacy_engine.vocabulary import counted
 from privacy_release.cli.areas import (
     StoppedError,
     add_clean_command,
@@ -324,7 +325,7 @@ def _verify(arguments: argparse.Namespace) -> int:
             year=today.year,
         )
         report = replace(report, findings=(*report.findings, *text_findings(files, schema, policy)))
-    print(f"{report.rows:,} rows in {report.classes:,} classes")
+    print(f"{counted(report.rows, 'row')} in {counted(report.classes, 'class', 'classes')}")
     print("\n".join(finding_lines(report.to_dict()["findings"])))
     report.raise_if_failed()
     return DONE
@@ -364,7 +365,7 @@ def _retract(arguments: argparse.Namespace) -> int:
         )
     print(
         f"{arguments.release} {'was' if done.already else 'is'} retracted from {lake.root}/{name}; "
-        f"{done.files_removed} files erased"
+        f"{counted(done.files_removed, 'file')} erased"
     )
     return DONE
 

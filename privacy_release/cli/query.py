@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_engine.vocabulary import counted
 from privacy_release.cli.arguments import WrongArgumentError, default_lake, lake_at, write_whole
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _table(given: "Answer") -> bytes:
         ).rstrip()
         for line in (heads, ["-" * width for width in widths], *rows)
     ]
-    return ("\n".join([*lines, f"({len(rows):,} rows)"]) + "\n").encode()
+    return ("\n".join([*lines, f"({counted(len(rows), 'row')})"]) + "\n").encode()
 
 
 def _parquet(given: "Answer") -> bytes:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from privacy_engine.vocabulary import PublishMode
+from privacy_engine.vocabulary import PublishMode, counted
 from privacy_release.cli.arguments import lake_at, table_of, usage
 from privacy_release.work.durations import parse_duration
 
@@ -53,5 +53,8 @@ def table(arguments: argparse.Namespace) -> int:
         if arguments.history_lake is not None:
             history = lake_at(arguments.history_lake, "--history-lake")
         done = settle(lake, name, history=history, grace=grace)
-        print(f"{done.moved} releases moved, {done.erased} files erased, {done.waiting} left for later")
+        print(
+            f"{counted(done.moved, 'release')} moved, {counted(done.erased, 'file')} erased, "
+            f"{done.waiting} left for later"
+        )
     return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.judge.attack_risk import AttackRisk
 from privacy_engine.progress import telling
+from privacy_engine.vocabulary import counted
 from privacy_release.work.durations import Pace, how_far
 from privacy_release.work.settings import VARIABLES
 
@@ -56,7 +57,8 @@ def _finding(finding: Mapping[str, Any]) -> str:
     if finding["rule"].startswith(f"{AttackRisk.name}(") and finding["passed"]:
         return f"passed    {finding['rule']}: kept; its figures stand in the report on the attacks"
     measured = "nothing measurable" if finding["measured"] is None else f"{finding['measured']:.6g}"
-    missed = f", missed by {finding['failing_classes']} classes" if finding["failing_classes"] else ""
+    classes = finding["failing_classes"]
+    missed = f", missed by {counted(classes, 'class', 'classes')}" if classes else ""
     return f"{'passed' if finding['passed'] else 'FAILED'}    {finding['rule']}: measured {measured}{missed}"
 
 
@@ -76,7 +78,8 @@ def manifest_lines(manifest: Mapping[str, Any]) -> list[str]:
 
 def release_line(entry: Mapping[str, Any]) -> str:
     """One publication of a table."""
-    facts = f"{entry['committed']}  {entry['rows']:>9,} rows  {entry['figures'].get('method', '')}"
+    rows = f"{entry['rows']:>9,} {'row ' if entry['rows'] == 1 else 'rows'}"
+    facts = f"{entry['committed']}  {rows}  {entry['figures'].get('method', '')}"
     problem = f"  ({entry['problem']})" if entry["problem"] else ""
     return f"{entry['version']:>4}  {entry['state']:<10}  {facts}  {entry['release_id']}{problem}"
 

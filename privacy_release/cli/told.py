@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from privacy_engine.vocabulary import counted
 from privacy_release.cli.arguments import WrongArgumentError, table_of, usage, write_whole
 from privacy_release.reports.registry import CURATORS, SCHEMA_VERSION, SECTORS, Deployment
 
@@ -125,7 +126,8 @@ def _check_evidence(arguments: argparse.Namespace) -> int:
     signed = ", ".join(sorted(key[:16] for key in found.keys))
     opinion = "with an expert's opinion" if found.opinion else "without an expert's opinion"
     print(
-        f"yes   release {found.release} of {found.table}, {opinion}, {len(found.files)} files signed {signed}"
+        f"yes   release {found.release} of {found.table}, {opinion}, "
+        f"{counted(len(found.files), 'file')} signed {signed}"
     )
     if arguments.table is None:
         print("      whether the lake still has this release was not looked at: give --table LAKE/TABLE")

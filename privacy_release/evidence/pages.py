@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
+from privacy_engine.vocabulary import counted
 from privacy_release.evidence.criteria import HIPAA, NIST, WP29
 from privacy_release.reports.release import page_template
 from privacy_release.reports.text import signed
@@ -39,7 +40,8 @@ def sections_of(facts: Mapping[str, Any], opinion: str) -> list[Section]:
     """
     software = facts["software"]
     made = [
-        f"{facts['rows']:,} records, made by {facts['method']} of {software['name']} {software['version']}.",
+        f"{counted(facts['rows'], 'record')}, made by {facts['method']} of {software['name']} "
+        f"{software['version']}.",
         f"sha256 of the verified records: {facts['sha256']}.",
     ]
     if facts["reference"]:
@@ -96,7 +98,7 @@ def _risks(facts: Mapping[str, Any]) -> Section:
                 " or more" if band["to"] is None else f" to {band['to']}" if band["to"] > band["from"] else ""
             ),
             f"{band['records']:,}",
-            f"{band['classes']:,} classes",
+            counted(band["classes"], "class", "classes"),
         )
         for band in facts.get("classes", ())
     ]

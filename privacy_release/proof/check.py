@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishError
 from privacy_engine.foreign import translated
+from privacy_engine.vocabulary import counted
 from privacy_release.lake.commits import newest_first
 from privacy_release.lake.log import (
     Publication,
@@ -294,7 +295,7 @@ class _Check:
         """
         columns = [str(name) for name in statement.note["columns"]]
         if hidden := set(columns) - self.shown:
-            raise FaultError(Fault.LOG, f"the log does not show {len(hidden)} columns of it")
+            raise FaultError(Fault.LOG, f"the log does not show {counted(len(hidden), 'column')} of it")
         if _has_statistics(self.lake, self.name, entry.version):
             raise FaultError(Fault.LOG, "the log has statistics of cells, which hide rows from readers")
         signed = read_files(self.lake, self.name, statement.sha256, keys)
@@ -320,7 +321,10 @@ class _Check:
             raise FaultError(Fault.ROWS, told)
         rewritten = set(paths) != set(signed)
         if rewritten and (filled := filled_columns(copies, columns)):
-            raise FaultError(Fault.ROWS, f"{len(filled)} columns hold values that are not of the release")
+            raise FaultError(
+                Fault.ROWS,
+                f"{counted(len(filled), 'column has', 'columns have')} values that are not of the release",
+            )
         file = _own_columns(copies, columns, folder)
         return _Rows(file=file, count=count, files=len(paths), rewritten=rewritten)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PrivacyEngineError, VerificationError
+from privacy_engine.vocabulary import counted
 from privacy_release.steps.verify import require_no_counterfeits, text_findings
 from privacy_release.work.engines import DEFAULT_MEMORY, read_memory
 
@@ -64,7 +65,8 @@ def measured_anew(
         rule = finding["rule"]
         if not finding["passed"]:
             missed = finding.get("failing_classes") or 0
-            wrong.append(f"{rule} does not hold{f', {missed} classes miss it' if missed else ''}")
+            by = f", {counted(missed, 'class misses', 'classes miss')} it" if missed else ""
+            wrong.append(f"{rule} does not hold{by}")
         if rule in told and not _equal(finding["measured"], told[rule]["measured"]):
             wrong.append(f"{rule} measures {finding['measured']}, the proof says {told[rule]['measured']}")
     found = {finding["rule"] for finding in report}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError
+from privacy_engine.vocabulary import counted
 from privacy_release.lake.log import Publication, State, newest, open_table, publications
 from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.store import Lake, dataset_of, reaching, table_names
@@ -40,7 +41,7 @@ class Source:
     manifest_sha256: str
 
     def __str__(self) -> str:
-        made = f"version {self.version}, {self.published}, {self.rows:,} rows, {self.method}"
+        made = f"version {self.version}, {self.published}, {counted(self.rows, 'row')}, {self.method}"
         promised = list(self.guarantees)
         if self.loss is not None:
             promised.insert(0, _loss_words(self.loss))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from privacy_engine.vocabulary import counted
 from privacy_release.reports.data import SMALLEST_COUNT, Measured, ReportData, claimed_k, data_of_release
 from privacy_release.reports.released import SharesPart, drawing
 from privacy_release.reports.synthetic import BudgetLine, budget_lines
@@ -317,7 +318,7 @@ def _class_sizes(told: Mapping[int, int]) -> list[Bar]:
     return [
         Bar(
             label=f"{a:,}" if b - a == 1 else f"{a:,} to {b - 1:,}",
-            text=f"{count:,} classes, {held:,.0f} records",
+            text=f"{counted(int(count), 'class', 'classes')}, {counted(round(held), 'record')}",
             share=count / counts.max(),
         )
         for a, b, count, held in zip(firsts[:-1], firsts[1:], counts, records, strict=True)
@@ -330,7 +331,7 @@ def _share_bars(part: SharesPart) -> dict[str, Any]:
     bars = [
         Bar(
             label=f"{i * width} to {(i + 1) * width} %",
-            text=f"{classes:,} {'class' if classes == 1 else 'classes'}, {records:,} records",
+            text=f"{counted(classes, 'class', 'classes')}, {counted(records, 'record')}",
             share=classes / most,
         )
         for i, (classes, records) in enumerate(zip(part.classes, part.records, strict=True))

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from privacy_engine.errors import MissingSourceError, PrivacyEngineError, SchemaError
 from privacy_engine.foreign import translated
+from privacy_engine.vocabulary import counted
 from privacy_release.sources.listing import Listing, of_folder, of_glob, without_values
 from privacy_release.work.parquet import how_to_convert
 from privacy_release.work.places import require_allowed
@@ -91,7 +92,9 @@ def find_source(
             "correct the address, or wait for the data"
         )
     if strange := sum(not _is_utf8(names[f]) for f in kept):
-        raise SchemaError(f"{shown} has {strange} files whose names are not UTF-8; rename them")
+        raise SchemaError(
+            f"{shown} has {counted(strange, 'file')} with a name that is not UTF-8; rename them"
+        )
     source = Source(
         uri=shown,
         filesystem=filesystem,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.vocabulary import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,7 +106,10 @@ class Repeats:
             SchemaError: naming each, how many records repeat another's, and the remedies.
         """
         if found := {name: n for name, seen in self._seen.items() if (n := seen.repeated())}:
-            told = "; ".join(f"{name}: {n} records repeat another's value" for name, n in found.items())
+            told = "; ".join(
+                f"{name}: {counted(n, 'record repeats', 'records repeat')} another's value"
+                for name, n in found.items()
+            )
             if linking := [name for name in found if name in self._pseudonyms]:
                 raise SchemaError(
                     f"{told}. Pseudonyms of {', '.join(linking)} would link these records, and each class "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from urllib.parse import urlencode
 
 from privacy_engine.errors import IntegrityError
+from privacy_engine.vocabulary import counted
 from privacy_release.reports.text import (
     ALONE,
     FIGURES,
@@ -298,7 +299,7 @@ def body(
         f"**[Decide on the page of this approval]({page})**: it shows the columns and some records as "
         f"they would be published, and asks twice before it rejects.{two}",
         f"Release **{escaped(asked['release'])}** of the table **{escaped(asked['table'])}**: "
-        f"{asked['rows']:,} records, made by {escaped(asked['method'])}.{_counterfeits(asked)} "
+        f"{counted(asked['rows'], 'record')}, made by {escaped(asked['method'])}.{_counterfeits(asked)} "
         f"[Read the whole report]({link}).",
         _heading("Guarantees, measured on the bytes that would be published"),
         _table(("rule", "limit", "measured", "kept"), map(_finding, asked["findings"])),
@@ -332,7 +333,7 @@ def expectations_in_words(asked: Question) -> str:
     found = asked.get("expectations")
     if not found:
         return ""
-    return f"{found['passed']:,} of {found['expected']:,} expectations of the source held."
+    return f"{found['passed']:,} of {counted(found['expected'], 'expectation')} of the source held."
 
 
 def _expectations(asked: Question) -> list[str]:

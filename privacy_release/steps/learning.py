@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import PublishError, SchemaError, SpecError
+from privacy_engine.vocabulary import counted
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.reports.learning import Score, Trained
 from privacy_release.work.parquet import read_private
@@ -186,4 +187,7 @@ def _require_columns(frame: "pd.DataFrame", target: str, names: Sequence[str]) -
     if missing := [name for name in (target, *names) if name not in frame]:
         raise SchemaError(f"columns {missing} must be in the table; correct target and features")
     if nulls := int(frame[target].isna().sum()):
-        raise SchemaError(f"{target}: {nulls} classes are null: learn another one, or drop them at ingest")
+        raise SchemaError(
+            f"{target}: {counted(nulls, 'class is', 'classes are')} null: learn another one, or drop them at "
+            "ingest"
+        )

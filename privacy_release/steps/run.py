@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from privacy_engine.counts import without_counts
 from privacy_engine.errors import SpecError
 from privacy_engine.progress import portion
+from privacy_engine.vocabulary import counted
 from privacy_release.alerts.trend import find_alerts
 from privacy_release.sources.databases.query import Query, url_of_environment
 from privacy_release.sources.pseudonyms import Naming
@@ -163,7 +164,7 @@ def _run(
         table = source_table(spec, release_id, schema, work, watch)
     if asked.attacks:
         table = hold_out(table, work, asked.holdout, asked.attacks)
-        watch(Stage.HOLD_OUT, f"{table['rows']:,} records are left to be released")
+        watch(Stage.HOLD_OUT, f"{counted(table['rows'], 'record is', 'records are')} left to be released")
     with portion(0.5):
         staged = make_release(
             table,
@@ -178,7 +179,7 @@ def _run(
             memory=memory,
             past=_past(spec, asked, lake, release_id),
         )
-    watch(Stage.RELEASE, f"{staged['rows']:,} records")
+    watch(Stage.RELEASE, counted(staged["rows"], "record"))
     watch(Stage.VERIFY, "measuring the staged bytes")
     with portion(0.15):
         report = verify_staged(
@@ -190,7 +191,11 @@ def _run(
             run=(release_id, release_id),  # as `publish` names it
         )
     raise_if_failed(report)
-    watch(Stage.VERIFY, f"{len(report['findings'])} rules kept by {report['classes']:,} classes")
+    watch(
+        Stage.VERIFY,
+        f"{counted(len(report['findings']), 'rule')} kept by "
+        f"{counted(report['classes'], 'class', 'classes')}",
+    )
     if asked.attacks:
         with portion(0.05):
             report = attack_staged(
@@ -348,7 +353,7 @@ def source_table(
     if suite is not None:
         watch(Stage.VALIDATE, "running")
         found = validate(table, suite)
-        watch(Stage.VALIDATE, f"{found['passed']} of {found['expected']} expectations met")
+        watch(Stage.VALIDATE, f"{found['passed']} of {counted(found['expected'], 'expectation')} met")
     if spec.transform is not None:
         watch(Stage.TRANSFORM, "running")
         fields, engine = spec.transformed_fields, table.get("engine")
@@ -359,7 +364,7 @@ def source_table(
             SqlStep(sql=spec.transform.sql, memory=memory),
             schema=None if fields is None else load_schema(fields),
         )
-        watch(Stage.TRANSFORM, f"{table['rows']:,} records")
+        watch(Stage.TRANSFORM, counted(table["rows"], "record"))
     if spec.outliers is not None:
         watch(Stage.OUTLIERS, f"running {spec.outliers.method}")
         with portion(0.3):
@@ -400,7 +405,7 @@ def _ingested(table: TableRef) -> str:
     source = table["source"]
     files = [name for own in source.get("tables", {"": source}).values() for name in own.get("left_out", [])]
     left_out = f"; hidden or empty files that were not read: {', '.join(files)}" if files else ""
-    return f"{table['rows']:,} records, {source['dropped']:,} dropped for nulls{left_out}"
+    return f"{counted(table['rows'], 'record')}, {source['dropped']:,} dropped for nulls{left_out}"
 
 
 def _tables(
@@ -425,5 +430,5 @@ def _tables(
     for name, suite in suites.items():
         watch(Stage.VALIDATE, f"running on {name}")
         found = validate(table, suite, name)
-        watch(Stage.VALIDATE, f"{found['passed']} of {found['expected']} expectations met")
+        watch(Stage.VALIDATE, f"{found['passed']} of {counted(found['expected'], 'expectation')} met")
     return table

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, VerificationError
 from privacy_engine.progress import portion
-from privacy_engine.vocabulary import COUNTERFEITS
+from privacy_engine.vocabulary import COUNTERFEITS, counted
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.history import (
     earlier_releases,
@@ -138,9 +138,9 @@ def require_no_counterfeits(files: Sequence[str]) -> None:
         told = pq.read_table(file, columns=[COUNTERFEITS])[COUNTERFEITS]
         if records := pc.sum(pc.not_equal(told, 0)).as_py():
             raise VerificationError(
-                f"{records} records stand in classes with counterfeits, and the table does not tell which "
-                "records are nobody's, so people cannot be counted; verify it in its work area, with the "
-                "persons that were kept beside it"
+                f"{counted(records, 'record is', 'records are')} in classes with counterfeits, and the table "
+                "does not tell which records are nobody's, so people cannot be counted; verify it in its "
+                "work area, with the persons that were kept beside it"
             )
 
 

@@ -153,7 +153,7 @@ def test_a_table_of_one_person_is_refused(name: str, bound: str) -> None:
 @methods
 def test_records_of_nobody_are_refused(name: str) -> None:
     nameless = VISITS.assign(name=VISITS["name"].where(VISITS.index > 4))
-    with pytest.raises(SchemaError, match="name: 5 records name no person"):
+    with pytest.raises(SchemaError, match="name: 5 records are without a person"):
         method(name, "weight").measure(nameless, SCHEMA)
 
 

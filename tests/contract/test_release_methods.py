@@ -127,11 +127,11 @@ BAD_TABLES = {
     ),
     "unseen category": (
         lambda t: t.assign(grade="secret"),
-        r"grade: the categories miss 1 distinct values in 120 rows",
+        r"grade: the categories miss 1 distinct value in 120 rows",
     ),
     "hierarchy misses a value": (
         lambda t: t.assign(city="secret"),
-        "city: the hierarchy misses 1 distinct values",
+        "city: the hierarchy misses 1 distinct value",
     ),
     "out of bounds": (lambda t: t.assign(age=t["age"] + 60), r"age: \d+ values are out of the bounds"),
     "infinite": (

@@ -94,7 +94,7 @@ def test_executors_copy_the_shares_of_a_source(tmp_path: Path, monkeypatch: pyte
         for name in ("rows", "sha256", "source"):
             assert tables["spark"][name] == tables["fragments"][name]  # type: ignore[literal-required]
         (folder / "0.parquet").write_bytes((folder / "4.parquet").read_bytes())
-        with pytest.raises(SchemaError, match="name: 2600 records repeat another's value"):
+        with pytest.raises(SchemaError, match="name: 2,600 records repeat another's value"):
             privacy_release.ingest(str(folder), SCHEMA, work, engine=read_engine("spark"))
         assert not list(work.folder.glob("ingest.*"))
 

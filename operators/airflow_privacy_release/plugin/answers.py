@@ -12,6 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, Stric
 
 from airflow_privacy_release.plugin.auth import name_of
 from airflow_privacy_release.plugin.views.words import breakable, day, moment, number
+from privacy_engine.vocabulary import counted
 
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; frame-src 'self'; "
@@ -127,5 +128,11 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"moment": moment, "day": day, "number": number, "breakable": breakable}
+    environment.filters |= {
+        "moment": moment,
+        "day": day,
+        "number": number,
+        "breakable": breakable,
+        "counted": counted,
+    }
     return environment

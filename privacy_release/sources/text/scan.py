@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.vocabulary import counted
 from privacy_release.sources.text.patterns import any_form, found_in, numbers, redacted
 
 if TYPE_CHECKING:
@@ -91,7 +92,9 @@ class TextScan:
             if column.attribute.text == "redact":
                 found = column.of_name()
             if found and (column.attribute.text is None or column.attribute.text == "redact"):
-                kinds = ", ".join(f"{_shown(kind)} in {n:,} records" for kind, n in sorted(found.items()))
+                kinds = ", ".join(
+                    f"{_shown(kind)} in {counted(n, 'record')}" for kind, n in sorted(found.items())
+                )
                 told.append(f"{name}: {kinds}")
         if told:
             raise SchemaError(

@@ -275,7 +275,7 @@ def test_a_sensitive_value_that_the_whole_table_did_not_have_is_refused(
     plan = planned(engine, tmp_path, table, method, SCHEMA, 500)
     part = table[plan.tree.assign(table) == 0]
     part = part.assign(disease=np.where(part["record"] == part["record"].iloc[0], "new", part["disease"]))
-    with pytest.raises(SchemaError, match="1 values are not among those of the whole table") as refused:
+    with pytest.raises(SchemaError, match="1 value is not among those of the whole table") as refused:
         release_fragment(plan, 0, part, method)
     assert "new" not in str(refused.value)
 

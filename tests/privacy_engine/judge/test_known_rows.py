@@ -100,7 +100,7 @@ def test_an_intersection_of_one_value_is_refused_though_each_class_has_two(tmp_p
     assert (found.passed, found.measured) == (False, 1.0)
     assert (found.failing_persons, found.failing_rows) == (1, 2)
     report = verify(alone, SCHEMA, POLICY, persons=PERSONS[:4])
-    with pytest.raises(Exception, match=r"measured 1, missed by 1 persons with together 2 rows") as told:
+    with pytest.raises(Exception, match=r"measured 1, missed by 1 person with together 2 rows") as told:
         report.raise_if_failed()
     assert "ann" not in str(told.value)
     assert "flu" not in str(told.value)

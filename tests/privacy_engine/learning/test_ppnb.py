@@ -259,7 +259,7 @@ def test_an_unseen_category_is_refused_by_column_and_count() -> None:
             {},
             "shoe: must hold numbers or be listed in the manifest",
         ),
-        (PLAIN, pd.DataFrame({"x": [1.0, math.nan, 3, 4]}), {}, "x: 1 values are null"),
+        (PLAIN, pd.DataFrame({"x": [1.0, math.nan, 3, 4]}), {}, "x: 1 value is null"),
         (PLAIN, pd.DataFrame({"x": [1.0, 2, 3, 4]}), {"label": "kin"}, "label must be one of"),
         (PLAIN, pd.DataFrame({"x": [1.0, 2, 3, 4]}), {"alpha": -1.0}, "must be >= 0"),
     ],

@@ -54,7 +54,7 @@ def test_a_null_is_a_category_but_no_number() -> None:
     space = MixedSpace.of_table(table, schema, ("x",), 1.0)
     assert len(space) == 3
     assert space.point_of[1] == space.point_of[3]
-    with pytest.raises(SchemaError, match="y: 1 values are null or infinite"):
+    with pytest.raises(SchemaError, match="y: 1 value is null or infinite"):
         MixedSpace.of_table(table, schema, ("x", "y"), 1.0)
 
 

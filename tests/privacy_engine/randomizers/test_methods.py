@@ -299,8 +299,8 @@ def test_a_domain_that_is_not_public_is_refused_without_data(
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda t: t.assign(size="secret"), "size: the categories miss 1 distinct values in 300 rows"),
-        (lambda t: t.assign(city="secret"), "city: the hierarchy misses 1 distinct values"),
+        (lambda t: t.assign(size="secret"), "size: the categories miss 1 distinct value in 300 rows"),
+        (lambda t: t.assign(city="secret"), "city: the hierarchy misses 1 distinct value"),
         (lambda t: t.assign(age=t["age"] + 60), r"age: \d+ values are out of the bounds"),
         (lambda t: t.iloc[:0], "empty"),
     ],

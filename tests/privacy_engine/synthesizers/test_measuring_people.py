@@ -127,7 +127,7 @@ def test_records_of_nobody_are_refused_by_their_number(engine: LocalEngine, tmp_
         )
     with pytest.raises(SchemaError) as known:
         load_method("latent_class", max_rows=3).coded(table, VISITS)
-    assert "name: 3 records name no person" in str(told.value)
+    assert "name: 3 records are without a person" in str(told.value)
     assert str(told.value) == str(known.value)
     assert "canary" not in str(told.value)
 

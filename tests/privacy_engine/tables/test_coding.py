@@ -91,12 +91,12 @@ def test_the_list_of_rare_prefixes_is_that_of_the_guidance() -> None:
     ("fields", "values", "told"),
     [
         ({**ZIP, "width": None}, [2138], "lost leading zeros: state the width"),
-        (ZIP, [213811], "1 values are shorter than a code, or have more digits"),
-        (ZIP, [-213], "1 values are shorter than a code"),
-        (ZIP, ["2138", "02138"], "1 values are shorter than a code"),
-        (AGE, [121], "1 values are out of the bounds"),
+        (ZIP, [213811], "1 value is shorter than a code, or of more digits"),
+        (ZIP, [-213], "1 value is shorter than a code"),
+        (ZIP, ["2138", "02138"], "1 value is shorter than a code"),
+        (AGE, [121], "1 value is out of the bounds"),
         ({**AGE, "top_code": 89.5}, [3], "top_code and bottom_code must be whole"),
-        ({**ZIP, "categories": ["021"]}, ["02138", "10001"], "categories miss 1 distinct values"),
+        ({**ZIP, "categories": ["021"]}, ["02138", "10001"], "categories miss 1 distinct value"),
     ],
 )
 def test_a_value_that_no_true_code_can_be_made_of_is_refused(

@@ -111,8 +111,8 @@ def test_true_dates_are_what_is_derived_from_and_not_their_periods() -> None:
 @pytest.mark.parametrize(
     ("born", "words"),
     [
-        (["1990-01-01", "01.02.1990"], "1 values do not fit the format"),
-        (["1880-01-01", None], "1 values are out"),
+        (["1990-01-01", "01.02.1990"], "1 value is not of the format"),
+        (["1880-01-01", None], "1 value is out"),
     ],
 )
 def test_dates_that_cannot_be_read_are_told_by_column_and_count(born: list[str | None], words: str) -> None:

@@ -229,11 +229,11 @@ def test_an_identifier_needs_no_domain_and_is_not_encoded() -> None:
 @pytest.mark.parametrize(
     ("column", "value", "message"),
     [
-        ("size", "XL", "size: the categories miss 1 distinct values in 1 rows"),
-        ("city", "Genf", "city: the hierarchy misses 1 distinct values in 1 rows"),
-        ("age", 91, "age: 1 values are out of the bounds"),
-        ("size", None, "size: 1 values are null"),
-        ("income", math.inf, "income: 1 values are infinite"),
+        ("size", "XL", "size: the categories miss 1 distinct value in 1 row"),
+        ("city", "Genf", "city: the hierarchy misses 1 distinct value in 1 row"),
+        ("age", 91, "age: 1 value is out of the bounds"),
+        ("size", None, "size: 1 value is null"),
+        ("income", math.inf, "income: 1 value is infinite"),
     ],
 )
 def test_a_value_outside_the_public_domain_is_refused_by_name_and_count(

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from privacy_engine import Attribute, Hierarchy
-from privacy_engine.tables.faults import Faults, Rule, problems_of
+from privacy_engine.counts import without_counts
+from privacy_engine.tables.faults import Faults, Rule, problems_of, told
 
 TREE = Hierarchy((("a", "*"), ("b", "*"), ("c", "*")))
 COLUMNS = {
@@ -56,10 +57,17 @@ def test_each_rule_tells_its_own_records() -> None:
 def test_a_value_that_occurs_again_is_one_distinct_value() -> None:
     attribute, column = COLUMNS["labels"]
     assert problems_of(attribute.faults(column)) == [
-        "1 values are null: drop them at ingest, or keep them (nulls: keep)",
+        "1 value is null: drop them at ingest, or keep them (nulls: keep)",
         "the categories miss 3 distinct values in 5 rows: add them or mend the source",
         "the hierarchy misses 2 distinct values in 3 rows: add them or mend the source",
     ]
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_without_its_counts_a_problem_of_one_record_reads_as_that_of_many(rule: Rule) -> None:
+    one, many = told(rule, rows=1, distinct=1), told(rule, rows=5000, distinct=2)
+    assert "1 value is" in one or "1 distinct value in 1 row" in one
+    assert without_counts(one) == without_counts(many)
 
 
 def test_a_text_and_the_number_that_it_writes_are_one_value() -> None:

@@ -182,7 +182,7 @@ def test_a_wrong_person_is_refused(person: object, words: str) -> None:
 
 def test_a_record_without_a_person_is_refused() -> None:
     table = pd.DataFrame({"patient": ["p", None], "zip": ["1", "2"], "illness": ["a", "b"]})
-    with pytest.raises(SchemaError, match="patient: 1 records name no person"):
+    with pytest.raises(SchemaError, match="patient: 1 record is without a person"):
         SCHEMA.check(table)
 
 

@@ -178,7 +178,7 @@ def test_the_json_schema_is_one() -> None:
         ({"kind": Kind.ORDINAL, "categories": ("a",), "bounds": (0, 1)}, "not both"),
         ({"bins": 3}, "need bounds"),
         ({"hierarchy": CITIES, "categories": ("Bern", CANARY)}, "misses 1 of the categories"),
-        ({"hierarchy": Hierarchy((("20", "0-19", "*"), ("19", "0-19", "*")))}, "1 rows of the hierarchy"),
+        ({"hierarchy": Hierarchy((("20", "0-19", "*"), ("19", "0-19", "*")))}, "1 row of the hierarchy"),
     ],
 )
 def test_parts_that_contradict_each_other_are_refused(parts: dict[str, object], message: str) -> None:
@@ -224,20 +224,20 @@ def test_a_table_that_fits_passes() -> None:
 
 # case: how the good table is spoiled, and the problem that must be named with its count
 PROBLEMS = {
-    "a null quasi-identifier": (lambda t: t.assign(city=["Bern", None]), "city: 1 values are null"),
-    "a null number": (lambda t: t.assign(age=[30, np.nan]), "age: 1 values are null"),
+    "a null quasi-identifier": (lambda t: t.assign(city=["Bern", None]), "city: 1 value is null"),
+    "a null number": (lambda t: t.assign(age=[30, np.nan]), "age: 1 value is null"),
     "text for a number": (lambda t: t.assign(age=[CANARY, "1"]), "age: must be a number, got (str|object)"),
     "booleans for a number": (lambda t: t.assign(age=[True, False]), "age: must be a number, got bool"),
-    "an infinite number": (lambda t: t.assign(visits=[np.inf, 1.0]), "visits: 1 values are infinite"),
-    "above the bounds": (lambda t: t.assign(age=[30, 9107331]), "age: 1 values are out of the bounds"),
+    "an infinite number": (lambda t: t.assign(visits=[np.inf, 1.0]), "visits: 1 value is infinite"),
+    "above the bounds": (lambda t: t.assign(age=[30, 9107331]), "age: 1 value is out of the bounds"),
     "below the bounds": (lambda t: t.assign(age=[-9107331, -2]), "age: 2 values are out of the bounds"),
     "an unseen category": (
         lambda t: t.assign(grade=CANARY),
-        "grade: the categories miss 1 distinct values in 2 rows",
+        "grade: the categories miss 1 distinct value in 2 rows",
     ),
     "a value beyond the hierarchy": (
         lambda t: t.assign(city=["Bern", CANARY]),
-        "city: the hierarchy misses 1 distinct values in 1 rows",
+        "city: the hierarchy misses 1 distinct value in 1 row",
     ),
     "no record": (lambda t: t.iloc[:0], "the table is empty"),
     "a missing column": (lambda t: t.drop(columns="age"), r"columns \['age'\] are missing"),
@@ -258,7 +258,7 @@ def test_all_problems_are_reported_at_once() -> None:
     table = good().assign(age=[np.nan, 999], grade="x", city="y", visits=[np.inf, 0])
     with pytest.raises(SchemaError) as caught:
         SCHEMA.check(table)
-    for part in ("age: 1 values are null", "age: 1 values are out", "grade:", "city:", "visits:"):
+    for part in ("age: 1 value is null", "age: 1 value is out", "grade:", "city:", "visits:"):
         assert part in str(caught.value)
 
 
@@ -274,7 +274,7 @@ def test_nulls_of_identifiers_nullable_and_insensitive_attributes_are_allowed(co
 
 def test_nulls_of_a_sensitive_attribute_must_be_declared() -> None:
     schema = DataSchema((Attribute(name="disease", role=Role.SENSITIVE),))
-    with pytest.raises(SchemaError, match="disease: 1 values are null"):
+    with pytest.raises(SchemaError, match="disease: 1 value is null"):
         schema.check(pd.DataFrame({"disease": ["flu", None]}))
 
 

@@ -201,7 +201,7 @@ def test_a_source_is_held_against_its_hierarchies_in_counts(
     assert main(["check", str(missing / RELEASE)]) == WRONG_FILE
     told = capsys.readouterr()
     assert f"{RELEASE}:9: " in told.err
-    assert f"the hierarchy misses 1 distinct values in {rows} rows" in told.err
+    assert f"the hierarchy misses 1 distinct value in {rows} rows" in told.err
     assert "S2" not in told.err + told.out
     assert not (tmp_path / "PRIVACY_CURATOR").exists()
     assert not [path for path in (tmp_path / "PRIVACY_WORK_AREA").rglob("*") if path.is_file()]

@@ -509,7 +509,7 @@ def test_verify_counts_no_people_where_some_records_are_nobodys(
         told = pa.array([first, *[0] * (len(released) - 1)])
         pq.write_table(released.append_column(COUNTERFEITS, told), file)
         assert main(arguments) == code
-    assert "1 records stand in classes with counterfeits" in capsys.readouterr().err
+    assert "1 record is in classes with counterfeits" in capsys.readouterr().err
 
 
 def test_verify_refuses_a_table_with_an_identifier(

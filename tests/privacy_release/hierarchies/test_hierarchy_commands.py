@@ -222,4 +222,4 @@ def test_a_level_that_puts_nothing_together_and_an_untrue_label_are_told(tmp_pat
     assert "levels [1] put nothing together" in capsys.readouterr().out
     (tmp_path / "untrue.csv").write_text("19;0-19;*\n20;0-19;*\n21;20-29;*\n")
     assert main(["hierarchy", "check", str(tmp_path / "untrue.csv")]) == 1
-    assert "1 values have a label that is untrue of them" in capsys.readouterr().out
+    assert "1 value has an untrue label" in capsys.readouterr().out

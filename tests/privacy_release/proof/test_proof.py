@@ -364,7 +364,7 @@ def test_a_signer_who_signs_what_does_not_hold_is_found_out(by: Publisher) -> No
     found = checked(by)
     assert faults(found) == {Fault.MEASURED}
     told = " ".join(reason.text for reason in found.reasons)
-    assert "k_anonymity(k=4) does not hold, 1 classes miss it" in told
+    assert "k_anonymity(k=4) does not hold, 1 class misses it" in told
     assert "measures 3.0, the proof says 5.0" in told
 
 

@@ -381,7 +381,7 @@ TAMPERINGS: dict[str, Tampering] = {
     "columns renamed by the log": done(
         rename_columns, Fault.LOG, "the log asks of its readers what no release does: version 2"
     ),
-    "a column hidden by the log": done(hide_a_column, Fault.LOG, "the log does not show 1 columns of it"),
+    "a column hidden by the log": done(hide_a_column, Fault.LOG, "the log does not show 1 column of it"),
     "rows hidden by statistics in the log": done(
         hide_rows_by_statistics, Fault.LOG, "the log has statistics of cells, which hide rows from readers"
     ),

@@ -188,10 +188,10 @@ def test_integers_stay_integers_whatever_nulls_a_part_has(tmp_path: Path, folder
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("zip", CANARY, "zip: the categories miss 1 distinct values in 1 rows"),
-        ("age", 999, "age: 1 values are out of the bounds"),
-        ("age", None, "age: 1 values are null: drop them"),
-        ("illness", None, "illness: 1 values are null: drop them"),
+        ("zip", CANARY, "zip: the categories miss 1 distinct value in 1 row"),
+        ("age", 999, "age: 1 value is out of the bounds"),
+        ("age", None, "age: 1 value is null: drop them"),
+        ("illness", None, "illness: 1 value is null: drop them"),
     ],
 )
 def test_the_last_record_of_the_last_part_is_checked_and_named_by_its_place(

@@ -97,23 +97,23 @@ def test_an_empty_text_for_a_missing_date_is_refused_with_the_remedy(tmp_path: P
 
 CANARY = "canary-7f3a"
 WRONG_CELLS = {
-    "another format": (["2020-03-14", CANARY], {"format": "%Y-%m-%d"}, "1 values do not fit the format"),
-    "no such day": (["2021-02-29"], {"format": "%Y-%m-%d"}, "1 values do not fit the format, or are no day"),
+    "another format": (["2020-03-14", CANARY], {"format": "%Y-%m-%d"}, "1 value is not of the format"),
+    "no such day": (["2021-02-29"], {"format": "%Y-%m-%d"}, "1 value is not of the format, or no day"),
     "beyond the calendar": (
         pa.array([2**30], pa.int32()).cast(pa.date32()),
         {},
-        "1 values are before the year 1",
+        "1 value is before the year 1",
     ),
     "out of bounds": (
         [dt.date(1931, 5, 7)],
         {"bounds": ["1940-01-01", "2020-12-31"]},
-        "1 values are out of the bounds",
+        "1 value is out of the bounds",
     ),
-    "a null": ([dt.date(2020, 1, 1), None], {}, "1 values are null"),
+    "a null": ([dt.date(2020, 1, 1), None], {}, "1 value is null"),
     "skipped by the clock": (
         ["2020-03-29 02:30"],
         {"format": "%Y-%m-%d %H:%M", "zone": "Europe/Zurich"},
-        "1 values are times that the clocks of the zone skipped",
+        "1 value is of an hour that the clocks of the zone skipped",
     ),
 }
 

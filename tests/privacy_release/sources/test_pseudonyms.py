@@ -109,7 +109,7 @@ def test_identifiers_and_key_are_not_in_the_copy(tmp_path: Path) -> None:
 
 
 def test_one_that_repeats_would_link_rows(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match=r"id: 1 records repeat.*aggregate the source.*`person`") as caught:
+    with pytest.raises(SchemaError, match=r"id: 1 record repeats.*aggregate the source.*`person`") as caught:
         pseudonyms(tmp_path, ["canary", "canary", "y"])
     assert "canary" not in str(caught.value)
 

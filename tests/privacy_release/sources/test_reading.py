@@ -176,18 +176,16 @@ def test_wrong_columns_are_refused_before_any_record_is_read(
     ("columns", "message"),
     [
         pytest.param(
-            {**GOOD, "age": [30, None, 50]}, "age: 1 values are null.*drop", id="null-in-quasi-identifier"
+            {**GOOD, "age": [30, None, 50]}, "age: 1 value is null.*drop", id="null-in-quasi-identifier"
         ),
         pytest.param(
-            {**GOOD, "illness": ["flu", None, "flu"]}, "illness: 1 values are null", id="null-in-sensitive"
+            {**GOOD, "illness": ["flu", None, "flu"]}, "illness: 1 value is null", id="null-in-sensitive"
         ),
         pytest.param(
-            {**GOOD, "zip": ["N1", "X9", "X9"]}, "zip: .*miss 1 distinct values in 2 rows", id="unseen"
+            {**GOOD, "zip": ["N1", "X9", "X9"]}, "zip: .*miss 1 distinct value in 2 rows", id="unseen"
         ),
-        pytest.param(
-            {**GOOD, "age": [30, 40, 130]}, "age: 1 values are out of the bounds", id="out-of-bounds"
-        ),
-        pytest.param({**GOOD, "age": [30, 40, np.inf]}, "age: 1 values are infinite", id="infinite"),
+        pytest.param({**GOOD, "age": [30, 40, 130]}, "age: 1 value is out of the bounds", id="out-of-bounds"),
+        pytest.param({**GOOD, "age": [30, 40, np.inf]}, "age: 1 value is infinite", id="infinite"),
     ],
 )
 def test_records_that_do_not_fit_are_refused_without_their_values(

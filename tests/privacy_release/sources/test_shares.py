@@ -177,7 +177,7 @@ def test_nulls_are_dropped_and_counted_over_all_shares(folders: Folders) -> None
         ),
         pytest.param(
             lambda f: f.write(6, with_last(people(100, 6), "age", 999)),
-            r"^6\.parquet, records 1 to 100: age: 1 values are out of the bounds[^(]*$",
+            r"^6\.parquet, records 1 to 100: age: 1 value is out of the bounds[^(]*$",
             id="a value out of bounds",
         ),
         pytest.param(

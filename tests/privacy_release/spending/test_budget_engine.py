@@ -104,7 +104,7 @@ REFUSED = {
     "unseen value": (
         people().assign(town="west"),
         SchemaError,
-        "town: the categories miss 1 distinct values",
+        "town: the categories miss 1 distinct value",
     ),
     "out of the bounds": (people().assign(age=130), SchemaError, "age: 300 values are out of the bounds"),
     "null": (people().assign(town=None), SchemaError, "town: 300 values are null"),

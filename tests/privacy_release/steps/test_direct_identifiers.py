@@ -178,6 +178,6 @@ def test_redacted_and_allowed_text_is_told_by_count(
     assert "canary" not in Path(staged["manifest"]).read_text()
     assert not any("canary" in str(v) for v in pd.read_parquet(staged["uri"])["note"])
     plain = tables.schema(note=text, other=other)
-    with pytest.raises(SchemaError, match="note: email in 2 records, phone in 1 records") as caught:
+    with pytest.raises(SchemaError, match="note: email in 2 records, phone in 1 record") as caught:
         privacy_release.ingest(str(tmp_path / "noted.parquet"), plain, work, label="again")
     assert "canary" not in str(caught.value)

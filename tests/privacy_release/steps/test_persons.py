@@ -210,7 +210,7 @@ def test_without_its_persons_a_release_is_not_verified(source: str, work: WorkAr
 
 def test_an_identifier_that_repeats_stops_ingest_with_both_remedies(source: str, work: WorkArea) -> None:
     silent = DataSchema.from_dict(FIELDS)
-    with pytest.raises(SchemaError, match="3800 records repeat") as told:
+    with pytest.raises(SchemaError, match="3,800 records repeat") as told:
         privacy_release.ingest(source, silent, work)
     assert "`person: patient`" in str(told.value)
     assert "`person: {none: <reason>}`" in str(told.value)
@@ -268,7 +268,7 @@ def test_a_record_of_nobody_is_refused_or_dropped(work: WorkArea, tmp_path: Path
     table = visits()
     table.loc[:4, "patient"] = None
     table.to_parquet(tmp_path / "visits.parquet", index=False)
-    with pytest.raises(SchemaError, match="patient: 5 records name no person"):
+    with pytest.raises(SchemaError, match="patient: 5 records are without a person"):
         ingested(str(tmp_path / "visits.parquet"), work)
     left = privacy_release.ingest(str(tmp_path / "visits.parquet"), SCHEMA, work, nulls="drop")
     assert left["rows"] == len(table) - 5

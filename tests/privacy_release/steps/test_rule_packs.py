@@ -140,21 +140,21 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (planted("DESCRIPTION", "call 617-555-0123 at noon"), SchemaError, "DESCRIPTION: phone in 1 records"),
+        (planted("DESCRIPTION", "call 617-555-0123 at noon"), SchemaError, "DESCRIPTION: phone in 1 record"),
         (
             planted("DESCRIPTION", "seen on 03/14/2020"),
             VerificationError,
-            "clean_text as released in DESCRIPTION, date measured 1 rows",
+            "clean_text as released in DESCRIPTION, date measured 1 row",
         ),
         (
             planted("DESCRIPTION", "see www.example.org/p/7"),
             VerificationError,
-            "clean_text as released in DESCRIPTION, url measured 1 rows",
+            "clean_text as released in DESCRIPTION, url measured 1 row",
         ),
         (
             added("AGE", lambda n: ["forty"] * (n - 1) + ["ask Mrs. Ellen Brown"], meaning="age"),
             SchemaError,
-            "AGE: name in 1 records",
+            "AGE: name in 1 record",
         ),
         (told("DESCRIPTION", text={"allow": "it is fine"}), SpecError, "DESCRIPTION must keep clean_text"),
         (told("START", precision="day"), VerificationError, r"date_precision\(year\) in START"),
@@ -169,7 +169,7 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
         (
             added("AGE", lambda n: [93] + [40] * (n - 1), kind="numeric", meaning="age"),
             VerificationError,
-            r"age_group_from\(90\) in AGE measured 1 rows: state `top_code: 90`",
+            r"age_group_from\(90\) in AGE measured 1 row: state `top_code: 90`",
         ),
         (
             told("ZIP", prefix=None, width=None, rare=None),

@@ -333,7 +333,7 @@ def test_fewer_sensitive_values_than_l_is_infeasible(table: TableRef, work: Work
 def test_hierarchy_that_misses_a_value_is_named_by_column_and_count(home: Path, work: WorkArea) -> None:
     (home / "hierarchies" / "zip.csv").write_text("N1;north;*\nN2;north;*\nS1;south;*\n")
     spec = load_spec(home / "releases" / "people.yaml")
-    with pytest.raises(SchemaError, match="zip: the hierarchy misses 1 distinct values in") as caught:
+    with pytest.raises(SchemaError, match="zip: the hierarchy misses 1 distinct value in") as caught:
         privacy_release.ingest(spec.source.uri, spec.data_schema(), work, columns=spec.source.columns)
     assert "S2" not in str(caught.value)
 

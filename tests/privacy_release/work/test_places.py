@@ -117,6 +117,6 @@ def test_all_addresses_of_this_machine_are_compared_by_what_they_lead_to(folder:
 def test_a_file_name_that_is_not_utf8_is_refused_and_not_shown(folder: Path) -> None:
     name = os.fsdecode(os.fsencode(folder / "ours") + b"/caf\xe9-Bob.parquet")
     (folder / "ours" / "people.parquet").rename(name)
-    with pytest.raises(SchemaError, match="1 files whose names are not UTF-8") as caught:
+    with pytest.raises(SchemaError, match="1 file with a name that is not UTF-8") as caught:
         find_source(str(folder / "ours"))
     assert "Bob" not in str(caught.value)

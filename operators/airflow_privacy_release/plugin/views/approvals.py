@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from airflow_privacy_release.hooks.work import work_store
 from privacy_engine.errors import PrivacyEngineError
+from privacy_engine.vocabulary import counted
 from privacy_release.reports.text import PROMISES
 from privacy_release.steps.approval import COMMENT, Question
 from privacy_release.work.area import WorkArea, work_area_root
@@ -254,10 +255,8 @@ def verdict(question: Question, records: Records) -> str:
     plain = sum(column["role"] == "insensitive" for column in columns) if question["loss"] is None else 0
     left = f" ({plain} of them as they are)" if plain else ""
     checks = "the one check" if len(findings) == 1 else f"all {len(findings)} checks"
-    return (
-        f"{question['rows']:,} records in {len(columns)} columns{left} would be published, and "
-        f"{checks} of the policy held on these very bytes."
-    )
+    size = f"{counted(question['rows'], 'record')} in {counted(len(columns), 'column')}{left}"
+    return f"{size} would be published, and {checks} of the policy held on these very bytes."
 
 
 def check_in_words(finding: Mapping[str, Any]) -> str:

@@ -244,5 +244,5 @@ def test_a_planted_phone_number_in_a_description_of_synthea_stops_the_release() 
     texts = table["DESCRIPTION"].to_pylist()
     texts[7_000] += ", call 415-555-0132"
     scan.cleaned(table.set_column(table.column_names.index("DESCRIPTION"), "DESCRIPTION", pa.array(texts)))
-    with pytest.raises(SchemaError, match="DESCRIPTION: phone in 1 records"):
+    with pytest.raises(SchemaError, match="DESCRIPTION: phone in 1 record"):
         scan.require_clean()
