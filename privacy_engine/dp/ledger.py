@@ -154,13 +154,34 @@ class Standing:
 
     @property
     def left_share(self) -> Fraction:
-        """What is left of the part that no promise holds, 0 to 1; of its rho, where rho's add.
+        """What is left of the part that no promise holds, 0 to 1, of the resource that is scarcest.
 
         Of a closed limit nothing is left, and nothing is missing where promises hold all of one.
         """
-        whole = self.limit.rho if self.limit.is_zcdp else self.room
-        left = self.left_rho if self.limit.is_zcdp else self.left
-        return left / whole if whole else Fraction(int(self.limit.epsilon > 0))
+        return min(self._shares_left.values())
+
+    @property
+    def scarcest(self) -> str:
+        """The resource of which the smallest share is left: `epsilon`, `delta`, or `rho` where rho's add."""
+        shares = self._shares_left
+        return min(shares, key=lambda name: shares[name])
+
+    @property
+    def _shares_left(self) -> dict[str, Fraction]:
+        """What is left of each resource of the limit; a delta of 0 is none of its resources."""
+        if self.limit.is_zcdp:
+            wholes = {"rho": (self.left_rho, self.limit.rho)}
+        else:
+            wholes = {"epsilon": (self.left, self.room)}
+            if self.limit.delta:
+                wholes["delta"] = (self.left_delta, self._room_of_delta)
+        is_open = Fraction(int(self.limit.epsilon > 0))
+        return {name: left / whole if whole else is_open for name, (left, whole) in wholes.items()}
+
+    @property
+    def _room_of_delta(self) -> Fraction:
+        held = (promise.asks(self.limit.period) for promise in self.promises)
+        return exact(self.limit.delta) - sum((asked[1] for asked in held if asked), start=Fraction(0))
 
     def asked(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[Fraction, Fraction]:
         """Epsilon and delta that a further booking of that loss, under a promise or none, takes of it."""
@@ -173,11 +194,18 @@ class Standing:
 
     def covers(self, loss: PrivacyLoss, promise: Promise | None = None) -> bool:
         """Whether a further booking of that loss, under a promise or none, keeps the limit."""
+        return not self.lacks(loss, promise)
+
+    def lacks(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[str, ...]:
+        """The resources of which too little is left for a further booking: `epsilon`, `delta`, `rho`."""
         if self.limit.is_zcdp:
             rho = rho_of(loss)
-            return rho is not None and not self.unlike and rho <= self.left_rho
-        epsilon, delta = self.asked(loss, promise)
-        return epsilon <= self.left and delta <= self.left_delta
+            is_covered = rho is not None and not self.unlike and rho <= self.left_rho
+            return () if is_covered else ("rho",)
+        asked = zip(
+            ("epsilon", "delta"), self.asked(loss, promise), (self.left, self.left_delta), strict=True
+        )
+        return tuple(name for name, amount, left in asked if amount > left)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for reports; decide with `covers`, which compares exactly."""
@@ -287,8 +315,8 @@ def refuse_overspending(
             asked += f" under the promise {promise.name} of {most} ({_words(promise.period)})"
         raise BudgetExceededError(
             f"data set {dataset} cannot pay {asked}: "
-            + "; ".join(_shortage(standing, free_again(standing)) for standing in short)
-            + f"; ask for less, or {remedy(dataset, loss.neighbours)}"
+            + "; ".join(_shortage(s, s.lacks(loss, promise), free_again(s)) for s in short)
+            + f"; ask for less, or {_remedies(dataset, short, loss, promise)}"
         )
 
 
@@ -308,24 +336,51 @@ def no_part_left(dataset: str, loss: PrivacyLoss, promise: Promise) -> str:
 
 
 def remedy(dataset: str, neighbours: Neighbours = Neighbours.REPLACE_ONE) -> str:
-    """The command that gives a data set more budget, for a neighbour relation."""
-    of = "" if neighbours is Neighbours.REPLACE_ONE else f" --neighbours {neighbours}"
+    """The command that gives a data set its first budget, for a neighbour relation."""
+    return f"the owner of the budget grants it: {_command(dataset, neighbours, 'E')}"
+
+
+def _remedies(dataset: str, short: Sequence[Standing], loss: PrivacyLoss, promise: Promise | None) -> str:
+    """The command for each limit that is short: what is short as a letter, all else as it is granted now."""
+    commands = []
+    for standing in short:
+        limit, lacks = standing.limit, standing.lacks(loss, promise)
+        epsilon = "E" if {"epsilon", "rho"} & {*lacks} else decimal_text(exact(limit.epsilon))
+        delta = "D" if "delta" in lacks else decimal_text(exact(limit.delta)) if limit.delta else ""
+        commands.append(_command(dataset, loss.neighbours, epsilon, delta, limit))
+    return f"the owner of the budget grants it: {', and '.join(commands)}"
+
+
+def _command(
+    dataset: str, neighbours: Neighbours, epsilon: str, delta: str = "", limit: Limit | None = None
+) -> str:
     quoted = "'" + dataset.replace("'", "'\"'\"'") + "'" if not _plain(dataset) else dataset
-    command = f"privacy-release budget grant {quoted} --epsilon E{of} --reason TEXT"
-    return f"whoever owns the budget grants it: {command}"
+    options = [f"--epsilon {epsilon}"]
+    if delta:
+        options.append(f"--delta {delta}")
+    if limit is not None and limit.period.name != "total":
+        options.append(f"--period {limit.period}")
+    if limit is not None and limit.is_zcdp:
+        options.append(f"--accounting {limit.accounting}")
+    if neighbours is not Neighbours.REPLACE_ONE:
+        options.append(f"--neighbours {neighbours}")
+    return f"privacy-release budget grant {quoted} {' '.join(options)} --reason TEXT"
 
 
 def _plain(name: str) -> bool:
     return all((c.isascii() and c.isalnum()) or c in "_-./:@%+=" for c in name) and not name.startswith("-")
 
 
-def _shortage(standing: Standing, again: datetime | None) -> str:
+def _shortage(standing: Standing, lacks: Sequence[str], again: datetime | None) -> str:
     limit = standing.limit
-    left = _amount(standing.left, standing.left_delta)
-    told = f"{left} is left of {_amount(exact(limit.epsilon), exact(limit.delta))} ({_words(limit.period)})"
+    whole = _amount(exact(limit.epsilon), exact(limit.delta))
+    left = _amount(standing.left, standing.left_delta, with_delta=bool(limit.delta))
+    text = f"{left} is left of {whole} ({_words(limit.period)})"
     if limit.is_zcdp:
-        told += f", which is rho {float(standing.left_rho):.6g} of {float(limit.rho):.6g}, as zcdp"
-    return told if again is None else f"{told}, enough is free again at {again:%Y-%m-%d %H:%M:%S} UTC"
+        text += f", which is rho {float(standing.left_rho):.6g} of {float(limit.rho):.6g}, as zcdp"
+    if "delta" in lacks:
+        text += f", too little {' and '.join(lacks)}"
+    return text if again is None else f"{text}, enough is free again at {again:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _words(period: Period) -> str:
@@ -333,7 +388,7 @@ def _words(period: Period) -> str:
     return names.get(period.name, f"in {period.name[:-1]} days")
 
 
-def _amount(epsilon: Fraction, delta: Fraction, rho: float | None = None) -> str:
+def _amount(epsilon: Fraction, delta: Fraction, rho: float | None = None, *, with_delta: bool = False) -> str:
     told = f"epsilon {decimal_text(epsilon)}"
-    told = f"{told} and delta {decimal_text(delta)}" if delta else told
+    told = f"{told} and delta {decimal_text(delta)}" if delta or with_delta else told
     return told if rho is None else f"{told} (rho {rho:.6g})"

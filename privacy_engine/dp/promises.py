@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
-from privacy_engine.dp.limits import Period, decimal_text, exact
+from privacy_engine.dp.limits import Limit, Period, decimal_text, exact
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss, rounded_down
 from privacy_engine.dp.zcdp import epsilon_of_part, pure_rho, zcdp_rho
 
@@ -86,6 +86,31 @@ class Promise:
         """Epsilon and delta that it takes of a limit of a period; None as of `times`."""
         times = self.times(period)
         return None if times is None else (times * exact(self.loss.epsilon), times * exact(self.loss.delta))
+
+    def unsuited(self, limit: Limit) -> str:
+        """Why a limit cannot pay for the promise as one; empty where it can, or bounds something else.
+
+        A limit of a single release is about the loss of each, and in one accounted as zcdp each booking
+        counts by its own rho.
+        """
+        if limit.period.name == "release" or limit.is_zcdp or not limit.epsilon:
+            return ""
+        asked = self.asks(limit.period)
+        if asked is None:
+            return (
+                f"a limit in total counts each release by itself, while the promise {self.name} is for any "
+                f"{self.period.name}: grant it with --period {self.period}"
+            )
+        lacks = [
+            f"{name} {decimal_text(amount)}, the limit has {decimal_text(exact(granted))}"
+            for name, amount, granted in zip(
+                ("epsilon", "delta"), asked, (limit.epsilon, limit.delta), strict=True
+            )
+            if amount > exact(granted)
+        ]
+        if not lacks:
+            return ""
+        return f"the promise {self.name} takes {' and '.join(lacks)}: grant no less, or promise less"
 
     def is_part(self, loss: PrivacyLoss) -> bool:
         """Whether a booking of that loss is one of its equal parts, where it has such.

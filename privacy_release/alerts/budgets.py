@@ -17,7 +17,8 @@ class BudgetLowNotice:
     Attributes:
         dataset: in the ledger.
         period: of the limit: `total`, or a number of days such as `365d`.
-        limit, spent, left: epsilon.
+        limit, spent, left: epsilon, or delta where that is the scarcer one.
+        resource: `epsilon` or `delta`.
     """
 
     dataset: str
@@ -25,10 +26,11 @@ class BudgetLowNotice:
     limit: float
     spent: float
     left: float
+    resource: str = "epsilon"
 
     def __str__(self) -> str:
         return (
-            f"{self.left:g} of epsilon {self.limit:g} is left of {self.dataset} ({self.period}); "
+            f"{self.left:g} of {self.resource} {self.limit:g} is left of {self.dataset} ({self.period}); "
             "plan the next releases, or grant more with `privacy-release budget grant`"
         )
 
@@ -49,15 +51,22 @@ def low_budgets(
     if not 0 <= below <= 1:
         raise ValueError(f"the share must be from 0 to 1, got {below:g}")
     return tuple(
-        BudgetLowNotice(
-            dataset=dataset,
-            period=standing.limit.period.name,
-            limit=standing.limit.epsilon,
-            spent=float(standing.spent),
-            left=float(standing.left),
-        )
+        _notice(dataset, standing)
         for standing in standings
         if standing.limit.period.name != "release"
         and standing.limit.epsilon > 0
         and float(standing.left_share) < below
+    )
+
+
+def _notice(dataset: str, standing: "Standing") -> BudgetLowNotice:
+    by_delta = standing.scarcest == "delta"
+    limit = standing.limit
+    return BudgetLowNotice(
+        dataset=dataset,
+        period=limit.period.name,
+        limit=limit.delta if by_delta else limit.epsilon,
+        spent=float(standing.spent_delta if by_delta else standing.spent),
+        left=float(standing.left_delta if by_delta else standing.left),
+        resource="delta" if by_delta else "epsilon",
     )

@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_engine.vocabulary import counted
 from privacy_release.cli.arguments import WrongArgumentError, usage
 
 if TYPE_CHECKING:
     from privacy_engine.dp.ledger import Entry, Standing
     from privacy_release.ledger.ledger import BudgetLedger
+    from privacy_release.spec.model import ReleaseSpec
 
 _TOLD = 10_000  # entries
 _SHORT = 12  # hexadecimal digits of a hash that people compare
@@ -111,6 +113,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _grant(arguments: argparse.Namespace) -> int:
     from privacy_engine.dp.limits import Limit, Period
+    from privacy_release.steps.promised import unsuited_promises
 
     ledger = _ledger(arguments)
     with usage("budget grant"):
@@ -123,7 +126,20 @@ def _grant(arguments: argparse.Namespace) -> int:
         )
         entry = ledger.grant(arguments.dataset, limit, reason=arguments.reason)
     print(f"granted as entry {entry.number} of {arguments.dataset}, {entry.hash[:_SHORT]}")
+    for warning in unsuited_promises(ledger, arguments.dataset, limit, _specifications()):
+        print(f"warning: {warning}", file=sys.stderr)
     return _show(arguments)
+
+
+def _specifications() -> "list[ReleaseSpec]":
+    """The release specifications that the settings name; none where they cannot be read."""
+    from privacy_engine.errors import SpecError
+    from privacy_release.spec.catalogue import readable_specs
+
+    try:
+        return readable_specs()
+    except SpecError:
+        return []
 
 
 def _history(arguments: argparse.Namespace) -> int:
@@ -147,7 +163,9 @@ def _check(arguments: argparse.Namespace) -> int:
         return 0
     for name in names:
         entries = ledger.check(name, recorded=arguments.recorded, tell=_progress(name))
-        print(f"whole     {name}: {len(entries)} entries up to {entries[-1].hash[:_SHORT]}")
+        print(
+            f"whole     {name}: {counted(len(entries), 'entry', 'entries')} up to {entries[-1].hash[:_SHORT]}"
+        )
     print(
         "the entries are signed with the key given"
         if ledger.signing_key

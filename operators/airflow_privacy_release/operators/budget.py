@@ -142,6 +142,12 @@ def _spent(standings: "Sequence[Standing]", loss: "PrivacyLoss", promise: "Promi
     """Whether the budget is short because it is used up, and not because it is none for such a release."""
     return bool(standings) and all(
         s.limit.neighbours is loss.neighbours
-        and (s.covers(loss, promise) or s.limit.period.name != "release")
+        and (s.covers(loss, promise) or (s.limit.period.name != "release" and not _has_no_delta(s, loss)))
         for s in standings
     )
+
+
+def _has_no_delta(standing: "Standing", loss: "PrivacyLoss") -> bool:
+    """Whether a limit that is not closed has no delta at all for a release that spends some."""
+    limit = standing.limit
+    return limit.epsilon > 0 and not limit.is_zcdp and not limit.delta and loss.delta > 0

@@ -98,8 +98,8 @@ def test_a_reservation_that_is_not_committed_is_told_and_one_given_back_is_not_s
     ("spends", "warning"),
     [
         ([0.5], ""),
-        ([0.5, 0.25], "Too little for the next release, which needs 0.4."),
-        ([0.5, 0.5], "Too little for the next release, which needs 0.4."),
+        ([0.5, 0.25], "Too little epsilon for the next release, which needs epsilon 0.4."),
+        ([0.5, 0.5], "Too little epsilon for the next release, which needs epsilon 0.4."),
     ],
     ids=["enough", "short", "spent"],
 )
@@ -116,6 +116,23 @@ def test_a_budget_that_does_not_pay_the_next_release_is_marked_low(
     page = visit("visitor").get("/budget").text
     assert ('class="status low"' in page) == bool(warning)
     assert warning in Page(page).text
+
+
+def test_a_delta_that_is_used_up_is_shown_and_named(
+    visit: Callable[..., Visit], home: Path, spender: str, moments: Callable[[int], BudgetLedger]
+) -> None:
+    path = home / "releases" / "people.yaml"
+    spec = yaml.safe_load(path.read_text())
+    spec["release"] = {"method": "latent_class", "epsilon": 0.1286, "delta": 1e-9}
+    path.write_text(yaml.safe_dump(spec))
+    limit = Limit(epsilon=1.5, delta=1e-9, period=Period.parse("365d"))
+    moments(9).grant("people", limit, reason="board", by="officer")
+    asked = PrivacyLoss(epsilon=0.6286, delta=1e-9, neighbours=Neighbours.REPLACE_ONE)
+    moments(8).reserve("people", "key", asked)
+    text = text_of(visit("visitor"))
+    assert "Epsilon: 0.8714 of 1.5 left, in any 365 days" in text
+    assert "Delta 1e-09 spent, 0 of 1e-09 left." in text
+    assert "Too little delta for the next release, which needs delta 1e-09." in text
 
 
 def test_the_history_is_newest_first_and_tells_no_key(

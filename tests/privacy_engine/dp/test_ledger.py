@@ -194,6 +194,22 @@ def test_a_refusal_names_data_set_request_and_remedy() -> None:
     assert "privacy-release budget grant adult --epsilon E --reason TEXT" in told
 
 
+def test_a_refusal_names_the_resource_that_is_short_and_grants_that() -> None:
+    granted, spent = limit(1.5, "365d", delta=1e-9), booking(0.6286, delta=1e-9)
+    found = refusal(loss(0.1286, 1e-9), [granted], [spent])
+    assert "epsilon 0.8714 and delta 0 is left of epsilon 1.5 and delta 0.000000001 (in 365 days)" in found
+    assert ", too little delta" in found
+    command = "privacy-release budget grant adult --epsilon 1.5 --delta D --period 365d --reason TEXT"
+    assert command in found
+
+
+def test_the_scarcest_resource_is_the_one_of_which_the_smallest_share_is_left() -> None:
+    granted = Limit(epsilon=1.0, delta=1e-9)
+    standing = Standing(limit=granted, spent=Fraction(1, 2), spent_delta=exact(9e-10), reserved=Fraction(0))
+    assert (standing.scarcest, standing.left_share) == ("delta", Fraction(1, 10))
+    assert replace(standing, limit=Limit(epsilon=1.0)).scarcest == "epsilon"
+
+
 # What counts
 
 

@@ -168,3 +168,26 @@ def test_the_delta_of_a_promise_is_held_as_often_as_its_epsilon(tmp_path: Path, 
     assert (booking.loss, booking.promise) == (each, promise)
     with pytest.raises(BudgetExceededError, match="delta"):
         ledger.reserve("clinic", "beside", each)
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        (Limit(epsilon=1.0, delta=1e-9, period=Period.parse("365d")), ""),
+        (Limit(epsilon=0.1, period=Period.parse("release")), ""),  # of each release, whatever is promised
+        (Limit(epsilon=0.0), ""),  # closed
+        (Limit(epsilon=5.0, delta=1e-6), "grant it with --period 365d"),
+        (
+            Limit(epsilon=1.0, period=Period.parse("365d")),
+            "takes delta 0.000000001, the limit has 0: grant no less",
+        ),
+        (
+            Limit(epsilon=1.5, delta=2e-9, period=Period.parse("730d")),
+            "takes epsilon 2, the limit has 1.5: grant no less",
+        ),
+    ],
+)
+def test_a_limit_says_why_it_does_not_suit_a_promise(limit: Limit, reason: str) -> None:
+    loss = PrivacyLoss(epsilon=1.0, delta=1e-9, neighbours=Neighbours.REPLACE_ONE)
+    found = Promise(name="visits", loss=loss, period=Period.parse("365d")).unsuited(limit)
+    assert (reason in found) if reason else not found

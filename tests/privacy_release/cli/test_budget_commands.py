@@ -1,6 +1,7 @@
 """`privacy-release budget`: what each command prints and returns."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,9 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
 from deploy.local.embedded import free_port
+from privacy_engine.dp.limits import Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.promises import Promise
 from privacy_release.cli import budget
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.ledger.ledger import BudgetLedger
@@ -283,3 +286,18 @@ def test_an_accounting_that_cannot_be_is_refused(
     code, _, errors = run(capsys, "grant", "adult", "--epsilon", "1", "--reason", "x", *arguments)
     assert code == WRONG
     assert told in errors
+
+
+def test_a_grant_that_does_not_suit_a_promise_that_spends_it_warns_at_once(
+    capsys: pytest.CaptureFixture[str], file: Path
+) -> None:
+    asked = ("grant", "town", "--epsilon", "2", "--reason", "a year")  # no release of the examples spends it
+    run(capsys, *asked, "--period", "365d")
+    each = PrivacyLoss(epsilon=0.1, neighbours=Neighbours.REPLACE_ONE)
+    promise = Promise(name="visits", loss=replace(each, epsilon=0.5), period=Period.parse("365d"))
+    BudgetLedger(str(file)).reserve("town", "key", each, promise=promise)
+    _, _, err = run(capsys, *asked)
+    assert "warning: a limit in total counts each release by itself" in err
+    assert "grant it with --period 365d" in err
+    _, _, err = run(capsys, *asked, "--period", "365d")
+    assert "warning" not in err

@@ -1,7 +1,7 @@
 """The privacy budgets of the ledgers: what is spent and left of each limit, and how it came to that."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
@@ -10,11 +10,12 @@ from airflow_privacy_release.plugin.connections import Places, specifications
 from airflow_privacy_release.plugin.views.charts import Chart, Point, chart
 from airflow_privacy_release.plugin.views.words import day, moment, number
 from privacy_engine.dp.ledger import Entry, Event, Standing
-from privacy_engine.dp.limits import Accounting, Period, exact
+from privacy_engine.dp.limits import Accounting, Period, exact, rho_of
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.ledger.ledger import BudgetLedger, Moment
 from privacy_release.spec.model import ReleaseSpec
+from privacy_release.steps.promised import unsuited_promises
 
 LOW = Fraction(1, 5)  # of the limit
 RELATIONS = {
@@ -38,8 +39,10 @@ class LimitShown:
         period: in words.
         share: of the limit that is spent, 0 .. 1; of its rho, where rho's add.
         rho: what is spent and left of the rho, in words; empty where epsilons add.
+        delta: what is spent and left of the delta, in words; empty where the limit has none, or rho's add.
         warning: why it is low; empty where it is not.
         chart: what was left over time; None for the limit of a single release.
+        unsuited: why it does not suit the promises that spend it, a sentence each.
     """
 
     period: str
@@ -49,8 +52,10 @@ class LimitShown:
     left: str
     share: float
     rho: str
+    delta: str
     warning: str
     chart: Chart | None
+    unsuited: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +93,7 @@ class Budget:
     @property
     def is_low(self) -> bool:
         """Whether somebody should look at it."""
-        return bool(self.problem) or any(limit.warning for limit in self.limits)
+        return bool(self.problem) or any(limit.warning or limit.unsuited for limit in self.limits)
 
 
 def all_budgets(places: Places, rights: Rights) -> tuple[list[Budget], list[str]]:
@@ -125,21 +130,22 @@ def standing(ledger: BudgetLedger, dataset: str) -> tuple[Standing, ...]:
 
 def in_words(standings: Iterable[Standing]) -> list[str]:
     """What of each limit is left, a sentence each."""
-    told = []
-    for one in standings:
-        left, limit = number(float(one.left)), number(float(one.limit.epsilon))
-        period = _words(one.limit.period)
-        told.append(
-            f"At most {limit} {period}"
-            if one.limit.period.name == "release"
-            else f"{left} of {limit} left, {period}"
-        )
-    return told
+    return [_left_in_words(one) for one in standings]
+
+
+def _left_in_words(one: Standing) -> str:
+    left, limit = number(float(one.left)), number(float(one.limit.epsilon))
+    period = _words(one.limit.period)
+    single = one.limit.period.name == "release"
+    words = f"At most {limit} {period}" if single else f"{left} of {limit} left, {period}"
+    delta = _delta_in_words(one).removesuffix(".")
+    return f"{words}. {delta}" if delta else words
 
 
 def _budget(
     name: str, ledger: BudgetLedger, dataset: str, specs: Iterable[ReleaseSpec], rights: Rights
 ) -> Budget:
+    specs = list(specs)
     losses = {spec.name: _loss(spec) for spec in specs}
     users = tuple((name, None if loss is None else loss.epsilon) for name, loss in losses.items())
     try:
@@ -154,7 +160,13 @@ def _budget(
         dataset=dataset,
         users=users,
         may_grant=rights.edits_connection(name),
-        limits=tuple(_limit(s, left.get(s.limit.period.name, []), asked) for s in moments[-1].standings),
+        limits=tuple(
+            replace(
+                _limit(s, left.get(s.limit.period.name, []), asked),
+                unsuited=tuple(unsuited_promises(ledger, dataset, s.limit, specs)),
+            )
+            for s in moments[-1].standings
+        ),
         history=_history(entries, rights),
         entries=entries[-1].number if entries else 0,
     )
@@ -184,6 +196,7 @@ def _limit(standing: Standing, left: Sequence[Point], asked: Sequence[PrivacyLos
         left=number(float(standing.left)),
         share=_share(standing),
         rho=_rho_in_words(standing),
+        delta=_delta_in_words(standing),
         warning=_warning(standing, limit, asked),
         chart=None
         if single or not left
@@ -201,20 +214,34 @@ def _limit(standing: Standing, left: Sequence[Point], asked: Sequence[PrivacyLos
 
 
 def _warning(standing: Standing, limit: Fraction, asked: Sequence[PrivacyLoss]) -> str:
-    short = [loss.epsilon for loss in asked if not standing.covers(loss)]
+    short = _short(standing, asked)
     if standing.limit.period.name == "release":
-        return "a release asks for more" if short else ""
+        return f"a release asks for more {' and '.join(short)}" if short else ""
     if not limit:
         return "closed: nothing may be spent"
     if short and not standing.promises:  # under one it asks for nothing more
-        return f"too little for the next release, which needs {number(max(short))}"
+        needed = " and ".join(f"{name} {number(most)}" for name, most in short.items())
+        return f"too little {' and '.join(short)} for the next release, which needs {needed}"
     if not standing.left and standing.room:
         return "spent"
-    return f"less than {100 * LOW} % is left" if standing.left_share < LOW else ""
+    if standing.left_share >= LOW:
+        return ""
+    scarce = standing.scarcest
+    return f"{scarce} is spent" if not standing.left_share else f"less than {100 * LOW} % of {scarce} is left"
+
+
+def _short(standing: Standing, asked: Sequence[PrivacyLoss]) -> dict[str, float]:
+    """The resources that are short for a further release, and the most that one needs of each."""
+    found: dict[str, float] = {}
+    for loss in asked:
+        needs = {"epsilon": loss.epsilon, "delta": loss.delta, "rho": float(rho_of(loss) or 0)}
+        for name in standing.lacks(loss):
+            found[name] = max(found.get(name, 0.0), needs[name])
+    return found
 
 
 def _share(standing: Standing) -> float:
-    """What is spent or promised of a limit, 0 to 1."""
+    """What is spent or promised of a limit's epsilon, or rho, 0 to 1."""
     limit = standing.limit
     whole, left = (limit.rho, standing.left_rho) if limit.is_zcdp else (exact(limit.epsilon), standing.left)
     return float(1 - left / whole) if whole else 1.0
@@ -226,6 +253,16 @@ def _rho_in_words(standing: Standing) -> str:
         return ""
     spent, left, whole = (number(float(rho)) for rho in (standing.rho, standing.left_rho, limit.rho))
     return f"Rho {spent} spent, {left} of {whole} left; epsilon is told at delta {limit.delta:g}."
+
+
+def _delta_in_words(standing: Standing) -> str:
+    limit = standing.limit
+    if limit.is_zcdp or not limit.delta:
+        return ""
+    if limit.period.name == "release":
+        return f"Delta at most {limit.delta:g}."
+    spent, left = float(standing.spent_delta), float(standing.left_delta)
+    return f"Delta {spent:g} spent, {left:g} of {limit.delta:g} left."
 
 
 def _words(period: Period) -> str:

@@ -1,0 +1,47 @@
+"""The promises that spend a data set's budget, and the warnings where a limit does not suit one of them."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import PrivacyEngineError
+from privacy_release.spending.streams import schedule_named
+
+if TYPE_CHECKING:
+    from privacy_engine.dp.limits import Limit
+    from privacy_engine.dp.promises import Promise
+    from privacy_release.ledger.ledger import BudgetLedger
+    from privacy_release.spec.model import ReleaseSpec
+
+
+def unsuited_promises(
+    ledger: "BudgetLedger", dataset: str, limit: "Limit", specs: Iterable["ReleaseSpec"]
+) -> list[str]:
+    """Why a limit does not suit the promises that spend it, a sentence each; empty where it suits all.
+
+    Args:
+        ledger: Ledger of the data set, whose bookings are under promises.
+        dataset: Name of the data set in the ledger.
+        limit: Limit that is, or was, granted.
+        specs: Release specifications; those that spend the data set declare promises, too.
+    """
+    from privacy_engine.dp.ledger import promise_of
+
+    booked = (promise_of(entry) for entry in ledger.history(dataset) if "promise" in entry.detail)
+    declared = (_declared(spec) for spec in specs if spec.budget and spec.budget.dataset == dataset)
+    promises = dict.fromkeys(promise for promise in (*declared, *booked) if promise is not None)
+    return [reason for reason in (promise.unsuited(limit) for promise in promises) if reason]
+
+
+def _declared(spec: "ReleaseSpec") -> "Promise | None":
+    """The promise of a specification; None of one without, or of which `privacy-release check` complains."""
+    from privacy_release.spec.methods import build_method
+
+    said = spec.budget.schedule if spec.budget else None
+    if said is None:
+        return None
+    with suppress(PrivacyEngineError, ValueError):
+        method = build_method(spec.release.method, spec.release.parameters)
+        loss = method.privacy_loss(spec.method_schema())
+        return None if loss is None else schedule_named(spec.name, said).promise(loss)
+    return None
