@@ -97,7 +97,12 @@ def tell_budget(operator: Any, budget: "Budget | None") -> None:
         for low in low_budgets(budget.dataset, standings):
             _send("incr", f"budget.{plain(low.dataset)}.{plain(low.period)}.low", 1)
             operator.log.warning(
-                "budget is low", dataset=low.dataset, period=low.period, limit=low.limit, left=low.left
+                "budget is low",
+                dataset=low.dataset,
+                period=low.period,
+                resource=low.resource,
+                limit=low.limit,
+                left=low.left,
             )
 
 

@@ -4,6 +4,7 @@ import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,10 +20,13 @@ from airflow_privacy_release import (
     ReleaseOperator,
     VerifyOperator,
 )
-from airflow_privacy_release.task.metrics import PREFIX, plain
+from airflow_privacy_release.task.metrics import PREFIX, plain, tell_budget
 from privacy_engine.dp.limits import Limit, Period
+from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_release.alerts.budgets import low_budgets
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.spending.budget import Budget
 from tests.airflow_privacy_release.operators.test_operators import (
     POLICY,
     SCHEMA,
@@ -172,6 +176,20 @@ def private_release(source: Path, epsilon: float) -> Any:
     return LatentClassOperator(
         task_id="synthesize", table=table, budget="people.v1", policy={"max_epsilon": 10}, epsilon=epsilon
     ).execute(context("synthesize"))
+
+
+def test_the_log_names_the_resource_of_a_budget_that_is_low(tmp_path: Path) -> None:
+    ledger = BudgetLedger(str(tmp_path / "ledger.db"))
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=1.0, delta=1e-9), reason="a test", by="officer")
+    ledger.reserve("people", "key", PrivacyLoss(epsilon=0.1, delta=1e-9, neighbours=Neighbours.REPLACE_ONE))
+    logged: list[dict[str, Any]] = []
+    log = SimpleNamespace(warning=lambda event, **values: logged.append({"event": event, **values}))
+    tell_budget(SimpleNamespace(log=log), Budget(dataset="people", run="run 1", ledger=ledger))
+    low = {"dataset": "people", "period": "total", "resource": "delta", "limit": 1e-9, "left": 0.0}
+    assert logged == [{"event": "budget is low", **low}]
+    (notice,) = low_budgets("people", ledger.standing("people"))
+    assert "0 of delta 1e-09 is left of people (total)" in str(notice)
 
 
 def test_a_budget_that_is_spent_is_told_and_a_low_one_is_counted(
