@@ -9,6 +9,7 @@ _SECONDS = {"minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _UNITS = {short: name for name in _SECONDS for short in (name[0], name, f"{name}s")} | {"min": "minute"}
 _LONGEST = timedelta(days=366)
 PROGRESS = "progress"  # key of what a running task has told of how far it is
+SKIPPED = "skipped"  # key of the reason of a task that skipped what follows it
 OFTEN = 10.0  # seconds between two lines about work that goes on
 
 

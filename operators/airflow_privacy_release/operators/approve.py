@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Param
 
-from airflow_privacy_release.compat import WAITING, AirflowFailException, AirflowSkipException
+from airflow_privacy_release.compat import WAITING, AirflowFailException
 from airflow_privacy_release.hooks.lake import DEFAULT_LAKE, lake_of
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.rendering import read_field
-from airflow_privacy_release.task.run import release_id
+from airflow_privacy_release.task.run import release_id, skip
 from privacy_engine.errors import IntegrityError, SpecError
 from privacy_release.steps.approval import (
     APPROVE,
@@ -164,7 +164,7 @@ class ApproveReleaseOperator(HITLOperator):
         who = by["name"] or by["id"]
         if event["chosen_options"] == [SEND_BACK]:
             self.log.info("sent back for a change", by=who, at=when, sha256=sha256)
-            raise AirflowSkipException(f"sent back for a change by {who} at {when}: {_NOTHING}")
+            skip(self, context, f"sent back for a change by {who} at {when}: {_NOTHING}")
         if event["chosen_options"] != [APPROVE]:
             raise AirflowFailException(f"rejected by {who} at {when}: {_NOTHING}")
         self.log.info("approved", by=who, at=when, sha256=sha256)

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from airflow_privacy_release.compat import AirflowSkipException
 from airflow_privacy_release.hooks.connections import schedule_from
 from airflow_privacy_release.hooks.ledger import ledger_of
 from airflow_privacy_release.operators.release import require_policy
 from airflow_privacy_release.task.errors import guarded
 from airflow_privacy_release.task.rendering import method_parameters, read_field
-from airflow_privacy_release.task.run import run_key
+from airflow_privacy_release.task.run import run_key, skip
 from privacy_engine.errors import BudgetExceededError, SpecError
 from privacy_release.spending.budget import DEFAULT_LEDGER, Budget, require_left
 
@@ -108,7 +107,7 @@ class BudgetGuardOperator(BaseOperator):
             if self.action == "fail" or not _spent(ledger.standing(self.dataset), loss, budget.promise(loss)):
                 raise
             self.log.info("budget too short, nothing is released", reason=str(error))
-            raise AirflowSkipException(str(error)) from None
+            skip(self, context, str(error))
         self.log.info("budget", dataset=self.dataset, epsilon=loss.epsilon, booked_before=booked)
         return {"dataset": self.dataset, **loss.to_dict(), "booked_before": booked}
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator
 
-from airflow_privacy_release.compat import AirflowSkipException
 from airflow_privacy_release.hooks.connections import (
     database_url,
     identification_of,
@@ -18,7 +17,7 @@ from airflow_privacy_release.hooks.connections import (
 from airflow_privacy_release.task.errors import recorded
 from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.paid import log_counts
-from airflow_privacy_release.task.run import file_label, release_id, release_name, run_work_area
+from airflow_privacy_release.task.run import file_label, release_id, release_name, run_work_area, skip
 from airflow_privacy_release.triggers.source import SourceTrigger
 from privacy_engine.errors import MissingSourceError, SourceError
 from privacy_release.sources.addresses import without_secret
@@ -206,7 +205,7 @@ class IngestParquetOperator(IngestOperator):
         reached = _reached(context, self.uri, self.connection)
         if self.when_missing != "fail" and not has_come(**reached):
             if self.when_missing == "skip":
-                raise AirflowSkipException(skipped(without_secret(reached["uri"]), FILE))
+                skip(self, context, skipped(without_secret(reached["uri"]), FILE))
             self._wait(reached["uri"])
         return self._ingested(context, **reached)
 
@@ -313,7 +312,7 @@ class IngestSqlOperator(IngestOperator):
             if self.when_missing == "fail":
                 raise
         if self.when_missing == "skip":
-            raise AirflowSkipException(skipped(query.shown, ROW))
+            skip(self, context, skipped(query.shown, ROW))
         return None
 
     def _wait(self, until: datetime) -> NoReturn:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from airflow_privacy_release.compat import AirflowSkipException
 from airflow_privacy_release.hooks.work import work_store
 from airflow_privacy_release.task.chain import require_inside, taken
 from airflow_privacy_release.task.rendering import chosen_engine
@@ -15,7 +16,7 @@ from privacy_engine.errors import WorkAreaError
 from privacy_engine.progress import telling
 from privacy_release.spec.placeholders import ReleaseName, moment_of
 from privacy_release.work.area import WorkArea, work_area_root
-from privacy_release.work.durations import PROGRESS, Pace, how_far, percent
+from privacy_release.work.durations import PROGRESS, SKIPPED, Pace, how_far, percent
 from privacy_release.work.engines import require_sealed
 from privacy_release.work.journal import AreaFiles, Journal
 from privacy_release.work.presence import Mark, Owner, Presence
@@ -144,6 +145,19 @@ def progressing(operator: "BaseOperator", context: Any) -> Iterator[None]:
 
     with telling(Pace(say)):
         yield
+
+
+def skip(operator: "BaseOperator", context: Mapping[str, Any], reason: str) -> NoReturn:
+    """End the task as skipped, and keep the reason for the page of the run; it quotes no value of a record.
+
+    Raises:
+        AirflowSkipException: always.
+    """
+    try:
+        context["ti"].xcom_push(SKIPPED, {"reason": reason})
+    except Exception as error:  # noqa: BLE001  the skip counts, and Airflow's log has the reason, too
+        operator.log.warning("the reason is not shown on the page of the run", error=type(error).__name__)
+    raise AirflowSkipException(reason) from None
 
 
 def remove_run_work_area(context: Mapping[str, Any]) -> str:

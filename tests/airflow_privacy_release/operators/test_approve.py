@@ -193,9 +193,13 @@ def test_whatever_is_no_approval_fails_for_good(made: Any, event: Any, message: 
         operator(made).execute_complete(context(), event, asked(made))
 
 
-def test_what_is_sent_back_is_skipped_and_does_not_fail(made: Any) -> None:
-    with pytest.raises(AirflowSkipException, match="sent back for a change by Olga Officer"):
-        operator(made).execute_complete(context(), answer("Send back", comment="coarser"), asked(made))
+def test_what_is_sent_back_is_skipped_with_a_reason_for_the_page_and_does_not_fail(made: Any) -> None:
+    pushed: dict[str, Any] = {}
+    given = context()
+    given["ti"].xcom_push = pushed.__setitem__
+    with pytest.raises(AirflowSkipException, match="sent back for a change by Olga Officer") as skipped:
+        operator(made).execute_complete(given, answer("Send back", comment="coarser"), asked(made))
+    assert pushed == {"skipped": {"reason": str(skipped.value)}}
 
 
 def by(user: str, option: str = "Approve") -> dict[str, Any]:

@@ -62,10 +62,19 @@ def test_a_budget_that_covers_the_release_passes_and_books_nothing(
     assert len(ledger.history("people")) == 1
 
 
-def test_a_short_budget_skips_what_follows(ledger: BudgetLedger, airflow_home: Path) -> None:
+def test_a_short_budget_skips_what_follows_and_keeps_the_reason_for_the_page(
+    ledger: BudgetLedger, airflow_home: Path
+) -> None:
     ledger.reserve("people", "key", LOSS)
-    with pytest.raises(AirflowSkipException, match=r"epsilon 0\.1 is left"):
-        guard(action="skip")
+    pushed: dict[str, Any] = {}
+    asked = context("budget")
+    asked["ti"].xcom_push = pushed.__setitem__
+    operator = BudgetGuardOperator(
+        task_id="budget", dataset="people", epsilon=0.4, action="skip", policy={"max_epsilon": 10}
+    )
+    with pytest.raises(AirflowSkipException, match=r"epsilon 0\.1 is left") as skipped:
+        operator.execute(asked)
+    assert pushed == {"skipped": {"reason": str(skipped.value)}}
 
 
 def test_a_short_budget_fails_for_good_where_it_should(ledger: BudgetLedger, airflow_home: Path) -> None:
@@ -107,15 +116,16 @@ def test_a_data_set_without_a_budget_fails_also_where_a_short_one_skips(
     [
         Limit(epsilon=0.3, period=Period.parse("release")),
         Limit(epsilon=1.0, neighbours=Neighbours.ADD_REMOVE),
+        Limit(epsilon=1.0),
     ],
-    ids=["each release", "another relation"],
+    ids=["each release", "another relation", "no delta"],
 )
 def test_a_budget_that_could_never_pay_fails_also_where_a_short_one_skips(
     limit: Limit, ledger: BudgetLedger, airflow_home: Path
 ) -> None:
     ledger.grant("odd", limit, reason="a test", by="officer")
     with pytest.raises(AirflowFailException):
-        guard(dataset="odd", action="skip")
+        guard(dataset="odd", delta=1e-9, action="skip")
 
 
 def test_a_ledger_out_of_reach_is_tried_again(

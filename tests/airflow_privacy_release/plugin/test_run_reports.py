@@ -50,7 +50,7 @@ class Runs:
                 )
             )
 
-    def told(
+    def reported(
         self,
         task_id: str,
         value: Mapping[str, Any],
@@ -125,7 +125,7 @@ def test_a_published_run_shows_the_published_report_also_when_its_work_area_is_g
     visitor: Visit, runs: Runs, publish_people: Callable[..., int], area: WorkArea
 ) -> None:
     runs.add("success")
-    runs.told("release", STAGED | {"report": str(area.folder / "release.report.html")})
+    runs.reported("release", STAGED | {"report": str(area.folder / "release.report.html")})
     version = publish_people(dictionary=DICTIONARY)
     answer = framed(visitor, QUERY)
     assert (answer.status_code, answer.text) == (200, REPORT)
@@ -139,7 +139,7 @@ def test_before_publishing_the_staged_report_is_shown_and_said_not_to_be_publish
     visitor: Visit, runs: Runs, area: WorkArea
 ) -> None:
     runs.add("running")
-    runs.told("release", staged(area, text="<p>Staged.</p>"))
+    runs.reported("release", staged(area, text="<p>Staged.</p>"))
     answer = framed(visitor, QUERY)
     assert (answer.status_code, answer.text) == (200, "<p>Staged.</p>")
     assert answer.headers["content-security-policy"] == REPORT_POLICY
@@ -155,7 +155,7 @@ def test_before_publishing_no_dictionary_is_shown_also_not_one_that_lies_in_the_
     # As a publication leaves it that ends before its commit.
     (airflow_lake.folder / "_proof" / "people" / f"{sha256}.html").write_text(DICTIONARY)
     runs.add("running")
-    runs.told("release", staged(area))
+    runs.reported("release", staged(area))
     assert links_to("dictionary", visitor.get("/report", QUERY).text) == []
     for version in (1, 2):
         answer = visitor.get("/dictionary/published", one(version))
@@ -177,7 +177,7 @@ def test_an_encrypted_staged_report_is_shown_until_it_is_removed(
     visitor: Visit, runs: Runs, remote: Scratch
 ) -> None:
     runs.add("running")
-    runs.told("release", remote.send(staged(remote, text="<p>Staged.</p>")))
+    runs.reported("release", remote.send(staged(remote, text="<p>Staged.</p>")))
     remote.remove()
     assert framed(visitor, QUERY).text == "<p>Staged.</p>"
     remote.run.remove()
@@ -191,7 +191,7 @@ def test_an_address_that_is_no_report_of_the_run_is_not_shown(
     other = remote.run.store.of("another/run").address
     told = remote.send(staged(remote))
     runs.add("running")
-    runs.told("release", told | {"report": address.format(own=remote.run.address, other=other)})
+    runs.reported("release", told | {"report": address.format(own=remote.run.address, other=other)})
     assert frames(visitor, QUERY) == []
 
 
@@ -203,8 +203,8 @@ def test_a_page_of_the_curators_folder_is_shown_to_nobody(
     monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
     page = write_for_curator("<p>Exact figures.</p>", OWN_DAG, RUN)
     runs.add("success")
-    runs.told("draw", {key: str(page), "choices": 6, "failed": 0})
-    runs.told("release", STAGED | {"report": str(page)})
+    runs.reported("draw", {key: str(page), "choices": 6, "failed": 0})
+    runs.reported("release", STAGED | {"report": str(page)})
     assert frames(visit(user), QUERY) == []
     for address in ("/report", "/report/staged", "/report/comparison"):
         answer = visit(user).get(address, QUERY | {"task_id": "release"})
@@ -215,7 +215,7 @@ def test_the_placeholder_that_airflow_leaves_for_an_unmapped_task_is_understood(
     visitor: Visit, runs: Runs, area: WorkArea
 ) -> None:
     runs.add("running")
-    runs.told("release", staged(area))
+    runs.reported("release", staged(area))
     assert framed(visitor, QUERY | {"task_id": "release", "map_index": "{MAP_INDEX}"}).text == REPORT
 
 
@@ -224,7 +224,7 @@ def test_of_a_mapped_task_the_tab_of_each_instance_shows_its_own_report(
 ) -> None:
     runs.add("running")
     for index in range(3):
-        runs.told("release", staged(area, f"r-{index}.report.html", f"<p>Number {index}.</p>"), index)
+        runs.reported("release", staged(area, f"r-{index}.report.html", f"<p>Number {index}.</p>"), index)
     for index in range(3):
         answer = framed(visitor, QUERY | {"task_id": "release", "map_index": str(index)})
         assert answer.text == f"<p>Number {index}.</p>"
@@ -234,7 +234,7 @@ def test_of_a_mapped_task_the_tab_of_each_instance_shows_its_own_report(
 
 def test_a_task_without_a_report_shows_that_of_its_run(visitor: Visit, runs: Runs, area: WorkArea) -> None:
     runs.add("running")
-    runs.told("release", staged(area))
+    runs.reported("release", staged(area))
     assert framed(visitor, QUERY | {"task_id": "ingest", "map_index": "-1"}).text == REPORT
 
 
@@ -255,7 +255,7 @@ def test_a_run_without_a_release_says_so(visitor: Visit, runs: Runs, state: str,
 
 def test_a_failed_run_whose_work_area_was_cleaned_says_so(visitor: Visit, runs: Runs, area: WorkArea) -> None:
     runs.add("failed")
-    runs.told("release", staged(area))
+    runs.reported("release", staged(area))
     area.remove()
     assert frames(visitor, QUERY) == []
     assert "did not publish it" in visitor.get("/report", QUERY).text
@@ -278,7 +278,7 @@ def test_the_page_that_compares_several_releases_is_shown(
 
     runs.add("success")
     put(airflow_lake, f"_comparisons/{OWN_DAG}/r.html", b"<p>Compared.</p>")
-    runs.told("compare", {"report": f"{airflow_lake.root}/_comparisons/{OWN_DAG}/r.html", "releases": 2})
+    runs.reported("compare", {"report": f"{airflow_lake.root}/_comparisons/{OWN_DAG}/r.html", "releases": 2})
     assert framed(visitor, QUERY).text == "<p>Compared.</p>"
 
 
@@ -287,7 +287,7 @@ def test_a_comparison_for_the_curator_is_no_page_of_the_run(
 ) -> None:
     runs.add("success")
     (tmp_path / "c.html").write_text("<p>Exact.</p>")
-    runs.told("compare", {"releases": 2, "curator": str(tmp_path / "c.html")})
+    runs.reported("compare", {"releases": 2, "curator": str(tmp_path / "c.html")})
     assert visitor.get("/report/comparison", QUERY).status_code == 404
     assert frames(visitor, QUERY) == []
 
@@ -302,7 +302,7 @@ def test_a_forged_comparison_reads_nothing_but_the_dags_own_folder(
 
     runs.add("success")
     put(airflow_lake, path.replace("people/../", ""), b"<p>Secret.</p>")
-    runs.told("compare", {"report": f"{airflow_lake.root}/{path}", "releases": 2})
+    runs.reported("compare", {"report": f"{airflow_lake.root}/{path}", "releases": 2})
     assert visitor.get("/report/comparison", QUERY).status_code == 404
     assert frames(visitor, QUERY) == []
 
@@ -342,7 +342,7 @@ def test_a_forged_path_opens_no_file_but_a_report_of_the_runs_own_work_area(
     if isinstance(forged, str):
         forged = forged.format(folder=area.folder, other=other.folder)
     runs.add("running")
-    runs.told("release", STAGED | {"report": forged})
+    runs.reported("release", STAGED | {"report": forged})
     answer = visitor.get("/report/staged", QUERY | {"task_id": "release"})
     assert answer.status_code == 404
     assert "secret" not in answer.text
@@ -357,7 +357,7 @@ def test_a_work_area_that_is_a_link_is_not_followed(
     work_root.mkdir()
     area.folder.symlink_to(tmp_path / "elsewhere")
     runs.add("running")
-    runs.told("release", STAGED | {"report": str(area.folder / "release.report.html")})
+    runs.reported("release", STAGED | {"report": str(area.folder / "release.report.html")})
     assert visitor.get("/report/staged", QUERY | {"task_id": "release"}).status_code == 404
 
 
@@ -421,7 +421,7 @@ def test_the_page_of_a_run_shows_each_expectation_and_whether_it_stops_a_run(
     three = one | {"type": "expect_column_to_exist", "broken": "KeyError", "held": False}
     found = [expectation | {"column": f"<b>{i}"} for i, expectation in enumerate((one, two, three))]
     suite = {"suite": "people", "expected": 3, "evaluated": 3, "passed": 1, "success": False}
-    runs.told("validate", suite | {"expectations": found}, key="expectations")
+    runs.reported("validate", suite | {"expectations": found}, key="expectations")
     page = visitor.get("/report", QUERY).text
     text = Page(page).text
     assert "Expectations of validate : 1 of 3 held, and the run was stopped" in text
@@ -438,8 +438,8 @@ def test_the_page_of_a_run_shows_its_alerts_published_or_not(
 ) -> None:
     runs.add("success")
     alerts = [{"figure": "rows", "text": "Records released: 7, below 10 <i>"}, {"text": "k, measured: 5"}]
-    runs.told("verify", {"findings": [], "passed": True, "alerts": alerts})
-    runs.told("publish", {"alerts": alerts, "release": "r"})  # the same ones, told again
+    runs.reported("verify", {"findings": [], "passed": True, "alerts": alerts})
+    runs.reported("publish", {"alerts": alerts, "release": "r"})  # the same ones, told again
     for _ in range(2):
         page = visitor.get("/report", QUERY).text
         assert "2 alerts. A figure left its limits" in Page(page).text
@@ -449,8 +449,10 @@ def test_the_page_of_a_run_shows_its_alerts_published_or_not(
 
 def test_tasks_that_run_are_shown_with_a_bar_and_others_are_not(runs: Runs, visitor: Visit) -> None:
     runs.add("running")
-    runs.told("release", {"percent": 42, "text": "42 %, about 3 min left"}, 1, key=PROGRESS, state="running")
-    runs.told("ingest", {"percent": 100, "text": "100 %"}, key=PROGRESS)
+    runs.reported(
+        "release", {"percent": 42, "text": "42 %, about 3 min left"}, 1, key=PROGRESS, state="running"
+    )
+    runs.reported("ingest", {"percent": 100, "text": "100 %"}, key=PROGRESS)
     answer = visitor.get("/report", QUERY)
     assert "about 3 min left" in answer.text
     bars = [a for tag, a in Page(answer.text).tags if tag == "progress"]
@@ -462,14 +464,14 @@ def test_tasks_that_run_are_shown_with_a_bar_and_others_are_not(runs: Runs, visi
 
 def test_a_page_without_running_tasks_does_not_load_itself_again(runs: Runs, visitor: Visit) -> None:
     runs.add("success")
-    runs.told("release", {"percent": 100, "text": "100 %"}, key=PROGRESS)
+    runs.reported("release", {"percent": 100, "text": "100 %"}, key=PROGRESS)
     assert not [a for _, a in Page(visitor.get("/report", QUERY).text).tags if "data-reloads" in a]
 
 
 @pytest.mark.parametrize("percent", ["42", 101, -1, True, None, 4.2])
 def test_what_is_no_percent_is_not_shown(percent: Any, runs: Runs, visitor: Visit) -> None:
     runs.add("running")
-    runs.told("release", {"percent": percent, "text": "x"}, key=PROGRESS, state="running")
+    runs.reported("release", {"percent": percent, "text": "x"}, key=PROGRESS, state="running")
     answer = visitor.get("/report", QUERY)
     assert answer.status_code == 200
     assert "<progress" not in answer.text
@@ -477,7 +479,9 @@ def test_what_is_no_percent_is_not_shown(percent: Any, runs: Runs, visitor: Visi
 
 def test_what_a_task_told_is_shown_as_text_alone(runs: Runs, visitor: Visit) -> None:
     runs.add("running")
-    runs.told("release", {"percent": 1, "text": "<script>alert(1)</script>"}, key=PROGRESS, state="running")
+    runs.reported(
+        "release", {"percent": 1, "text": "<script>alert(1)</script>"}, key=PROGRESS, state="running"
+    )
     assert "<script>alert(1)" not in visitor.get("/report", QUERY).text
 
 
@@ -485,7 +489,7 @@ def test_how_far_a_run_is_is_shown_to_nobody_who_may_not_see_the_dag(
     runs: Runs, visit: Callable[..., Visit]
 ) -> None:
     runs.add("running")
-    runs.told("release", {"percent": 42, "text": "42 %"}, key=PROGRESS, state="running")
+    runs.reported("release", {"percent": 42, "text": "42 %"}, key=PROGRESS, state="running")
     answer = visit(None).get("/report", QUERY)
     assert answer.status_code != 200
     assert "42 %" not in answer.text
@@ -505,8 +509,26 @@ def test_values_that_are_not_those_of_the_journal_are_called_unverified(
     staged = {**STAGED, "report": str(area.path("release.report.html"))}
     area.path("release.report.html").write_text("<p>a report</p>")
     journal.record("release", -1, journal.begin("release", -1), staged)
-    runs.told("verify", report)
-    runs.told("release", staged)
+    runs.reported("verify", report)
+    runs.reported("release", staged)
     assert NOT_VERIFIED not in visitor.get("/report", QUERY).text
-    runs.told("attack", report | {"passed": False})  # no task recorded it
+    runs.reported("attack", report | {"passed": False})  # no task recorded it
     assert NOT_VERIFIED in visitor.get("/report", QUERY).text
+
+
+def test_a_skipped_run_says_why_and_the_reason_is_shown_as_text(visitor: Visit, runs: Runs) -> None:
+    runs.add("success")
+    reason = "data set people cannot pay epsilon 0.4: too little delta <b>x</b>"
+    runs.reported("budget", {"reason": reason}, key="skipped", state="skipped")
+    page = visitor.get("/report", QUERY).text
+    text = Page(page).text
+    assert f"Skipped by budget . The task reported: {reason}" in text
+    assert "This run has released nothing: a task skipped all that follows it" in text
+    assert "it failed or was stopped before" not in text
+    assert "<b>x</b>" not in page
+
+
+def test_a_reason_of_a_task_that_was_not_skipped_is_not_shown(visitor: Visit, runs: Runs) -> None:
+    runs.add("success")
+    runs.reported("budget", {"reason": "of an earlier attempt"}, key="skipped")
+    assert "of an earlier attempt" not in visitor.get("/report", QUERY).text

@@ -118,6 +118,7 @@ def run_report(
     if state is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such run.")
     tabs, problems = _tabs(dag_id, run_id, task_id, _index(map_index))
+    skips = run_reports.skips(dag_id, run_id)
     chosen = tabs[min(show, len(tabs) - 1)] if tabs else None
     here = {"dag_id": dag_id, "run_id": run_id, "map_index": map_index}
     if task_id is not None:
@@ -129,7 +130,8 @@ def run_report(
             "about": f"Run {state}" if chosen and run_id in chosen.label else f"Run {run_id}: {state}",
             "tabs": [(tab, urlencode(here | {"show": i})) for i, tab in enumerate(tabs)],
             "chosen": chosen,
-            "nothing": _nothing(state),
+            "nothing": _nothing(state, bool(skips)),
+            "skips": skips,
             "problems": problems,
             "asks": approvals.open_in(dag_id, run_id),
             "suites": run_reports.expectations(dag_id, run_id),
@@ -209,8 +211,10 @@ def _of_staged(dag_id: str, run_id: str, found: run_reports.Staged) -> Tab:
     )
 
 
-def _nothing(state: str) -> str:
+def _nothing(state: str, skipped: bool) -> str:
     """Why a run has nothing to show."""
+    if skipped and state in _ENDED:
+        return "This run has released nothing: a task skipped all that follows it, for the reason above."
     if state in _ENDED:
         return "This run has ended without a release: it failed or was stopped before, or its DAG makes none."
     return "This run has not made a release yet. Come back when the release task has ended."

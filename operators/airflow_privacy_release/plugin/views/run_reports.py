@@ -26,12 +26,13 @@ from privacy_engine.errors import PrivacyEngineError
 from privacy_release.lake.store import Lake, get
 from privacy_release.steps.validate import EXPECTATIONS
 from privacy_release.work.area import WorkArea, work_area_root
-from privacy_release.work.durations import PROGRESS
+from privacy_release.work.durations import PROGRESS, SKIPPED
 from privacy_release.work.journal import AreaFiles, EntryFiles, Journal, canonical
 from privacy_release.work.remote.store import RunFiles
 from privacy_release.work.settings import work_area_address
 
 _SUFFIX = ".report.html"
+_LONGEST_REASON = 2_000  # characters
 _LARGEST = 32 * 2**20  # bytes of a report
 
 
@@ -115,6 +116,23 @@ def alerts(dag_id: str, run_id: str) -> list[str]:
     """What the run's verifications warned of; see `VerifyOperator`."""
     told = (told for _, told in _told(dag_id, run_id, None, -1) if "findings" in told)
     return [str(alert["text"]) for report in told for alert in report.get("alerts", ())]
+
+
+def skips(dag_id: str, run_id: str) -> list[tuple[str, str]]:
+    """The tasks that skipped what follows them, each with its reason, as the task reported it.
+
+    Anyone who may write XComs could write another reason: a page shows it as text, and decides nothing by it.
+    """
+    skipped = select(TaskInstance.task_id, TaskInstance.map_index).where(
+        TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.state == "skipped"
+    )
+    with create_session() as session:
+        tasks = {tuple(row) for row in session.execute(skipped)}
+    return [
+        (_place(row.task_id, row.map_index), str(words["reason"])[:_LONGEST_REASON])
+        for row, words in _told(dag_id, run_id, None, -1, SKIPPED)
+        if (row.task_id, row.map_index) in tasks and "reason" in words
+    ]
 
 
 def is_confirmed(dag_id: str, run_id: str) -> bool:
