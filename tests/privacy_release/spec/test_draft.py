@@ -201,7 +201,7 @@ def test_numbers_of_oracle_are_drafted_as_numbers_and_dates(tmp_path: Path) -> N
         price=pa.array([1, 2, 90] * 40).cast(pa.decimal128(21, 2)),
         born=pa.array([1930 + number % 70 for number in range(120)]).cast(pa.decimal128(22, 0)),
         day=pa.array(dates, pa.int64()),
-        entry=pa.array(dates).cast(pa.decimal128(8, 0)),
+        entry=pa.array(dates).cast(pa.decimal128(19, 0)).cast(pa.decimal128(8, 0)),
         amount=pa.array([number * 100 for number in dates], pa.int64()),
     )
     assert "kind: ordinal, bounds: [0, 90]" in found["price"]
@@ -212,16 +212,10 @@ def test_numbers_of_oracle_are_drafted_as_numbers_and_dates(tmp_path: Path) -> N
 
 
 def test_a_type_that_no_kind_takes_is_named_and_not_drafted(tmp_path: Path) -> None:
-    found = drafted(
-        tmp_path,
-        price=pa.array([1, 2] * 9).cast(pa.decimal256(21, 2)),
-        at=pa.array([1, 2] * 9, pa.time64("us")),
+    found = drafted(tmp_path, at=pa.array([1, 2] * 9, pa.time64("us")))
+    assert found["at"] == (
+        "{role: TODO, kind: TODO}  # time64[us] is of no kind: cast it in the source, or do not read it"
     )
-    assert found["price"] == (
-        "{role: TODO, kind: TODO}  # decimal256(21, 2) is of no kind: cast it in the source, or do not read "
-        "it"
-    )
-    assert found["at"].startswith("{role: TODO, kind: TODO}")
 
 
 @pytest.fixture

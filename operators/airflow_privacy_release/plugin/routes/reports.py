@@ -158,7 +158,7 @@ def _standing(user: Any, lake: str, table: str, version: int, what: str) -> tupl
 def _alone(request: Request, user: Any, shown: Tab) -> Response:
     """A page about one release, outside of its run."""
     empty: dict[str, Any] = {"nothing": "", "about": "", "unverified": False}
-    empty |= {name: [] for name in ("problems", "asks", "suites", "alerts", "progress")}
+    empty |= {name: [] for name in ("problems", "skips", "asks", "suites", "alerts", "progress")}
     context = {"tabs": [(shown, "")], "chosen": shown} | empty
     return page(request, "run_report.html.j2", context, user=user)
 
