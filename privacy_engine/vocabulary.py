@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from privacy_engine.errors import SchemaError
 
@@ -155,6 +155,39 @@ def taken_bounds(spanned: Iterable[str], names: Collection[str]) -> str | None:
     return (
         f"{', '.join(taken)}: intervals are released as {', '.join(bounds_of('<name>'))}, so these names "
         "must be free; rename the column at the source, or release `intervals: text`"
+    )
+
+
+class DescribedColumn(Protocol):
+    """Description of a column's values in a schema or a file; None where it says nothing."""
+
+    @property
+    def categories(self) -> object:
+        """The values."""
+
+    @property
+    def bounds(self) -> object:
+        """The smallest and the largest value."""
+
+    @property
+    def hierarchy(self) -> object:
+        """A tree over the values."""
+
+
+def has_public_domain(column: DescribedColumn) -> bool:
+    """Whether the domain of a column comes from the schema and never from the data."""
+    return any(given is not None for given in (column.categories, column.bounds, column.hierarchy))
+
+
+def domains_missing(names: Iterable[str]) -> str:
+    """Why a differentially private method refuses columns without a public domain, and what to do.
+
+    >>> domains_missing(["age"]).partition(",")[0]
+    "attributes ['age'] have no public domain"
+    """
+    return (
+        f"attributes {list(names)} have no public domain, and a differentially private method never takes "
+        "one from the data: give each categories, bounds (and bins) or a hierarchy in the schema"
     )
 
 

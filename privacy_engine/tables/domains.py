@@ -20,7 +20,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize, floats, is_number
 from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.schema import Attribute, DataSchema
-from privacy_engine.vocabulary import Kind, counted
+from privacy_engine.vocabulary import Kind, counted, domains_missing
 
 Codes = npt.NDArray[np.int64]
 
@@ -275,7 +275,7 @@ def public_domain(attribute: Attribute, storage: Storage, level: int = 0) -> Pub
         SchemaError: if the domain is not public, too large, or has no such level.
     """
     if not attribute.has_public_domain:
-        raise SchemaError(_no_domain([attribute.name]))
+        raise SchemaError(domains_missing([attribute.name]))
     if level and (attribute.hierarchy is None or not 0 <= level <= attribute.hierarchy.height):
         raise SchemaError(
             f"level {level} of {attribute.name!r} must be a level of its hierarchy: "
@@ -334,7 +334,7 @@ def require_public_domains(schema: DataSchema) -> None:
         SchemaError: naming every such attribute and the remedy.
     """
     if missing := [a.name for a in schema.without_identifiers().attributes if not a.has_public_domain]:
-        raise SchemaError(_no_domain(missing))
+        raise SchemaError(domains_missing(missing))
     require_unlinked(schema)
 
 
@@ -363,13 +363,6 @@ def require_row_each(schema: DataSchema) -> None:
             "somebody with m rows would have m times the loss; aggregate the table to one row a person and "
             "leave `person` out, or take an anonymizer"
         )
-
-
-def _no_domain(names: list[str]) -> str:
-    return (
-        f"attributes {names} have no public domain, and a differentially private method never takes one from "
-        "the data: give each categories, bounds (and bins) or a hierarchy in the schema"
-    )
 
 
 def _edges(attribute: Attribute, whole: bool) -> npt.NDArray[np.float64]:

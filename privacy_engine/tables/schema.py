@@ -48,7 +48,7 @@ from privacy_engine.tables.faults import (
 )
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.persons import PERSON_FIELDS, TABLE, LinkedTable, Person, Rows
-from privacy_engine.vocabulary import Kind, Meaning, Period, Role, counted
+from privacy_engine.vocabulary import Kind, Meaning, Period, Role, counted, has_public_domain
 
 _CLOCKS = {Kind.DATE: DATES, Kind.TIMESTAMP: TIMES}
 _NO_TEXT = (Kind.NUMERIC, *_CLOCKS)
@@ -246,7 +246,7 @@ class Attribute:
     @property
     def has_public_domain(self) -> bool:
         """Whether the domain comes from the schema and never from the data."""
-        return self.categories is not None or self.bounds is not None or self.hierarchy is not None
+        return has_public_domain(self)
 
     @property
     def allows_nulls(self) -> bool:

@@ -164,7 +164,7 @@ def measured_model(
     Raises:
         BudgetExceededError: if the budget does not cover the loss; no record was read.
         LedgerError: if the ledger cannot be reached; nothing was released.
-        SchemaError: if the table does not fit its schema, or a domain is not public.
+        SchemaError: if the table does not fit its schema.
         InfeasibleError: if the table is too small for the method; of a schedule, if a noisy number of records
             is, and then again in every retry.
         VerificationError: if those who took part in a schedule are known by another key.
@@ -172,9 +172,6 @@ def measured_model(
         CapacityError: if its engine has too little memory or disk.
         IntegrityError: if the table changed since it was ingested, or the ledger was edited.
     """
-    from privacy_engine.tables.domains import require_public_domains
-
-    require_public_domains(schema)
     parameters, loss = method.measurement_parameters(), method.privacy_loss(schema)
     if budget.schedule is not None:
         parameters |= {"over_time": budget.schedule.question}

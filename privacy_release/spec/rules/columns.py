@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from privacy_engine.errors import Problem
-from privacy_engine.registry import is_anonymizer
-from privacy_engine.vocabulary import Intervals, taken_bounds
+from privacy_engine.registry import is_anonymizer, is_randomizer
+from privacy_engine.vocabulary import Intervals, domains_missing, has_public_domain, taken_bounds
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
 
@@ -38,6 +38,17 @@ def _bounds_have_names_of_their_own(facts: Facts) -> Iterator[Problem]:
         return
     if taken := taken_bounds(facts.spanned, [name for name, _ in facts.columns]):
         yield Problem(text=taken, path=("schema",))
+
+
+@RULES.rule("columns.domains", "columns", "method")
+def _domains_are_public(facts: Facts) -> Iterator[Problem]:
+    """Random answers release insensitive columns as they are; a synthesizer models every column."""
+    if is_anonymizer(facts.method):
+        return
+    kept = ("identifier", "insensitive") if is_randomizer(facts.method) else ("identifier",)
+    for name, column in facts.columns:
+        if column.role not in kept and not has_public_domain(column):
+            yield Problem(text=domains_missing([name]), path=("schema", name))
 
 
 @RULES.rule("columns.policy", "schema", "policy")

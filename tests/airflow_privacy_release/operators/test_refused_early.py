@@ -87,6 +87,11 @@ CASES = {
     ),
     "promise": Case(policy={"max_epsilon": 0.5}, said="max_epsilon 1.* is weaker than", late=True),
     "columns": Case(policy={"columns": {"roles": ["sensitive"]}}, said="age must keep roles", late=True),
+    "domains": Case(
+        changes={"schema": tables.fields(*COLUMNS, age={"bins": 10})},
+        said=r"\['illness'\] have no public domain",
+        by_file=True,
+    ),
     "method": Case(
         changes={"release": {"method": "privbayes", "epsilon": -1}}, said="epsilon must be", late=True
     ),

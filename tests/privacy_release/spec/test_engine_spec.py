@@ -19,9 +19,15 @@ from privacy_release.lake.store import Lake
 from privacy_release.spec.engine import EngineSpec
 from privacy_release.spec.model import json_schema, load_spec
 from privacy_release.work.engines import DEFAULT_ROWS, read_engine
+from tests import tables
 
 Write = Callable[..., Path]
-PRIVATE = {"release": {"method": "privbayes", "epsilon": 0.5}, "budget": {"dataset": "people"}}
+PUBLIC = tables.fields(**tables.PUBLIC, visits={"bounds": [0, 9]})
+PRIVATE = {
+    "schema": PUBLIC,
+    "release": {"method": "privbayes", "epsilon": 0.5},
+    "budget": {"dataset": "people"},
+}
 
 
 @pytest.fixture
@@ -116,7 +122,7 @@ def test_what_needs_the_whole_table_is_refused_at_parse_time(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"release": {"method": "errph", "p_0": 0.5}, "schedule": None},
+        {"schema": PUBLIC, "release": {"method": "errph", "p_0": 0.5}, "schedule": None},
         {"outliers": {"action": "report"}},
         {**PRIVATE, "budget": {"dataset": "people", "curator_report": True}},
     ],

@@ -35,6 +35,9 @@ class Column:
     pseudonym: Any = None
     derive: Any = None
     shift: Any = None
+    categories: Any = None
+    bounds: Any = None
+    hierarchy: Any = None
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ def refused(_: PrivacyLoss) -> None:
 
 
 NAME, AGE, ILLNESS = Column(role="identifier"), Column(), Column(role="sensitive")
+BOUNDED = Column(bounds=(0, 120))
 READ = {"name": NAME, "age": AGE, "illness": ILLNESS}
 COLUMNS = tuple(READ.items())
 STAYS = {"stays": Table()}
@@ -203,6 +207,11 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         },
         {"parameters": {"intervals": "text"}},
         "'age_from' has the name of a bound of 'age'",
+    ),
+    "columns.domains": (
+        {"columns": (("age", AGE), ("town", BOUNDED)), "method": "privbayes"},
+        {"columns": (("name", NAME), ("town", BOUNDED))},
+        r"attributes \['age'\] have no public domain.*give each categories, bounds",
     ),
     "columns.policy": (
         {"schema": SCHEMA, "policy": policy(columns={"roles": ["quasi_identifier"]})},
@@ -444,6 +453,23 @@ def test_another_error_than_of_a_file_is_raised_only_where_nothing_else_is_wrong
             found.refuse([Problem(text="and more")])
     with pytest.raises(ProblemsError, match=r"approval\.required must be"):
         refuse(replace(unsigned, approval=False))
+
+
+@pytest.mark.parametrize(
+    ("method", "role", "refused"),
+    [
+        ("privbayes", "insensitive", True),
+        ("errph", "sensitive", True),
+        ("errph", "insensitive", False),
+        ("mondrian", "sensitive", False),
+        ("privbayes", "identifier", False),
+    ],
+)
+def test_a_column_that_a_private_method_measures_needs_a_public_domain(
+    method: str, role: str, refused: bool
+) -> None:
+    found = judged(Facts(columns=[("age", Column(role=role))], method=method)).problems
+    assert [problem.path for problem in found] == [("schema", "age")] * refused
 
 
 @pytest.mark.parametrize(
