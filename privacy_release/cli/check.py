@@ -338,8 +338,10 @@ def _check_whole(path: Path, rules: _Rules) -> "tuple[ReleaseSpec, Judged]":
     facts = replace(facts, published=frozenset(others), users=_known_users(spec, rules))
     if rules.floor is None or not rules.floor.signed:
         facts = replace(facts, signed=False)
-    told = judged(facts if found else _with_lake_and_ledger(facts, spec, rules))
-    raise_problems([*found, *told.problems])
+    facts = facts if found else _with_lake(facts, spec, rules)
+    raise_problems([*found, *judged(facts).problems])
+    told = judged(_with_ledger(facts, spec, rules))  # last, so that no ledger out of reach hides a mistake
+    raise_problems(told.problems)
     return spec, told
 
 
@@ -352,16 +354,25 @@ def _known_users(spec: "ReleaseSpec", rules: _Rules) -> Any:
     return UNKNOWN
 
 
-def _with_lake_and_ledger(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
-    """What the lake and the ledger say of a release; where there is none, nothing is known of it."""
-    from privacy_release.ledger.places import default_place, ledger_at
-    from privacy_release.steps.facts import asks_for_earlier, budget_of, with_lake, with_ledger
+def _with_lake(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
+    """Add what the lake says of a release, if there is one, and the promise of its schedule."""
+    from privacy_release.spending.streams import schedule_named
+    from privacy_release.steps.facts import asks_for_earlier, with_lake
 
+    said = None if spec.budget is None else spec.budget.schedule
+    facts = replace(facts, promise=None if said is None else schedule_named(spec.name, said).promise)
     if not asks_for_earlier(facts):
-        facts = replace(facts, earlier=None)
-    else:
-        with suppress(WrongArgumentError):
-            facts = with_lake(facts, spec, lake_at(default_lake()), rules.release_id)
+        return replace(facts, earlier=None)
+    with suppress(WrongArgumentError):
+        return with_lake(facts, spec, lake_at(default_lake()), rules.release_id)
+    return facts
+
+
+def _with_ledger(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
+    """Add what the ledger says of a release, if there is one."""
+    from privacy_release.ledger.places import default_place, ledger_at
+    from privacy_release.steps.facts import budget_of, with_ledger
+
     if spec.budget is None:
         return with_ledger(facts, None)
     ledger = ledger_at(default_place())

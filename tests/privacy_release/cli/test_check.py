@@ -282,16 +282,21 @@ def test_what_a_schedule_promises_is_told(capsys: pytest.CaptureFixture[str]) ->
     assert "spends epsilon 0.5 beside it, once" in told["promise"]
 
 
-def test_what_could_not_be_judged_is_told_and_wrong_only_where_asked(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def write_private(home: Path, max_epsilon: float = 1) -> None:
+    """Write a release that spends an epsilon of 1, which is right unless the policy allows less."""
     write_right(home)
     private = yaml.safe_load((home / RELEASE).read_text())
     private |= {"budget": {"dataset": "people"}, "release": {"method": "privbayes", "epsilon": 1}}
     private["schema"] = tables.fields("name", "age", "illness", **tables.PUBLIC)
     private["source"]["columns"] = list(private["schema"])
     (home / RELEASE).write_text(yaml.safe_dump(private))
-    (home / POLICY).write_text("max_epsilon: 1\n")
+    (home / POLICY).write_text(f"max_epsilon: {max_epsilon}\n")
+
+
+def test_what_could_not_be_judged_is_told_and_wrong_only_where_asked(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_private(home)
     monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
     path = str(home / RELEASE)
     assert main(["check", path]) == DONE
@@ -310,6 +315,19 @@ def test_what_could_not_be_judged_is_told_and_wrong_only_where_asked(
     assert main(["check", "--strict", path]) == WRONG_FILE
     ledger.grant("people", Limit(epsilon=2), reason="a test", by="officer")
     assert main(["check", "--strict", path]) == DONE
+
+
+def test_a_ledger_out_of_reach_hides_no_mistake(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ledger.db").write_text("no ledger")
+    monkeypatch.setenv("PRIVACY_LEDGER", str(tmp_path / "ledger.db"))
+    for epsilon, said in ((0.5, "max_epsilon 1"), (1, "ledger.db")):
+        write_private(home, epsilon)
+        assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == 1
+        assert said in told[0]
 
 
 def test_a_second_release_of_people_nobody_follows_is_told_by_the_lake(
