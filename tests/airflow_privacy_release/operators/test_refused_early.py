@@ -1,6 +1,7 @@
 """A rule is judged whichever way a release starts, before a source is read or a ledger is asked.
 
-Each rule itself is tested in `tests/privacy_release/spec/rules`; here is one of each group of facts.
+Each rule itself is tested in `tests/privacy_release/spec/rules`; here is one of each group of facts. The
+source is not there and the ledger fails on any call, where the facts do not come from them.
 """
 
 from collections import defaultdict
@@ -10,8 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
+from airflow.sdk import DAG
 
 from airflow_privacy_release import (
     BudgetGuardOperator,
@@ -23,11 +26,14 @@ from airflow_privacy_release.operators import budget as budget_operators
 from airflow_privacy_release.operators import release as release_operators
 from airflow_privacy_release.operators.randomizers import ERRPHOperator
 from airflow_privacy_release.pipeline import raise_if_broken, release_dags
-from privacy_engine.errors import SpecError
+from privacy_engine.dp.limits import Limit
+from privacy_engine.errors import BudgetExceededError, SpecError, VerificationError
 from privacy_release.cli.main import WRONG, main
 from privacy_release.lake.store import Lake
+from privacy_release.ledger import places
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spec.model import load_spec
+from privacy_release.spec.rules.facts import Group
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from tests import tables
@@ -57,6 +63,7 @@ class Case:
     """A mistake, and the error that reports it.
 
     Attributes:
+        group: Group of the facts that the rule needs; of several groups, the last that is known.
         policy: its fields, beside the largest epsilon.
         changes: of the file.
         floor: the floor policy.
@@ -67,6 +74,7 @@ class Case:
     """
 
     said: str
+    group: Group
     policy: dict[str, Any] | None = None
     changes: dict[str, Any] | None = None
     floor: dict[str, Any] | None = None
@@ -76,33 +84,58 @@ class Case:
 
 
 CASES = {
-    "policy": Case(policy={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
-    "distance": Case(policy={"require": [ORDERED]}, said="by the distance `ordered` needs values with"),
-    "floor": Case(floor={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
+    "policy": Case(group=Group.POLICY, policy={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
+    "distance": Case(
+        group=Group.POLICY, policy={"require": [ORDERED]}, said="by the distance `ordered` needs values with"
+    ),
+    "floor": Case(group=Group.POLICY, floor={"require": [MISSPELT]}, said="ilness.*did you mean illness"),
     "weaker": Case(
+        group=Group.POLICY,
         policy={"max_epsilon": 3},
         floor={"max_epsilon": 2},
         said="max_epsilon 3 is weaker than max_epsilon 2",
         by_file=True,
     ),
-    "promise": Case(policy={"max_epsilon": 0.5}, said="max_epsilon 1.* is weaker than", late=True),
-    "columns": Case(policy={"columns": {"roles": ["sensitive"]}}, said="age must keep roles", late=True),
+    "promise": Case(
+        group=Group.METHOD, policy={"max_epsilon": 0.5}, said="max_epsilon 1.* is weaker than", late=True
+    ),
+    "columns": Case(
+        group=Group.METHOD,
+        policy={"columns": {"roles": ["sensitive"]}},
+        said="age must keep roles",
+        late=True,
+    ),
     "domains": Case(
+        group=Group.FILE,
         changes={"schema": tables.fields(*COLUMNS, age={"bins": 10})},
         said=r"\['illness'\] have no public domain",
-        by_file=True,
     ),
     "method": Case(
-        changes={"release": {"method": "privbayes", "epsilon": -1}}, said="epsilon must be", late=True
+        group=Group.METHOD,
+        changes={"release": {"method": "privbayes", "epsilon": -1}},
+        said="epsilon must be",
+        late=True,
     ),
-    "file": Case(changes={"alerts": {"gcp_lca": {"above": 0.5}}}, said="alerts.gcp_lca must", by_file=True),
+    "file": Case(
+        group=Group.FILE,
+        changes={"alerts": {"gcp_lca": {"above": 0.5}}},
+        said="alerts.gcp_lca must",
+        by_file=True,
+    ),
     "classification": Case(
-        classes={"columns": {"*": "identifier"}}, said="age is classified as identifier", by_file=True
+        group=Group.DEPLOYMENT,
+        classes={"columns": {"*": "identifier"}},
+        said="age is classified as identifier",
+        by_file=True,
     ),
     "address": Case(
-        changes={"source": {"uri": "ftp://a/b"}}, said="must be a path, or begin with file://", by_file=True
+        group=Group.FILE,
+        changes={"source": {"uri": "ftp://a/b"}},
+        said="must be a path, or begin with file://",
+        by_file=True,
     ),
 }
+BY_HAND = [name for name, case in CASES.items() if not case.by_file]
 
 
 def deploy(case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,10 +163,17 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Case],
 
 @pytest.fixture
 def unread(monkeypatch: pytest.MonkeyPatch) -> BudgetLedger:
-    """A ledger that no one may use."""
+    """A ledger that no one may use, wherever an entry point looks for it."""
     ledger: Any = Unread()
-    monkeypatch.setattr(release_operators, "ledger_of", lambda _: ledger)
+    use_ledger(ledger, monkeypatch)
     return ledger  # type: ignore[no-any-return]
+
+
+def use_ledger(ledger: BudgetLedger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `check` and the operators that book find this ledger."""
+    monkeypatch.setattr(places, "ledger_at", lambda _: ledger)
+    for operators in (budget_operators, release_operators):
+        monkeypatch.setattr(operators, "ledger_of", lambda _: ledger)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -143,42 +183,56 @@ def test_a_run_refuses_it(case: Case, written: Any, unread: BudgetLedger, tmp_pa
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_check_refuses_it(case: Case, written: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_refuses_it(
+    case: Case, written: Any, unread: BudgetLedger, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["check", str(written(case))]) == WRONG
     with pytest.raises(SpecError, match=case.said):
         raise SpecError(capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_dag_of_the_file_is_not_built(case: Case, written: Any, airflow_home: Path) -> None:
+def test_a_dag_of_the_file_is_not_built_or_refuses_it_in_its_guard(
+    case: Case, written: Any, unread: BudgetLedger, airflow_home: Path
+) -> None:
     written(case)
+    dags = release_dags()
+    assert list(dags) == ["people"] * case.late
     if case.late:
-        assert list(release_dags()) == ["people"]
-        return
-    assert not release_dags()
-    with pytest.raises(SpecError, match=case.said):
-        raise_if_broken()
+        with pytest.raises(Exception, match=case.said) as caught:
+            run_guard(dags["people"])
+        assert caught.type.__name__ == "AirflowFailException"
+    else:
+        with pytest.raises(SpecError, match=case.said):
+            raise_if_broken()
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.by_file])
+def run_guard(dag: DAG) -> None:
+    """Run the first task of a DAG of a file, with the parameters that a run has by default."""
+    guard = dag.get_task("budget")
+    guard.render_template_fields({**context("budget"), "params": dag.params.dump()})
+    guard.execute(context("budget"))
+
+
+@pytest.mark.parametrize("name", BY_HAND)
 def test_a_guard_refuses_it_before_the_ledger_is_asked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: BudgetLedger, airflow_home: Path
 ) -> None:
     case = CASES[name]
-    monkeypatch.setattr(budget_operators, "ledger_of", lambda _: unread)
     deploy(case, tmp_path, monkeypatch)
-    asked = (case.changes or PRIVATE)["release"]
+    fields = PRIVATE | (case.changes or {})
+    asked = fields["release"]
     operator = BudgetGuardOperator(
         task_id="budget",
         dataset="people",
         method=asked["method"],
         parameters={"epsilon": asked["epsilon"]},
-        schema=PRIVATE["schema"],
+        schema=fields["schema"],
         policy={"max_epsilon": 2} | (case.policy or {}),
         action="skip",
     )
     with pytest.raises(Exception, match=case.said) as caught:
-        operator.execute({"ti": SimpleNamespace(dag_id="people", run_id="run 1", task_id="budget")})
+        operator.execute(context("budget"))
     assert caught.type.__name__ == "AirflowFailException"
 
 
@@ -189,26 +243,15 @@ def test_a_guard_of_a_file_judges_method_schema_and_policy(written: Any, airflow
     assert given == ("privbayes", spec.method_fields, spec.policy)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if not case.by_file])
+@pytest.mark.parametrize("name", BY_HAND)
 def test_a_task_composed_by_hand_refuses_it_before_the_ledger_is_asked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unread: BudgetLedger, work_root: Path
 ) -> None:
     case = CASES[name]
-    context: Any = {
-        "ti": SimpleNamespace(dag_id="people", run_id="run 1", task_id="task", map_index=-1),
-        "outlet_events": defaultdict(SimpleNamespace),
-    }
-    tables.people().to_parquet(tmp_path / "people.parquet", index=False)
-    raw = IngestParquetOperator(
-        task_id="ingest",
-        uri=str(tmp_path / "people.parquet"),
-        schema=PRIVATE["schema"],
-        columns=list(COLUMNS),
-    )
-    table = raw.execute(context)
-    Path(table["uri"]).unlink()
+    fields = PRIVATE | (case.changes or {})
+    table = ingested(tables.people(), tmp_path, schema=fields["schema"])
     deploy(case, tmp_path, monkeypatch)
-    asked = (case.changes or PRIVATE)["release"]
+    asked = fields["release"]
     operator = ReleaseOperator(
         task_id="release",
         table=table,
@@ -218,8 +261,150 @@ def test_a_task_composed_by_hand_refuses_it_before_the_ledger_is_asked(
         policy={"max_epsilon": 2} | (case.policy or {}),
     )
     with pytest.raises(Exception, match=case.said) as caught:
-        operator.execute(context)
+        operator.execute(context("release"))
     assert caught.type.__name__ == "AirflowFailException"
+
+
+def ingested(records: pd.DataFrame, folder: Path, **given: Any) -> Any:
+    """The reference of a table whose records are gone."""
+    records.to_parquet(folder / "people.parquet", index=False)
+    operator = IngestParquetOperator(
+        task_id="ingest", uri=str(folder / "people.parquet"), columns=list(COLUMNS), **given
+    )
+    table = operator.execute(context("ingest"))
+    Path(table["uri"]).unlink()
+    return table
+
+
+def context(task: str) -> Any:
+    """The context of a task of the first run."""
+    ti = SimpleNamespace(dag_id="people", run_id="run 1", task_id=task, map_index=-1)
+    return {"ti": ti, "outlet_events": defaultdict(SimpleNamespace)}
+
+
+# Facts that not every entry point can know
+
+
+def test_each_group_of_facts_has_a_case_here() -> None:
+    later = {Group.CATALOGUE, Group.INGESTED, Group.LAKE, Group.LEDGER}
+    assert {case.group for case in CASES.values()} | later == set(Group)
+    assert {case.group for case in CASES.values() if not case.by_file} == set(Group) - later - {
+        Group.DEPLOYMENT
+    }
+
+
+def test_a_check_refuses_what_the_other_files_do_not_publish(
+    written: Any, unread: BudgetLedger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asset = Case(
+        group=Group.CATALOGUE,
+        changes={"schedule": {"asset": "peoples"}},
+        said="which no other release publishes",
+    )
+    assert main(["check", str(written(asset))]) == WRONG
+    assert asset.said in capsys.readouterr().err
+
+
+def test_a_task_composed_by_hand_refuses_an_ingested_table_before_the_ledger_is_asked(
+    tmp_path: Path, unread: BudgetLedger, work_root: Path, airflow_home: Path
+) -> None:
+    records = tables.people()
+    records.loc[0, "illness"] = None
+    table = ingested(records, tmp_path, schema=PRIVATE["schema"], nulls="drop")
+    operator = ReleaseOperator(
+        task_id="release",
+        table=table,
+        method="privbayes",
+        parameters={"epsilon": 1},
+        budget="people",
+        policy={"max_epsilon": 2},
+    )
+    with pytest.raises(Exception, match="records with nulls must not be dropped") as caught:
+        operator.execute(context("release"))
+    assert caught.type.__name__ == "AirflowFailException"
+
+
+def test_a_run_refuses_an_ingested_table_before_it_books(
+    written: Any, ledger: BudgetLedger, tmp_path: Path
+) -> None:
+    ledger.grant("people", Limit(epsilon=2), reason="a test", by="officer")
+    looking = {"transform": {"sql": "SELECT _record, age, illness FROM records WHERE age > 40"}}
+    file = written(Case(group=Group.INGESTED, changes=looking, said=""))
+    tables.people().to_parquet(file.parents[1] / "people.parquet", index=False)
+    with (
+        WorkArea(tmp_path / "work", "run") as work,
+        pytest.raises(SpecError, match="must make of each record one record"),
+    ):
+        run_release(load_spec(file), Lake(root=str(tmp_path / "lake")), "r1", work, ledger=ledger)
+    assert [entry.event.value for entry in ledger.history("people")] == ["grant"]
+
+
+@pytest.mark.parametrize("starts", ["run", "check"])
+def test_the_lake_refuses_another_release_before_the_source_is_read(
+    starts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tables.write_home(
+        tmp_path / "include", rules=tables.POLICY | {"repeated_people": "history"}, schedule=None
+    )
+    spec, lake = load_spec(home / "releases" / "people.yaml"), Lake(root=str(tmp_path / "lake"))
+    with WorkArea(tmp_path / "work", "run") as work:
+        run_release(spec, lake, "r1", work)
+    (home / "people.parquet").unlink()
+    said = "has 1 earlier releases"
+    monkeypatch.setenv("PRIVACY_LAKE", lake.root)
+    if starts == "check":
+        assert main(["check", str(home / "releases" / "people.yaml")]) == WRONG
+        assert said in capsys.readouterr().err
+    else:
+        with WorkArea(tmp_path / "work", "again") as work, pytest.raises(VerificationError, match=said):
+            run_release(spec, lake, "r2", work)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> BudgetLedger:
+    """A ledger without a budget."""
+    made = BudgetLedger(str(tmp_path / "ledger.db"))
+    made.migrate()
+    return made
+
+
+@pytest.mark.parametrize("starts", ["check", "run", "DAG by file", "DAG by hand"])
+def test_a_budget_that_is_too_short_refuses_it_before_the_source_is_read(
+    starts: str,
+    written: Any,
+    ledger: BudgetLedger,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    work_root: Path,
+    airflow_home: Path,
+) -> None:
+    ledger.grant("people", Limit(epsilon=0.5), reason="a test", by="officer")
+    use_ledger(ledger, monkeypatch)
+    said = "data set people cannot pay epsilon 1"
+    file = written(Case(group=Group.LEDGER, said=said))
+    match starts:
+        case "check":
+            assert main(["check", "--strict", str(file)]) == WRONG
+            assert f"not now: {said}" in capsys.readouterr().out
+        case "run":
+            with WorkArea(tmp_path / "work", "run") as work, pytest.raises(BudgetExceededError, match=said):
+                run_release(load_spec(file), Lake(root=str(tmp_path / "lake")), "r1", work, ledger=ledger)
+        case "DAG by file":
+            with pytest.raises(Exception, match=said):
+                run_guard(release_dags()["people"])
+        case _:
+            operator = ReleaseOperator(
+                task_id="release",
+                table=ingested(tables.people(), tmp_path, schema=PRIVATE["schema"]),
+                method="privbayes",
+                parameters={"epsilon": 1},
+                budget="people",
+                policy={"max_epsilon": 2},
+            )
+            with pytest.raises(Exception, match=said):
+                operator.execute(context("release"))
+    assert [entry.event.value for entry in ledger.history("people")] == ["grant"]
 
 
 def test_who_books_must_name_the_policy_when_the_dag_is_built() -> None:
