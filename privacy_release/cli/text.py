@@ -40,7 +40,7 @@ def outcome_lines(outcome: "Outcome") -> list[str]:
 
 def _nearness(figures: Mapping[str, float]) -> list[str]:
     """How near the loss is to what no method can go below, where that is known."""
-    if "gcp_bound" not in figures:
+    if not {"gcp_bound", "gcp_lca"} <= figures.keys():
         return []
     lost, bound = figures["gcp_lca"], figures["gcp_bound"]
     return [

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.randomized import RandomizedPart, randomized_part
 from privacy_release.reports.released import SharesPart, association_of, shares_of_classes
 from privacy_release.reports.synthetic import MechanismLine, mechanisms_of, network_of, own_marginals
@@ -93,18 +95,19 @@ class ReportData:
     association: "Association | None" = None
 
 
-def data_of_release(release: "Release", smallest_count: int) -> ReportData:
+def data_of_release(release: "Release", smallest_count: int, attempts: Attempts | None = None) -> ReportData:
     """The data of a release whose table is at hand.
 
     Args:
         release: what was made; its table is read only for class sizes and the claimed models.
         smallest_count: see `render_report`.
+        attempts: Makes the figures that a report can omit.
     """
     from privacy_engine.tables.linked import ReleasedClasses
 
     alone = release.of_persons
     released = ReleasedClasses.of_table(alone.table, alone.schema, alone.persons)
-    recodings = _recodings(release)
+    recodings, make = _recodings(release), (attempts or Attempts()).make
     sizes = Counter(released.whole.people.tolist())
     return ReportData(
         method=release.method,
@@ -115,18 +118,18 @@ def data_of_release(release: "Release", smallest_count: int) -> ReportData:
         class_sizes=dict(sorted(sizes.items())),
         notes=release.notes,
         loss=release.loss,
-        losses=_losses(recodings),
-        distributions=_distributions(recodings, smallest_count),
+        losses=make("the loss of each quasi-identifier", partial(_losses, recodings)) or [],
+        distributions=make("before and after", partial(_distributions, recodings, smallest_count)) or [],
         limits=_limits(release),
         randomized=randomized_part(release),
         synthetic=release.model is not None,
-        network=network_of(release),
-        mechanisms=mechanisms_of(release),
+        network=make("the network of the model", partial(network_of, release)),
+        mechanisms=make("what each mechanism spent", partial(mechanisms_of, release)) or (),
         participants=release.model is not None and not release.model.persons_public,
-        marginals=own_marginals(release),
+        marginals=make("how near the records are to their model", partial(own_marginals, release)) or (),
         marginal_rows=len(release.table),
-        shares=shares_of_classes(release),
-        association=association_of(release),
+        shares=make("sensitive values within classes", partial(shares_of_classes, release)) or (),
+        association=make("columns that go together", partial(association_of, release)),
     )
 
 

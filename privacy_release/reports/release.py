@@ -6,15 +6,16 @@ public domains of the schema. Counts of the source are protected (`privacy_engin
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from privacy_engine.vocabulary import counted
+from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.data import SMALLEST_COUNT, Measured, ReportData, claimed_k, data_of_release
 from privacy_release.reports.released import SharesPart, drawing
 from privacy_release.reports.synthetic import BudgetLine, budget_lines
@@ -38,6 +39,8 @@ if TYPE_CHECKING:  # the engine imports pandas and compiles kernels: only where 
     from privacy_engine.release import Release
 
 __all__ = ["SMALLEST_COUNT", "page_template", "render", "render_report"]
+
+T = TypeVar("T")
 
 # Where a published report tells of attacks, which are tried after it is made. No text of others makes it: `<`
 # is escaped in that.
@@ -77,6 +80,7 @@ def render_report(
     budget: Mapping[str, Any] | None = None,
     rows: int | None = None,
     shifted: ShiftRef | None = None,
+    attempts: Attempts | None = None,
 ) -> str:
     """The report as HTML, on a release whose table is at hand; `render` is for any other.
 
@@ -93,12 +97,14 @@ def render_report(
         shifted: which dates of the source were shifted.
         smallest_count: counts of the source below it are hidden, others rounded to its multiples;
             by default the k that the release claims, else 10.
+        attempts: Makes the figures; those that fail are named on the page.
 
     Raises:
         ValueError: if smallest_count is below 2.
     """
     least = smallest_count if smallest_count is not None else claimed_k(release.guarantees)
-    data = data_of_release(release, least)
+    attempts = attempts or Attempts()
+    data = data_of_release(release, least, attempts)
     return render(
         data if rows is None else replace(data, rows=rows),
         figures,
@@ -110,6 +116,7 @@ def render_report(
         about=about,
         budget=budget,
         shifted=shifted,
+        attempts=attempts,
     )
 
 
@@ -125,6 +132,7 @@ def render(
     about: Mapping[str, str] | None = None,
     budget: Mapping[str, Any] | None = None,
     shifted: ShiftRef | None = None,
+    attempts: Attempts | None = None,
 ) -> str:
     """The report as HTML.
 
@@ -141,10 +149,16 @@ def render(
         budget: what the release's data set has spent, this release included: ``dataset``, and ``limits``, a
             list of ``period`` (in words), ``limit``, ``spent`` and ``left`` (epsilons).
         shifted: which dates of the source were shifted.
+        attempts: Makes the drawings. The page also names the figures that failed in it before.
     """
-    loss, told = data.loss, figures if data.loss is None else {}
+    attempts = attempts or Attempts()
+    make, loss, told = attempts.make, data.loss, figures if data.loss is None else {}
     linkable = bool(data.schema.quasi_identifiers) and loss is None and data.randomized is None
     guarantees = [_guarantee(measured, of_persons=bool(data.schema.by)) for measured in data.guarantees]
+    sizes = make("class sizes", partial(_class_sizes, data.class_sizes)) if linkable else None
+    heat = None
+    if data.association is not None:
+        heat = make("columns that go together", partial(drawing, data.association))
     return page_template("report.html.j2").render(
         title=title,
         release=data,
@@ -178,15 +192,44 @@ def render(
         effects=FRAGMENT_EFFECTS,
         utility=_lines(FIGURES, told),
         risks=_lines(RISKS, risk) if linkable else [],
-        sizes=_class_sizes(data.class_sizes) if linkable else [],
+        sizes=sizes or [],
         losses=[{"name": name, "lca": by_lca, "own": own} for name, by_lca, own in data.losses],
-        distributions=[_bars(distribution) for distribution in data.distributions],
-        shares=[_share_bars(part) for part in data.shares],
-        heat=None if data.association is None else drawing(data.association),
+        distributions=make("before and after", partial(_each, _bars, data.distributions)) or [],
+        shares=make("sensitive values within classes", partial(_each, _share_bars, data.shares)) or [],
+        heat=heat,
         folded=FOLDED,
         smallest_count=smallest_count,
         attacks_place=Markup(ATTACKS_PLACE),  # no text of others
+        left_out=attempts.left_out,
     )
+
+
+def report_or_claims(
+    report: Callable[[], str], manifest: Mapping[str, Any], *, title: str, attempts: Attempts
+) -> str:
+    """Make a report as HTML or, if that fails, a page with the claimed guarantees and what is missing.
+
+    Args:
+        report: Function that makes the report.
+        manifest: Manifest of the release as its method writes it.
+        title: Heading of the page.
+        attempts: Makes the report; the page names the figures that failed in it before.
+    """
+    page = attempts.make("the report", report)
+    if page is not None:
+        return page
+    return page_template("claims.html.j2").render(
+        title=title,
+        method=manifest["method"],
+        claims=[claim(model) for model in manifest["guarantees"]],
+        loss=manifest["loss"],
+        attacks_place=Markup(ATTACKS_PLACE),  # no text of others
+        left_out=attempts.left_out,
+    )
+
+
+def _each(draw: Callable[[T], dict[str, Any]], parts: Sequence[T]) -> list[dict[str, Any]]:
+    return [draw(part) for part in parts]
 
 
 def _pseudonym_limits(data: ReportData) -> list[tuple[str, str]]:

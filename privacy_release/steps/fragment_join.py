@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, VerificationError
 from privacy_engine.pipeline import each_ahead, each_done
+from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
 from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.outliers import counted_in, public_outliers, suppressed_before
@@ -109,7 +110,8 @@ def join(
         written.remove()
         raise
     figures = joined.figures
-    utility = finite(figures.notes | figures.utility())
+    utility = job.attempts.make("what the data lost", figures.utility) or {}
+    utility = finite(figures.notes | utility)
     utility = counted_in(utility, suppressed_before(cut.table), figures.records, len(figures.attributes))
     risk = finite(examined.risk)
     return Made(
@@ -118,7 +120,7 @@ def join(
         figures=utility | risk,
         sha256=written.sha256,
         persons=written.people,
-        report=_report(joined, measured, (utility, risk), examined.sizes, job.title),
+        report=_report(joined, measured, (utility, risk), examined.sizes, job),
         seconds=sum(ref["seconds"] for ref in in_order),
         seeded=cut.seeded,
         records=written.path,
@@ -485,9 +487,29 @@ def _report(
     measured: Sequence[Measured],
     figures: tuple[Mapping[str, float], Mapping[str, float]],
     sizes: Mapping[int, int],
-    title: str | None,
+    job: Job,
 ) -> str:
     """The report of a release that no process ever held; `figures` are of loss and of risk."""
+    from privacy_release.reports.release import report_or_claims
+
+    title = job.title or joined.told["method"]
+    return report_or_claims(
+        lambda: _rendered(joined, measured, figures, sizes, title, job.attempts),
+        joined.told,
+        title=title,
+        attempts=job.attempts,
+    )
+
+
+def _rendered(
+    joined: _Joined,
+    measured: Sequence[Measured],
+    figures: tuple[Mapping[str, float], Mapping[str, float]],
+    sizes: Mapping[int, int],
+    title: str,
+    attempts: Attempts,
+) -> str:
+    """The complete report, except for figures that cannot be made."""
     from privacy_release.reports.release import render
 
     told, table = joined.told, joined.cut.table
@@ -500,19 +522,20 @@ def _report(
         guarantees=measured,
         class_sizes=sizes,
         notes=told["notes"],
-        losses=joined.figures.losses(),
-        distributions=joined.figures.distributions(least),
+        losses=attempts.make("the loss of each quasi-identifier", joined.figures.losses) or [],
+        distributions=attempts.make("before and after", partial(joined.figures.distributions, least)) or [],
         limits=limits_of_classes(joined.schema),
         fragments=FragmentsPart(count=told["fragments"]["count"], **told["fragments"]["rows"]),
     )
     return render(
         data,
         *figures,
-        title=title or told["method"],
+        title=title,
         source_rows=table["rows"] + suppressed_before(table),
         smallest_count=least,
         about=facts_of(table) | codes_of(table),
         shifted=table["source"].get("shifted"),
+        attempts=attempts,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.columns import with_origins
 from privacy_release.steps.history import follow
 from privacy_release.work.area import WorkArea
@@ -43,6 +44,7 @@ class Job:
         seed: of the random choices; None takes fresh entropy.
         title: of the report.
         tell: told the name of each part of the work as it begins.
+        attempts: Makes what describes the release; the manifest names the figures that failed.
     """
 
     work: WorkArea
@@ -50,6 +52,7 @@ class Job:
     seed: int | None = None
     title: str | None = None
     tell: Callable[[str], None] = say_nothing
+    attempts: Attempts = field(default_factory=Attempts)
 
     @property
     def records(self) -> Path:
@@ -106,6 +109,7 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
     """
     work, label = job.work, job.label
     people = _people(made, work.path(f"{label}.people.parquet"))
+    columns = _columns(made, table, job)
     manifest = {
         **made.told,
         **_told_of_person(made.schema.person, people),
@@ -114,15 +118,13 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
         "sha256": made.sha256,
         "seeded": made.seeded,
         "software": software(),
+        **job.attempts.to_dict(),
     }
     write_private(work.path(f"{label}.manifest.json"), json_bytes(manifest))
     write_private(work.path(f"{label}.report.html"), made.report.encode())
-    file = made.records or job.records
-    records = None if made.private else unchanged_batches(file, made.sha256)
-    columns = with_origins(made.told, read_schema(table["schema"]), made.schema, records)
     write_private(work.path(f"{label}.columns.json"), json_bytes(columns))
     staged = StagedRef(
-        uri=str(file),
+        uri=str(made.records or job.records),
         rows=manifest["rows"],
         sha256=made.sha256,
         schema=write_schema(work, label, made.schema),
@@ -152,6 +154,19 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
         staged["model"] = str(work.path(f"{label}.model.json"))
         staged["mechanisms"] = made.mechanisms
     return staged
+
+
+def _columns(made: Made, table: TableRef, job: Job) -> Mapping[str, Mapping[str, Any]]:
+    """Description of each column for the dictionary; if it cannot be made, the one in the manifest."""
+    source: DataSchema = read_schema(table["schema"])
+
+    def described() -> Mapping[str, Mapping[str, Any]]:
+        file = made.records or job.records
+        records = None if made.private else unchanged_batches(file, made.sha256)
+        return with_origins(made.told, source, made.schema, records)
+
+    known: Mapping[str, Mapping[str, Any]] = made.told["columns"]
+    return job.attempts.make("origin and form of the columns", described) or known
 
 
 def _people(made: Made, path: Path) -> PeopleRef | None:

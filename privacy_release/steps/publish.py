@@ -6,6 +6,8 @@ Each step that reads a file of an earlier one first holds its bytes against the 
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from privacy_engine.errors import IntegrityError, PublishError, SpecError, Verif
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.lake.replicates import REPLICATES, replicates_file
 from privacy_release.reports.attacks import with_attacks
+from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.dictionary import (
     DICTIONARY,
     column_comments,
@@ -33,6 +36,7 @@ from privacy_release.work.references import Published, ReportRef, StagedRef
 from privacy_release.work.staged import json_bytes, read_columns, read_manifest, read_schema
 
 if TYPE_CHECKING:
+    from privacy_release.lake.describe import Words
     from privacy_release.lake.layout import TableRules
     from privacy_release.lake.publish import Published as Done
     from privacy_release.lake.signing import Signer
@@ -77,7 +81,6 @@ def publish_staged(
             cleared away.
     """
     from privacy_release.lake import publish as store
-    from privacy_release.lake.describe import Words
     from privacy_release.lake.layout import TableRules
     from privacy_release.lake.store import as_readable_as_the_lake
     from privacy_release.spending.secrets import require_same_secret
@@ -121,8 +124,8 @@ def publish_staged(
         manifest["approval"] = approval
     if signer is not None:  # whoever checks the release measures it again, and needs the schema for that
         manifest["schema"] = read_schema(staged["schema"]).to_dict()
-    told = _dictionary(staged, manifest, name, release_id)
-    replicates = _replicates(staged)
+    described = _described(staged, report, manifest, name, release_id)
+    manifest |= {"left_out": described.left_out} if described.left_out else {}
     with one_at_a_time(name) if followed else nullcontext():
         refuse_unseen(lake, name, (release_id, run_key or release_id), report)
         with as_readable_as_the_lake(lake):
@@ -132,19 +135,17 @@ def publish_staged(
                 release_id,
                 Path(staged["uri"]),
                 manifest,
-                _report(staged, report),
+                described.report,
                 expected_sha256=report["sha256"],
                 run_key=run_key,
-                proofs={
-                    f"{DICTIONARY}.json": json_bytes(told),
-                    f"{DICTIONARY}.html": dictionary_html(told).encode(),
-                    **replicates,
-                },
-                words=Words(description=table_description(told), comments=column_comments(told)),
+                proofs=described.proofs,
+                words=described.words,
                 signer=None if signer is None else signer.about(manifest, approved=by_somebody),
                 rules=rules,
             )
         published = _told(lake, done)
+        if described.left_out:
+            published["left_out"] = described.left_out
         if "alerts" in report:
             published["alerts"] = report["alerts"]
         if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
@@ -200,15 +201,62 @@ def _verified(report: ReportRef) -> dict[str, str]:
     return {"report_sha256": sha256_of(report), "policy_sha256": sha256_of(report["policy"]), **floor}
 
 
-def _report(staged: StagedRef, report: ReportRef) -> Path | bytes:
-    """The report to publish: the staged one, with what is told of attacks where the policy asks for them."""
+@dataclass(frozen=True, kw_only=True)
+class _Described:
+    """Description of a release, next to its manifest, as far as it could be made.
+
+    Attributes:
+        report: Page of the release.
+        proofs: Further files by name: the dictionary, and replicates of a model.
+        words: Description and comments of the table.
+        left_out: Entries of the manifest about figures that failed in this step or an earlier one.
+    """
+
+    report: Path | bytes
+    proofs: Mapping[str, bytes]
+    words: "Words"
+    left_out: list[dict[str, str]]
+
+
+def _described(
+    staged: StagedRef, report: ReportRef, manifest: Mapping[str, Any], name: str, release_id: str
+) -> _Described:
+    """Describe a release. A part that cannot be made is omitted and named."""
+    from privacy_release.lake.describe import Words
+
+    attempts = Attempts()
+    proofs: dict[str, bytes] = {}
+    words = Words()
+    dictionary = attempts.make("the dictionary", partial(_dictionary, staged, manifest, name, release_id))
+    if dictionary is not None:
+        proofs[f"{DICTIONARY}.json"] = json_bytes(dictionary)
+        page = attempts.make("the page of the dictionary", partial(dictionary_html, dictionary))
+        proofs |= {} if page is None else {f"{DICTIONARY}.html": page.encode()}
+        described = attempts.make("the comments of the table", partial(_words, dictionary))
+        words = words if described is None else described
+    proofs |= attempts.make("the replicates for intervals", partial(_replicates, staged)) or {}
     path = Path(staged["report"])
+    attacked = attempts.make("the results of the attacks", partial(_with_attacks, path, report))
+    return _Described(
+        report=path if attacked is None else attacked,  # if it cannot be read, publishing raises
+        proofs=proofs,
+        words=words,
+        left_out=[*manifest.get("left_out", ()), *(figure.to_dict() for figure in attempts.left_out)],
+    )
+
+
+def _words(dictionary: Mapping[str, Any]) -> "Words":
+    """Description of the table and comments of its columns."""
+    from privacy_release.lake.describe import Words
+
+    return Words(description=table_description(dictionary), comments=column_comments(dictionary))
+
+
+def _with_attacks(path: Path, report: ReportRef) -> bytes | None:
+    """The staged report with the results of the attacks; None if the policy requires none."""
     if "attacks" not in report:
-        return path
-    try:
-        return with_attacks(path.read_text("utf-8"), report["attacks"]["trials"]).encode()
-    except OSError:
-        return path  # that it cannot be read is an error of publishing
+        return None
+    return with_attacks(path.read_text("utf-8"), report["attacks"]["trials"]).encode()
 
 
 def _replicates(staged: StagedRef) -> dict[str, bytes]:

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,8 @@ from privacy_engine.errors import IntegrityError, SpecError
 from privacy_engine.progress import advance, portion
 from privacy_engine.registry import is_randomizer
 from privacy_engine.vocabulary import COUNTERFEITS
-from privacy_release.reports.release import render_report
+from privacy_release.reports.attempts import Attempts
+from privacy_release.reports.release import render_report, report_or_claims
 from privacy_release.spec.methods import build_method
 from privacy_release.spending.budget import (
     Budget,
@@ -95,7 +97,8 @@ def make_release(
         BudgetExceededError: if the budget does not cover the loss; the table was not read.
         LedgerError: if the budget's ledger cannot be reached.
     """
-    job = Job(work=work, label=label, seed=seed, title=title, tell=progress or say_nothing)
+    tell = progress or say_nothing
+    job = Job(work=work, label=label, seed=seed, title=title, tell=tell, attempts=Attempts(tell))
     table = worked_on_by(engine, table)
     given, schema = parameters or {}, read_schema(table["schema"])
     releaser = keyed(build_method(method, given), memory, seed)
@@ -173,12 +176,14 @@ def _anonymized(
             release, history = _kept_safe(releaser, frame, schema, rng, table["persons"], past)
     seconds = time.perf_counter() - began
     job.tell("measuring")
-    loss, risk = measure(release, rng)
+    whole = release.of_persons
+    loss = job.attempts.make("what the data lost", partial(_lost, whole, rng)) or finite(release.notes)
+    risk = job.attempts.make("how exposed people are", partial(_at_risk, whole)) or {}
     before = suppressed_before(table)
     if not schema.tables:  # of several, nobody took records out before
         loss = counted_in(loss, before, len(frame), len(schema.quasi_identifiers))
     told = release.manifest()
-    bound = {} if before else loss_bound(release)
+    bound = {} if before else job.attempts.make("the bound of the loss", partial(loss_bound, release)) or {}
     if "outliers" in table:
         told |= {
             "outliers": public_outliers(table["outliers"]),
@@ -289,7 +294,7 @@ def _synthesized(releaser: Any, schema: "DataSchema", table: TableRef, job: Job,
             {},
             table,
             job,
-            budget=account_of(budget, measured.booking.get("over_time")),
+            budget=_account(job, budget, measured.booking.get("over_time")),
             rows=drawn.rows,
         ),
         seconds=seconds,
@@ -320,7 +325,7 @@ def _randomized(
         told["booking"] = public_booking(answers.booking)
     if memory is not None and memory.replaces is not None:
         told["replaces"] = memory.replaces
-    account = account_of(budget) if budget is not None and loss is not None else None
+    account = _account(job, budget) if budget is not None and loss is not None else None
     return Made(
         told=told,
         schema=release.schema,
@@ -396,18 +401,35 @@ def draw_parts(
     return Drawn(release=release, rows=file.rows, sha256=file.sha256)
 
 
+def _account(job: Job, budget: Budget, promise: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    """State of the budget for the report; None if it cannot be read now."""
+    return job.attempts.make("what is left of the budget", partial(account_of, budget, promise))
+
+
 def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, float], dict[str, float]]:
     """Loss of information, and risk of the released records, by name; what is not finite is left out."""
-    from privacy_engine.judge import known_rows
-    from privacy_engine.measures import risk, utility
-    from privacy_engine.tables.linked import ReleasedClasses
-
     release = release.of_persons
+    return _lost(release, rng), _at_risk(release)
+
+
+def _lost(release: "Release", rng: "np.random.Generator") -> dict[str, float]:
+    """Notes of the method and loss of information, by name."""
+    from privacy_engine.measures import utility
+
     lost = dict(release.notes)
     if release.recoding is not None:
         lost |= utility.figures(release.recoding, rng)
     if release.recodings:
         lost |= utility.figures_of_tables(list(release.recodings.values()))
+    return finite(lost)
+
+
+def _at_risk(release: "Release") -> dict[str, float]:
+    """Risk of the released records by name."""
+    from privacy_engine.judge import known_rows
+    from privacy_engine.measures import risk
+    from privacy_engine.tables.linked import ReleasedClasses
+
     released = ReleasedClasses.of_table(release.table, release.schema, release.persons)
     at_risk = risk.figures(released.whole)
     if released.tables:
@@ -416,7 +438,7 @@ def measure(release: "Release", rng: "np.random.Generator") -> tuple[dict[str, f
         secret = [a.name for a in release.schema.sensitive]
         known = {name: released.of_attribute(name).values_left(name) for name in secret}
         at_risk |= known_rows.figures(known, release.guarantees)
-    return finite(lost), finite(at_risk)
+    return finite(at_risk)
 
 
 def loss_bound(release: "Release") -> dict[str, float]:
@@ -452,14 +474,20 @@ def _report(
     budget: Mapping[str, Any] | None = None,
     rows: int | None = None,
 ) -> str:
-    return render_report(
-        release,
-        loss,
-        risk,
-        title=job.title or release.method,
-        source_rows=table["rows"] + suppressed_before(table),
-        about={**(about or {}), **codes_of(table)},
-        budget=budget,
-        rows=rows,
-        shifted=table["source"].get("shifted"),
-    )
+    title = job.title or release.method
+
+    def report() -> str:
+        return render_report(
+            release,
+            loss,
+            risk,
+            title=title,
+            source_rows=table["rows"] + suppressed_before(table),
+            about={**(about or {}), **codes_of(table)},
+            budget=budget,
+            rows=rows,
+            shifted=table["source"].get("shifted"),
+            attempts=job.attempts,
+        )
+
+    return report_or_claims(report, release.manifest(), title=title, attempts=job.attempts)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from privacy_engine.counts import without_counts
@@ -11,6 +12,7 @@ from privacy_engine.errors import SpecError
 from privacy_engine.progress import portion
 from privacy_engine.vocabulary import counted
 from privacy_release.alerts.trend import find_alerts
+from privacy_release.reports.attempts import Attempts, LeftOut
 from privacy_release.sources.databases.query import Query, url_of_environment
 from privacy_release.sources.pseudonyms import Naming
 from privacy_release.sources.versions import version_of
@@ -81,7 +83,7 @@ _OF_SOURCE = frozenset({Stage.INGEST, Stage.VALIDATE, Stage.TRANSFORM, Stage.OUT
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run made; `warnings` are its alerts, and what kept them from being complete."""
+    """Result of a run; `warnings` are its alerts, why they are incomplete, and missing figures."""
 
     staged: StagedRef
     report: ReportRef
@@ -227,9 +229,14 @@ def _run(
             rules=rules,
         )
     watch(Stage.PUBLISH, f"version {published['version']} of {published['table']}")
+    missing = [LeftOut(**figure) for figure in published.get("left_out", ())]
     if spec.told_to_curator:
-        path = report_to_curator(table, staged, spec.name, release_id)
-        watch(Stage.CURATOR, f"a private report, not to be published: {path}")
+        attempts = Attempts()
+        write = partial(report_to_curator, table, staged, spec.name, release_id)
+        if path := attempts.make("the private report for the curator", write):
+            watch(Stage.CURATOR, f"a private report, not to be published: {path}")
+        missing += attempts.left_out
+    warnings = (*warnings, *map(str, missing))
     return Outcome(staged=staged, report=report, published=published, warnings=warnings)
 
 

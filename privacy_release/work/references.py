@@ -350,7 +350,8 @@ class ReportRef(TypedDict):
 class Published(TypedDict):
     """Where a release is, and the `alerts` about it.
 
-    `statement` is the sha256 of what was signed about it, None where nothing was.
+    `statement` is the sha256 of what was signed about it, None where nothing was. `left_out` names figures
+    and pages that could not be made, and the class of the error.
     """
 
     release: str
@@ -363,6 +364,7 @@ class Published(TypedDict):
     rows: int
     statement: NotRequired[str | None]
     alerts: NotRequired[list[AlertRef]]
+    left_out: NotRequired[list[dict[str, str]]]
 
 
 def paths_inside(reference: Any) -> Iterator[tuple[str, str]]:

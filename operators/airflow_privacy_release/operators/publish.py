@@ -143,6 +143,8 @@ class PublishOperator(BaseOperator):
             report=published["report"],
             signed=published.get("statement") or "by nobody",
         )
+        for figure in published.get("left_out", ()):
+            self.log.warning("could not be made and is missing from the release", **figure)
         self._published = published
         return published
 

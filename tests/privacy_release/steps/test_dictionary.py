@@ -20,7 +20,9 @@ from privacy_release.lake.retract import clean_orphans, retract
 from privacy_release.lake.store import Lake, get
 from privacy_release.reports.dictionary import dictionary_html
 from privacy_release.spec.files import load_policy
+from privacy_release.steps.made import Job, Made, stage
 from privacy_release.work.area import WorkArea
+from privacy_release.work.staged import read_manifest
 from tests.reading import publish_synthetic
 from tests.servers.pages import Page, require_closed_page
 
@@ -246,3 +248,35 @@ def test_long_lists_of_labels_are_counted_and_not_told(tmp_path: Path, work: Wor
         {"count": 2, "labels": ["0**", "1**"]},
         {"count": 1, "labels": ["*"]},
     ]
+
+
+def test_a_release_is_published_if_its_dictionary_cannot_be_made(
+    tmp_path: Path, work: WorkArea, lake: Lake
+) -> None:
+    records().to_parquet(tmp_path / "people.parquet", index=False)
+    table = privacy_release.ingest(str(tmp_path / "people.parquet"), SCHEMA, work)
+    staged = privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, seed=1)
+    report = privacy_release.verify_staged(staged, POLICY)
+    columns = Path(staged["columns"])
+    columns.write_bytes(columns.read_bytes().replace(b"lower_bound", b"canary-form"))
+    published = privacy_release.publish_staged(staged, report, lake, NAME, "1")
+    assert published["left_out"] == [{"figure": "the dictionary", "error": "ValueError"}]
+    assert json.loads(Path(published["manifest"]).read_bytes())["left_out"] == published["left_out"]
+    (entry,) = publications(lake, NAME)
+    assert entry.further == {}
+    assert len(read_release(lake, NAME, "1")) == staged["rows"]
+
+
+def test_a_manifest_names_missing_figures(tmp_path: Path, work: WorkArea, lake: Lake) -> None:
+    records().to_parquet(tmp_path / "people.parquet", index=False)
+    table = privacy_release.ingest(str(tmp_path / "people.parquet"), SCHEMA, work)
+    staged = privacy_release.make_release(table, work, method="mondrian", parameters={"k": 5}, seed=1)
+    manifest = read_manifest(staged["manifest"])
+    assert "left_out" not in manifest
+    job = Job(work=work)
+    job.attempts.make("the network", lambda: 1 / 0)
+    made = Made(
+        told=manifest, schema=SCHEMA, figures={}, sha256=staged["sha256"], report="", seconds=1, seeded=True
+    )
+    left_out = read_manifest(stage(made, table, job)["manifest"])["left_out"]
+    assert {"figure": "the network", "error": "ZeroDivisionError"} in left_out
