@@ -1,12 +1,17 @@
 """The words in which columns and dates are described, for schemas and policies alike; it loads no pandas."""
 
+import itertools
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
 from privacy_engine.errors import SchemaError
 
+PARTITION = "release"  # column of a release table: ID of the release that a record belongs to
 COUNTERFEITS = "counterfeits"  # released column: how many records of this record's class are of nobody
+LONGEST_NAME = 255  # limit of data catalogs on the characters of a column name
+_ROW_INDEX = "__index_level_"  # prefix of the columns that pandas writes for a row index
 
 # Three-digit ZIP codes of at most 20,000 people by the census of 2000: HHS, Office for Civil Rights, Guidance
 # Regarding Methods for De-identification of Protected Health Information (2012), "When can ZIP codes be
@@ -189,6 +194,44 @@ def domains_missing(names: Iterable[str]) -> str:
         f"attributes {list(names)} have no public domain, and a differentially private method never takes "
         "one from the data: give each categories, bounds (and bins) or a hierarchy in the schema"
     )
+
+
+def unfit_names(names: Iterable[str], reserved: Collection[str] = (PARTITION,)) -> str | None:
+    """Explain why a release table cannot have columns of these names; None if it can.
+
+    Tools that read a release do not distinguish names that differ only in case, and catalogs limit a name to
+    `LONGEST_NAME` characters.
+
+    Args:
+        names: Names of the columns of the release.
+        reserved: Lower-case names with another meaning in a release.
+
+    >>> unfit_names(["age", "{{ ds }}"])
+    >>> unfit_names(["age", "Age"]).partition(";")[0]
+    "columns 'age', 'Age' must differ in more than case"
+    """
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(name.casefold(), []).append(name)
+    found = [
+        f"columns {', '.join(map(repr, same))} must differ in more than case"
+        for same in alike.values()
+        if len(same) > 1
+    ]
+    for name in itertools.chain.from_iterable(alike.values()):
+        if name.casefold() in reserved or name.startswith(_ROW_INDEX):
+            known = ", ".join((*reserved, f"{_ROW_INDEX}*"))
+            found.append(f"column {name!r} must not have a reserved name ({known})")
+        elif not name.strip() or any(unicodedata.category(c) in ("Cc", "Cs") for c in name):
+            found.append(f"column {name!r} must have a name without control characters that is not blank")
+        elif len(name) > LONGEST_NAME:
+            start = f"{name[:30]}\u2026"
+            found.append(
+                f"column {start!r} must have a name of at most {LONGEST_NAME} characters, got {len(name):,}"
+            )
+    if not found:
+        return None
+    return f"{'; '.join(found)}; rename them at the source, or in a query or transform"
 
 
 def rare_prefixes(rare: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from privacy_engine.errors import IntegrityError, PublishError
+from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.commits import Commit, newest_first, newest_version, read_commit, whole_log
 from privacy_release.lake.log_faults import log_entry, refuse_damaged_log, refuse_lost_log, touched
 from privacy_release.lake.notes import Mode, PublishNote, RetractNote, read_note
-from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.store import Lake, reaching
 
 if TYPE_CHECKING:

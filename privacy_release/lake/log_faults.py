@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from privacy_engine.errors import IntegrityError
-from privacy_release.lake.rows import PARTITION
+from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.store import Lake, get, listing
 
 _COMMIT = re.compile(r"(\d{20})\.json")

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PublishError
-from privacy_engine.vocabulary import PublishMode
+from privacy_engine.vocabulary import PARTITION, PublishMode
 from privacy_release.lake.commits import LOG_KEY, check_tail, next_mark
 from privacy_release.lake.describe import Words, describe
 from privacy_release.lake.layout import (
@@ -56,7 +56,6 @@ from privacy_release.lake.log import (
     proof_folder,
 )
 from privacy_release.lake.rows import (
-    PARTITION,
     DataFile,
     VerifiedRows,
     refuse_other_form,

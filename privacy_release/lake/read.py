@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PublishError
+from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.log import (
     Publication,
     check_text,
@@ -17,7 +18,6 @@ from privacy_release.lake.log import (
     newest_such,
     proof_folder,
 )
-from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.store import Lake, dataset_of, get, reaching
 
 if TYPE_CHECKING:

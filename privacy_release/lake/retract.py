@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from privacy_engine.errors import PublishError
+from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.commits import LOG_KEY, index_folder, newest_first, next_mark
 from privacy_release.lake.layout import history_name, recorded, release_lock
 from privacy_release.lake.log import (
@@ -26,7 +27,6 @@ from privacy_release.lake.log import (
     publications,
 )
 from privacy_release.lake.log_faults import log_entry
-from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.signing import Signer, chained, linked
 from privacy_release.lake.store import Lake, listing, modified, put, reaching, remove
 

@@ -17,7 +17,7 @@ from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishErr
 from privacy_engine.foreign import translated
 from privacy_engine.pipeline import each_ahead
 from privacy_engine.progress import advance
-from privacy_engine.vocabulary import released_as
+from privacy_engine.vocabulary import PARTITION, released_as, unfit_names
 from privacy_release.lake.store import Lake, put_new, remove
 from privacy_release.work.file_sets import Part, files_of, folder_of_list, is_list, listed
 from privacy_release.work.parquet import opened_parquet, require_unchanged, unchanged_batches
@@ -25,7 +25,6 @@ from privacy_release.work.parquet import opened_parquet, require_unchanged, unch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PARTITION = "release"
 _BATCH = 16_384  # records that the Delta writer is given at a time; it holds some dozens of such batches
 _COPIES = 4  # files of a set that are copied at a time
 _PIECE = 1 << 22  # bytes of one that are held
@@ -270,12 +269,8 @@ def _refuse_shape(rows: int, names: Sequence[str]) -> None:
     """Refuse a release without rows, and columns that a release table cannot have."""
     if rows == 0:
         raise SchemaError("a release must have at least one row, got 0; check the source and the method")
-    reserved = [n for n in names if n.casefold() == PARTITION or n.startswith("__index_level_")]
-    if reserved or len({name.casefold() for name in names}) < len(names):
-        raise SchemaError(
-            f"columns of a release must differ in more than case and must be neither {PARTITION!r} nor a "
-            f"row index, got {', '.join(reserved) or 'a repeated name'}; rename or drop them before staging"
-        )
+    if unfit := unfit_names(names):
+        raise SchemaError(f"a release table cannot have all columns: {unfit}")
 
 
 def plain_schema(given: "pa.Schema") -> "pa.Schema":

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PublishError
-from privacy_engine.vocabulary import Superseded
+from privacy_engine.vocabulary import PARTITION, Superseded
 from privacy_release.lake.commits import LOG_KEY, next_mark, read_commit
 from privacy_release.lake.layout import HISTORY_OF, history_name, recorded, require_history
 from privacy_release.lake.log import (
@@ -30,7 +30,7 @@ from privacy_release.lake.log import (
 from privacy_release.lake.log_faults import log_entry
 from privacy_release.lake.publish import TABLE_OPTIONS, writer_properties
 from privacy_release.lake.retract import retract
-from privacy_release.lake.rows import PARTITION, refuse_other_types
+from privacy_release.lake.rows import refuse_other_types
 from privacy_release.lake.store import (
     Lake,
     StoredFile,

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any
 
 from privacy_engine.errors import CapacityError
-from privacy_release.lake.rows import PARTITION
+from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.store import Lake, reaching
 from privacy_release.query.frames import LONGEST_WORDS, Frame, exactly, next_head, send, send_words
 from privacy_release.query.rules import QueryError

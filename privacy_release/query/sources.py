@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError
-from privacy_engine.vocabulary import counted
+from privacy_engine.vocabulary import PARTITION, counted
 from privacy_release.lake.log import Publication, State, newest, open_table, publications
-from privacy_release.lake.rows import PARTITION
 from privacy_release.lake.store import Lake, dataset_of, reaching, table_names
 from privacy_release.query.rules import QueryError
 

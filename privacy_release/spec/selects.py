@@ -10,6 +10,7 @@ from typing import Any
 
 RECORDS = "records"  # what a step of a release calls the table
 RECORD = "_record"  # the number of a record in it
+ROW_NUMBER = "file_row_number"  # DuckDB's column from which that number is computed
 # Text that every database reads alike: no comment, backslash, backtick or dollar quote.
 _PLAIN = re.compile(r"(?:(?!--|/\*)[\w\s.,:*=<>!()'\"%+/-]|\$release)*;?\s*")
 _NOT_PLAIN = ("modifiers", "group_expressions", "group_sets", "having", "sample", "qualify")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.foreign import translated
-from privacy_release.spec.selects import RECORD, RECORDS, computed_of
+from privacy_release.spec.selects import RECORD, RECORDS, ROW_NUMBER, computed_of
 from privacy_release.transforms.transform import Numbers, Output
 from privacy_release.work.file_sets import paths_of
 from privacy_release.work.parquet import ROWS
@@ -95,11 +95,11 @@ def _database(tables: Mapping[str, TableRef], scratch: Path, memory: int) -> Ite
         for name, table in tables.items():
             of, into, begin = Numbers.of(table), f"CREATE TABLE {_quoted(name)} AS", 0
             for file in paths_of(table["uri"], table["sha256"]):
-                wanted = "* EXCLUDE (file_row_number)"
+                wanted = f"* EXCLUDE ({ROW_NUMBER})"
                 if name == RECORDS:
-                    number = f"(file_row_number + {begin}) * {of.stride} + {of.offset}"
+                    number = f"({ROW_NUMBER} + {begin}) * {of.stride} + {of.offset}"
                     wanted = f"{number} AS {RECORD}, {wanted}"
-                read = f"SELECT {wanted} FROM read_parquet(?, file_row_number = true)"
+                read = f"SELECT {wanted} FROM read_parquet(?, {ROW_NUMBER} = true)"
                 database.execute(f"{into} {read}", [file])
                 into, begin = f"INSERT INTO {_quoted(name)}", _size(database, name)
         database.execute("SET TimeZone = 'UTC'")  # the same answer on every machine

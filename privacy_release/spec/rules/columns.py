@@ -4,9 +4,20 @@ from collections.abc import Iterator
 
 from privacy_engine.errors import Problem
 from privacy_engine.registry import is_anonymizer, is_randomizer
-from privacy_engine.vocabulary import Intervals, domains_missing, has_public_domain, taken_bounds
+from privacy_engine.vocabulary import (
+    COUNTERFEITS,
+    PARTITION,
+    Intervals,
+    Role,
+    bounds_of,
+    domains_missing,
+    has_public_domain,
+    taken_bounds,
+    unfit_names,
+)
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
+from privacy_release.spec.selects import RECORD, ROW_NUMBER
 
 RULES = Rules()
 
@@ -49,6 +60,30 @@ def _domains_are_public(facts: Facts) -> Iterator[Problem]:
     for name, column in facts.columns:
         if column.role not in kept and not has_public_domain(column):
             yield Problem(text=domains_missing([name]), path=("schema", name))
+
+
+@RULES.rule("columns.names", "columns", "spanned", "method", "parameters", "linked", "person")
+def _released_columns_have_names_that_a_table_can_have(facts: Facts) -> Iterator[Problem]:
+    if unfit := unfit_names(dict.fromkeys(_released(facts)), (PARTITION, COUNTERFEITS)):
+        yield Problem(text=f"a release table cannot have all columns: {unfit}", path=("schema",))
+
+
+def _released(facts: Facts) -> Iterator[str]:
+    """Names of the released columns, as far as they follow from the names in the source."""
+    form = facts.parameters.get("intervals") or Intervals.BOUNDS
+    in_bounds = is_anonymizer(facts.method) and form == Intervals.BOUNDS
+    for name, column in facts.columns:
+        numbered = facts.linked and name == facts.person
+        if in_bounds and name in facts.spanned:
+            yield from bounds_of(name)[:2]
+        elif column.role != Role.IDENTIFIER or column.pseudonym is not None or numbered:
+            yield name
+
+
+@RULES.rule("columns.transform", "read", "transformed")
+def _steps_tell_columns_apart(facts: Facts) -> Iterator[Problem]:
+    if facts.transformed and (unfit := unfit_names(facts.read, (RECORD, ROW_NUMBER))):
+        yield Problem(text=f"a transform cannot read all columns: {unfit}", path=("schema",))
 
 
 @RULES.rule("columns.policy", "schema", "policy")

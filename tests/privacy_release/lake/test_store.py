@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.fs import DeltaStorageHandler
 
-from privacy_release.lake.rows import PARTITION
+from privacy_engine.vocabulary import PARTITION
 from privacy_release.lake.store import Lake, dataset_of
 
 

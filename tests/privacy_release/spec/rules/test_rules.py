@@ -213,6 +213,23 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"columns": (("name", NAME), ("town", BOUNDED))},
         r"attributes \['age'\] have no public domain.*give each categories, bounds",
     ),
+    "columns.names": (
+        {
+            "columns": (("sf_gsp", Column(role="insensitive")), ("SF_GSP", Column(role="insensitive"))),
+            "spanned": [],
+            "method": "mondrian",
+            "parameters": {},
+            "linked": False,
+            "person": None,
+        },
+        {"columns": (("sf_gsp", Column(role="insensitive")), ("SF_GSP", Column(role="identifier")))},
+        "columns 'sf_gsp', 'SF_GSP' must differ in more than case",
+    ),
+    "columns.transform": (
+        {"read": {"name": NAME, "_Record": AGE}, "transformed": True},
+        {"transformed": False},
+        "'_Record' must not have a reserved name",
+    ),
     "columns.policy": (
         {"schema": SCHEMA, "policy": policy(columns={"roles": ["quasi_identifier"]})},
         {"policy": policy()},
@@ -486,6 +503,51 @@ def test_columns_that_no_table_of_several_may_have(column: dict[str, Column], to
         refuse(Facts(described={"stays": table}, person="name"))
     with pytest.raises(ProblemsError, match="tables must share a person"):
         refuse(Facts(described=STAYS, person=None, independent=False))
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["Release"], "'Release' must not have a reserved name"),
+        (["counterfeits"], "'counterfeits' must not have a reserved name"),
+        (["__index_level_0__"], "must not have a reserved name"),
+        (["a\x00b"], r"'a\\x00b' must have a name without control characters"),
+        ([" "], "' ' must have a name"),
+        (["n" * 256], "at most 255 characters, got 256"),
+        (["age" * 84], "at most 255 characters, got 257"),
+        (["age", "Age"], "'age_from', 'Age_from' must differ in more than case"),
+    ],
+)
+def test_names_that_a_release_table_cannot_have(names: list[str], text: str) -> None:
+    spanned = [name for name in names if name.casefold().startswith("age")]
+    columns = tuple((name, AGE if name in spanned else Column(role="insensitive")) for name in names)
+    known = Facts(
+        columns=columns, spanned=spanned, method="mondrian", parameters={}, linked=False, person=None
+    )
+    with pytest.raises(ProblemsError, match=text):
+        refuse(known)
+    hidden = tuple((name, Column(role="identifier")) for name in names)
+    refuse(replace(known, columns=hidden, spanned=[]))
+
+
+def test_braces_blanks_and_letters_of_any_script_are_names_of_columns() -> None:
+    names = ["{{ ds }}", "{% raw", "größe, in m", "年齢", "_change_type", "n" * 255]
+    columns = tuple((name, Column(role="insensitive")) for name in names)
+    refuse(Facts(columns=columns, spanned=[], method="mondrian", parameters={}, linked=False, person=None))
+
+
+def test_the_number_of_a_person_is_a_released_column() -> None:
+    known = Facts(
+        columns=(("Counterfeits", NAME),),
+        spanned=[],
+        method="mondrian",
+        parameters={},
+        linked=True,
+        person="Counterfeits",
+    )
+    with pytest.raises(ProblemsError, match="reserved name"):
+        refuse(known)
+    refuse(replace(known, linked=False))
 
 
 def test_what_may_pass_is_told_apart_and_refused_all_the_same() -> None:
