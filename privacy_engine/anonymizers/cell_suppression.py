@@ -38,6 +38,8 @@ def with_flat_domains(encoded: EncodedTable) -> EncodedTable:
             hierarchy=by_name[a.name],
             nullable=a.nullable,
             meaning=a.about,
+            unlisted=a.is_free_text or a.unlisted,
+            free_text=a.free_text,
         )
         if a.role is Role.QUASI_IDENTIFIER
         else a

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from privacy_engine.judge.column_rules import ColumnRules, shown
+from privacy_engine.judge.column_rules import UNSIGNED, ColumnRules, shown
 from privacy_engine.tables.columns import floats, is_number
 from privacy_engine.tables.dates import DATES, TIMES, Clock, Moments, is_dated, moments, nests, only_dates
 from privacy_engine.tables.direct_identifiers import Allowed
@@ -101,6 +101,10 @@ def _broken_by(rules: ColumnRules, attribute: Attribute) -> Iterator[tuple[str, 
         yield "forbid", "give it the role identifier, so that it stays behind, or do not read it"
     if rules.clean_text and isinstance(attribute.text, Allowed):
         yield "clean_text", "write `text: redact` in the place of allow, or make it an identifier"
+    quasi = attribute.role is Role.QUASI_IDENTIFIER
+    free = attribute.unlisted if quasi else attribute.is_free_text
+    if rules.refuses_text(free=free, signed=attribute.free_text is not None, about=about):
+        yield "no_free_text", UNSIGNED
     if rules.no_unique_columns and attribute.unique is not None:
         yield "no_unique_columns", "take `unique` out, and make it an identifier"
 

@@ -14,6 +14,11 @@ from privacy_engine.vocabulary import Meaning, Period, Role, rare_prefixes, read
 
 PRECISIONS = (Period.DAY, Period.MONTH, Period.QUARTER, Period.YEAR, Period.DECADE)  # the finest first
 
+UNSIGNED = (
+    "list its values as `categories` or give it a hierarchy; or give it the role identifier; or have a named "
+    "person sign for it, `free_text: {signed_by: <name>, reason: <why>}`, which goes into the manifest"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnRules:
@@ -29,6 +34,8 @@ class ColumnRules:
         postcode_characters: most characters of a postcode.
         rare_postcodes: that must not be told, or the name of a list of them.
         clean_text: no text is released that looks like direct identifiers, for whatever reason.
+        no_free_text: no column of text is released whose values the schema does not list, unless a named
+            person signs for it.
         no_unique_columns: no nearly unique column is released, for whatever reason.
 
     Raises:
@@ -43,10 +50,11 @@ class ColumnRules:
     postcode_characters: int | None = None
     rare_postcodes: str | tuple[str, ...] = ()
     clean_text: bool = False
+    no_free_text: bool = False
     no_unique_columns: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("declared", "clean_text", "no_unique_columns"):
+        for name in ("declared", "clean_text", "no_free_text", "no_unique_columns"):
             if not isinstance(getattr(self, name), bool):
                 raise SpecError(f"policy columns.{name} must be true or false")
         for name in ("age_group_from", "postcode_characters"):
@@ -118,6 +126,7 @@ class ColumnRules:
             postcode_characters=_smaller(self.postcode_characters, floor.postcode_characters),
             rare_postcodes=every if len(rare) > 1 else next(iter(rare), ()),
             clean_text=any(rules.clean_text for rules in both),
+            no_free_text=any(rules.no_free_text for rules in both),
             no_unique_columns=any(rules.no_unique_columns for rules in both),
         )
 
@@ -138,6 +147,21 @@ class ColumnRules:
             for name, weaker in less.items()
             if weaker and name in own and name in least
         ]
+
+    def refuses_text(self, *, free: bool, signed: bool, about: str | None) -> bool:
+        """Whether text is refused because no one signed for it.
+
+        Postcodes and dates whose every value another rule reads need no signature.
+
+        Args:
+            free: Whether no schema lists its values.
+            signed: Whether a named person signs for the column.
+            about: What its values are about.
+        """
+        read = (about == Meaning.POSTCODE and self.postcode_characters is not None) or (
+            about == Meaning.DATE and self.date_precision is not None
+        )
+        return self.no_free_text and free and not signed and not read
 
     @property
     def names(self) -> list[str]:

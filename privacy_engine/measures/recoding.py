@@ -181,7 +181,7 @@ class Recoding:
                     place[attribute.name], attribute, intervals
                 ):
                     columns[released.name] = per_class.take(labels).reset_index(drop=True)
-                    attributes.append(replace(released, meaning=released.meaning or attribute.about))
+                    attributes.append(_described(released, attribute))
             else:
                 columns[attribute.name] = _records(self.encoded.table[attribute.name], kept)
                 attributes.append(attribute)
@@ -423,6 +423,14 @@ def _released(name: str, kind: Kind, *, nullable: bool = False) -> Attribute:
 def _told_null(name: str, cells: Interval) -> tuple[Attribute, pd.Series]:
     """The column that says which classes have nulls."""
     return _null_flag(name), pd.Series(cells.or_null | cells.only_null)
+
+
+def _described(released: Attribute, attribute: Attribute) -> Attribute:
+    """A released column with what the schema says of its quasi-identifier."""
+    described = replace(released, meaning=released.meaning or attribute.about)
+    if released.name != attribute.name or not (attribute.is_free_text or attribute.unlisted):
+        return described
+    return replace(described, unlisted=True, free_text=attribute.free_text)
 
 
 def _null_flag(name: str) -> Attribute:

@@ -117,8 +117,45 @@ class Allowed:
         return {"allow": self.reason}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """The confirmation by a named person that free text may be released, which goes into the manifest.
+
+    Attributes:
+        signed_by: Name and office of the person.
+        reason: Why the text identifies no person.
+
+    Raises:
+        SchemaError: if one of them is blank.
+    """
+
+    signed_by: str
+    reason: str
+
+    def __post_init__(self) -> None:
+        require_texts("free_text", signed_by=self.signed_by, reason=self.reason)
+
+    @classmethod
+    def from_dict(cls, given: Any) -> "Signature":
+        """Read ``{signed_by: <name>, reason: <why>}``.
+
+        Raises:
+            SchemaError: if it is anything else.
+        """
+        if not isinstance(given, Mapping) or set(given) != {"signed_by", "reason"}:
+            raise SchemaError("free_text must be `{signed_by: <name>, reason: <why>}`, for the manifest")
+        for name, value in given.items():
+            if not isinstance(value, str):
+                raise SchemaError(f"free_text: {name} must be a text that is not blank")
+        return cls(**given)
+
+    def to_dict(self) -> dict[str, str]:
+        """Plain values that ``from_dict`` reads back."""
+        return {"signed_by": self.signed_by, "reason": self.reason}
+
+
 TextRule = Literal["redact"] | Allowed
-FIELDS = frozenset({"pseudonym", "text", "unique"})
+FIELDS = frozenset({"pseudonym", "text", "unique", "free_text"})
 JSON_SCHEMA: Mapping[str, Any] = {
     "pseudonym": {
         "type": "object",
@@ -132,6 +169,12 @@ JSON_SCHEMA: Mapping[str, Any] = {
     },
     "text": {"oneOf": [{"const": REDACT}, {"$ref": "#/$defs/allowed"}]},
     "unique": {"$ref": "#/$defs/allowed"},
+    "free_text": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["signed_by", "reason"],
+        "properties": {"signed_by": {"type": "string"}, "reason": {"type": "string"}},
+    },
 }
 ALLOWED_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -155,16 +198,21 @@ def read_fields(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
             given["text"] = Allowed.from_dict("text", given["text"])
         if "unique" in given:
             given["unique"] = Allowed.from_dict("unique", given["unique"])
+        if "free_text" in given:
+            given["free_text"] = Signature.from_dict(given["free_text"])
     except SchemaError as error:
         raise SchemaError(f"attribute {name!r}: {error}") from None
     return given
 
 
 def written_fields(
-    pseudonym: Pseudonym | None, text: TextRule | None, unique: Allowed | None
+    pseudonym: Pseudonym | None,
+    text: TextRule | None,
+    unique: Allowed | None,
+    free_text: Signature | None = None,
 ) -> dict[str, Any]:
     """Plain values that ``read_fields`` reads back."""
-    told = {"pseudonym": pseudonym, "text": text, "unique": unique}
+    told = {"pseudonym": pseudonym, "text": text, "unique": unique, "free_text": free_text}
     return {
         field: value if isinstance(value, str) else value.to_dict()
         for field, value in told.items()

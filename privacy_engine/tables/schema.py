@@ -34,6 +34,7 @@ from privacy_engine.tables.direct_identifiers import (
     JSON_SCHEMA,
     Allowed,
     Pseudonym,
+    Signature,
     TextRule,
     read_fields,
     written_fields,
@@ -74,6 +75,8 @@ class Attribute:
         text: what is done where released text holds addresses, numbers or names of persons: `redact`, or
             leave with a reason; None: the source is refused.
         unique: leave for an insensitive column with nearly one value a record, or a person.
+        free_text: who signs for text whose values the schema does not list, for policies that ask for it.
+        unlisted: whether it is the released form of a quasi-identifier that was free text.
         coding: how values are coded as the table is read. Bounds are given of the source and become those of
             the codes; categories and hierarchy are of the codes.
         meaning: what the values are about, for policies that ask for it.
@@ -96,6 +99,8 @@ class Attribute:
     pseudonym: Pseudonym | None = None
     text: TextRule | None = None
     unique: Allowed | None = None
+    free_text: Signature | None = None
+    unlisted: bool = False
     coding: Coding | None = None
     meaning: Meaning | None = None
     derive: Derivation | None = None
@@ -214,6 +219,8 @@ class Attribute:
                 return f"a pseudonym stands in the place of an identifier; the role must be {role.value}"
         if self.text is not None and (self.role is Role.IDENTIFIER or self.kind in _NO_TEXT):
             return "text must stand on a column of text that is released; remove it"
+        if self.free_text is not None and (self.role is Role.IDENTIFIER or self.kind in _NO_TEXT):
+            return "free_text must stand on a column of text that is released; remove it"
         if self.unique is not None and self.role is not Role.INSENSITIVE:
             return "unique must stand on an insensitive attribute; remove it"
         if self.derive is not None and (
@@ -226,6 +233,15 @@ class Attribute:
     def about(self) -> Meaning | None:
         """What its values are about; a date or timestamp says so by its kind."""
         return self.meaning or (Meaning.DATE if self.dates is not None else None)
+
+    @property
+    def is_free_text(self) -> bool:
+        """Whether text may be released that no schema lists: a categorical column without a domain.
+
+        Of the released form of a quasi-identifier, which has no domain in any case, `unlisted` says it.
+        """
+        released = self.role is not Role.IDENTIFIER and self.pseudonym is None
+        return released and self.kind is Kind.CATEGORICAL and not self.has_public_domain
 
     @property
     def ordered(self) -> bool:
@@ -370,6 +386,8 @@ class Attribute:
             out |= self.coding.to_dict(self._written)
         if self.meaning is not None:
             out["meaning"] = self.meaning.value
+        if self.unlisted:
+            out["unlisted"] = True
         if self.derive is not None:
             out["derive"] = self.derive.to_dict()
         return out | self.direct_identifiers()
@@ -381,8 +399,8 @@ class Attribute:
         return self.dates.clock.labels(np.array([number], dtype=np.int64), self.dates.clock.unit)[0]
 
     def direct_identifiers(self) -> dict[str, Any]:
-        """Pseudonym, text and unique as plain values, as far as they are given."""
-        return written_fields(self.pseudonym, self.text, self.unique)
+        """Pseudonym, text, unique and free_text as plain values, as far as they are given."""
+        return written_fields(self.pseudonym, self.text, self.unique, self.free_text)
 
     @classmethod
     def from_dict(
@@ -407,6 +425,7 @@ class Attribute:
             bins=fields.get("bins"),
             hierarchy=_hierarchy(fields.get("hierarchy"), name, hierarchies or {}),
             nullable=_flag(fields.get("nullable", False), name),
+            unlisted=_flag(fields.get("unlisted", False), name, "unlisted"),
             coding=_coding(form, fields, name),
             meaning=None if meaning is None else _member(Meaning, meaning, name, "meaning"),
             derive=_derivation(fields.get("derive"), name),
@@ -830,6 +849,7 @@ class DataSchema:
                 "bins": {"type": "integer", "minimum": 1},
                 "hierarchy": {"oneOf": [text, {"type": "array", "items": {"type": "array", "items": text}}]},
                 "nullable": {"type": "boolean"},
+                "unlisted": {"type": "boolean"},
                 "format": text,
                 "zone": text,
                 "precision": period,
@@ -878,6 +898,7 @@ _FIELDS = {
     *FIELDS,
     *CODING_FIELDS,
     "meaning",
+    "unlisted",
 }
 
 
@@ -905,9 +926,9 @@ def _derivation(given: Any, name: str) -> Derivation | None:
         raise SchemaError(f"attribute {name!r}: {error}") from None
 
 
-def _flag(value: Any, name: str) -> bool:
+def _flag(value: Any, name: str, field: str = "nullable") -> bool:
     if not isinstance(value, bool):
-        raise SchemaError(f"attribute {name!r}: nullable must be true or false")
+        raise SchemaError(f"attribute {name!r}: {field} must be true or false")
     return value
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,11 @@ def usage(argument: str) -> Iterator[None]:
 
 
 def released_schema(path: Path) -> "DataSchema":
-    """The schema of a file that is one, or of a release's specification."""
+    """The schema of a file that is one, or of a release's specification.
+
+    A released quasi-identifier has no domain. Of a specification it is known whether the source's had one.
+    """
+    from privacy_engine.vocabulary import Role
     from privacy_release.spec.files import load_schema
     from privacy_release.spec.model import load_spec
     from privacy_release.spec.reading import read_mapping
@@ -40,7 +45,12 @@ def released_schema(path: Path) -> "DataSchema":
     if "release" not in fields or not (whole or isinstance(fields.get("tables"), Mapping)):
         return load_schema(path)
     schema = load_spec(path).method_schema().ingested()
-    return schema.with_pseudonym() if schema.linked else schema.without_identifiers()
+    schema = schema.with_pseudonym() if schema.linked else schema.without_identifiers()
+    attributes = (
+        replace(a, unlisted=a.is_free_text) if a.role is Role.QUASI_IDENTIFIER else a
+        for a in schema.attributes
+    )
+    return replace(schema, attributes=tuple(attributes))
 
 
 def table_of(target: str) -> tuple["Lake", str]:

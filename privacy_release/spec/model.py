@@ -329,6 +329,18 @@ class AllowSpec(_Strict):
     allow: Annotated[str, AfterValidator(_not_blank)]
 
 
+class SignatureSpec(_Strict):
+    """The confirmation by a named person that free text may be released, which goes into the manifest.
+
+    Attributes:
+        signed_by: Name and office of the person.
+        reason: Why the text identifies no person.
+    """
+
+    signed_by: Annotated[str, AfterValidator(_not_blank)]
+    reason: Annotated[str, AfterValidator(_not_blank)]
+
+
 def _rule_form(value: object) -> str:
     return "leave" if isinstance(value, Mapping | AllowSpec) else "redaction"
 
@@ -377,6 +389,7 @@ class AttributeSpec(_Strict):
         text: what is done where released text holds addresses, numbers or names of persons: `redact`, or
             leave with a reason. Otherwise the source is refused.
         unique: leave for an insensitive column with nearly one value a record, or a person.
+        free_text: who signs for text whose values are not listed, for policies that ask for it.
         top_code, bottom_code: larger and smaller values become it. `{years_before_release: 90}` as bottom is
             the year so many years before that of the release.
         prefix: so many characters of a code are kept. Numbers are filled up with zeros to `width` before.
@@ -410,6 +423,7 @@ class AttributeSpec(_Strict):
     pseudonym: PseudonymSpec | None = None
     text: TextRule | None = None
     unique: Annotated[AllowSpec, BeforeValidator(_leave)] | None = None
+    free_text: SignatureSpec | None = None
 
     @property
     def nominal(self) -> bool:
@@ -420,6 +434,12 @@ class AttributeSpec(_Strict):
     def hierarchical(self) -> bool:
         """Whether it has a hierarchy of its own."""
         return self.hierarchy is not None
+
+    @property
+    def is_free_text(self) -> bool:
+        """Whether text may be released that no schema lists, as of `privacy_engine.tables.schema`."""
+        listed = self.categories is not None or self.hierarchy is not None
+        return self.nominal and not listed and self.role != "identifier"
 
     @property
     def spanned(self) -> bool:

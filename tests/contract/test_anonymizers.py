@@ -24,6 +24,7 @@ from privacy_engine.judge.models import holds
 from privacy_engine.measures.utility import gcp
 from privacy_engine.release import parameters_of
 from privacy_engine.tables.classes import SensitiveValues
+from privacy_engine.vocabulary import Kind
 from tests.contract import tables
 from tests.contract.tables import SCHEMA, family, people
 
@@ -60,6 +61,13 @@ def test_a_bad_parameter_is_refused_at_construction(name: str, bad: dict[str, ob
 def test_parameters_survive_a_round_trip_through_json(name: str) -> None:
     method = load_method(name, k=4, require=(TCloseness(t=0.4, attribute="disease"),))
     assert load_method(name, **json.loads(json.dumps(parameters_of(method)))) == method
+
+
+@methods
+def test_a_released_quasi_identifier_is_unlisted_only_where_the_schema_lists_no_values(name: str) -> None:
+    schema = released(name, {}, people()).schema
+    columns = [a for a in schema.quasi_identifiers if a.kind is Kind.CATEGORICAL]
+    assert {a.name for a in columns if a.unlisted} == {a.name for a in columns} & {"colour"}
 
 
 @methods

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from privacy_engine.errors import Problem
+from privacy_engine.judge.column_rules import UNSIGNED
 from privacy_engine.registry import is_anonymizer, is_randomizer
 from privacy_engine.vocabulary import (
     COUNTERFEITS,
@@ -92,11 +93,28 @@ def _columns_keep_the_policy(facts: Facts) -> Iterator[Problem]:
 
     asked = facts.policy.columns
     for broken in broken_by_schema(asked, facts.schema) if asked is not None else ():
+        if broken.rule == "no_free_text":  # a rule by itself, which DAGs are judged by, too
+            continue
         yield Problem(
             text=f"the policy or the floor policy has rules for columns. {broken.column} must keep "
             f"{broken.rule}: {broken.remedy}",
             path=("schema", broken.column),
         )
+
+
+@RULES.rule("columns.free_text", "columns", "policy")
+def _free_text_is_signed_for(facts: Facts) -> Iterator[Problem]:
+    asked = facts.policy.columns
+    if asked is None or not asked.no_free_text:
+        return
+    for name, column in facts.columns:
+        signed = column.free_text is not None
+        if asked.refuses_text(free=column.is_free_text, signed=signed, about=column.meaning):
+            yield Problem(
+                text=f"the policy or the floor policy has rules for columns. {name} must keep no_free_text: "
+                f"{UNSIGNED}",
+                path=("schema", name),
+            )
 
 
 @RULES.rule("register.columns", "register", "read", "tables", "transformed")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,6 +13,7 @@ from privacy_engine.errors import SpecError, VerificationError
 from privacy_engine.judge.column_checks import broken_by_schema
 from privacy_engine.judge.column_rules import ColumnRules
 from privacy_engine.judge.verification import verify_tallies
+from privacy_engine.registry import load_method
 from privacy_engine.tables.schema import DataSchema
 
 YEAR = 2025
@@ -21,7 +23,7 @@ def findings(
     rules: Mapping[str, Any], fields: Mapping[str, Any], values: list[Any], **kind: Any
 ) -> list[str]:
     """The rules that a column `x` beside a harmless one breaks, each with the number of its records."""
-    other = {"role": "insensitive", "kind": "categorical", "meaning": "other"}
+    other = {"role": "insensitive", "kind": "categorical", "categories": ["o"], "meaning": "other"}
     schema = DataSchema.from_dict({"x": fields, "other": other})
     table = pd.DataFrame({"x": pd.Series(values, **kind), "other": "o"})
     report = verify(table, schema, ReleasePolicy.from_dict({"columns": rules}), year=YEAR)
@@ -38,6 +40,8 @@ def column(meaning: str | None = None, kind: str = "categorical", **more: Any) -
 
 AGES = {"age_group_from": 90}
 YEARS = {"date_precision": "year"}
+FREE = {"no_free_text": True}
+SIGNED = {"signed_by": "Jo Sample", "reason": "terms of a list"}
 CODES = {"postcode_characters": 3, "rare_postcodes": "us_zip3_census_2000"}
 
 
@@ -94,6 +98,17 @@ CODES = {"postcode_characters": 3, "rare_postcodes": "us_zip3_census_2000"}
         ({"roles": ["insensitive"]}, column("other", role="sensitive"), ["a"], ["roles(insensitive): 1"]),
         ({"clean_text": True}, column(text={"allow": "wards"}), ["a"], ["clean_text: 1"]),
         ({"clean_text": True}, column(text="redact"), ["a"], []),
+        (FREE, column(), ["a"], ["no_free_text: 1"]),
+        (FREE, column(role="sensitive"), ["a"], ["no_free_text: 1"]),
+        (FREE, column(free_text=SIGNED), ["a"], []),
+        (FREE, column(categories=["a"]), ["a"], []),
+        (FREE, column(kind="numeric"), [1.5], []),
+        (FREE, column("postcode"), ["021"], ["no_free_text: 1"]),
+        ({**FREE, **CODES}, column("postcode"), ["021"], []),
+        ({**FREE, **YEARS}, column("date"), ["1935"], []),
+        (FREE, column(role="quasi_identifier"), ["{a, b}"], []),
+        (FREE, column(role="quasi_identifier", unlisted=True), ["{a, b}"], ["no_free_text: 1"]),
+        (FREE, column(role="quasi_identifier", unlisted=True, free_text=SIGNED), ["{a, b}"], []),
         ({"no_unique_columns": True}, column(unique={"allow": "drawn"}), ["a"], ["no_unique_columns: 1"]),
     ],
 )
@@ -233,3 +248,15 @@ def test_a_policy_that_says_less_than_the_floor_is_told() -> None:
 def test_rules_are_read_back_from_what_is_written() -> None:
     read = policy(STRICT)
     assert ReleasePolicy.from_dict(read.to_dict()) == read
+
+
+@pytest.mark.parametrize("method", ["mondrian", "bottom_up"])
+@pytest.mark.parametrize("more", [{}, {"categories": ["a", "b"]}, {"free_text": SIGNED}])
+def test_a_released_quasi_identifier_tells_that_it_was_free_text(method: str, more: dict[str, Any]) -> None:
+    fields = {"x": column(role="quasi_identifier", **more), "age": column("age", "numeric")}
+    table = pd.DataFrame({"x": ["a", "a", "b", "b"], "age": [1, 2, 3, 4]})
+    made = load_method(method, k=2).release(table, DataSchema.from_dict(fields), np.random.default_rng(1))
+    schema = DataSchema.from_dict(made.schema.to_dict())
+    broken = broken_by_schema(ColumnRules.from_dict(FREE), schema)
+    assert [found.rule for found in broken] == ([] if more else ["no_free_text"])
+    assert made.manifest()["columns"]["x"].get("free_text") == more.get("free_text")

@@ -134,7 +134,8 @@ def test_codes_survive_as_plain_values(home: Path) -> None:
 
 def test_attribute_has_the_fields_of_the_engine() -> None:
     engine = DataSchema.json_schema()["additionalProperties"]["properties"]
-    assert set(AttributeSpec.model_fields) == set(engine)
+    of_releases = {"unlisted"}  # only methods set it, in the schema of a release
+    assert set(AttributeSpec.model_fields) == set(engine) - of_releases
 
 
 @pytest.mark.parametrize(

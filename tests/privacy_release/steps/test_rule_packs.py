@@ -14,8 +14,10 @@ import yaml
 from deploy.local.samples import synthea
 from deploy.local.samples.adult import provided
 from privacy_engine.errors import PrivacyEngineError, SchemaError, SpecError, VerificationError
+from privacy_engine.judge.column_checks import broken_by_schema
 from privacy_engine.judge.verification import verify
 from privacy_engine.tables.schema import DataSchema
+from privacy_release.cli.arguments import released_schema
 from privacy_release.cli.main import DONE, REFUSED, main
 from privacy_release.lake.read import manifest_of, read_release
 from privacy_release.lake.store import Lake
@@ -28,6 +30,7 @@ INCLUDE = Path(__file__).parents[3] / "include"
 EXAMPLE = "visits_safe_harbor"
 PACKS = ("hipaa_safe_harbor", "smallest_cell_11", "european_research")
 Spec = dict[str, Any]
+SIGNED = {"signed_by": "Jo Sample, privacy officer", "reason": "terms that a system fills in"}
 THIS_YEAR = datetime.now(UTC).year
 
 
@@ -102,6 +105,7 @@ def test_safe_harbor_on_synthea(include: Path, lake: Lake, tmp_path: Path, visit
         told["BIRTHDATE_from"]["codes"]
         == f"{THIS_YEAR - 90} stands for {THIS_YEAR - 90} and what is before it"
     )
+    assert told["DESCRIPTION"]["free_text"]["signed_by"] == "Jo Sample, privacy officer"
     assert "stands for 17 rare prefixes (us_zip3_census_2000)" in told["ZIP"]["codes"]
     (report,) = (p for p in Path(lake.root).rglob("*.html") if "Release report" in p.read_text())
     assert "codes of ZIP" in report.read_text()
@@ -152,7 +156,12 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             "clean_text as released in DESCRIPTION, url measured 1 row",
         ),
         (
-            added("AGE", lambda n: ["forty"] * (n - 1) + ["ask Mrs. Ellen Brown"], meaning="age"),
+            added(
+                "AGE",
+                lambda n: ["forty"] * (n - 1) + ["ask Mrs. Ellen Brown"],
+                meaning="age",
+                free_text=SIGNED,
+            ),
             SchemaError,
             "AGE: name in 1 record",
         ),
@@ -183,6 +192,12 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             r"rare_postcodes\(us_zip3_census_2000\) in ZIP",
         ),
         (told("RACE", meaning=None), SpecError, "RACE must keep declared: state its meaning"),
+        (
+            told("DESCRIPTION", free_text=None),
+            SpecError,
+            "DESCRIPTION must keep no_free_text: list its values",
+        ),
+        (told("RACE", categories=None), SpecError, "RACE must keep no_free_text"),
         (told("CITY", role="quasi_identifier"), SpecError, r"CITY must keep forbid\(.*\): give it"),
         (
             added("NOTE", lambda n: np.arange(n).astype(str), meaning="other", unique={"allow": "drawn"}),
@@ -190,7 +205,7 @@ def told(name: str, **other: Any) -> Callable[[Spec, pd.DataFrame], pd.DataFrame
             "NOTE must keep no_unique_columns",
         ),
         (
-            added("NOTE", lambda n: [f"note {i}" for i in range(n)], meaning="other"),
+            added("NOTE", lambda n: [f"note {i}" for i in range(n)], meaning="other", free_text=SIGNED),
             SchemaError,
             "NOTE: about 4,000 different values",
         ),
@@ -254,7 +269,7 @@ def test_the_command_line_verifies_a_table_under_the_pack(
     include: Path, lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     schema = {"AGE": {"role": "quasi_identifier", "kind": "numeric", "meaning": "age"}}
-    schema["NOTE"] = {"role": "insensitive", "kind": "categorical", "meaning": "other"}
+    schema["NOTE"] = {"role": "insensitive", "kind": "categorical", "meaning": "other", "free_text": SIGNED}
     (tmp_path / "schema.yaml").write_text(yaml.safe_dump(schema))
     notes = {"call 617-555-0123": REFUSED, "in good health": DONE}
     for note, code in notes.items():
@@ -264,6 +279,21 @@ def test_the_command_line_verifies_a_table_under_the_pack(
         said = capsys.readouterr()
         assert "617" not in said.out + said.err
         assert ("clean_text as released in NOTE, phone" in said.err) is (code == REFUSED)
+
+
+@pytest.mark.parametrize("free", [(), ("RACE",)])
+def test_a_specification_gives_verify_the_quasi_identifiers_that_are_free_text(
+    include: Path, free: tuple[str, ...]
+) -> None:
+    fields = example()
+    for name in free:
+        del fields["schema"][name]["categories"]
+    path = include / "releases" / f"{EXAMPLE}.yaml"
+    path.write_text(yaml.safe_dump(fields))
+    rules = load_policy(include / "policies" / "hipaa_safe_harbor.yaml").columns
+    assert rules is not None
+    broken = broken_by_schema(rules, released_schema(path))
+    assert [(found.rule, found.column) for found in broken] == [("no_free_text", name) for name in free]
 
 
 @pytest.mark.parametrize("engine", ["fragments"])
@@ -370,8 +400,16 @@ def test_a_draft_under_safe_harbor_is_finished_by_roles_and_meanings(
     fields = yaml.safe_load(done)
     for name, column in fields["schema"].items():
         column.pop("categories", None)  # those of few records are not shown
+        if column["kind"] == "categorical" and column["role"] != "identifier" and "prefix" not in column:
+            column["free_text"] = SIGNED
         column["role"] = "quasi_identifier" if name in ("BIRTHDATE", "GENDER") else column["role"]
-    for name in ("HEALTHCARE_EXPENSES", "HEALTHCARE_COVERAGE", "INCOME"):  # nearly one value a person
+    for name in (
+        "HEALTHCARE_EXPENSES",
+        "HEALTHCARE_COVERAGE",
+        "INCOME",
+        "PAYER_COVERAGE",
+        "TOTAL_CLAIM_COST",
+    ):  # nearly one value a person
         fields["schema"][name]["role"] = "identifier"
     fields["source"]["nulls"] = "keep"
     fields |= {"name": EXAMPLE, "person": "PATIENT", "publish": {"table": EXAMPLE}}

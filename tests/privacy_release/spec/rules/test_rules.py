@@ -19,8 +19,9 @@ from privacy_engine.errors import (
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import load_method
-from privacy_engine.tables.schema import DataSchema
-from privacy_engine.vocabulary import PublishMode
+from privacy_engine.tables.direct_identifiers import Signature
+from privacy_engine.tables.schema import Attribute, DataSchema
+from privacy_engine.vocabulary import Meaning, PublishMode
 from privacy_release.spec.classification import read_classification
 from privacy_release.spec.floor import Floor
 from privacy_release.spec.rules.facts import NAMES, UNKNOWN, Declared, Facts, History, OverTime, group_of
@@ -234,6 +235,14 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"schema": SCHEMA, "policy": policy(columns={"roles": ["quasi_identifier"]})},
         {"policy": policy()},
         "illness",
+    ),
+    "columns.free_text": (
+        {
+            "columns": [("note", Attribute(name="note", meaning=Meaning.OTHER))],
+            "policy": policy(columns={"no_free_text": True}),
+        },
+        {"columns": [("note", Attribute(name="note", free_text=Signature(signed_by="Jo", reason="terms")))]},
+        "note must keep no_free_text",
     ),
     "register.columns": (
         {"register": ["illness"], "read": READ, "tables": (), "transformed": False},
