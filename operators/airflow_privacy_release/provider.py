@@ -65,6 +65,12 @@ _PLACES = {
         "/data/source, s3://deliveries/people",
     ),
     "http_sources": ("Whether releases may read from http:// and https:// addresses: `allow`.", "allow"),
+    "text_recognizer": (
+        "Function that finds identifiers in text in addition to the built-in patterns, as "
+        "`package.module:function`. It runs in the workers and reads the text of the sources. "
+        "By default none.",
+        "our_models.text:find_names",
+    ),
     "curator": (
         "Absolute folder for what only the curator may read, such as exact comparisons with the source. By "
         "default curator in AIRFLOW_HOME.",

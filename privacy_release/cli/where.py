@@ -117,6 +117,9 @@ def _settings() -> Iterator[Place]:
     yield _place("context_plugins", "code of contexts", lambda: setting("context_plugins") or "refuse")
     yield _place("sources", "where releases may read from", lambda: setting("sources") or "anywhere")
     yield _place("http_sources", "sources on the web", lambda: setting("http_sources") or "refuse")
+    yield _place(
+        "text_recognizer", "what else looks through text", lambda: setting("text_recognizer") or "none"
+    )
     yield _place("floor_policy", "what every release must keep", _floor)
     yield _place("signing_key", "the key that signs releases", lambda: setting("signing_key") or "none")
 

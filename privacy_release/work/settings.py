@@ -39,12 +39,16 @@ VARIABLES: Mapping[str, str] = MappingProxyType(
         "context_plugins": "PRIVACY_CONTEXT_PLUGINS",
         "sources": "PRIVACY_SOURCES",
         "http_sources": "PRIVACY_HTTP_SOURCES",
+        "text_recognizer": "PRIVACY_TEXT_RECOGNIZER",
     }
 )
 PROJECT_FILE = "privacy_release.toml"
 PROJECT = "PRIVACY_RELEASE_PROJECT"
 _NO_PATHS = frozenset(
-    {"work_area_idle", "work_area_connection", "connections", "context_plugins", "sources", "http_sources"}
+    {
+        *("work_area_idle", "work_area_connection", "connections", "context_plugins", "sources"),
+        *("http_sources", "text_recognizer"),
+    }
 )
 
 

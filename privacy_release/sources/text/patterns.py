@@ -23,7 +23,7 @@ Check = Callable[[str, Span], Span | None]
 
 _LETTER = "[A-Za-zÀ-ÖØ-öø-ÿĀ-ž]"
 _UPPER = "[A-ZÀ-ÖØ-ÞĀŁŚŻŽČŠŐŰ]"
-_WORD = f"{_UPPER}{_LETTER}+"
+_WORD = f"{_UPPER}{_LETTER}{{1,40}}"
 # Not what else stands in descriptions after a number and a capital: "2 View", "6 Minute Walk".
 _STREETS = (
     "Alley|Avenue|Ave|Bluff|Boulevard|Blvd|Branch|Bridge|Brook|Bypass|Byway|Camp|Canyon|Cape|Causeway|"
@@ -114,16 +114,6 @@ def compiled(form: str) -> re.Pattern[str]:
     return re.compile(form, re.ASCII)
 
 
-def found_in(text: str) -> list[tuple[Span, str]]:
-    """Where a text holds what, from left to right; of two that overlap the one that begins first."""
-    spans = sorted((span, p.kind) for p in patterns() for span in p.spans(text))
-    kept: list[tuple[Span, str]] = []
-    for span, kind in spans:
-        if not kept or span[0] >= kept[-1][0][1]:
-            kept.append((span, kind))
-    return kept
-
-
 def redacted(text: str, found: list[tuple[Span, str]]) -> str:
     """The text with the kind in brackets in the place of what was found.
 
@@ -138,15 +128,27 @@ def redacted(text: str, found: list[tuple[Span, str]]) -> str:
 
 
 @cache
-def patterns() -> tuple[Pattern, ...]:
-    """All patterns, with those of the libraries that are installed."""
+def all_known() -> tuple[Pattern, ...]:
+    """The patterns of this module, with those of the libraries that are installed."""
     return (*_built_in(), *_of_stdnum(), *_of_phonenumbers())
 
 
-@cache
-def any_form() -> str:
-    """A regular expression that matches wherever one of the forms does."""
-    return "|".join(f"(?:{pattern.form})" for pattern in patterns())
+_COMPACT = r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])"
+_DASHES = dict.fromkeys([*range(0x2010, 0x2016), 0x2212, 0xFE63], "-")
+_BLANKS = dict.fromkeys([0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " ")
+_IN_ASCII = {**_DASHES, **_BLANKS, **{0xFF01 + i: chr(0x21 + i) for i in range(94)}}
+
+
+def in_ascii(text: str) -> str:
+    """A text of the same length, with hyphens, blanks and digits as those of ASCII.
+
+    >>> in_ascii("617\u2011555\u20110123"), in_ascii("\uff16\uff11\uff17")
+    ('617-555-0123', '617')
+    """
+    plain = text.translate(_IN_ASCII)
+    if plain.isascii():
+        return plain
+    return "".join(str(int(c)) if not c.isascii() and c.isdecimal() else c for c in plain)
 
 
 @cache
@@ -154,6 +156,8 @@ def numbers() -> dict[str, Callable[[str], bool]]:
     """What a cell of digits alone may be: kind and number, and its check."""
     return {
         "card": _is_card,
+        "device": lambda digits: len(digits) == 15 and len(set(digits)) > 1 and is_luhn(digits),
+        "date": lambda digits: re.fullmatch(_COMPACT, digits) is not None,
         "national_id of France": lambda digits: len(digits) == 15 and _is_nir(digits),
         "national_id of Poland": lambda digits: len(digits) == 11 and _is_pesel(digits),
         "national_id of Germany": lambda digits: len(digits) == 11 and _is_german_tax(digits),
@@ -163,22 +167,20 @@ def numbers() -> dict[str, Callable[[str], bool]]:
 
 
 def _built_in() -> tuple[Pattern, ...]:
-    title = "(?:Mrs?|Ms|Miss|Dr|Prof|Herr|Frau|Mme|Mlle|Monsieur|Madame|Signora?|Señora?|Sra|Pani)"
     words = f"{_WORD}(?:[ -]{_WORD}){{0,2}}"
     call = "(?i:tel|telephone|phone|mobile|fax|call|telefon|handy|whatsapp|telefono)"
-    number = r"(?i:[ .:#-]*(?:no|nr|number)?[ .:#-]*)"
+    number = r"(?i:[ .:#-]{0,4}(?:no|nr|number)?[ .:#-]{0,4})"
     return (
-        Pattern(kind="email", form=r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}\b"),
         Pattern(kind="iban", form=r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?", check=_iban),
-        Pattern(kind="card", form=r"\b\d(?:[ -]?\d){12,18}\b", check=_of_digits(_is_card)),
-        Pattern(kind="national_id", form=r"\b\d{3}-\d{2}-\d{4}\b", check=_of_digits(_is_ssn)),
+        Pattern(kind="card", form=r"\b\d(?:[ -]?\d){12,18}\b", check=of_digits(_is_card)),
+        Pattern(kind="national_id", form=r"\b\d{3}-\d{2}-\d{4}\b", check=of_digits(_is_ssn)),
         Pattern(kind="national_id", form=r"\b(?i:ssn|social security)" + number + r"\d{9}\b"),
         Pattern(
             kind="national_id",
             form=r"\b[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] ?\d{2} ?\d{2} ?\d{2} ?[A-D]\b",
             check=_nino,
         ),
-        Pattern(kind="national_id", form=r"\b\d{3}[ -]\d{3}[ -]\d{4}\b", check=_of_digits(_is_nhs)),
+        Pattern(kind="national_id", form=r"\b\d{3}[ -]\d{3}[ -]\d{4}\b", check=of_digits(_is_nhs)),
         Pattern(
             kind="national_id",
             form=r"\b[12] ?\d{2} ?\d{2} ?\d[\dAB] ?\d{3} ?\d{3} ?\d{2}\b",
@@ -193,10 +195,10 @@ def _built_in() -> tuple[Pattern, ...]:
         Pattern(
             kind="national_id",
             form=r"\b(?i:pesel|bsn|nhs|steuer-?id|idnr|tax id)" + number + r"\d{9,11}\b",
-            check=_of_digits(lambda digits: any(check(digits) for check in numbers().values())),
+            check=of_digits(lambda digits: any(check(digits) for check in numbers().values())),
         ),
-        Pattern(kind="national_id", form=r"\b\d{2} \d{3} \d{3} \d{3}\b", check=_of_digits(_is_german_tax)),
-        Pattern(kind="phone", form=r"\+\d{1,3}[ .()/-]*(?:\d[ .()/-]{0,3}){6,13}\d\b", check=_alone),
+        Pattern(kind="national_id", form=r"\b\d{2} \d{3} \d{3} \d{3}\b", check=of_digits(_is_german_tax)),
+        Pattern(kind="phone", form=r"\+\d{1,3}[ .()/-]{0,3}(?:\d[ .()/-]{0,3}){6,13}\d\b", check=_alone),
         Pattern(
             kind="phone", form=r"(?:\([2-9]\d{2}\) ?|\b[2-9]\d{2}[-. ])[2-9]\d{2}[-. ]\d{4}\b", check=_alone
         ),
@@ -207,7 +209,8 @@ def _built_in() -> tuple[Pattern, ...]:
             kind="ip", form=r"\b[0-9A-Fa-f]{1,4}:(?:[0-9A-Fa-f]{0,4}:){1,6}[0-9A-Fa-f]{1,4}\b", check=_ip
         ),
         Pattern(
-            kind="address", form=rf"\b\d{{1,5}}[A-Za-z]? (?:{_UPPER}[A-Za-z.'-]* ){{1,4}}(?:{_STREETS})s?\b"
+            kind="address",
+            form=rf"\b\d{{1,5}}[A-Za-z]? (?:{_UPPER}[A-Za-z.'-]{{0,30}} ){{1,4}}(?:{_STREETS})s?\b",
         ),
         Pattern(
             kind="address",
@@ -226,12 +229,13 @@ def _built_in() -> tuple[Pattern, ...]:
         ),
         Pattern(kind="address", form=r"\b(?i:p\.? ?o\.? box) \d{1,6}\b"),
         Pattern(kind="address", form=r"\b[A-PR-UWYZ][A-HK-Y]?\d[A-Z\d]? \d[ABD-HJLNP-UW-Z]{2}\b"),
-        Pattern(kind="name", form=rf"\b{title}\.? {words}"),
         Pattern(kind="name", form=rf"\b(?:{_GIVEN}) (?:{_UPPER}\. )?{words}", check=_surname),
     )
 
 
-def _of_digits(check: Callable[[str], bool]) -> Check:
+def of_digits(check: Callable[[str], bool]) -> Check:
+    """A check of the digits of a match, which must be no part of a longer number."""
+
     def found(text: str, span: Span) -> Span | None:
         digits = "".join(c for c in text[slice(*span)] if c.isdigit())
         return _alone(text, span) if check(digits) else None
@@ -256,7 +260,8 @@ def _alone(text: str, span: Span) -> Span | None:
     return None if joined else span
 
 
-def _is_luhn(digits: str) -> bool:
+def is_luhn(digits: str) -> bool:
+    """Whether the check digit at the end is right (ISO/IEC 7812)."""
     doubled = [int(d) * (1 + i % 2) for i, d in enumerate(reversed(digits))]
     return sum(d - 9 * (d > 9) for d in doubled) % 10 == 0
 
@@ -264,7 +269,7 @@ def _is_luhn(digits: str) -> bool:
 def _is_card(digits: str) -> bool:
     """Length and first digits of an issuer, and the check digit (ISO/IEC 7812)."""
     issuer = r"4\d{12}(?:\d{3}){0,2}|5[1-5]\d{14}|2[2-7]\d{14}|3[47]\d{13}|3[0689]\d{12}|6(?:011|5\d\d)\d{12}"
-    return re.fullmatch(issuer, digits) is not None and len(set(digits)) > 1 and _is_luhn(digits)
+    return re.fullmatch(issuer, digits) is not None and len(set(digits)) > 1 and is_luhn(digits)
 
 
 _LENGTHS = {
@@ -364,9 +369,9 @@ def _is_bsn(digits: str) -> bool:
 
 def _ip(text: str, span: Span) -> Span | None:
     """An address, and not a version or a part of a longer dotted number."""
-    if re.search(r"(?i)[\w.:-]$|\bv(?:er|ersion)?\.? *$", text[: span[0]]) or re.match(
-        r"[.:]\w", text[span[1] :]
-    ):
+    port = "." in text[slice(*span)] and re.match(r":\d{1,5}\b", text[span[1] :])
+    joined = re.match(r"[.:]\w", text[span[1] :]) and not port
+    if joined or re.search(r"(?i)[\w.-]$|[0-9a-f:]:$|\bv(?:er|ersion)?[.:]? *$", text[: span[0]]):
         return None
     try:
         ipaddress.ip_address(text[slice(*span)])
@@ -379,7 +384,10 @@ def _surname(text: str, span: Span) -> Span | None:
     """A name, and not an institution or a saint that one is called after."""
     words = re.split(r"[ -]", text[slice(*span)])
     named = _NO_SURNAME.intersection(words) or re.search(r"\b(?:St\.?|Saint|San|Santa) $", text[: span[0]])
-    return None if named else span
+    called = re.match(
+        r"(?:['’]s)? (?i:syndrome|disease|sign|test|fever|sequence|anomaly|palsy)\b", text[span[1] :]
+    )
+    return None if named or called else span
 
 
 def _of_stdnum() -> tuple[Pattern, ...]:
@@ -428,6 +436,8 @@ def _dialled_at_home(text: str, span: Span) -> Span | None:
     import phonenumbers
 
     given = text[slice(*span)]
+    if re.fullmatch(r"\d{4,5}-\d{3,4}-\d{1,2}", given):  # a national drug code
+        return None
     inside = re.search(r"[\w-]$", text[: span[0]]) or re.match(r"[\w-]", text[span[1] :])  # of a longer code
     if inside or sum(c.isdigit() for c in given) < _SHORTEST_NUMBER:
         return None

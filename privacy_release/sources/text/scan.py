@@ -1,19 +1,28 @@
 """Direct identifiers in the text that will be released: found while it is copied, told by kind and count.
 
-Each distinct value of a part is looked at once: RE2 finds those that one of the forms of
-`privacy_release.sources.text.patterns` may be in, and the checks there decide. Memory: a part. What is found
+Each distinct value of a part is looked at once: RE2 finds those that a form of
+`privacy_release.sources.text.kinds` may be in, and the checks there decide. Memory: a part. What is found
 is told by column, kind and number of records, never by value.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.vocabulary import counted
-from privacy_release.sources.text.patterns import any_form, found_in, numbers, redacted
+from privacy_release.sources.text.kinds import every_pattern, found_in, patterns
+from privacy_release.sources.text.patterns import (
+    Pattern,
+    Span,
+    found_in,
+    in_ascii,
+    numbers,
+    redacted,
+)
+from privacy_release.sources.text.recognizer import has_recognizer, recognized
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +32,7 @@ if TYPE_CHECKING:
     from privacy_engine.tables.schema import Attribute, DataSchema
 
 _SHARE = 0.5  # of the cells that a column's name, or a check digit, says something of
-_DIGITS, _NUMBER = "^[0-9]+$", "^[0-9]{9,19}$"
+_DIGITS, _NUMBER = "^[0-9]+$", "^[0-9]{8,19}$"
 _LOOKED_AT = 5_000  # numbers of a part; their share is that of all
 _FEW = 5  # cells of digits, among which one in ten passes a check by chance
 _CAPITALIZED = r"^[A-ZÀ-ÖØ-Þ][A-Za-zÀ-ÖØ-öø-ÿ'’. -]*\d{0,4}$"
@@ -57,8 +66,14 @@ _NAMED: Mapping[str, tuple[str, str, str]] = {
 class TextScan:
     """What the released text of a table holds, part by part."""
 
-    def __init__(self, schema: "DataSchema") -> None:
-        self._columns = {a.name: _Column(a) for a in schema.attributes if _is_scanned(a)}
+    def __init__(self, schema: "DataSchema", *, clean: bool = False) -> None:
+        """Scan the columns of a schema whose values it does not list.
+
+        Args:
+            schema: Of the records.
+            clean: Whether all kinds are looked for, as `clean_text` asks; else those of every release.
+        """
+        self._columns = {a.name: _Column(a, clean=clean) for a in schema.attributes if _is_scanned(a)}
 
     def cleaned(self, table: "pa.Table") -> "pa.Table":
         """Look through the next records; the same, with what is to be redacted in brackets."""
@@ -119,46 +134,20 @@ def found_in_files(files: Sequence[str]) -> dict[str, dict[str, int]]:
     return scan.found()
 
 
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
-_MORE: Mapping[str, str] = {  # what stops a release whose text must be clean, beside the kinds of the scan
-    "date": r"\b(?:\d{4}-\d{2}-\d{2}|\d{1,2}/\d{1,2}/\d{2}(?:\d{2})?|\d{1,2}\.\d{1,2}\.\d{4})\b|"
-    rf"(?i)\b(?:{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}|\d{{1,2}} {_MONTH} \d{{4}})\b",
-    "url": r"(?i)\b(?:https?://|www\.)\w",
-}
-
-
 def found_in_release(files: Sequence[str], schema: "DataSchema") -> dict[str, dict[str, int]]:
     """What the released text of Parquet files holds: the number of records of each kind, by column.
 
-    Beside the kinds of the scan these are web addresses, and exact dates outside of columns of dates.
+    All kinds are looked for, those of `clean_text` among them; dates outside of columns of dates.
     """
     from privacy_engine.engines.parquet import batches
-    from privacy_engine.vocabulary import Meaning
 
-    scanned = [a for a in schema.attributes if _is_scanned(a) and a.name != schema.by]
+    scanned = tuple(a for a in schema.attributes if _is_scanned(a) and a.name != schema.by)
     if not scanned:
         return {}
-    scan = TextScan(replace(schema, attributes=tuple(scanned), person=None))
-    more: dict[str, Counter[str]] = {a.name: Counter() for a in scanned}
-    for table in batches(files, list(more)):
+    scan = TextScan(replace(schema, attributes=scanned, person=None), clean=True)
+    for table in batches(files, [a.name for a in scanned]):
         scan.cleaned(table)
-        for attribute in scanned:
-            kinds = [kind for kind in _MORE if kind != "date" or attribute.about is not Meaning.DATE]
-            more[attribute.name].update(_count_more(table.column(attribute.name), kinds))
-    found = scan.found()
-    told = {name: dict(Counter(found.get(name, {})) + more[name]) for name in more}
-    return {name: kinds for name, kinds in told.items() if kinds}
-
-
-def _count_more(column: "pa.ChunkedArray", kinds: Sequence[str]) -> Counter[str]:
-    """Cells of text that hold what is of these kinds."""
-    import pyarrow.compute as pc
-    import pyarrow.types as t
-
-    if not t.is_string(column.type):
-        return Counter()
-    hits = {kind: pc.sum(pc.match_substring_regex(column, _MORE[kind])).as_py() for kind in kinds}
-    return Counter({kind: int(count) for kind, count in hits.items() if count})
+    return scan.found()
 
 
 def _is_plain(kind: "pa.DataType") -> bool:
@@ -184,8 +173,11 @@ def _shown(kind: str) -> str:
 class _Column:
     """What one column holds."""
 
-    def __init__(self, attribute: "Attribute") -> None:
+    def __init__(self, attribute: "Attribute", *, clean: bool) -> None:
         self.attribute = attribute
+        self._redacts = attribute.text == "redact" and not clean
+        self._clean = clean or self._redacts
+        self._dated = attribute.about == "date"
         self._kinds: Counter[str] = Counter()
         self._numbers: dict[str, float] = defaultdict(float)  # of cells of digits alone
         self._known = self._digits = self._fits = 0
@@ -203,16 +195,21 @@ class _Column:
         self._known += len(known)
         self._count_whole(values, records)
         changed: dict[int, str] = {}
-        maybe = np.setdiff1d(_matching(values, any_form()), _matching(values, _DIGITS), assume_unique=True)
-        for code, text in zip(maybe.tolist(), _texts(values, maybe), strict=True):
-            if found := found_in(text):
-                self._kinds.update({kind: int(records[code]) for kind in {kind for _, kind in found}})
-                changed[code] = redacted(text, found)
-        if self.attribute.text != "redact":
+        kinds: dict[int, set[str]] = {}
+        for code, found in self._found_in(values):
+            kinds[code] = {kind for _, kind in found}
+            if self._redacts:
+                changed[code] = redacted(values[code].as_py(), found)
+        for code, more in self._recognized(values, changed):
+            kinds[code] = kinds.get(code, set()) | more
+            changed[code] = f"[{min(more)}]"  # nothing says where in the text, so all of it goes
+        for code, of_text in kinds.items():
+            self._kinds.update(dict.fromkeys(of_text, int(records[code])))
+        if not self._redacts:
             return None
         codes_of_numbers = _matching(values, _NUMBER)
         for code, text in zip(codes_of_numbers.tolist(), _texts(values, codes_of_numbers), strict=True):
-            if names := _names_of(text):
+            if names := self._names_of(text):
                 changed[code] = f"[{names[0].partition(' ')[0]}]"
         if not changed:
             return None
@@ -220,6 +217,31 @@ class _Column:
         for code, text in changed.items():
             texts[code] = text
         return pa.DictionaryArray.from_arrays(codes, pa.array(texts, pa.string())).cast(pa.string())
+
+    def _recognized(
+        self, values: "pa.Array", changed: Mapping[int, str]
+    ) -> Iterator[tuple[int, frozenset[str]]]:
+        """Codes of the values, as they are redacted, in which the deployment's recognizer finds kinds."""
+        if has_recognizer():
+            texts = [changed.get(code, text) for code, text in enumerate(values.to_pylist())]
+            yield from ((code, kinds) for code, kinds in enumerate(recognized(texts)) if kinds)
+
+    def _found_in(self, values: "pa.Array") -> Iterator[tuple[int, list[tuple[Span, str]]]]:
+        """Codes of the values that hold something, and where.
+
+        RE2 chooses the values that each pattern looks at. One expression of all forms has so many states
+        that it takes five times as long as the forms one by one.
+        """
+        values = _plain(values)
+        digits = set(_matching(values, _DIGITS).tolist())
+        among: dict[int, list[Pattern]] = defaultdict(list)
+        for pattern in every_pattern() if self._clean else patterns():
+            if not (self._dated and pattern.kind == "date"):
+                for code in _matching(values, pattern.form).tolist():
+                    among[code].append(pattern)
+        for code in sorted(among.keys() - digits):
+            if found := found_in(values[code].as_py(), tuple(among[code])):
+                yield code, found
 
     def absorb(self, other: "_Column") -> None:
         """Take what was found in other records."""
@@ -238,8 +260,13 @@ class _Column:
         codes = _matching(values, _NUMBER)
         looked_at = codes[:_LOOKED_AT]
         for code, text in zip(looked_at.tolist(), _texts(values, looked_at), strict=True):
-            for name in _names_of(text):
+            for name in self._names_of(text):
                 self._numbers[name] += records[code] * records[codes].sum() / records[looked_at].sum()
+
+    def _names_of(self, digits: str) -> list[str]:
+        """What a number passes the check of."""
+        asked = self._clean and not self._dated
+        return [name for name, check in numbers().items() if (asked or name != "date") and check(digits)]
 
     def found(self) -> dict[str, int]:
         """Records by kind."""
@@ -271,9 +298,17 @@ def _texts(values: "pa.Array", codes: "npt.NDArray[np.intp]") -> list[str]:
     return texts
 
 
-def _names_of(digits: str) -> list[str]:
-    """What a number passes the check of."""
-    return [name for name, check in numbers().items() if check(digits)]
+def _plain(values: "pa.Array") -> "pa.Array":
+    """The texts, each of the same length, with hyphens, blanks and digits as those of ASCII."""
+    import pyarrow as pa
+
+    other = _matching(values, r"[^\x00-\x7f]")
+    if not len(other):
+        return values
+    texts = values.to_pylist()
+    for code in other.tolist():
+        texts[code] = in_ascii(texts[code])
+    return pa.array(texts, pa.string())
 
 
 def _matching(values: "pa.Array", form: str) -> "npt.NDArray[np.intp]":
