@@ -1,0 +1,57 @@
+"""The normal form of a text: one for all spellings that a reader takes for the same word.
+
+People and values are compared by it wherever they are counted; what is released stays as it is written. The
+form is `NFKC_Casefold` of the Unicode Standard (section 3.13, definition R5), and beyond it blanks, dashes,
+apostrophes and quotation marks of all shapes are one each, and control characters are left out. Letters that
+differ (accents, letters of other scripts that look alike) stay different.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+
+_DASHES = "\u02d7\u2043\u2212"  # that are no dashes by their category
+_APOSTROPHES = "\u0060\u00b4\u02b9\u02bb\u02bc\u02c8\u2018\u2019\u201a\u201b\u2032\u2035"
+_QUOTES = "\u00ab\u00bb\u201c\u201d\u201e\u201f\u2033\u2036"
+_BLANK = "\u2800"  # a pattern of no dots in Braille
+# Of no width, although they are marks or letters: joiners, fillers, and selectors of a variant.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
+)
+
+
+def normal(text: str) -> str:
+    r"""The normal form of a text; that of a normal form is the same.
+
+    >>> normal("HIV ") == normal("\uff28I\u200bV") == "hiv"
+    True
+    >>> normal("COVID\u201119"), normal("Me\u0301nie\u0300re") == normal("MÉNIÈRE")
+    ('covid-19', True)
+    """
+    if text.isascii() and text.isprintable():
+        return " ".join(text.casefold().replace("`", "'").split())
+    plain = "".join(map(_plain, text))
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", plain).casefold())
+    folded = unicodedata.normalize("NFKC", folded.casefold())
+    return " ".join("".join(map(_plain, folded)).split())
+
+
+def normal_forms(texts: Sequence[str]) -> list[str]:
+    """The normal form of each of some texts, such as the distinct values of a column."""
+    return [normal(text) for text in texts]
+
+
+@lru_cache(maxsize=4096)
+def _plain(character: str) -> str:
+    """What stands for a character before letters are folded; empty for an invisible one."""
+    category = unicodedata.category(character)
+    if category == "Pd" or character in _DASHES:
+        return "-"
+    if character in _APOSTROPHES:
+        return "'"
+    if character in _QUOTES:
+        return '"'
+    if character.isspace() or character == _BLANK:
+        return " "
+    return "" if category in ("Cc", "Cf") or _INVISIBLE.match(character) else character
