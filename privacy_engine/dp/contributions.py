@@ -44,6 +44,7 @@ from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import factorize
 from privacy_engine.tables.domains import CodedTable
 from privacy_engine.tables.marginals import pack
+from privacy_engine.tables.normal import normal_forms
 from privacy_engine.tables.persons import scrambled
 from privacy_engine.tables.schema import DataSchema
 
@@ -113,18 +114,21 @@ def require_bound(schema: DataSchema, contribution: Contribution | None) -> None
         )
 
 
-def person_numbers(column: pd.Series) -> Ints:
+def person_numbers(column: pd.Series, *, exact: bool = False) -> Ints:
     """(n,) a number for the person of each row, the same in every part of a table; no value is null.
 
     Whole numbers stand for themselves, anything else for a hash of 64 bits of its text. Two persons of one
     hash would count as one.
+
+    Args:
+        column: (n,) identifier of the person of each row.
+        exact: whether two spellings of a text that read the same are two persons.
     """
     if pd.api.types.is_integer_dtype(column.dtype):
         return column.to_numpy(dtype=np.int64)
     coded = factorize(column)
-    digests = (
-        hashlib.blake2b(t.encode("utf-8", "surrogatepass"), digest_size=8).digest() for t in coded.texts
-    )
+    texts = coded.texts if exact else normal_forms(coded.texts)
+    digests = (hashlib.blake2b(t.encode("utf-8", "surrogatepass"), digest_size=8).digest() for t in texts)
     return np.frombuffer(b"".join(digests), dtype=np.int64)[coded.codes]
 
 

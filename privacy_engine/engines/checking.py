@@ -12,7 +12,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.engines.class_order import changed_values
 from privacy_engine.engines.engine import Engine, Files, Fold, Grouping
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.errors import SchemaError
@@ -213,12 +212,11 @@ def _weights(
     engine: Engine, files: Files, column: str, person: str, values: SensitiveValues
 ) -> npt.NDArray[np.float64]:
     """(size,) persons with each value, one that has several by equal parts in each."""
-    told = engine.person_weights(files, column, person)
-    found = pd.Index(values.column).get_indexer(pd.Index(to_frame(told)["value"]))
-    if (found < 0).any():
-        raise changed_values()
-    parts, persons = (told.column(name).to_numpy().astype(np.int64) for name in ("parts", "persons"))
-    return shares_of_persons(values.codes[found], parts, persons, values.size)
+    told = engine.person_weights(files, column, person, values)
+    codes, parts, persons = (
+        told.column(name).to_numpy().astype(np.int64) for name in ("code", "parts", "persons")
+    )
+    return shares_of_persons(codes, parts, persons, values.size)
 
 
 def _counted(
@@ -250,8 +248,10 @@ def _known(
     if counted is None:
         return {}
     quasi = [a.name for a in schema.quasi_identifiers]
+    values = sensitive_values(engine, counted, schema.select(attributes)) if attributes else {}
     found = {
-        name: engine.values_left(counted, quasi, name, schema.by, linked=schema.linked) for name in attributes
+        name: engine.values_left(counted, quasi, {name: own}, schema.by, linked=schema.linked)
+        for name, own in values.items()
     }
     return {name: ValuesLeft(*(column.to_numpy() for column in told.columns)) for name, told in found.items()}
 

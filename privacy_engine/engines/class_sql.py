@@ -385,13 +385,17 @@ def values_left_sql(source: Source, columns: Sequence[str], attribute: str, pers
     """One row for each number of values ``left``: ``persons``, and ``records`` of theirs.
 
     A person whose records all have one value is looked for among the values that are in all their classes.
+    Values are told apart by their codes in the table ``values_0``, see `coded_values`.
     """
     quasi = [f"q{i}" for i in range(max(len(columns), 1))]
     shared = ", ".join(f"{key} AS {name}" for key, name in zip(keys(source, columns), quasi, strict=True))
     who, value = source.value(person), source.value(attribute)
     own, same = ", ".join(quasi), " AND ".join(f"own.{q} IS NOT DISTINCT FROM had.{q}" for q in quasi)
     return f"""
-        WITH r AS (SELECT {shared}, {who} AS person, {value} AS value FROM {source.sql}),
+        WITH r AS (
+            SELECT {shared}, {who} AS person, values_0.code AS value FROM {source.sql}
+            LEFT JOIN values_0 ON values_0.value IS NOT DISTINCT FROM {value}
+        ),
         alike AS (
             SELECT person, count(*) AS n FROM r GROUP BY person
             HAVING count(value) = 0 OR (count(value) = count(*) AND min(value) = max(value))

@@ -91,21 +91,37 @@ class Engine(Protocol):
             IntegrityError: if the values are not those that the grouping counts: the files changed.
         """
 
-    def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
-        """How persons share the values of a column: columns ``value``, ``parts`` and ``persons``.
+    def person_weights(self, files: Files, column: str, person: str, values: SensitiveValues) -> pa.Table:
+        """How persons share the values of a column: columns ``code``, ``parts`` and ``persons``.
 
-        So many ``persons`` have the value, and all in all ``parts`` distinct ones; in no particular order.
+        So many ``persons`` have a value of the code, and all in all ``parts`` different codes; in no
+        particular order.
+
+        Args:
+            files: of the table.
+            column: the sensitive attribute.
+            person: the column that tells whose record each is.
+            values: of the column, and their codes.
+
+        Raises:
+            IntegrityError: if the values are not those that have a code: the files changed.
         """
 
     def values_left(
-        self, files: Files, columns: Sequence[str], attribute: str, person: str, *, linked: bool = False
+        self,
+        files: Files,
+        columns: Sequence[str],
+        sensitive: Mapping[str, SensitiveValues],
+        person: str,
+        *,
+        linked: bool = False,
     ) -> pa.Table:
         """What whoever knows all rows of a person is left with, see `tables.persons.values_left`.
 
         Args:
             files: of the table.
             columns: the quasi-identifiers.
-            attribute: the sensitive attribute.
+            sensitive: the sensitive attribute, one alone, and its values in the whole table.
             person: the column that tells whose record each is.
             linked: as of `Grouping`.
 

@@ -27,7 +27,6 @@ from privacy_engine.engines.class_sql import (
     coded_values,
     combinations_sql,
     named,
-    numbered,
     values_left_sql,
     values_of,
 )
@@ -50,7 +49,7 @@ from privacy_engine.engines.profiling import (
 )
 from privacy_engine.errors import CapacityError
 from privacy_engine.foreign import translated
-from privacy_engine.tables.classes import CountedClasses
+from privacy_engine.tables.classes import CountedClasses, SensitiveValues
 
 _DUCKDB_SHARE = 0.6  # of the memory; DuckDB takes up to a quarter more than its limit, and Python the rest
 _CODING_SHARE = 0.4  # of the memory; where Python encodes what DuckDB counts
@@ -163,25 +162,31 @@ class LocalEngine:
         if any((total != (known[n].sum() if by_person else known[n])).any() for n, total in totals.items()):
             raise changed_values()
 
-    def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
-        """How persons share the values of a column: columns ``value``, ``parts`` and ``persons``."""
+    def person_weights(self, files: Files, column: str, person: str, values: SensitiveValues) -> pa.Table:
+        """How persons share the values of a column: columns ``code``, ``parts`` and ``persons``."""
         source = self._source(files)
-        asked = f"SELECT DISTINCT {source.value(column)} AS value FROM {source.sql}"
-        values = self._table(files, asked).column("value")
         with self._reading(files) as cursor:
-            _register(cursor, {"values_0": numbered(values, np.arange(len(values)))})
-            order = Order.of(cursor, source, [], {column: len(values)}, person)
-            found = ordered_parts(self._in_order(cursor, source, order), len(values))
-        codes, parts, persons = ((), (), ()) if found is None else (found.values, found.parts, found.persons)
-        taken = values.take(pa.array(codes, pa.int64()))
-        return pa.table({"value": taken, "parts": pa.array(parts), "persons": pa.array(persons)})
+            _register(cursor, coded_values(source, {column: values}))
+            order = Order.of(cursor, source, [], {column: values.size}, person)
+            found = ordered_parts(self._in_order(cursor, source, order), values.size)
+        told = [np.zeros(0, np.int64)] * 3 if found is None else [found.values, found.parts, found.persons]
+        return pa.table(dict(zip(("code", "parts", "persons"), told, strict=True)))
 
     def values_left(
-        self, files: Files, columns: Sequence[str], attribute: str, person: str, *, linked: bool = False
+        self,
+        files: Files,
+        columns: Sequence[str],
+        sensitive: Mapping[str, SensitiveValues],
+        person: str,
+        *,
+        linked: bool = False,
     ) -> pa.Table:
-        """What whoever knows all rows of a person is left with: ``left``, ``persons`` and ``records``."""
+        """What is left to anyone who knows all rows of a person: ``left``, ``persons`` and ``records``."""
         source, columns = self._classed(files, columns, person, linked)
-        return self._table(files, values_left_sql(source, columns, attribute, person))
+        (attribute,) = sensitive
+        with self._reading(files) as cursor:
+            _register(cursor, coded_values(source, sensitive))
+            return cursor.sql(values_left_sql(source, columns, attribute, person)).to_arrow_table()
 
     def filled_cells(self, files: Files, column: str) -> dict[Any, dict[str, int]]:
         """Of each value of a column how many records have a value, and no null, in each column."""

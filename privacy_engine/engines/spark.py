@@ -20,7 +20,7 @@ from privacy_engine.engines.engine import Apart, Assign, Code, Files, Fold, Grou
 from privacy_engine.engines.frames import to_frame
 from privacy_engine.engines.parquet import common_schema, footer, subset
 from privacy_engine.engines.profiling import SAMPLE, SEED, cuts
-from privacy_engine.engines.spark_columns import Columns, carried_type, key_names, restored
+from privacy_engine.engines.spark_columns import Columns, carried_type, key_names
 from privacy_engine.engines.spark_errors import in_our_words
 from privacy_engine.engines.spark_workers import (
     FOLDED,
@@ -173,22 +173,31 @@ class SparkEngine:
         return sent.sortWithinPartitions(*by) if by else sent
 
     @in_our_words
-    def person_weights(self, files: Files, column: str, person: str) -> pa.Table:
+    def person_weights(self, files: Files, column: str, person: str, values: SensitiveValues) -> pa.Table:
         """See `Engine`."""
-        keyed, (who, value) = self._keyed(files, [person, column])
+        keyed, (who,) = self._coded_keys(files, [person], {column: values})
+        value = "e0"
         had = keyed.select(who, value).distinct()
         parts = had.groupBy(who).agg(self._expression("count(*) as parts")).toDF("person", "parts")
         joined = had.join(parts, had[who].eqNullSafe(parts["person"]))
         found = joined.groupBy(value, "parts").count().toArrow()
-        values = restored(found[value], _columns(files).field(column).type)
-        return pa.table({"value": values, "parts": found["parts"], "persons": found["count"]})
+        if found[value].null_count:
+            raise _changed({column: values})
+        return pa.table({"code": found[value], "parts": found["parts"], "persons": found["count"]})
 
     @in_our_words
     def values_left(
-        self, files: Files, columns: Sequence[str], attribute: str, person: str, *, linked: bool = False
+        self,
+        files: Files,
+        columns: Sequence[str],
+        sensitive: Mapping[str, SensitiveValues],
+        person: str,
+        *,
+        linked: bool = False,
     ) -> pa.Table:
         """See `Engine`."""
-        keyed, (*keys, who, value) = self._keyed(files, [*columns, person, attribute])
+        keyed, (*keys, who) = self._coded_keys(files, [*columns, person], sensitive)
+        value = "e0"
         if linked:
             keyed, keys = self._trajectories(keyed, keys, who)
         said = self._expression

@@ -120,6 +120,8 @@ class Membership:
         cls, persons: Texts, classes: EquivalenceClasses, table: pd.DataFrame, schema: DataSchema
     ) -> Membership:
         """The same of a table whose classes are known."""
+        import pandas as pd
+
         from privacy_engine.judge.counterfeits import of_nobody, recognisable, texts_of_sets
         from privacy_engine.judge.published_boxes import cell_texts
         from privacy_engine.tables.columns import NULL
@@ -133,7 +135,9 @@ class Membership:
                 sets[name] = np.array(values, dtype=object)[labels[own]]
             signatures[name] = np.array([_digest(text) for text in values], dtype=object)[labels[own]]
             if fake.any():
-                told[name] = recognisable(labels, table[name], fake)[labels[own]]
+                read = pd.Series(classes.sensitive[name].codes)  # the same for all spellings of a value
+                known = recognisable(labels, table[name], fake) | recognisable(labels, read, fake)
+                told[name] = known[labels[own]]
         boxes = {name: texts[own] for name, texts in cell_texts(table, schema).items()}
         return cls(
             persons=persons[own],

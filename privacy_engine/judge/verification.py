@@ -154,7 +154,7 @@ def verify(
     require_distances(policy.require, {a.name: a for a in schema.sensitive})
     require_persons(schema, persons is not None, loss)
     if schema.linked and persons is not None:
-        both = [table[schema.by], pd.Series(persons)]
+        both = [table[schema.by], pd.Series(schema.person_codes(persons))]
         distinct = (len(np.unique(class_labels(told, len(table)))) for told in (both[:1], both[1:], both))
         require_own_pseudonyms(schema, *distinct)
     if schema.tables:

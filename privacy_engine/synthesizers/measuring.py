@@ -224,7 +224,7 @@ class Encode:
             return pa.Table.from_pylist([dict.fromkeys(self.kinds.names)], schema=self.kinds)
         rows = [pa.array(row) for row in codes]
         if PERSON in self.kinds.names:
-            rows.append(pa.array(person_numbers(frame[self.schema.by])))
+            rows.append(pa.array(person_numbers(frame[self.schema.by], exact=self.schema.exact_persons)))
         return pa.Table.from_arrays(rows, schema=self.kinds)
 
 

@@ -164,7 +164,9 @@ class Synthesizer(ABC):
         coded = CodedTable.encode(table, schema, self.levels)
         if self.contribution is None:
             return coded
-        return contributed_rows(coded, person_numbers(table[schema.by]), self.contribution)
+        return contributed_rows(
+            coded, person_numbers(table[schema.by], exact=schema.exact_persons), self.contribution
+        )
 
     def coded_files(
         self,
@@ -271,7 +273,9 @@ class Synthesizer(ABC):
                 "contributes at most as max_rows or weight"
             )
         coded = CodedTable.encode(table, schema, self.levels).take(np.flatnonzero(takes_part))
-        return RowsOfPersons(coded=coded, persons=person_numbers(table[schema.by])[takes_part])
+        return RowsOfPersons(
+            coded=coded, persons=person_numbers(table[schema.by], exact=schema.exact_persons)[takes_part]
+        )
 
     def measure_participants(self, rows: RowsOfPersons) -> SynthesizerModel:
         """Spend the budget on the rows of those who take part in a release. Their number is not public.

@@ -12,12 +12,12 @@ import pandas as pd
 from privacy_engine.errors import SchemaError
 from privacy_engine.tables.columns import NULL, factorize
 from privacy_engine.tables.hierarchy import Hierarchy
+from privacy_engine.tables.normal import first_places, normal_forms
 from privacy_engine.tables.persons import (
     PersonCounts,
     ValuesLeft,
     count_persons,
     people_of_classes,
-    person_codes,
     trajectory_labels,
     values_left,
 )
@@ -29,7 +29,8 @@ class SensitiveColumn:
     """A sensitive attribute of the records of a table.
 
     Attributes:
-        codes: (n,) integer, 0 .. size - 1, ascending with the values where they have an order.
+        codes: (n,) integer, 0 .. size - 1, ascending with the values where they have an order; one for all
+            spellings of a text, see `privacy_engine.tables.normal`.
         size: number of values in play.
         hierarchy: the tree over the codes, where the attribute has one.
         prior: (size,) share of each value in the whole table, where these are the records of a part of it.
@@ -47,7 +48,7 @@ class SensitiveValues:
 
     Attributes:
         column: (m,) its distinct values, a null one included where there is one.
-        codes: (m,) int32, the code of each, as in `SensitiveColumn`.
+        codes: (m,) int32, the code of each, as in `SensitiveColumn`: one for all spellings of a text.
         size: number of values in play.
         counts: (size,) int64, records of the whole table with each.
         hierarchy: the tree over the codes, where the attribute has one.
@@ -282,7 +283,7 @@ class EquivalenceClasses:
                 are linked the table's own pseudonyms tell it, and a class is of whole trajectories.
         """
         labels = class_labels([table[a.name] for a in schema.quasi_identifiers], len(table))
-        coded = None if persons is None else person_codes(persons)
+        coded = None if persons is None else schema.person_codes(persons)
         if schema.linked:
             coded = class_labels([table[schema.by]], len(table))
             labels = trajectory_labels(labels, coded)
@@ -425,10 +426,13 @@ def class_labels(columns: Sequence[pd.Series], n: int) -> npt.NDArray[np.int64]:
 def _sensitive_column(column: pd.Series, attribute: Attribute | None) -> SensitiveColumn:
     coded = factorize(column)
     texts = coded.texts
+    counted = normal_forms if attribute is None else attribute.counted_as
+    forms = counted(texts)
     tree = attribute.hierarchy if attribute is not None else None
     if tree is not None and set(texts) <= set(tree.values):
+        leaf = first_places(counted(tree.values))
         tree = tree.with_leaf(NULL) if coded.nulls else tree
-        codes = np.array([*map(tree.code, texts), len(tree.values) - 1], dtype=np.int32)
+        codes = np.array([*(leaf[form] for form in forms), len(tree.values) - 1], dtype=np.int32)
         return SensitiveColumn(codes[coded.codes], len(tree.values), tree)
     if attribute is not None and attribute.categories is not None:
         place = {value: i for i, value in enumerate(attribute.categories)}
@@ -436,9 +440,10 @@ def _sensitive_column(column: pd.Series, attribute: Attribute | None) -> Sensiti
         order = ascending[np.argsort([place.get(texts[i], len(place)) for i in ascending], kind="stable")]
     else:
         order = coded.ascending()
-    rank = np.empty(len(texts) + 1, dtype=np.int32)
-    rank[order], rank[-1] = np.arange(len(texts)), len(texts)  # a null is the last value
-    return SensitiveColumn(rank[coded.codes], len(texts) + bool(coded.nulls))
+    number = {form: n for n, form in enumerate(dict.fromkeys(forms[i] for i in order))}
+    size = len(number)
+    rank = np.array([*(number[form] for form in forms), size], dtype=np.int32)  # a null is the last value
+    return SensitiveColumn(rank[coded.codes], size + bool(coded.nulls))
 
 
 def _unique_counts(

@@ -91,7 +91,7 @@ def scope_of(field: str, given: object) -> Scope:
 
 @dataclass(frozen=True)
 class Allowed:
-    """Leave to release what looks like direct identifiers, with the reason that goes into the manifest."""
+    """Leave for what a rule would refuse or count otherwise, with the reason that goes into the manifest."""
 
     reason: str
 
@@ -155,7 +155,7 @@ class Signature:
 
 
 TextRule = Literal["redact"] | Allowed
-FIELDS = frozenset({"pseudonym", "text", "unique", "free_text"})
+FIELDS = frozenset({"pseudonym", "text", "unique", "free_text", "exact"})
 JSON_SCHEMA: Mapping[str, Any] = {
     "pseudonym": {
         "type": "object",
@@ -175,6 +175,7 @@ JSON_SCHEMA: Mapping[str, Any] = {
         "required": ["signed_by", "reason"],
         "properties": {"signed_by": {"type": "string"}, "reason": {"type": "string"}},
     },
+    "exact": {"$ref": "#/$defs/allowed"},
 }
 ALLOWED_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -196,8 +197,9 @@ def read_fields(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
             given["pseudonym"] = Pseudonym.from_dict(given["pseudonym"])
         if given.get("text", REDACT) != REDACT:
             given["text"] = Allowed.from_dict("text", given["text"])
-        if "unique" in given:
-            given["unique"] = Allowed.from_dict("unique", given["unique"])
+        for field in ("unique", "exact"):
+            if field in given:
+                given[field] = Allowed.from_dict(field, given[field])
         if "free_text" in given:
             given["free_text"] = Signature.from_dict(given["free_text"])
     except SchemaError as error:
@@ -209,10 +211,11 @@ def written_fields(
     pseudonym: Pseudonym | None,
     text: TextRule | None,
     unique: Allowed | None,
-    free_text: Signature | None = None,
+    free_text: Signature | None,
+    exact: Allowed | None,
 ) -> dict[str, Any]:
     """Plain values that ``read_fields`` reads back."""
-    told = {"pseudonym": pseudonym, "text": text, "unique": unique, "free_text": free_text}
+    told = {"pseudonym": pseudonym, "text": text, "unique": unique, "free_text": free_text, "exact": exact}
     return {
         field: value if isinstance(value, str) else value.to_dict()
         for field, value in told.items()

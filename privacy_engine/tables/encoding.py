@@ -1,7 +1,7 @@
 """The form every algorithm works on: quasi-identifiers and sensitive attributes as integer codes."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
@@ -16,7 +16,7 @@ from privacy_engine.tables.columns import NULL, Column, Numbers, factorize, is_r
 from privacy_engine.tables.date_form import DateForm
 from privacy_engine.tables.geometry import Geometry
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.persons import person_codes
+from privacy_engine.tables.normal import first_places
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Kind, Role, counted
 
@@ -169,7 +169,7 @@ class EncodedTable:
             whole_counts={name: records_with(*known) for name, known in of_whole.items()},
             whole_priors={name: _prior_of(*known) for name, known in of_whole.items()},
             public=frozenset(a.name for a in schema.quasi_identifiers if a.has_public_domain),
-            persons=person_codes(table[schema.by].to_numpy()[order]) if schema.by else None,
+            persons=schema.person_codes(table[schema.by].to_numpy()[order]) if schema.by else None,
         )
 
     def __len__(self) -> int:
@@ -249,7 +249,9 @@ class EncodedTable:
             raise ValueError(f"a changed value of {name!r} must be one that occurs in the table")
         sensitive = self.sensitive.copy()
         sensitive[row] = codes
-        column = self.table[name].take(cell_of[codes]).reset_index(drop=True)
+        # whose value stays keeps its spelling, too
+        places = np.where(codes == self.sensitive[row], np.arange(len(self)), cell_of[codes])
+        column = self.table[name].take(places).reset_index(drop=True)
         return replace(self, sensitive=sensitive, table=self.table.assign(**{name: column}))
 
     def classes_of(self, labels: npt.NDArray[np.int64]) -> EquivalenceClasses:
@@ -324,7 +326,7 @@ def sensitive_codes(attribute: Attribute, column: pd.Series, domain: Domain) -> 
         codes = np.minimum(np.searchsorted(domain.values, numbers), len(domain.values) - 1)
         same = (domain.values[codes] == numbers) | np.isnan(domain.values[codes]) & np.isnan(numbers)
         return np.where(same, codes, -1).astype(np.int32)
-    return _codes_of_texts(factorize(column), domain)
+    return _codes_of_texts(attribute, factorize(column), domain)
 
 
 def records_with(values: SensitiveValues, attribute: Attribute, domain: Domain) -> npt.NDArray[np.int64]:
@@ -367,7 +369,7 @@ def _encode(attribute: Attribute, column: pd.Series) -> tuple[npt.NDArray[np.int
     coded = factorize(column)
     texts = coded.texts
     domain = _domain_of_texts(attribute, [texts[i] for i in coded.ascending()])
-    return _codes_of_texts(coded, domain), domain
+    return _codes_of_texts(attribute, coded, domain), domain
 
 
 def _domain_of_texts(attribute: Attribute, texts: Iterable[str]) -> Domain:
@@ -377,28 +379,23 @@ def _domain_of_texts(attribute: Attribute, texts: Iterable[str]) -> Domain:
         high = float(len(attribute.categories) - 1)
         return OrderedDomain(np.arange(len(labels), dtype=np.float64), labels, 0.0, high)
     distinct = tuple(dict.fromkeys(texts)) or (NULL,)
-    if attribute.role is Role.SENSITIVE and not attribute.has_public_domain:
-        _refuse_variants(attribute.name, distinct)
+    if attribute.role is Role.SENSITIVE:  # the first spelling stands for all
+        distinct = tuple(distinct[i] for i in first_places(attribute.counted_as(distinct)).values())
     domain = attribute.hierarchy or Hierarchy.flat(attribute.categories or distinct)
     if attribute.nullable and NULL not in domain.values:
         domain = domain.with_leaf(NULL)
     return domain
 
 
-def _refuse_variants(name: str, texts: Sequence[str]) -> None:
-    """Refuse sensitive values that count for l and are one to a reader: ``HIV``, ``hiv`` and ``hiv ``."""
-    read = {" ".join(text.split()).casefold() for text in texts}
-    if more := len(texts) - len(read):
-        raise SchemaError(
-            f"{name}: {counted(more, 'distinct value is', 'distinct values are')} equal to another "
-            "except for case or blanks, and would count as different for l: mend the source, or list the "
-            "categories"
-        )
-
-
-def _codes_of_texts(coded: Column, domain: Domain) -> npt.NDArray[np.int32]:
-    """(n,) place of each value in a domain, -1 = not in it."""
-    return _place(coded.texts, domain)[coded.codes]  # code -1 reads the last
+def _codes_of_texts(attribute: Attribute, coded: Column, domain: Domain) -> npt.NDArray[np.int32]:
+    """(n,) place of each value in a domain, of sensitive ones whatever their spelling; -1 = not in it."""
+    place = _place(coded.texts, domain)
+    if attribute.role is Role.SENSITIVE:
+        labels = domain_labels(domain)
+        known = labels[:-1] if labels[-1] == NULL else labels
+        of_form = first_places(attribute.counted_as(known))
+        place[:-1] = [of_form.get(form, -1) for form in attribute.counted_as(coded.texts)]
+    return place[coded.codes]  # code -1 reads the last
 
 
 def _place(texts: Iterable[str], domain: Domain) -> npt.NDArray[np.int32]:

@@ -42,6 +42,18 @@ def normal_forms(texts: Sequence[str]) -> list[str]:
     return [normal(text) for text in texts]
 
 
+def first_places(forms: Sequence[str]) -> dict[str, int]:
+    """Where each form stands first.
+
+    >>> first_places(["hiv", "flu", "hiv"])
+    {'hiv': 0, 'flu': 1}
+    """
+    found: dict[str, int] = {}
+    for place, form in enumerate(forms):
+        found.setdefault(form, place)
+    return found
+
+
 @lru_cache(maxsize=4096)
 def _plain(character: str) -> str:
     """What stands for a character before letters are folded; empty for an invisible one."""

@@ -28,6 +28,7 @@ import pandas as pd
 
 from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.normal import normal
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -265,9 +266,22 @@ class ValuesLeft(NamedTuple):
     records: Ints
 
 
-def person_codes(persons: npt.NDArray[Any]) -> Ints:
-    """(n,) a number 0 .. P - 1 for each distinct value, none of them null."""
-    return pd.factorize(persons)[0].astype(np.int64)
+def person_codes(persons: npt.NDArray[Any], *, exact: bool = False) -> Ints:
+    """(n,) a number 0 .. P - 1 for each person, none of them null.
+
+    Args:
+        persons: (n,) numbers or texts.
+        exact: whether two spellings of a text that read the same are two persons.
+
+    >>> person_codes(np.array(["P1", "p1 ", "P2"], dtype=object)).tolist()
+    [0, 0, 1]
+    """
+    codes, values = pd.factorize(persons)
+    if not exact and not pd.api.types.is_numeric_dtype(values):
+        read = [normal(value) if isinstance(value, str) else value for value in values]
+        same = np.array([*pd.factorize(pd.Index(read, dtype=object))[0], -1])  # of a null, whose code is -1
+        codes = same[codes]
+    return codes.astype(np.int64)
 
 
 def trajectories(labels: Ints, persons: Ints) -> list[bytes]:

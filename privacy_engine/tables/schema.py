@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -48,7 +48,8 @@ from privacy_engine.tables.faults import (
     problems_of,
 )
 from privacy_engine.tables.hierarchy import Hierarchy
-from privacy_engine.tables.persons import PERSON_FIELDS, TABLE, LinkedTable, Person, Rows
+from privacy_engine.tables.normal import normal_forms
+from privacy_engine.tables.persons import PERSON_FIELDS, TABLE, LinkedTable, Person, Rows, person_codes
 from privacy_engine.vocabulary import Kind, Meaning, Period, Role, counted, has_public_domain
 
 _CLOCKS = {Kind.DATE: DATES, Kind.TIMESTAMP: TIMES}
@@ -77,6 +78,8 @@ class Attribute:
         unique: leave for an insensitive column with nearly one value a record, or a person.
         free_text: who signs for text whose values the schema does not list, for policies that ask for it.
         unlisted: whether it is the released form of a quasi-identifier that was free text.
+        exact: leave to count the spellings of a text as different values, see `privacy_engine.tables.normal`;
+            of sensitive attributes, and of the identifier that names the person.
         coding: how values are coded as the table is read. Bounds are given of the source and become those of
             the codes; categories and hierarchy are of the codes.
         meaning: what the values are about, for policies that ask for it.
@@ -101,6 +104,7 @@ class Attribute:
     unique: Allowed | None = None
     free_text: Signature | None = None
     unlisted: bool = False
+    exact: Allowed | None = None
     coding: Coding | None = None
     meaning: Meaning | None = None
     derive: Derivation | None = None
@@ -223,6 +227,8 @@ class Attribute:
             return "free_text must stand on a column of text that is released; remove it"
         if self.unique is not None and self.role is not Role.INSENSITIVE:
             return "unique must stand on an insensitive attribute; remove it"
+        if self.exact is not None and self.role not in (Role.SENSITIVE, Role.IDENTIFIER):
+            return "exact must stand on a sensitive attribute or an identifier; remove it"
         if self.derive is not None and (
             self.role is Role.IDENTIFIER or self.kind not in (Kind.NUMERIC, Kind.ORDINAL)
         ):
@@ -263,6 +269,13 @@ class Attribute:
     def has_public_domain(self) -> bool:
         """Whether the domain comes from the schema and never from the data."""
         return has_public_domain(self)
+
+    def counted_as(self, texts: Sequence[str]) -> list[str]:
+        """What each of some values counts as where values or persons are counted.
+
+        It is the normal form, one for all spellings that read the same; where `exact`, the text as it is.
+        """
+        return normal_forms(texts) if self.exact is None else list(texts)
 
     @property
     def allows_nulls(self) -> bool:
@@ -399,8 +412,8 @@ class Attribute:
         return self.dates.clock.labels(np.array([number], dtype=np.int64), self.dates.clock.unit)[0]
 
     def direct_identifiers(self) -> dict[str, Any]:
-        """Pseudonym, text, unique and free_text as plain values, as far as they are given."""
-        return written_fields(self.pseudonym, self.text, self.unique, self.free_text)
+        """Pseudonym, text, unique, free_text and exact as plain values, as far as they are given."""
+        return written_fields(self.pseudonym, self.text, self.unique, self.free_text, self.exact)
 
     @classmethod
     def from_dict(
@@ -499,6 +512,15 @@ class DataSchema:
     def by(self) -> str:
         """The column that names the person of a row; empty where each row counts as a person."""
         return (self.person.column if self.person else None) or ""
+
+    @property
+    def exact_persons(self) -> bool:
+        """Whether two spellings of the person's identifier are two persons, although they read the same."""
+        return self.by in self.names and self[self.by].exact is not None
+
+    def person_codes(self, persons: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """(n,) a number 0 .. P - 1 for each person, see `persons.person_codes`."""
+        return person_codes(persons, exact=self.exact_persons)
 
     @property
     def linked(self) -> bool:

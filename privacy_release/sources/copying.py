@@ -107,7 +107,7 @@ def copy_source(
         max_expansion=max_expansion,
         pseudonyms=pseudonyms,
         shifts=Shifts(schema, naming),
-        disguise=disguise or Disguise(),
+        disguise=disguise or Disguise(exact=schema.exact_persons),
     )
     if workers is not None and (shares := shares_of(wanted, workers)):
         copy, read = copied_in_shares(wanted, shares, target, workers)

@@ -30,21 +30,28 @@ class Disguise:
 
     With a key that is kept they are equal in every run, for a schedule that knows who took part before.
 
+    Persons are told apart by the normal form of their identifiers, see `privacy_engine.tables.normal`: one
+    in another case, or with blanks, is no other person. With a key that is kept they are told apart by the
+    text as it is, because the numbers of earlier runs are stored.
+
     Two persons of one number, of which there is a chance of one in ten thousand among fifty millions, would
     count as one: never more persons than there are.
     """
 
-    def __init__(self, key: bytes | None = None) -> None:
+    def __init__(self, key: bytes | None = None, *, exact: bool = False) -> None:
         self._key = secrets.token_bytes(32) if key is None else key
+        self._exact = exact or key is not None
 
     def of(self, persons: "pd.Series") -> "npt.NDArray[np.int64]":
         """(n,) the number of each; no value is null. Whole numbers count as equal in either number type."""
         import numpy as np
 
         from privacy_engine.tables.columns import factorize
+        from privacy_engine.tables.normal import normal_forms
 
         coded = factorize(persons)
-        digests = b"".join(self._digest(text) for text in coded.texts)
+        texts = coded.texts if self._exact else normal_forms(coded.texts)
+        digests = b"".join(self._digest(text) for text in texts)
         return np.frombuffer(digests, dtype=np.int64)[coded.codes]
 
     def _digest(self, text: str) -> bytes:
@@ -73,6 +80,7 @@ class Repeats:
         self._pseudonyms = pseudonyms
         names += [name for name in pseudonyms if name not in names]
         self._seen = {name: _Seen(folder) for name in names}
+        self._exact = {name for name in names if schema[name].exact is not None}
 
     @property
     def columns(self) -> Sequence[str]:
@@ -82,7 +90,7 @@ class Repeats:
     def add(self, frame: "pd.DataFrame") -> None:
         """Take the next records."""
         for name, seen in self._seen.items():
-            seen.add(_hashed(frame[name]))
+            seen.add(_hashed(frame[name], exact=name in self._exact))
 
     def told(self) -> "Iterator[tuple[str, Hashes]]":
         """What was taken, some millions of hashes at a time, for whoever looks at all parts together."""
@@ -201,9 +209,15 @@ class _Seen:
         return np.sort(np.concatenate(self._held))
 
 
-def _hashed(column: "pd.Series") -> "Hashes":
-    """As text, so that a number is the same in every file; nulls are left out."""
+def _hashed(column: "pd.Series", *, exact: bool) -> "Hashes":
+    """As text, so that a number is the same in every file, and of its normal form; nulls are left out."""
+    import numpy as np
     import pandas as pd
 
-    hashes: Hashes = pd.util.hash_array(column.dropna().astype("str").to_numpy(dtype=object))
+    from privacy_engine.tables.normal import normal_forms
+
+    texts = column.dropna().astype("str").to_numpy(dtype=object)
+    if not exact and not pd.api.types.is_numeric_dtype(column.dtype):
+        texts = np.array(normal_forms(texts.tolist()), dtype=object)
+    hashes: Hashes = pd.util.hash_array(texts)
     return hashes

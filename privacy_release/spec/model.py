@@ -390,6 +390,8 @@ class AttributeSpec(_Strict):
             leave with a reason. Otherwise the source is refused.
         unique: leave for an insensitive column with nearly one value a record, or a person.
         free_text: who signs for text whose values are not listed, for policies that ask for it.
+        exact: leave to count the spellings of a text as different values, of a sensitive attribute or of the
+            identifier that names the person. Otherwise spellings that read the same count once.
         top_code, bottom_code: larger and smaller values become it. `{years_before_release: 90}` as bottom is
             the year so many years before that of the release.
         prefix: so many characters of a code are kept. Numbers are filled up with zeros to `width` before.
@@ -424,6 +426,7 @@ class AttributeSpec(_Strict):
     text: TextRule | None = None
     unique: Annotated[AllowSpec, BeforeValidator(_leave)] | None = None
     free_text: SignatureSpec | None = None
+    exact: Annotated[AllowSpec, BeforeValidator(_leave)] | None = None
 
     @property
     def nominal(self) -> bool:

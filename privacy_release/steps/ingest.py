@@ -175,7 +175,7 @@ def ingest_tables(
     from privacy_engine.tables.linked import renamed_person, schema_of_tables
 
     floor_policy()
-    schema, disguise = schema.as_of(datetime.now(UTC).date()), Disguise()
+    schema, disguise = schema.as_of(datetime.now(UTC).date()), Disguise(exact=schema.exact_persons)
     read: dict[str, Copied] = {}
     origins: dict[str, SourceRef] = {}
     paths = {name: work.path(f"{label}.{name}.parquet") for name in sources}

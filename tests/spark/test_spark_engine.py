@@ -139,18 +139,20 @@ def test_who_knows_all_rows_of_a_person_is_left_with_as_many_values(
 ) -> None:
     rng = np.random.default_rng(5)
     person = rng.integers(0, 40, 200)
-    names = np.array(["flu", "cold", None], dtype=object)
+    names = np.array(["flu", "cold", None, "Flu\u200b"], dtype=object)
     constant = rng.integers(0, 3, 40)[person]
     table = {
         "person": person,
         "district": np.array(["a", "b", "c", None], dtype=object)[rng.integers(0, 4, 200)],
         "age": np.where(rng.random(200) < 0.2, np.nan, rng.integers(0, 3, 200)),
-        "illness": names[np.where(rng.random(200) < 0.05, rng.integers(0, 3, 200), constant)],
+        "illness": names[np.where(rng.random(200) < 0.05, rng.integers(0, 4, 200), constant)],
     }
     path = str(tmp_path / "visits.parquet")
     pq.write_table(pa.table(table), path)
+    schema = DataSchema.from_yaml("illness: {role: sensitive, kind: categorical, nullable: true}")
+    values = sensitive_values(local, [path], schema)
     found, expected = (
-        engine.values_left([path], columns, "illness", "person", linked=linked)
+        engine.values_left([path], columns, values, "person", linked=linked)
         for engine in (local_spark, local)
     )
     assert found.to_pydict() == expected.to_pydict()

@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING
 from privacy_engine.errors import SchemaError
 from privacy_engine.vocabulary import counted
 from privacy_release.sources.text.kinds import every_pattern, found_in, patterns
-from privacy_release.sources.text.patterns import (
-    Pattern,
-    Span,
-    found_in,
-    in_ascii,
-    numbers,
-    redacted,
-)
+from privacy_release.sources.text.patterns import Pattern, Span, in_ascii, numbers, redacted
 from privacy_release.sources.text.recognizer import has_recognizer, recognized
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from privacy_engine.dp.loss import PrivacyLoss
-from privacy_engine.engines.checking import PERSON, PSEUDONYM, examine_files, verify_files
+from privacy_engine.engines.checking import PERSON, PSEUDONYM, examine_files, sensitive_values, verify_files
 from privacy_engine.engines.local import LocalEngine
 from privacy_engine.errors import SchemaError, VerificationError
 from privacy_engine.judge.cross_release import CrossReleaseKAnonymity
@@ -158,9 +158,9 @@ def test_risk_and_what_is_left_are_of_the_trajectories(engine: LocalEngine, rows
     assert {name: examined.risk[name] for name in figures(classes)} == pytest.approx(figures(classes))
     assert examined.sizes == Counter(classes.people.tolist())
     left = classes.values_left("illness")
-    found = engine.values_left(
-        written(table, engine), ["district", "month"], "illness", "patient", linked=True
-    )
+    files = written(table, engine)
+    values = sensitive_values(engine, files, SCHEMA)
+    found = engine.values_left(files, ["district", "month"], values, "patient", linked=True)
     assert found.to_pydict() == {name: part.tolist() for name, part in left._asdict().items()}
 
 
