@@ -249,7 +249,8 @@ def require_persons(persons: Texts, table: pd.DataFrame, schema: DataSchema) -> 
             f"releases over time follow one record a person: {repeated} of {len(table)} records repeat "
             "another's person; aggregate the table to one row a person"
         )
-    if schema.by and (repeated := int(table[schema.by].duplicated().sum())):
+    people = schema.person_codes(table[schema.by].to_numpy()) if schema.by else np.zeros(0, np.int64)
+    if repeated := len(people) - len(np.unique(people)):
         raise SchemaError(
             f"releases over time follow one record a person: {repeated} of {len(table)} records repeat "
             f"another's {schema.by}; aggregate the table to one row a person"

@@ -34,6 +34,7 @@ from privacy_engine.randomizers.randomness import (
 from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.columns import factorize, floats, value_text
 from privacy_engine.tables.domains import Storage, require_row_each
+from privacy_engine.tables.persons import person_codes
 from privacy_engine.tables.schema import Attribute, DataSchema
 from privacy_engine.vocabulary import Role, counted
 
@@ -243,7 +244,8 @@ def individuals_of(table: pd.DataFrame, schema: DataSchema, name: str | None) ->
         raise SchemaError(
             f"{name}: {counted(nulls, 'value is', 'values are')} null: an individual must have an identifier"
         )
-    if repeated := int(column.duplicated().sum()):
+    people = person_codes(column.to_numpy(), exact=schema[name].exact is not None)
+    if repeated := len(people) - len(np.unique(people)):
         raise SchemaError(f"{name}: {repeated} values stand more than once: keep one record an individual")
     return [value_text(value).encode() for value in column.tolist()]
 

@@ -45,11 +45,21 @@ _SIGNATURE, _SET, _CELL = "signature of ", "set of ", "cell of "
 
 
 class Persons:
-    """Who the records of a table are about, in its order, taken down while the table is copied."""
+    """Who the records of a table are about, in its order, taken down while the table is copied.
 
-    def __init__(self, identification: Identification) -> None:
+    The hashes are of the texts as they are, because those of earlier releases are stored. Two spellings that
+    read the same are one person, who has several records then, and is refused.
+
+    Args:
+        identification: the column, and the key of the hashes.
+        exact: whether two spellings of an identifier that read the same are two persons.
+    """
+
+    def __init__(self, identification: Identification, *, exact: bool = False) -> None:
         self._by = identification
+        self._exact = exact
         self._hashes: list[npt.NDArray[np.object_]] = []
+        self._read: set[str] = set()  # hashes of normal forms
         self._nulls = 0
 
     @property
@@ -65,12 +75,16 @@ class Persons:
         import numpy as np
 
         from privacy_engine.tables.columns import factorize
+        from privacy_engine.tables.normal import normal_forms
 
         coded = factorize(identifiers)
         self._nulls += coded.nulls
         # About 1 s for 1,000,000 records.
-        hashes = np.array([self._by.person(text) for text in coded.texts], dtype=object)
-        self._hashes.append(hashes[coded.codes[coded.codes >= 0]])
+        hashes = [self._by.person(text) for text in coded.texts]
+        if not self._exact:
+            forms = zip(coded.texts, normal_forms(coded.texts), hashes, strict=True)
+            self._read |= {own if form == text else self._by.person(form) for text, form, own in forms}
+        self._hashes.append(np.array(hashes, dtype=object)[coded.codes[coded.codes >= 0]])
 
     def write(self, path: Path) -> PersonsRef:
         """Write them to a private file of their own; errors as of `hashes`."""
@@ -85,7 +99,7 @@ class Persons:
         import numpy as np
 
         hashes = np.concatenate(self._hashes)
-        repeated = len(hashes) - len(set(hashes.tolist()))
+        repeated = len(hashes) - len(set(hashes.tolist()) if self._exact else self._read)
         if self._nulls or repeated:
             raise SchemaError(
                 f"{self.column} must identify one person a record: {self._nulls} records have no value, "

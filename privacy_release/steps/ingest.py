@@ -101,7 +101,10 @@ def ingest(
             f"persons who are to be known again must be those of the schema's person, got {numbering.column} "
             f"for {schema.by or 'none'}; name the same column as both"
         )
-    persons = Persons(people) if people is not None else None
+    persons = None
+    if people is not None:
+        named = schema[people.column] if people.column in schema.names else None
+        persons = Persons(people, exact=named is not None and named.exact is not None)
     schema = schema.as_of(datetime.now(UTC).date())
     schema = schema.keeping_nulls() if nulls == "keep" else schema
     path = work.path(f"{label}.parquet")

@@ -18,6 +18,7 @@ from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.judge.cross_release import Membership
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import verify
+from privacy_engine.randomizers.randomizer import individuals_of
 from privacy_engine.registry import load_method
 from privacy_engine.tables.classes import EquivalenceClasses, SensitiveValues
 from privacy_engine.tables.encoding import EncodedTable
@@ -164,6 +165,14 @@ def test_spellings_of_a_person_are_several_where_the_schema_says_so() -> None:
     assert schema.person_codes(WHO).max() == 1
     assert exact.person_codes(WHO).max() == 5
     assert EncodedTable.encode(table, exact).persons is not None
+
+
+def test_an_individual_answers_once_in_all_spellings() -> None:
+    table = pd.DataFrame({"who": ["P1", "p1 "]})
+    with pytest.raises(SchemaError, match="who: 1 values stand more than once"):
+        individuals_of(table, DataSchema.from_dict({"who": {"role": "identifier"}}), "who")
+    exact = DataSchema.from_dict({"who": {"role": "identifier", "exact": {"allow": "case counts"}}})
+    assert individuals_of(table, exact, "who") == [b"P1", b"p1 "]
 
 
 def test_a_made_up_value_is_told_by_the_number_of_all_spellings() -> None:

@@ -355,6 +355,18 @@ def test_a_person_is_the_same_in_either_number_type_and_as_text() -> None:
     )
 
 
+def test_a_person_in_two_spellings_has_two_records_unless_the_schema_says_exact() -> None:
+    people, column = Identification(column="id", key=KEY), pd.Series(["P1", "p2"])
+    exact, read = Persons(people, exact=True), Persons(people)
+    for taken in (exact, read):
+        taken.add(column)
+        taken.add(pd.Series(["P\u200b1 "]))
+    assert len(set(exact.hashes())) == 3
+    with pytest.raises(SchemaError, match="0 records have no value, 1 repeat"):
+        read.hashes()
+    assert persons_of(people, column).tolist() == [people.person("P1"), people.person("p2")]  # as stored
+
+
 def test_the_key_is_not_shown() -> None:
     people = Identification(column="id", key=KEY)
     assert KEY not in repr(people)
