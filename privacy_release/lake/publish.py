@@ -25,7 +25,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,9 @@ class Published:
         uri: address of the release table; the release is one of its partitions `release=...`.
         version: the table version that this publication made.
         sha256: of the staged file that was verified and published.
-        already: an earlier attempt of the same run had published it; this call changed nothing.
+        already: an earlier attempt of the same run had published it; this call changed no rows.
+        completed: that attempt had published other bytes than these and ended before it signed its files;
+            this call signed them, and the release is what that attempt published.
         statement_sha256: of what was signed about it; None where nothing was.
         proofs: addresses of further proofs, by name.
     """
@@ -106,6 +108,7 @@ class Published:
     report_uri: str
     report_sha256: str
     already: bool
+    completed: bool = False
     statement_sha256: str | None = None
     proofs: Mapping[str, str] = field(default_factory=dict)
 
@@ -156,8 +159,8 @@ def publish(
             read, or the table's log is damaged.
         SchemaError: if the lake cannot hold a column, a column changed its type, or intervals would stand in
             two forms side by side.
-        PublishError: if the lake cannot be reached, the run published other bytes, or its release was
-            retracted, or the table is kept in another mode.
+        PublishError: if the lake cannot be reached, the run published and signed other bytes, or its release
+            was retracted, or the table is kept in another mode.
     """
     from deltalake.exceptions import CommitFailedError
 
@@ -170,12 +173,13 @@ def publish(
     check_text("release id", release_id)
     check_text("run key", run_key, _LONGEST_KEY)
     manifest_bytes = json.dumps(manifest, sort_keys=True, indent=2, allow_nan=False).encode()
+    staged_bytes = _StagedBytes(expected_sha256, signer)
     table = open_table(lake, name)
     if table is not None:
         check_tail(lake, name, table.version())  # nothing is added to a damaged log
-    done = None if table is None else _committed(lake, name, table, release_id, run_key, expected_sha256)
+    done = None if table is None else _committed(lake, name, table, release_id, run_key, staged_bytes)
     if done is not None:
-        return _again(lake, name, done, signer)
+        return _again(lake, name, done, staged_bytes)
     rules, words = rules or own_rules(lake, table), words or Words()
     rows = verified_rows(staged, expected_sha256)
     note: dict[str, Any] = {
@@ -204,9 +208,9 @@ def publish(
         except CommitFailedError:
             table = None
             continue
-        done = _committed(lake, name, table, release_id, run_key, expected_sha256)
+        done = _committed(lake, name, table, release_id, run_key, staged_bytes)
         if done is not None:  # the same run, twice at once: the other one won
-            return _again(lake, name, done, signer)
+            return _again(lake, name, done, staged_bytes)
         try:
             if not require_mode(name, table, rules):
                 write_rules(lake, table, rules.properties())
@@ -231,11 +235,31 @@ def publish(
     )
 
 
-def _again(lake: Lake, name: str, done: Publication, signer: Signer | None) -> Published:
-    """What an earlier attempt published; what it did not come to sign of its files is signed now."""
-    if signer is not None and done.statement is not None and done.state is State.CURRENT:
-        signer.files(lake, name, done.partition, done.version, done.statement)
-    return _published(lake, name, done.version, _proof(done), already=True)
+@dataclass(frozen=True)
+class _StagedBytes:
+    """The hash of the rows that an attempt staged, and its signer."""
+
+    sha256: str
+    signer: Signer | None
+
+    def completes(self, lake: Lake, name: str, done: Publication) -> bool:
+        """Whether the attempt that committed a release ended before it signed the release's files.
+
+        Random choices without a seed differ in each attempt, so a retry has other bytes. It signs the
+        committed files: without that statement the release would never pass its check.
+        """
+        signer, statement = self.signer, done.statement
+        if signer is None or statement is None or done.state is not State.CURRENT:
+            return False
+        return signer.lacks_files(lake, name, statement)
+
+
+def _again(lake: Lake, name: str, done: Publication, staged: _StagedBytes) -> Published:
+    """What an earlier attempt published; its files are signed now if that attempt did not sign them."""
+    if staged.signer is not None and done.statement is not None and done.state is State.CURRENT:
+        staged.signer.files(lake, name, done.partition, done.version, done.statement)
+    found = _published(lake, name, done.version, _proof(done), already=True)
+    return replace(found, completed=done.sha256 != staged.sha256)
 
 
 def committed(lake: Lake, name: str, release_id: str, run_key: str) -> Published | None:
@@ -250,7 +274,7 @@ def committed(lake: Lake, name: str, release_id: str, run_key: str) -> Published
 
 
 def _committed(
-    lake: Lake, name: str, table: "DeltaTable", release_id: str, run_key: str, expected_sha256: str | None
+    lake: Lake, name: str, table: "DeltaTable", release_id: str, run_key: str, staged: _StagedBytes | None
 ) -> Publication | None:
     """The commit by which this run published this release, if there is one in the table's snapshot."""
     with reaching(lake, "read the table"):
@@ -270,7 +294,7 @@ def _committed(
         raise PublishError(
             "what this run published was retracted, and a retry must not bring it back; start a new run"
         )
-    if expected_sha256 is not None and mine.sha256 != expected_sha256:
+    if staged is not None and mine.sha256 != staged.sha256 and not staged.completes(lake, name, mine):
         raise PublishError(
             "this run has published other bytes already, and a retry must not replace them; "
             "start a new run to publish these, or retract the release"
@@ -377,7 +401,8 @@ def _commit(
         if rows.problems:
             raise rows.problems[0] from None
         raise
-    found = _committed(lake, name, existing_table(lake, name), release_id, str(note["run_key"]), rows.sha256)
+    mine = _StagedBytes(rows.sha256, None)
+    found = _committed(lake, name, existing_table(lake, name), release_id, str(note["run_key"]), mine)
     assert found is not None  # this very commit
     return found.version
 

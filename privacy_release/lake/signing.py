@@ -4,7 +4,7 @@ The statement about a commit is stored before it, and the commit's note names it
 crash nor a race can part them. Each one names the hash of the one before. Two signed commits of a table
 conflict, whatever they change, so that one statement has one successor: the loser signs anew. The files of a
 commit are known after it; the statement about them is stored beside the first one, and a retry stores it
-where a crash came between.
+where a crash came between, even a retry that staged other bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,6 +30,9 @@ class Signer(Protocol):
 
     def statement(self, lake: Lake, name: str, version: int, note: Mapping[str, Any]) -> tuple[str, int]:
         """Store the statement about the commit that follows a version; its sha256 and place in the chain."""
+
+    def lacks_files(self, lake: Lake, name: str, statement: str) -> bool:
+        """Whether there is no statement yet about the data files of the commit that this one is about."""
 
     def files(self, lake: Lake, name: str, partition: str, version: int, statement: str) -> None:
         """Store the statement about the data files of a commit, unless it is there."""

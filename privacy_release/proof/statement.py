@@ -110,15 +110,23 @@ class StatementSigner:
         put(lake, f"{proof_folder(name)}/{statement_files(sha256)[0]}", data)
         return sha256, sequence + 1
 
+    def lacks_files(self, lake: Lake, name: str, statement: str) -> bool:
+        """Whether there is no statement yet about the data files of the commit that this one is about.
+
+        Raises:
+            PublishError: if the lake cannot be reached.
+        """
+        return read_all(lake, [f"{proof_folder(name)}/{statement_files(statement)[1]}"]) == [None]
+
     def files(self, lake: Lake, name: str, partition: str, version: int, statement: str) -> None:
         """Store the statement about the data files of a commit, unless it is there.
 
         Raises:
             PublishError: if the lake cannot be reached.
         """
-        path = f"{proof_folder(name)}/{statement_files(statement)[1]}"
-        if read_all(lake, [path]) != [None]:
+        if not self.lacks_files(lake, name, statement):
             return
+        path = f"{proof_folder(name)}/{statement_files(statement)[1]}"
         payload = {
             "_type": STATEMENT,
             "subject": [

@@ -23,7 +23,7 @@ from privacy_engine.errors import IntegrityError, SchemaError, SpecError, Verifi
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.people import Identification
-from privacy_release.work.references import PersonsRef, Published, ReportRef, StagedRef
+from privacy_release.work.references import PersonsRef, ReportRef, StagedRef
 from privacy_release.work.settings import curator_folder
 
 if TYPE_CHECKING:
@@ -337,8 +337,8 @@ def refuse_unseen(lake: "Lake", name: str, run: tuple[str, str], report: ReportR
         )
 
 
-def record(staged: StagedRef, published: Published) -> None:
-    """Keep who is in which class of a published release; doing it again changes nothing."""
+def record(staged: StagedRef, name: str, release_id: str) -> None:
+    """Keep who is in which class of a release of a table; doing it again changes nothing."""
     import pandas as pd
 
     membership = staged_membership(staged)
@@ -350,8 +350,12 @@ def record(staged: StagedRef, published: Published) -> None:
         **{_KEY: staged["persons"]["key"], _RELEASE: staged["sha256"]}
     )
     frame[_RECORDS] = staged["rows"]
-    name = published["table"]
-    write_private(_path(name, published["release"], staged["sha256"]), parquet_bytes(frame))
+    write_private(_path(name, release_id, staged["sha256"]), parquet_bytes(frame))
+
+
+def forget_unpublished(staged: StagedRef, name: str, release_id: str) -> None:
+    """Remove what `record` kept of staged bytes that were not published."""
+    _path(name, release_id, staged["sha256"]).unlink(missing_ok=True)
 
 
 def forget(lake: "Lake", name: str, release_id: str) -> int:

@@ -27,13 +27,19 @@ from privacy_release.spec.classification import require_classified
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
 from privacy_release.steps.attacks.tries import published_attacks, require_attacked
-from privacy_release.steps.history import one_at_a_time, record, refuse_unseen
+from privacy_release.steps.history import forget_unpublished, one_at_a_time, record, refuse_unseen
 from privacy_release.steps.verify import raise_if_failed, require_one_claim
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.file_sets import files_of
 from privacy_release.work.journal import sha256_of
 from privacy_release.work.references import Published, ReportRef, StagedRef
 from privacy_release.work.staged import json_bytes, read_columns, read_manifest, read_schema
+
+COMPLETED = (
+    "an earlier attempt of this run published other rows and was interrupted before it signed its files; "
+    "they are signed now, and this attempt published nothing: its figures describe its own rows, so read "
+    "the published report"
+)
 
 if TYPE_CHECKING:
     from privacy_release.lake.describe import Words
@@ -128,6 +134,8 @@ def publish_staged(
     manifest |= {"left_out": described.left_out} if described.left_out else {}
     with one_at_a_time(name) if followed else nullcontext():
         refuse_unseen(lake, name, (release_id, run_key or release_id), report)
+        if "persons" in staged:  # before the commit: a retry may have staged other bytes
+            record(staged, name, release_id)
         with as_readable_as_the_lake(lake):
             done = store.publish(
                 lake,
@@ -143,13 +151,13 @@ def publish_staged(
                 signer=None if signer is None else signer.about(manifest, approved=by_somebody),
                 rules=rules,
             )
+        if "persons" in staged and done.completed:
+            forget_unpublished(staged, name, release_id)
         published = _told(lake, done)
-        if described.left_out:
+        if described.left_out and not done.completed:
             published["left_out"] = described.left_out
-        if "alerts" in report:
+        if "alerts" in report and not done.completed:
             published["alerts"] = report["alerts"]
-        if "persons" in staged:  # a retry does it again, so a crash before it loses nothing
-            record(staged, published)
     with as_readable_as_the_lake(lake):
         _settle(lake, name, published, rules)
     return published
@@ -182,7 +190,7 @@ def require_published_by(lake: "Lake", name: str, release_id: str, run_key: str)
 
 
 def _told(lake: "Lake", done: "Done") -> Published:
-    return Published(
+    told = Published(
         release=done.release_id,
         table=done.name,
         lake=lake.root,
@@ -193,6 +201,9 @@ def _told(lake: "Lake", done: "Done") -> Published:
         rows=done.rows,
         statement=done.statement_sha256,
     )
+    if done.completed:
+        told["completed"] = True
+    return told
 
 
 def _verified(report: ReportRef) -> dict[str, str]:

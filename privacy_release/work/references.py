@@ -350,8 +350,9 @@ class ReportRef(TypedDict):
 class Published(TypedDict):
     """Where a release is, and the `alerts` about it.
 
-    `statement` is the sha256 of what was signed about it, None where nothing was. `left_out` names figures
-    and pages that could not be made, and the class of the error.
+    `statement` is the sha256 of what was signed about it, None where nothing was. `completed` is true if an
+    interrupted attempt of the run had published other bytes, whose files this attempt signed. `left_out`
+    names figures and pages that could not be made, and the class of the error.
     """
 
     release: str
@@ -363,6 +364,7 @@ class Published(TypedDict):
     report: str
     rows: int
     statement: NotRequired[str | None]
+    completed: NotRequired[bool]
     alerts: NotRequired[list[AlertRef]]
     left_out: NotRequired[list[dict[str, str]]]
 

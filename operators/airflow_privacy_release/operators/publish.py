@@ -109,7 +109,7 @@ class PublishOperator(BaseOperator):
     @monitored("publish")
     def execute(self, context: "Context") -> "Published":
         """Publish; where the release and its proofs are."""
-        from privacy_release.steps.publish import publish_staged, table_rules
+        from privacy_release.steps.publish import COMPLETED, publish_staged, table_rules
 
         if self._needs_approval and not self.approved:
             raise IntegrityError(
@@ -145,6 +145,8 @@ class PublishOperator(BaseOperator):
         )
         for figure in published.get("left_out", ()):
             self.log.warning("could not be made and is missing from the release", **figure)
+        if published.get("completed"):
+            self.log.warning(COMPLETED, table=published["table"], release=published["release"])
         self._published = published
         return published
 
@@ -174,12 +176,16 @@ def event_of(published: "Published", staged: "StagedRef", report: "ReportRef") -
         "version": published["version"],
         "rows": published["rows"],
         "method": staged["method"],
-        "sha256": staged["sha256"],
         "manifest": published["manifest"],
         "report": published["report"],
-        **measured_symbols(report),
-        **({"epsilon": staged["loss"]["epsilon"]} if staged["loss"] else {}),
+        **({} if published.get("completed") else _of_staged(staged, report)),
     }
+
+
+def _of_staged(staged: "StagedRef", report: "ReportRef") -> dict[str, Any]:
+    """The parts of an event that describe the staged bytes of this attempt."""
+    epsilon = {"epsilon": staged["loss"]["epsilon"]} if staged["loss"] else {}
+    return {"sha256": staged["sha256"], **measured_symbols(report), **epsilon}
 
 
 class EvidenceOperator(BaseOperator):

@@ -42,6 +42,17 @@ BY_RELEASE = TableRules()  # one current release a release id
 SECRET = "measles-of-nobody-else"  # a cell value that no output may have
 
 
+class Killed(BaseException):
+    """The end of a process, between two of its steps."""
+
+
+class InterruptedSigner(StatementSigner):
+    """A signer whose process ends between the commit and the statement about its files."""
+
+    def files(self, lake: Lake, name: str, partition: str, version: int, statement: str) -> None:
+        raise Killed
+
+
 def people(classes: int = 3, shift: int = 0) -> pd.DataFrame:
     """Classes of four people with two illnesses."""
     rows = [

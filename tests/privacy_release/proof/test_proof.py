@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deploy.local.embedded import checkout
-from privacy_engine.errors import IntegrityError, SecretError, VerificationError
+from privacy_engine.errors import IntegrityError, PublishError, SecretError, VerificationError
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
@@ -45,7 +45,15 @@ from privacy_release.proof.statement import StatementSigner
 from privacy_release.spec.floor import read_floor
 from privacy_release.work.area import sha256_file
 from privacy_release.work.file_sets import Part, list_bytes
-from tests.privacy_release.proof.signed_tables import NAME, POLICY, SCHEMA, Publisher, people
+from tests.privacy_release.proof.signed_tables import (
+    NAME,
+    POLICY,
+    SCHEMA,
+    InterruptedSigner,
+    Killed,
+    Publisher,
+    people,
+)
 
 KEY, NEXT = SigningKey.new(), SigningKey.new()
 MEMORY = 10**9
@@ -230,24 +238,35 @@ def test_a_retraction_that_another_run_overtakes_is_signed_anew(by: Publisher) -
     assert [found.release for found in verdict.releases] == ["w2"]
 
 
-class _Killed(BaseException):
-    pass
-
-
-class _Interrupted(StatementSigner):
-    """Its process ends between the commit and the statement about its files."""
-
-    def files(self, lake: Lake, name: str, release_id: str, version: int, statement: str) -> None:
-        raise _Killed
-
-
 def test_a_retry_signs_what_a_crash_after_the_commit_left_unsigned(by: Publisher) -> None:
-    with pytest.raises(_Killed):
-        by.publish(people(3), "w1", signer=_Interrupted(key=KEY))
+    with pytest.raises(Killed):
+        by.publish(people(3), "w1", signer=InterruptedSigner(key=KEY))
     found = checked(by)
     assert faults(found) == {Fault.STATEMENT_MISSING}
     assert "run it again" in found.reasons[0].text
     assert by.publish(people(3), "w1")["already"]
+    assert checked(by).right
+
+
+def test_a_retry_with_other_bytes_signs_the_release_that_a_crash_left_unsigned(by: Publisher) -> None:
+    """Random choices without a seed differ in each attempt; without its statement no check ever passes."""
+    with pytest.raises(Killed):
+        by.publish(people(3), "w1", signer=InterruptedSigner(key=KEY))
+    published = read_release(by.lake, NAME, "w1")
+    done = by.publish(people(3, shift=1), "w1")
+    assert (done["already"], done["completed"]) == (True, True)
+    assert checked(by).right
+    assert read_release(by.lake, NAME, "w1").equals(published)
+    with pytest.raises(PublishError, match="published other bytes already"):
+        by.publish(people(3, shift=1), "w1")
+
+
+def test_a_retry_does_not_replace_what_was_signed_or_replaced_since(by: Publisher) -> None:
+    with pytest.raises(Killed):
+        by.publish(people(3), "w1", signer=InterruptedSigner(key=KEY), run_key="run 1")
+    by.publish(people(4), "w1", run_key="run 2")
+    with pytest.raises(PublishError, match="published other bytes already"):
+        by.publish(people(3, shift=1), "w1", run_key="run 1")
     assert checked(by).right
 
 

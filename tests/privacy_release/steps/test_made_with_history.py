@@ -36,6 +36,8 @@ from privacy_engine.registry import is_anonymizer, method_names
 from privacy_release.cli.main import DONE, REFUSED, main
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
+from privacy_release.proof.keys import SigningKey
+from privacy_release.proof.statement import StatementSigner
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.steps.history import Past, read_persons, write_persons
 from privacy_release.steps.publish import publish_staged
@@ -46,18 +48,19 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, write_private
 from privacy_release.work.people import Identification
 from tests import tables
+from tests.privacy_release.proof.signed_tables import InterruptedSigner, Killed
 
 QUASI = ["age_from", "age_to", "zip"]  # as they are released
 KEY = "a secret of the tests alone, long enough"
 HISTORY = {"repeated_people": "history"}
 FIRST = {"method": "mondrian", "k": 8, "l": 2, "seed": 7}
 ANONYMIZERS = [name for name in method_names() if is_anonymizer(name)]
-# A command that is killed once its release is in the lake.
+# A command that is killed at a step of its publication.
 KILLED = """
 import os, signal, sys
 from privacy_release.cli.main import main
 from privacy_release.steps import publish
-publish.record = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+publish.{step} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 main(sys.argv[1:])
 """
 Specified = Callable[..., ReleaseSpec]
@@ -348,21 +351,52 @@ def test_a_run_that_is_repeated_publishes_nothing_twice(specified: Specified, ru
     assert len(releases(lake, "people")) == 2
 
 
-def test_a_run_that_is_killed_before_it_records_who_is_in_its_release_is_mended_by_a_retry(
-    specified: Specified, runs: Runs, lake: Lake, private: Path, home: Path
+@pytest.mark.parametrize(
+    ("step", "published"),
+    [
+        pytest.param("record", 1, id="before-the-record-of-its-people"),
+        pytest.param("_settle", 2, id="after-the-commit"),
+    ],
+)
+def test_a_retry_of_a_killed_run_publishes_its_release_once_with_the_record_of_its_people(
+    specified: Specified, runs: Runs, lake: Lake, private: Path, home: Path, step: str, published: int
 ) -> None:
+    """No release is ever in the lake without the record of its people, whenever its run is killed."""
     runs.run(specified(FIRST), "1")
     spec = specified({"method": "bottom_up", "k": 5, "l": 2, "seed": 11})
     command = ["run", str(home / "releases" / "people.yaml"), "--lake", lake.root, "--release-id", "2"]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *command], capture_output=True, check=False)
+    code = KILLED.format(step=step)
+    killed = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert len(releases(lake, "people")) == 2
-    assert len(list(private.rglob("*.parquet"))) == 1
-    with pytest.raises(VerificationError, match="was published without recording who is in it"):
-        runs.run(spec, "3")
-    assert runs.run(spec, "2").published["already"]
+    assert len(releases(lake, "people")) == published
+    assert len(list(private.rglob("*.parquet"))) == published
+    assert runs.run(spec, "2").published["already"] == (published == 2)
     runs.run(spec, "3")
+    assert len(releases(lake, "people")) == 3
     assert runs.left() >= 5
+
+
+def test_a_retry_that_completes_a_release_keeps_the_record_of_the_published_rows_only(
+    specified: Specified, runs: Runs, lake: Lake, private: Path, tmp_path: Path
+) -> None:
+    key, spec = SigningKey.new(), specified(FIRST)
+    run = ("1", "1")
+
+    def attempt(k: int, signer: StatementSigner) -> Any:
+        policy = spec.release_policy()
+        with WorkArea(tmp_path / "work", f"k is {k}") as work:
+            past = Past(lake=lake, name="people", policy=policy, run=run, k=k)
+            staged = staged_by(spec, work, past, method="mondrian", k=k)
+            report = privacy_release.verify_staged(staged, policy, lake=lake, name="people", run=run)
+            return publish_staged(staged, report, lake, "people", "1", signer=signer)
+
+    with pytest.raises(Killed):
+        attempt(8, InterruptedSigner(key=key))
+    recorded = list(private.rglob("*.parquet"))
+    assert len(recorded) == 1
+    done = attempt(9, StatementSigner(key=key))
+    assert (done["already"], done["completed"]) == (True, True)
+    assert list(private.rglob("*.parquet")) == recorded
 
 
 def test_without_the_identifier_of_its_people_a_release_cannot_be_made_with_the_history(
