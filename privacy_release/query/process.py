@@ -110,7 +110,6 @@ class QueryProcess:
     Attributes:
         seconds: that the query has run, here and in processes before.
         cpu: seconds of processor time, known at the end.
-        peak: bytes that it had in memory at most, known at the end.
     """
 
     def __init__(self, limits: Limits, stop: Stop, seconds: float = 0.0) -> None:
@@ -119,7 +118,6 @@ class QueryProcess:
         self._ready = self._late = self._gone = False
         self.seconds = seconds
         self.cpu = 0.0
-        self.peak = 0
 
     def __enter__(self) -> "QueryProcess":
         folders = [str(Path(folder or ".").absolute()) for folder in sys.path]
@@ -158,7 +156,6 @@ class QueryProcess:
             self._process.returncode = os.waitstatus_to_exitcode(status)
             self._gone = True
         self.cpu = usage.ru_utime + usage.ru_stime
-        self.peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError):  # what was not sent any more
                 pipe.close()  # type: ignore[union-attr]  # both are pipes
