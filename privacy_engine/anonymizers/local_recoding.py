@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 import numba as nb
 import numpy as np
 
-from privacy_engine.grouping.agglomeration import Propose, distinct_tuples, propose, propose_serially
+from privacy_engine.grouping.agglomeration import distinct_tuples
 from privacy_engine.grouping.boxes import Floats, Ints, tabulate
 from privacy_engine.grouping.constraints import Constraints, bounds_distribution
 from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.grouping.partitioning import blocks
+from privacy_engine.grouping.partners import Propose, propose, propose_serially
 from privacy_engine.grouping.people import hold_by_person
 from privacy_engine.grouping.refinement import ROUNDS, LookUp, look_up, look_up_serially, refine_in
 from privacy_engine.grouping.repair import merge_until_kept, repair

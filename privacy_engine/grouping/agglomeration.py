@@ -17,18 +17,17 @@ Where several records may be of one person, a class is small while it has fewer 
 both parts of one that is split have k. What merges and splits cost is still counted by records.
 """
 
-from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
-import numba as nb
 import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError
-from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
+from privacy_engine.grouping.box_tree import Criterion
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, tabulate
+from privacy_engine.grouping.partners import PartnerSearch, Propose, propose
 from privacy_engine.ordering import stable_order
 from privacy_engine.progress import advance
 from privacy_engine.tables.geometry import Geometry
@@ -59,9 +58,6 @@ class MergePrice(StrEnum):
 
     WHOLE = "whole"  # the papers': the loss of the union
     INCREASE = "increase"  # what the merge adds to the table's loss: neither shuns nor seeks big classes
-
-
-Propose = Callable[[Space, Boxes, BoxTree, Ints, int], tuple[Ints, Floats]]
 
 
 def agglomerate(
@@ -169,15 +165,14 @@ def _merge_to_k(
     """The rounds. Tuples (m, q) with their multiplicities (m,) to labels (m,): numbers of tuples."""
     m = len(tuples)
     boxes = Boxes(tuples.copy(), tuples.copy(), counts.astype(np.float64), np.zeros(m))
-    into = np.arange(m)
+    into, partners = np.arange(m), PartnerSearch(space, boxes, int(criterion), search)
     while True:
         people = holders.people(follow(into)) if len(holders.start) else boxes.size
         small = np.flatnonzero((boxes.size > 0) & (people < k))
         if not len(small):
             return follow(into)
         advance(1.0 - len(small) / m)
-        grown = plant(space, boxes, np.flatnonzero(boxes.size > 0))
-        partner, price = search(space, boxes, grown, small, int(criterion))
+        partner, price = partners.of(small)
         merge_cheapest_first(space, boxes, into, small, partner, price)
 
 
@@ -186,34 +181,6 @@ def follow(into: Ints) -> Ints:
     while (into != into[into]).any():
         into = into[into]
     return into
-
-
-@kernel(parallel=True)
-def propose(space: Space, boxes: Boxes, grown: BoxTree, small: Ints, criterion: int) -> tuple[Ints, Floats]:
-    """The cheapest partner of every small class, and its price; on all cores."""
-    partner, price = np.empty(len(small), np.int64), np.empty(len(small))
-    for t in nb.prange(len(small)):
-        _find_partner(space, boxes, grown, small[t], criterion, partner[t : t + 1], price[t : t + 1])
-    return partner, price
-
-
-@kernel(nogil=True)
-def propose_serially(
-    space: Space, boxes: Boxes, grown: BoxTree, small: Ints, criterion: int
-) -> tuple[Ints, Floats]:
-    """The same on the calling thread, for callers that run several at once."""
-    partner, price = np.empty(len(small), np.int64), np.empty(len(small))
-    for t in range(len(small)):
-        _find_partner(space, boxes, grown, small[t], criterion, partner[t : t + 1], price[t : t + 1])
-    return partner, price
-
-
-@kernel(nogil=True, inner=True)
-def _find_partner(
-    space: Space, boxes: Boxes, grown: BoxTree, i: int, criterion: int, partner: Ints, price: Floats
-) -> None:
-    lo, hi, size, cost = boxes.lo[i], boxes.hi[i], boxes.size[i], boxes.cost[i]
-    cheapest(space, boxes, grown, lo, hi, size, cost, i, criterion, np.inf, partner, price)
 
 
 @kernel(nogil=True)

@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first, propose_serially
-from privacy_engine.grouping.box_tree import INCREASE, plant
+from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first
+from privacy_engine.grouping.box_tree import INCREASE
 from privacy_engine.grouping.boxes import Ints, boxes_of, tabulate
+from privacy_engine.grouping.partners import PartnerSearch, propose_serially
 from privacy_engine.judge.models import PrivacyModel
 from privacy_engine.progress import advance
 from privacy_engine.tables.classes import EquivalenceClasses
@@ -90,13 +91,13 @@ def hold_by_person(
     numbered = np.unique(labels[kept], return_inverse=True)[1].astype(np.int64)
     boxes = boxes_of(part.codes, numbered, geometry)
     space, into = tabulate(geometry), np.arange(len(boxes.size))
+    partners = PartnerSearch(space, boxes, INCREASE, propose_serially)
     count = _Counter(part, [scope.take(kept) for scope in scopes])
     failing = np.flatnonzero(count.failing(numbered, np.arange(len(into))))
     first = len(failing)
     while len(failing) and np.count_nonzero(boxes.size > 0) > 1:
         advance(1.0 - len(failing) / first)
-        grown = plant(space, boxes, np.flatnonzero(boxes.size > 0))
-        partner, price = propose_serially(space, boxes, grown, failing, INCREASE)
+        partner, price = partners.of(failing)
         before = boxes.size.copy()
         merge_cheapest_first(space, boxes, into, failing, partner, price)
         changed = np.flatnonzero(boxes.size > before)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
-from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first, propose_serially
+from privacy_engine.grouping.agglomeration import follow, merge_cheapest_first
 from privacy_engine.grouping.box_tree import INCREASE, BoxTree, cheapest, plant
 from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, boxes_of, tabulate
 from privacy_engine.grouping.class_state import (
@@ -29,6 +29,7 @@ from privacy_engine.grouping.constraints import (
     shortfall,
 )
 from privacy_engine.grouping.model_rules import compile_constraints
+from privacy_engine.grouping.partners import PartnerSearch, propose_serially
 from privacy_engine.judge.models import KAnonymity, PrivacyModel, holds
 from privacy_engine.progress import advance, portion, tracked
 from privacy_engine.tables.encoding import EncodedTable
@@ -95,6 +96,7 @@ def _merge_failing(
 ) -> Ints:
     """The rounds of agglomeration, with breaking a rule in the place of being small."""
     into, first = np.arange(len(boxes.size)), 0
+    partners = PartnerSearch(space, boxes, INCREASE, propose_serially)
     while True:
         alive = np.flatnonzero(boxes.size > 0)
         failing = alive[_fails(boxes.size[alive], counts[alive], constraints, k)]
@@ -102,11 +104,11 @@ def _merge_failing(
             return follow(into)
         first = first or len(failing)
         advance(1.0 - len(failing) / first)
-        grown = plant(space, boxes, alive)
         if mending:
+            grown = plant(space, boxes, alive)
             partner, price = _propose_mending(space, boxes, grown, failing, counts, constraints)
         else:
-            partner, price = propose_serially(space, boxes, grown, failing, INCREASE)
+            partner, price = partners.of(failing)
         merge_cheapest_first(space, boxes, into, failing, partner, price)
         gone = alive[boxes.size[alive] == 0]
         counts[into[gone]] += counts[gone]  # a class takes in one other a round

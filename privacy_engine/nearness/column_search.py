@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
-from privacy_engine.grouping.agglomeration import agglomerate, distinct_tuples, propose_serially
+from privacy_engine.grouping.agglomeration import agglomerate, distinct_tuples
 from privacy_engine.grouping.box_tree import plant
 from privacy_engine.grouping.boxes import (
     Boxes,
@@ -39,6 +39,7 @@ from privacy_engine.grouping.boxes import (
 from privacy_engine.grouping.class_state import ClassState, open_state, single_records
 from privacy_engine.grouping.constraints import no_constraints
 from privacy_engine.grouping.moving import dissolve_classes, found_classes, move_records
+from privacy_engine.grouping.partners import propose_serially
 from privacy_engine.grouping.refinement import CANDIDATES, LookUp
 from privacy_engine.nearness.columns import descend
 from privacy_engine.progress import portion, tracked
