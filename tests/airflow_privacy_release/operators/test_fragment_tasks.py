@@ -38,8 +38,8 @@ from tests.waiting import wait_for
 ENGINE = {"kind": "fragments", "rows": 1_000, "memory": "300MB", "processes": 1}
 SCHEMA = {
     "age": {"role": "quasi_identifier", "kind": "numeric", "bounds": [0, 120]},
-    "town": {"role": "quasi_identifier", "kind": "categorical"},
-    "disease": {"role": "sensitive", "kind": "categorical"},
+    "town": {"role": "quasi_identifier", "kind": "categorical", "categories": ["north", "south"]},
+    "disease": {"role": "sensitive", "kind": "categorical", "categories": ["cold", "flu", "gout"]},
 }
 POLICY = {"require": [{"model": "k_anonymity", "k": 5}, {"model": "distinct_l_diversity", "l": 2}]}
 ROWS = 2_400

@@ -12,6 +12,7 @@ import yaml
 from privacy_engine.dp.limits import Limit, Period
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
 from privacy_release.ledger.ledger import BudgetLedger
+from tests import tables
 from tests.airflow_privacy_release.plugin.conftest import OWN_DAG, Visit
 from tests.servers.pages import Page
 
@@ -32,6 +33,7 @@ def spender(home: Path) -> str:
     spec = yaml.safe_load(path.read_text())
     spec |= {
         "name": OWN_DAG,
+        "schema": tables.fields(**tables.PUBLIC, visits={"bounds": [0, 9]}),
         "release": {"method": "privbayes", "epsilon": 0.4},
         "budget": {"dataset": "people"},
     }
