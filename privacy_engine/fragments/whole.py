@@ -113,7 +113,9 @@ def _closed(attribute: Attribute, engine: Engine, files: Files) -> Attribute:
         return replace(attribute, bounds=(float(ends[0]), float(ends[1])))
     coded = factorize(to_frame(engine.contingency(files, [attribute.name]))[attribute.name])
     texts = coded.texts
-    return replace(attribute, categories=tuple(dict.fromkeys(texts[i] for i in coded.ascending())) or None)
+    found = tuple(dict.fromkeys(texts[i] for i in coded.ascending()))
+    # What the table holds is no list of its author: for policies it is free text as before.
+    return replace(attribute, categories=found or None, unlisted=attribute.is_free_text)
 
 
 def _values_to_dict(values: SensitiveValues, attribute: Attribute) -> dict[str, Any]:

@@ -36,11 +36,12 @@ _WORDS: Mapping[Rule, str] = {
     "the format; if a mark such as an empty text means that the date is missing, read the column as kind: "
     "categorical and make it null in a transform",
     Rule.CALENDAR: "{values} before the year 1 or after the year 9999: mend the source",
-    Rule.SKIPPED: "{values} times that the clocks of the zone skipped: mend the source, or correct the zone",
+    Rule.SKIPPED: "{values} of an hour that the clocks of the zone skipped: mend the source, or correct the "
+    "zone",
     Rule.INFINITE: "{values} infinite: mend the source",
     Rule.OUTSIDE: "{values} out of the bounds: widen the bounds, with top_code or bottom_code to "
     "group far values, or correct the source",
-    Rule.CODES: "{values} shorter than a code, or have more digits: mend the source, or correct "
+    Rule.CODES: "{values} shorter than a code, or of more digits: mend the source, or correct "
     "width or prefix",
     Rule.CATEGORIES: "the categories miss {distinct} in {rows}: add them or mend the source",
     Rule.HIERARCHY: "the hierarchy misses {distinct} in {rows}: add them or mend the source",

@@ -91,7 +91,7 @@ def test_what_is_released_as_it_is_keeps_its_microseconds(tmp_path: Path) -> Non
 
 
 def test_an_empty_text_for_a_missing_date_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(SchemaError, match=r"1 values do not fit .* make it null in a transform"):
+    with pytest.raises(SchemaError, match=r"1 value is not of the format.* make it null in a transform"):
         copied(tmp_path, pa.array(["2020-03-14", ""]), kind="date", format="%Y-%m-%d")
 
 
