@@ -81,6 +81,8 @@ _LISTED: Mapping[Reason, Mapping[str, str]] = MappingProxyType(
         Reason.ARGUMENTS: {
             "airflow_privacy_release.operators.release:require_policy": "the policy of a task with a budget",
             "privacy_release.expectations.suite:require_right": "the form of a suite",
+            "privacy_release.query.columns:Meant.require_known": "the values that a query asks for",
+            "privacy_release.query.columns:require_in_domain": "the values that a query asks for",
             "privacy_release.reports.comparison:require_comparable": "the releases to compare",
             "privacy_release.work.engines:require_sealed": "an engine of other machines",
             "privacy_release.work.spark_session:SparkCluster.require_encryption": "the connection of Spark",

@@ -57,7 +57,7 @@ def test_what_it_finds_adds_to_what_the_patterns_find(use: Callable[[str], None]
     use("of_zebedee")
     scan, _ = scanned()
     assert scan.found() == {"note": {"email": 1, "person": 2}}
-    with pytest.raises(SchemaError, match="note: email in 1 records, person in 2 records"):
+    with pytest.raises(SchemaError, match="note: email in 1 record, person in 2 records"):
         scan.require_clean()
 
 
