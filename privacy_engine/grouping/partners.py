@@ -31,13 +31,13 @@ class Known(NamedTuple):
     """What m classes know of their partners: a list each, and a limit below which the list is complete.
 
     near, price: (m, LISTED) int64 and float64, the cheapest partners, ties in ascending number.
-    count: (m,) int64, entries of each list.
+    length: (m,) int64, entries of each list.
     limit, last: (m,) float64 and int64, price and number: no class outside of the list comes before them.
     """
 
     near: Ints
     price: Floats
-    count: Ints
+    length: Ints
     limit: Floats
     last: Ints
 
@@ -81,7 +81,7 @@ class PartnerSearch:
         fresh = np.flatnonzero(changed & (self._boxes.size > 0))
         unknown = np.setdiff1d(asking, self._asked, assume_unique=True)
         forget(self._known, changed, unknown, asking)
-        lost = self._known.count[asking] == 0
+        lost = self._known.length[asking] == 0
         if len(fresh) and not lost.all():
             self._look_up(plant(self._space, self._boxes, fresh), asking[~lost])
         self._replant(changed, fresh)
@@ -112,17 +112,17 @@ class PartnerSearch:
 def forget(known: Known, changed: Flags, unknown: Ints, asking: Ints) -> None:
     """Remove classes that changed or are gone from the lists of those that ask; unknown ones start empty."""
     for i in unknown:
-        known.count[i] = 0
+        known.length[i] = 0
     for i in asking:
         have = 0
         if not changed[i]:
-            for s in range(known.count[i]):
+            for s in range(known.length[i]):
                 if not changed[known.near[i, s]]:
                     known.near[i, have], known.price[i, have] = known.near[i, s], known.price[i, s]
                     have += 1
-        known.count[i] = have
+        known.length[i] = have
         if have == 0:
-            known.limit[i], known.last[i] = np.inf, len(known.count)
+            known.limit[i], known.last[i] = np.inf, len(known.length)
 
 
 @kernel(parallel=True)
@@ -144,13 +144,13 @@ def propose_serially(
 @kernel(nogil=True, inner=True)
 def _look_up(space: Space, boxes: Boxes, grown: BoxTree, i: int, criterion: int, known: Known) -> None:
     near, price, limit, last = known.near[i], known.price[i], known.limit[i], known.last[i]
-    few, have = len(near), known.count[i]
+    few, have = len(near), known.length[i]
     found, prices = np.empty(few, np.int64), np.empty(few)
     lo, hi, size, cost = boxes.lo[i], boxes.hi[i], boxes.size[i], boxes.cost[i]
     more = cheapest(space, boxes, grown, lo, hi, size, cost, i, criterion, limit, found, prices)
     for s in range(more):
         if prices[s] < limit or (prices[s] == limit and found[s] < last):
             have = insert(near, price, have, found[s], prices[s])
-    known.count[i] = have
+    known.length[i] = have
     if have == few:
         known.limit[i], known.last[i] = price[few - 1], near[few - 1]

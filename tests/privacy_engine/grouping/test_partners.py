@@ -56,7 +56,7 @@ def test_searches_among_all_classes_grow_with_the_records(n: int) -> None:
     def counted(
         space: Space, boxes: Boxes, grown: BoxTree, asking: Ints, criterion: int, known: Known
     ) -> None:
-        among_all[0] += np.count_nonzero(known.count[asking] == 0)
+        among_all[0] += np.count_nonzero(known.length[asking] == 0)
         rounds[0] += 1
         propose_serially(space, boxes, grown, asking, criterion, known)
 
