@@ -80,7 +80,7 @@ def with_nullable_types(
         if before is Storage.REAL and pd.api.types.is_integer_dtype(typed[name]):
             typed[name] = floats(typed[name])
         elif before is Storage.TEXT and pd.api.types.is_bool_dtype(typed[name]):
-            typed[name] = typed[name].map({True: "True", False: "False"}).astype("str")
+            typed[name] = typed[name].map({True: "True", False: "False"}).astype("string")
     return typed
 
 

@@ -32,6 +32,9 @@ STAGED = {"uri": "x", "sha256": "x", "manifest": "x", "method": "mondrian"}
 class Runs:
     """Runs and XComs in Airflow's database, as the scheduler and the tasks write them."""
 
+    def __init__(self) -> None:
+        self.written: list[dict[str, Any]] = []  # task instances with XComs
+
     def add(self, state: str, run_id: str = RUN) -> None:
         """A run in that state."""
         from airflow.models.dagrun import DagRun
@@ -60,19 +63,21 @@ class Runs:
         state: str = "success",
     ) -> None:
         """What a task of the run returned, or told by another key."""
-        from airflow.models.dagrun import DagRun
         from airflow.models.taskinstance import TaskInstance
         from airflow.models.xcom import XComModel
         from airflow.utils.session import create_session
-        from sqlalchemy import insert, select
+        from sqlalchemy import insert
 
-        place = {"dag_id": OWN_DAG, "run_id": run_id, "task_id": task_id, "map_index": map_index}
+        place: dict[str, Any] = {
+            "dag_id": OWN_DAG,
+            "run_id": run_id,
+            "task_id": task_id,
+            "map_index": map_index,
+        }
         with create_session() as session:
-            number = session.scalar(
-                select(DagRun.id).where(DagRun.dag_id == OWN_DAG, DagRun.run_id == run_id)
-            )
             session.execute(insert(TaskInstance).values(pool="default_pool", state=state, **place))
-            session.add(XComModel(dag_run_id=number, key=key, value=dict(value), **place))
+            XComModel.set(key, dict(value), serialize=False, session=session, **place)
+        self.written.append(place)
 
 
 @pytest.fixture
@@ -82,9 +87,10 @@ def runs(dags: None) -> Iterator[Runs]:
     from airflow.utils.session import create_session
     from sqlalchemy import delete
 
-    yield Runs()
+    yield (runs := Runs())
     with create_session() as session:
-        session.execute(delete(XComModel).where(XComModel.dag_id == OWN_DAG))
+        for place in runs.written:
+            XComModel.clear(session=session, **place)
         session.execute(delete(DagRun).where(DagRun.dag_id == OWN_DAG))
 
 
