@@ -31,7 +31,6 @@ TIGHT = {**COLUMNS, "age": {"bounds": [0, 61]}}
 FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
     "unseen_category": ("ingest", {}),
     "out_of_bounds": ("ingest", {"columns": TIGHT}),
-    "domain_from_data": ("release", {"columns": {**COLUMNS, "remark": {}}}),
     "too_few_records": ("release", {"release": {"method": "privbayes", "epsilon": 0.2, "degree": 3}}),
     "strict_policy": ("budget", {"policy": {"max_epsilon": 0.1}}),
     "measured_policy": ("verify", {"policy": {"max_epsilon": 1, "max_gcp": 0.001}}),
