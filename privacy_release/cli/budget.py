@@ -113,7 +113,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _grant(arguments: argparse.Namespace) -> int:
     from privacy_engine.dp.limits import Limit, Period
-    from privacy_release.steps.promised import unsuited_promises
+    from privacy_release.steps.promised import promises_of, unsuited
 
     ledger = _ledger(arguments)
     with usage("budget grant"):
@@ -126,7 +126,7 @@ def _grant(arguments: argparse.Namespace) -> int:
         )
         entry = ledger.grant(arguments.dataset, limit, reason=arguments.reason)
     print(f"granted as entry {entry.number} of {arguments.dataset}, {entry.hash[:_SHORT]}")
-    for warning in unsuited_promises(ledger, arguments.dataset, limit, _specifications()):
+    for warning in unsuited(limit, promises_of(ledger, arguments.dataset, _specifications())):
         print(f"warning: {warning}", file=sys.stderr)
     return _show(arguments)
 

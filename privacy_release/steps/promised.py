@@ -14,22 +14,25 @@ if TYPE_CHECKING:
     from privacy_release.spec.model import ReleaseSpec
 
 
-def unsuited_promises(
-    ledger: "BudgetLedger", dataset: str, limit: "Limit", specs: Iterable["ReleaseSpec"]
-) -> list[str]:
-    """Why a limit does not suit the promises that spend it, a sentence each; empty where it suits all.
+def promises_of(
+    ledger: "BudgetLedger", dataset: str, specs: Iterable["ReleaseSpec"]
+) -> "tuple[Promise, ...]":
+    """The promises that spend a data set's budget, each once; it reads the whole history of the data set.
 
     Args:
         ledger: Ledger of the data set, whose bookings are under promises.
         dataset: Name of the data set in the ledger.
-        limit: Limit that is, or was, granted.
         specs: Release specifications; those that spend the data set declare promises, too.
     """
     from privacy_engine.dp.ledger import promise_of
 
     booked = (promise_of(entry) for entry in ledger.history(dataset) if "promise" in entry.detail)
     declared = (_declared(spec) for spec in specs if spec.budget and spec.budget.dataset == dataset)
-    promises = dict.fromkeys(promise for promise in (*declared, *booked) if promise is not None)
+    return tuple(dict.fromkeys(promise for promise in (*declared, *booked) if promise is not None))
+
+
+def unsuited(limit: "Limit", promises: Iterable["Promise"]) -> list[str]:
+    """Why a limit does not suit the promises that spend it, a sentence each; empty if it suits all."""
     return [reason for reason in (promise.unsuited(limit) for promise in promises) if reason]
 
 

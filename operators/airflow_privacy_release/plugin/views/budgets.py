@@ -1,7 +1,7 @@
 """The privacy budgets of the ledgers: what is spent and left of each limit, and how it came to that."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 
@@ -12,10 +12,11 @@ from airflow_privacy_release.plugin.views.words import day, moment, number
 from privacy_engine.dp.ledger import Entry, Event, Standing
 from privacy_engine.dp.limits import Accounting, Period, exact, rho_of
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_engine.dp.promises import Promise
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.ledger.ledger import BudgetLedger, Moment
 from privacy_release.spec.model import ReleaseSpec
-from privacy_release.steps.promised import unsuited_promises
+from privacy_release.steps.promised import promises_of, unsuited
 
 LOW = Fraction(1, 5)  # of the limit
 RELATIONS = {
@@ -55,7 +56,7 @@ class LimitShown:
     delta: str
     warning: str
     chart: Chart | None
-    unsuited: tuple[str, ...] = ()
+    unsuited: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +152,7 @@ def _budget(
     try:
         moments = ledger.course(dataset, _STEPS)
         entries = ledger.history(dataset, last=_SHOWN)
+        promises = promises_of(ledger, dataset, specs)
     except PrivacyEngineError as error:
         return Budget(ledger=name, dataset=dataset, users=users, problem=str(error))
     asked = [loss for loss in losses.values() if loss is not None]
@@ -161,11 +163,7 @@ def _budget(
         users=users,
         may_grant=rights.edits_connection(name),
         limits=tuple(
-            replace(
-                _limit(s, left.get(s.limit.period.name, []), asked),
-                unsuited=tuple(unsuited_promises(ledger, dataset, s.limit, specs)),
-            )
-            for s in moments[-1].standings
+            _limit(s, left.get(s.limit.period.name, []), asked, promises) for s in moments[-1].standings
         ),
         history=_history(entries, rights),
         entries=entries[-1].number if entries else 0,
@@ -184,7 +182,9 @@ def _loss(spec: ReleaseSpec) -> PrivacyLoss | None:
         return None
 
 
-def _limit(standing: Standing, left: Sequence[Point], asked: Sequence[PrivacyLoss]) -> LimitShown:
+def _limit(
+    standing: Standing, left: Sequence[Point], asked: Sequence[PrivacyLoss], promises: Sequence[Promise]
+) -> LimitShown:
     limit = exact(standing.limit.epsilon)
     single = standing.limit.period.name == "release"
     highest = max([float(limit), *(p.y for p in left)])
@@ -198,6 +198,7 @@ def _limit(standing: Standing, left: Sequence[Point], asked: Sequence[PrivacyLos
         rho=_rho_in_words(standing),
         delta=_delta_in_words(standing),
         warning=_warning(standing, limit, asked),
+        unsuited=tuple(unsuited(standing.limit, promises)),
         chart=None
         if single or not left
         else chart(
