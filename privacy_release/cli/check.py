@@ -286,16 +286,14 @@ def _answer(path: Path, rules: _Rules) -> _Answer:
 
     try:
         spec, told = _check_whole(path, rules)
-        read, cost = _check_small_source(spec, rules), None
-        if rules.source:
-            cost = _check_source(spec, rules)
+        source = _check_source(spec, rules) if rules.source else _check_small_source(spec, rules)
         return _Answer(
             for_now=told.for_now,
             unjudged=_unjudged(told),
-            read=read or rules.source is not None,
+            read=source is not None or rules.source is not None,
             promise=_promise(spec),
-            cost=cost,
-            left_out=_left_out(spec) if read or rules.source else (),
+            cost=None if source is None else source.cost,
+            left_out=() if source is None else source.left_out,
         )
     except PrivacyEngineError as error:
         return _Answer(list(dict.fromkeys(located(path, error).problems)))
@@ -395,19 +393,18 @@ def _promise(spec: "ReleaseSpec") -> str | None:
     return promise_in_words(schedule_named(spec.name, said).told(loss))
 
 
-def _check_small_source(spec: "ReleaseSpec", rules: _Rules) -> bool:
-    """Read the source without being asked, where it is small; whether it was read."""
+def _check_small_source(spec: "ReleaseSpec", rules: _Rules) -> "_Source | None":
+    """Read the source without being asked, where it is small; None if it was not read."""
     from privacy_engine.errors import ProblemsError, SecretError, SpecError
 
     if rules.source is not None or not _is_small(spec):
-        return False
+        return None
     try:
-        _check_source(spec, rules)
+        return _check_source(spec, rules)
     except ProblemsError:
         raise
     except (SecretError, SpecError):  # a key that only those have who may run it
-        return False
-    return True
+        return None
 
 
 def _is_small(spec: "ReleaseSpec") -> bool:
@@ -437,16 +434,6 @@ def _is_small(spec: "ReleaseSpec") -> bool:
     return rows <= _FEW
 
 
-def _left_out(spec: "ReleaseSpec") -> list[str]:
-    """Names of files in the folders of the sources that are not read."""
-    from privacy_release.sources.addresses import find_source
-
-    folders = [
-        s.uri for s in spec.sources if s.uri is not None and s.format == "parquet" and "{" not in s.uri
-    ]
-    return [name for folder in folders for name in find_source(folder).left_out]
-
-
 def _rows_of(file: str) -> int:
     """By its footer; none of a file that is none, of which reading tells."""
     import pyarrow as pa
@@ -458,12 +445,26 @@ def _rows_of(file: str) -> int:
         return 0
 
 
-def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """A source that was read.
+
+    Attributes:
+        cost: Cost of a run, if it was asked for.
+        left_out: Names of its files that are not read.
+    """
+
+    cost: "Cost | str | None"
+    left_out: Sequence[str]
+
+
+def _check_source(spec: "ReleaseSpec", rules: _Rules) -> _Source:
     """Read the source as a run does, up to its method; problems are counts, and values the curator's."""
     from privacy_engine.errors import MissingSourceError, Problem, ProblemsError, SchemaError
     from privacy_release.steps.curator import write_missing_values
     from privacy_release.steps.run import source_table
     from privacy_release.work.area import WorkArea
+    from privacy_release.work.staged import left_out_of
 
     read = spec.model_copy(update={"outliers": None})
     if read.source is not None:  # nobody waits here
@@ -486,7 +487,8 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> "Cost | str | None":
             path = ("source", "uri") if isinstance(error, MissingSourceError) else ("schema",)
             raise ProblemsError([Problem(text=told, path=path)]) from None
         _check_holdout(spec, table, work, rules)
-        return _cost(spec, table, work, rules) if rules.cost else None
+        cost = _cost(spec, table, work, rules) if rules.cost else None
+        return _Source(cost=cost, left_out=left_out_of(table["source"]))
 
 
 def _counts_hidden(spec: "ReleaseSpec", rules: _Rules) -> AbstractContextManager[None]:

@@ -48,6 +48,7 @@ from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import DEFAULT_MEMORY, read_engine, read_memory
 from privacy_release.work.people import identification_of_environment
 from privacy_release.work.references import Published, ReportRef, StagedRef, TableRef
+from privacy_release.work.staged import left_out_of
 
 if TYPE_CHECKING:
     from privacy_engine.judge.policy import ReleasePolicy
@@ -412,7 +413,7 @@ def _opened(
 def _ingested(table: TableRef) -> str:
     """What was read, in a line."""
     source = table["source"]
-    files = [name for own in source.get("tables", {"": source}).values() for name in own.get("left_out", [])]
+    files = left_out_of(source)
     left_out = f"; hidden or empty files that were not read: {', '.join(files)}" if files else ""
     return f"{counted(table['rows'], 'record')}, {source['dropped']:,} dropped for nulls{left_out}"
 

@@ -39,9 +39,14 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
     return told
 
 
+def left_out_of(source: SourceRef) -> list[str]:
+    """Names of the files of a source, or of all its tables, that were not read."""
+    return [name for own in source.get("tables", {"": source}).values() for name in own.get("left_out", [])]
+
+
 def facts_of(table: TableRef) -> dict[str, str]:
     """What a report says of the source, where the release hides no exact count of it."""
-    left_out = table["source"].get("left_out", [])
+    left_out = left_out_of(table["source"])
     files = {"hidden or empty files left out": f"{len(left_out):,}"} if left_out else {}
     return {"source fingerprint": table["source"]["fingerprint"], **files} | {
         f"outliers by {o['method']}": f"{o['flagged']:,} of {o['records']:,}, {_DONE[o['action']]}"
