@@ -149,8 +149,7 @@ class Standing:
     @property
     def room(self) -> Fraction:
         """Epsilon of the limit that no promise holds: its bookings never use up what a promise holds."""
-        held = (promise.asks(self.limit.period) for promise in self.promises)
-        return exact(self.limit.epsilon) - sum((asked[0] for asked in held if asked), start=Fraction(0))
+        return exact(self.limit.epsilon) - self._held(0)
 
     @property
     def left_share(self) -> Fraction:
@@ -180,8 +179,12 @@ class Standing:
 
     @property
     def _room_of_delta(self) -> Fraction:
+        return exact(self.limit.delta) - self._held(1)
+
+    def _held(self, place: int) -> Fraction:
+        """Epsilon (place 0) or delta (place 1) that the promises hold together."""
         held = (promise.asks(self.limit.period) for promise in self.promises)
-        return exact(self.limit.delta) - sum((asked[1] for asked in held if asked), start=Fraction(0))
+        return sum((amounts[place] for amounts in held if amounts), start=Fraction(0))
 
     def asked(self, loss: PrivacyLoss, promise: Promise | None = None) -> tuple[Fraction, Fraction]:
         """Epsilon and delta that a further booking of that loss, under a promise or none, takes of it."""
@@ -220,6 +223,11 @@ class Standing:
         if self.limit.is_zcdp:
             told |= {"spent_rho": float(self.rho), "left_rho": float(self.left_rho)}
         return told
+
+
+def committed_with(entries: Sequence[Entry], field: str, value: str) -> list[Entry]:
+    """The entries that commit a booking and whose detail has this value in a field, in their order."""
+    return [entry for entry in entries if entry.event is Event.COMMIT and entry.detail.get(field) == value]
 
 
 def promise_of(entry: Entry) -> Promise | None:

@@ -112,13 +112,9 @@ def turn_of(
 
 def _releases(schedule: "Yearly", ledger: "BudgetLedger", dataset: str) -> "list[Entry]":
     """The committed releases of a schedule, from its first one on; empty where it has none."""
-    from privacy_engine.dp.ledger import Event, promise_of
+    from privacy_engine.dp.ledger import committed_with, promise_of
 
-    entries = [
-        entry
-        for entry in ledger.history(dataset)
-        if entry.event is Event.COMMIT and entry.detail.get(FOLLOWS) == schedule.name
-    ]
+    entries = committed_with(ledger.history(dataset), FOLLOWS, schedule.name)
     openings = [entry for entry in entries if promise_of(entry) is None]
     return [*openings[:1], *(entry for entry in entries if promise_of(entry) is not None)]
 
@@ -135,14 +131,10 @@ def earlier_storages(
         field: of the detail of an entry, which names what it belongs to.
         name: of the schedule or stream.
     """
-    from privacy_engine.dp.ledger import Event
+    from privacy_engine.dp.ledger import committed_with
 
-    committed = [
-        entry.key
-        for entry in ledger.history(dataset)
-        if entry.event is Event.COMMIT and entry.detail.get(field) == name and entry.key != key
-    ]
-    return _model(ledger, dataset, committed[-1]).storages if committed else None
+    others = [e.key for e in committed_with(ledger.history(dataset), field, name) if e.key != key]
+    return _model(ledger, dataset, others[-1]).storages if others else None
 
 
 def _model(ledger: "BudgetLedger", dataset: str, key: str) -> "SynthesizerModel":

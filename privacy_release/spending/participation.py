@@ -189,14 +189,10 @@ class _Files:
         now: datetime,
     ) -> "dict[str, npt.NDArray[np.int64]]":
         """Who took part in each release that counts at a time, by its key."""
-        from privacy_engine.dp.ledger import Event
+        from privacy_engine.dp.ledger import committed_with
 
         window = participation.period.window
-        committed = {
-            entry.key: entry
-            for entry in entries
-            if entry.event is Event.COMMIT and entry.detail.get(SCHEDULE) == schedule
-        }
+        committed = {entry.key: entry for entry in committed_with(entries, SCHEDULE, schedule)}
         known = {path.stem for path in self.area.folder.glob("*.people")}
         found = {}
         for key in sorted(known | set(committed)):

@@ -261,18 +261,15 @@ class Held:
 
     def _head(self) -> "tuple[str | None, dict[str, Entry]]":
         """The key of the last release that left a state, and the entries of all that are committed."""
-        from privacy_engine.dp.ledger import Event, State
+        from privacy_engine.dp.ledger import State, committed_with
 
         numbers = {key: self.files.number(key) for key in self.files.keys}
         head = max(numbers, key=lambda key: numbers[key], default=None)
         # Asked first: what is reserved may be committed by the time the history is read, never the reverse.
         booking = None if head is None else self.ledger.booking(self.booking.dataset, head)
         is_open = booking is not None and booking.state is State.RESERVED
-        committed = {
-            entry.key: entry
-            for entry in self.ledger.history(self.booking.dataset)
-            if entry.event is Event.COMMIT and entry.detail.get(STREAM) == self.files.of
-        }
+        history = self.ledger.history(self.booking.dataset)
+        committed = {entry.key: entry for entry in committed_with(history, STREAM, self.files.of)}
         newest = max(committed, key=lambda key: int(committed[key].detail[NUMBER]), default=None)
         if newest is not None:
             self.files.require(newest, committed[newest].detail[STATE])
