@@ -36,6 +36,7 @@ from privacy_engine.release import Release, parameters_of
 from privacy_engine.tables.classes import SensitiveValues
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.linked import ReleasedClasses, rows_by_table
+from privacy_engine.tables.persons import person_codes
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Intervals
 
@@ -175,8 +176,9 @@ class Anonymizer(ABC):
             schema.check(table)
         tables = rows_by_table(table, schema)
         encoded = [EncodedTable.encode(own.table, own.schema) for own in tables]
-        who = [table[schema.by].to_numpy()[own.places] for own in tables]
-        persons = schema.person_codes(np.concatenate([w[e.rows] for w, e in zip(who, encoded, strict=True)]))
+        people_of_rows = schema.person_codes(table[schema.by].to_numpy())
+        who = [people_of_rows[own.places] for own in tables]
+        persons = person_codes(np.concatenate([w[e.rows] for w, e in zip(who, encoded, strict=True)]))
         ends = np.cumsum([len(e) for e in encoded])[:-1]
         encoded = [replace(e, persons=p) for e, p in zip(encoded, np.split(persons, ends), strict=True)]
         _require_persons(persons, self.least)
@@ -190,9 +192,8 @@ class Anonymizer(ABC):
             recodings = linked_recoding(encoded, people, grouped, guarantees, self.suppression_limit)
         rendered = [recoding.render_by_row(self.intervals) for recoding in recodings]
         places = [own.places[t.index.to_numpy()] for own, (t, _) in zip(tables, rendered, strict=True)]
-        persons_of_rows = schema.person_codes(table[schema.by].to_numpy())
         released, released_schema, rows = joined_release(
-            schema, [own.name for own in tables], rendered, places, persons_of_rows, rng
+            schema, [own.name for own in tables], rendered, places, people_of_rows, rng
         )
         classes = ReleasedClasses.of_table(released, released_schema)
         _require_kept(classes, guarantees)

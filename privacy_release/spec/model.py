@@ -32,7 +32,7 @@ from privacy_engine.registry import (
     is_randomizer,
     method_names,
 )
-from privacy_engine.vocabulary import PublishMode, Superseded
+from privacy_engine.vocabulary import PublishMode, Superseded, has_public_domain
 from privacy_release.spec.engine import EngineField, EngineSpec
 from privacy_release.spec.fields import (
     Bound,
@@ -441,8 +441,7 @@ class AttributeSpec(_Strict):
     @property
     def is_free_text(self) -> bool:
         """Whether text may be released that no schema lists, as of `privacy_engine.tables.schema`."""
-        listed = self.categories is not None or self.hierarchy is not None
-        return self.nominal and not listed and self.role != "identifier"
+        return self.nominal and self.role != "identifier" and not has_public_domain(self)
 
     @property
     def spanned(self) -> bool:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import InfeasibleError, IntegrityError, SchemaError, VerificationError
 from privacy_engine.pipeline import each_ahead, each_done
-from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.data import FragmentsPart, Measured, ReportData, claimed_k, limits_of_classes
 from privacy_release.steps.made import Job, Made, stage
 from privacy_release.steps.outliers import counted_in, public_outliers, suppressed_before
@@ -490,53 +489,38 @@ def _report(
     job: Job,
 ) -> str:
     """The report of a release that no process ever held; `figures` are of loss and of risk."""
-    from privacy_release.reports.release import report_or_claims
+    from privacy_release.reports.release import render, report_or_claims
 
-    title = job.title or joined.told["method"]
-    return report_or_claims(
-        lambda: _rendered(joined, measured, figures, sizes, title, job.attempts),
-        joined.told,
-        title=title,
-        attempts=job.attempts,
-    )
+    told, table, make = joined.told, joined.cut.table, job.attempts.make
+    title = job.title or told["method"]
 
+    def report() -> str:
+        least = claimed_k([guarantee.model for guarantee in measured])
+        data = ReportData(
+            method=told["method"],
+            parameters=told["parameters"],
+            schema=joined.schema,
+            rows=told["rows"],
+            guarantees=measured,
+            class_sizes=sizes,
+            notes=told["notes"],
+            losses=make("the loss of each quasi-identifier", joined.figures.losses) or [],
+            distributions=make("before and after", partial(joined.figures.distributions, least)) or [],
+            limits=limits_of_classes(joined.schema),
+            fragments=FragmentsPart(count=told["fragments"]["count"], **told["fragments"]["rows"]),
+        )
+        return render(
+            data,
+            *figures,
+            title=title,
+            source_rows=table["rows"] + suppressed_before(table),
+            smallest_count=least,
+            about=facts_of(table) | codes_of(table),
+            shifted=table["source"].get("shifted"),
+            attempts=job.attempts,
+        )
 
-def _rendered(
-    joined: _Joined,
-    measured: Sequence[Measured],
-    figures: tuple[Mapping[str, float], Mapping[str, float]],
-    sizes: Mapping[int, int],
-    title: str,
-    attempts: Attempts,
-) -> str:
-    """The complete report, except for figures that cannot be made."""
-    from privacy_release.reports.release import render
-
-    told, table = joined.told, joined.cut.table
-    least = claimed_k([guarantee.model for guarantee in measured])
-    data = ReportData(
-        method=told["method"],
-        parameters=told["parameters"],
-        schema=joined.schema,
-        rows=told["rows"],
-        guarantees=measured,
-        class_sizes=sizes,
-        notes=told["notes"],
-        losses=attempts.make("the loss of each quasi-identifier", joined.figures.losses) or [],
-        distributions=attempts.make("before and after", partial(joined.figures.distributions, least)) or [],
-        limits=limits_of_classes(joined.schema),
-        fragments=FragmentsPart(count=told["fragments"]["count"], **told["fragments"]["rows"]),
-    )
-    return render(
-        data,
-        *figures,
-        title=title,
-        source_rows=table["rows"] + suppressed_before(table),
-        smallest_count=least,
-        about=facts_of(table) | codes_of(table),
-        shifted=table["source"].get("shifted"),
-        attempts=attempts,
-    )
+    return report_or_claims(report, told, title=title, attempts=job.attempts)
 
 
 def _staged_before(released: Sequence[FragmentReleaseRef], work: WorkArea, label: str) -> StagedRef | None:

@@ -242,9 +242,9 @@ def _described(
     if dictionary is not None:
         proofs[f"{DICTIONARY}.json"] = json_bytes(dictionary)
         page = attempts.make("the page of the dictionary", partial(dictionary_html, dictionary))
-        proofs |= {} if page is None else {f"{DICTIONARY}.html": page.encode()}
-        described = attempts.make("the comments of the table", partial(_words, dictionary))
-        words = words if described is None else described
+        if page is not None:
+            proofs[f"{DICTIONARY}.html"] = page.encode()
+        words = attempts.make("the comments of the table", partial(_words, dictionary)) or words
     proofs |= attempts.make("the replicates for intervals", partial(_replicates, staged)) or {}
     path = Path(staged["report"])
     attacked = attempts.make("the results of the attacks", partial(_with_attacks, path, report))
