@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pyarrow as pa
@@ -104,6 +105,12 @@ def test_hidden_and_empty_files_are_named_where_people_look(tmp_path: Path, work
     assert facts_of(table)["hidden or empty files left out"] == "4"
     assert public_source(table["source"], private=False)["left_out"] == 4
     assert "left_out" not in public_source(table["source"], private=True)
+
+
+def test_those_of_several_tables_are_counted_together() -> None:
+    tables: Any = {"patients": {"left_out": ["a", "b"]}, "visits": {"left_out": ["c"]}, "drugs": {}}
+    table: Any = {"source": {"fingerprint": "0", "tables": tables}}
+    assert facts_of(table)["hidden or empty files left out"] == "3"
 
 
 def test_a_source_without_them_says_nothing(tmp_path: Path, work: WorkArea) -> None:
