@@ -93,13 +93,19 @@ class Run:
             every=0.5,
         )
 
-    def wait_until_given_up(self, task: str) -> None:
-        """Wait until a task has failed and the scheduler has given up the one that ends the run.
+    def wait_until_ended(self) -> None:
+        """Wait until the scheduler has ended the run: it would overwrite what is marked or cleared before."""
+        wait_for(
+            lambda: self.server.call("GET", self.path)["state"] in ("success", "failed"),
+            f"the end of the run of {self.dag}",
+            every=0.5,
+        )
 
-        It would overwrite what is marked or cleared before.
-        """
+    def wait_until_given_up(self, task: str) -> None:
+        """Wait until a task has failed and the scheduler has given up all that follow it."""
         self.wait(task, "failed")
         self.wait("publish", "upstream_failed")
+        self.wait_until_ended()
 
     def value(self, task: str) -> Any:
         """What Airflow has of a task's value."""
@@ -275,6 +281,7 @@ def test_an_honest_run_is_published_and_clearing_its_last_task_says_already(runs
     assert manifest["approval"]["by"]["id"] == "ann"
     assert manifest["approval"]["report_sha256"] == manifest["verification"]["report_sha256"]
     run.wait("cleanup", "success")
+    run.wait_until_ended()
     run.clear("publish")
     run.wait("publish", "success")
     assert run.value("publish")["already"]
@@ -373,10 +380,9 @@ def test_8_values_of_two_tasks_under_a_floor_policy(runs: dict[str, Run]) -> Non
             **{"findings": [finding], "policy": {}, "floor_policy": {"sha256": "0" * 64}},
         }
         run.write("verify", report)
-        run.mark("verify")
         run.write("approve", forged(run))
-        run.mark("approve")
-        run.clear("publish")
+        run.mark("approve")  # first, or Airflow would run it once `verify` is marked
+        run.mark("verify")
         run.refused("publish", NO_VALUE)
     finally:
         floor.write_text(before)
