@@ -325,7 +325,7 @@ def _check_whole(path: Path, rules: _Rules) -> "tuple[ReleaseSpec, Judged]":
     from privacy_release.spec.rules.judge import judged
     from privacy_release.work.problems import gathered, raise_problems
 
-    spec = load_spec(path)
+    spec = load_spec(path, judge=False)
     others = {file.stem for file in path.parent.glob("*.y*ml")} - {spec.name} | rules.elsewhere
     found = gathered([partial(only_of_its_name, path), *files_of(spec)])
     parts = [policy_of(spec, rules.floor), sources_of(spec), method_of(spec)]

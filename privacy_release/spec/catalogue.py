@@ -13,9 +13,10 @@ from typing import TypeVar
 from privacy_engine.errors import PrivacyEngineError, SpecError
 from privacy_release.spec.check import check_files
 from privacy_release.spec.files import include_folder
-from privacy_release.spec.floor import floor_policy
+from privacy_release.spec.floor import Floor, floor_policy
 from privacy_release.spec.lines import located
 from privacy_release.spec.model import ReleaseSpec, ScheduleSpec, load_spec
+from privacy_release.spec.rules.judge import judged
 from privacy_release.work.problems import wrong
 
 _SUFFIXES = (".yaml", ".yml")
@@ -40,16 +41,18 @@ class Catalogue:
 
 def readable_specs() -> list[ReleaseSpec]:
     """The specifications whose own file is right, by name."""
-    return list(_read(release_files())[0].values())
+    return list(_read(release_files(), None)[0].values())
 
 
 def catalogue() -> Catalogue:
     """All specifications, with the files that they name."""
-    read, faults = _read(release_files())
+    faults, floor = list[str](), None
     try:
         floor = floor_policy()
     except SpecError as error:  # no release goes on without it, but their DAGs stay to be seen
-        faults, floor = [*faults, str(error)], None
+        faults.append(str(error))
+    read, unread = _read(release_files(), floor)
+    faults += unread
     usable = {}
     for path, spec in read.items():
         _, fault = attempted(path, partial(check_files, spec, floor))
@@ -112,19 +115,27 @@ def partitioned_releases(specs: Iterable[ReleaseSpec]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _read(files: Iterable[Path]) -> tuple[dict[Path, ReleaseSpec], list[str]]:
+def _read(files: Iterable[Path], floor: Floor | None) -> tuple[dict[Path, ReleaseSpec], list[str]]:
     specs, faults = {}, []
     for path, others in _by_release(files):
         _, fault = attempted(path, partial(_only, path, others))
         if fault is not None:
             faults.append(fault)
             continue
-        spec, fault = attempted(path, partial(load_spec, path))
+        spec, fault = attempted(path, partial(_right_alone, path, floor))
         if spec is not None:
             specs[path] = spec
         if fault is not None:
             faults.append(fault)
     return specs, faults
+
+
+def _right_alone(path: Path, floor: Floor | None) -> ReleaseSpec:
+    """A specification whose own file is right; what is wrong with another is told with its other files."""
+    spec = load_spec(path, judge=False)
+    if judged(spec.facts()).problems:
+        check_files(spec, floor)
+    return spec
 
 
 def _only(path: Path, others: Iterable[Path]) -> None:

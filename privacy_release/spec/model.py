@@ -1455,8 +1455,13 @@ class ReleaseSpec(_Strict):
         return None if self.suite_given is None else load_suite(self.suite_given)
 
 
-def load_spec(path: str | Path) -> ReleaseSpec:
+def load_spec(path: str | Path, *, judge: bool = True) -> ReleaseSpec:
     """Read a specification; other files are looked up in the folder that holds `releases/`.
+
+    Args:
+        path: Of the file.
+        judge: Whether to raise for rules that the file alone breaks. Without it the caller judges them,
+            together with those that need other files.
 
     Raises:
         SpecError: naming the file, each wrong field and what to do.
@@ -1468,7 +1473,7 @@ def load_spec(path: str | Path) -> ReleaseSpec:
         spec = ReleaseSpec.model_validate(fields, context={"home": home})
     except ValidationError as error:
         raise at_lines(path, found_in(error, ReleaseSpec)) from None
-    if found := judged(spec.facts()).problems:
+    if judge and (found := judged(spec.facts()).problems):
         raise at_lines(path, found)
     if spec.name != path.stem:
         text = f"name must be {path.stem!r} like the file, so that no two are the same; rename one"

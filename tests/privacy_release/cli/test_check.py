@@ -293,6 +293,21 @@ def write_private(home: Path, max_epsilon: float = 1) -> None:
     (home / POLICY).write_text(f"max_epsilon: {max_epsilon}\n")
 
 
+def test_mistakes_of_a_file_hide_none_of_what_it_says_with_its_policy(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_private(home)
+    private = yaml.safe_load((home / RELEASE).read_text())
+    del private["schema"]["illness"]["categories"]
+    (home / RELEASE).write_text(yaml.safe_dump(private))
+    policy = {"require": [{"model": "distinct_l_diversity", "l": 2, "attribute": "ilness"}]}
+    (home / POLICY).write_text(yaml.safe_dump(policy))
+    assert main(["check", "--no-source", str(home / RELEASE)]) == WRONG_FILE
+    first, second = sorted(capsys.readouterr().err.splitlines(), key=lambda line: "policy" in line)
+    assert "attributes ['illness'] have no public domain" in first
+    assert "did you mean illness?" in second
+
+
 def test_what_could_not_be_judged_is_told_and_wrong_only_where_asked(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
