@@ -35,6 +35,8 @@ for name in set(os.environ) - set(inherited_environment()) - set(embedded_enviro
 os.environ["AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL"] = "0"
 # Idle threads of compiled loops sleep: on small tables they would spin for longer than they work.
 os.environ["OMP_WAIT_POLICY"] = "passive"
+# Spark lives for some tests only: to compile its code a second time takes longer than what that saves.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 # Marks of long tests: first those of whole Airflows, which wait for their servers most.

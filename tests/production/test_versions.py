@@ -35,13 +35,14 @@ ROLES = "officer:op,stranger:op,viewer:viewer"
 SCHEMA = """
 source: {uri: SOURCE}
 schema:
-  age:       {role: quasi_identifier, kind: numeric, bounds: [0, 99], bins: 5}
+  age:       {role: quasi_identifier, kind: numeric, bounds: [0, 99], bins: 10}
   diagnosis: {role: sensitive, kind: categorical, categories: [cold, flu, gout]}
 """
+# Methods with few compiled functions: for another Python they are compiled once more.
 RELEASES = {
     "visits": """
 name: visits
-release: {method: mondrian, k: 10}
+release: {method: greedy_hamdist, k: 10}
 policy: policies/linkage.yaml
 approval: {required: true, assigned_to: [officer]}
 publish: {lake: lake_default, table: visits}
@@ -56,7 +57,7 @@ publish: {lake: lake_default, table: visits_private}
     "visits_daily": """
 name: visits_daily
 schedule: {partitions: "0 0 * * *"}
-release: {method: mondrian, k: 10}
+release: {method: greedy_hamdist, k: 10}
 policy: policies/linkage.yaml
 publish: {lake: lake_default, table: visits_daily}
 """,
