@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 _DASHES = "\u02d7\u2043\u2212"  # that are no dashes by their category
-_APOSTROPHES = "\u0060\u00b4\u02b9\u02bb\u02bc\u02c8\u2018\u2019\u201a\u201b\u2032\u2035"
-_QUOTES = "\u00ab\u00bb\u201c\u201d\u201e\u201f\u2033\u2036"
+_APOSTROPHES = "\u0060\u02b9\u02bb\u02bc\u02c8\u2018\u2019\u201a\u201b\u2032\u2035"
+_QUOTES = "\u00ab\u00bb\u201c\u201d\u201e\u201f"
+# What NFKC makes of the accent that stands alone, which many type for an apostrophe.
+_ACCENT = re.compile(r"(?:^|\s)\u0301")
 _BLANK = "\u2800"  # a pattern of no dots in Braille
 # Of no width, although they are marks or letters: joiners, fillers, and selectors of a variant.
 _INVISIBLE = re.compile(
@@ -30,11 +32,11 @@ def normal(text: str) -> str:
     ('covid-19', True)
     """
     if text.isascii() and text.isprintable():
-        return " ".join(text.casefold().replace("`", "'").split())
+        return _spaced(text.casefold().replace("`", "'"))
     plain = "".join(map(_plain, text))
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFD", plain).casefold())
     folded = unicodedata.normalize("NFKC", folded.casefold())
-    return " ".join("".join(map(_plain, folded)).split())
+    return _spaced(_ACCENT.sub("'", "".join(map(_plain, folded))))
 
 
 def normal_forms(texts: Sequence[str]) -> list[str]:
@@ -52,6 +54,11 @@ def first_places(forms: Sequence[str]) -> dict[str, int]:
     for place, form in enumerate(forms):
         found.setdefault(form, place)
     return found
+
+
+def _spaced(text: str) -> str:
+    """One blank between words, and one quotation mark for two apostrophes, as NFKC writes a double prime."""
+    return " ".join(text.replace("''", '"').split())
 
 
 @lru_cache(maxsize=4096)

@@ -32,7 +32,9 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
         ("COVID-19", "COVID\u221219"),
         ("Crohn's disease", "Crohn\u2019s disease"),
         ("Crohn's disease", "Crohn\u00b4s disease"),
+        ("Crohn's disease", unicodedata.normalize("NFKC", "Crohn\u00b4s disease")),
         ('"flu"', "\u201cflu\u201d"),
+        ('"flu"', "\u2033flu\u2032\u2032"),
     ],
 )
 def test_spellings_that_read_the_same_have_one_form(one: str, other: str) -> None:
