@@ -234,6 +234,29 @@ def unfit_names(names: Iterable[str], reserved: Collection[str] = (PARTITION,)) 
     return f"{'; '.join(found)}; rename them at the source, or in a query or transform"
 
 
+def other_types(kept: Mapping[str, str], made: Mapping[str, str]) -> str | None:
+    """Explain why columns of these types cannot be added to a release table; None if they can.
+
+    Args:
+        kept: Types of the release table by column.
+        made: Types of the release by column. A column that the table does not have may have any type.
+
+    >>> other_types({"cost": "int64"}, {"cost": "double", "age": "int64"}).partition(";")[0]
+    'columns must keep their type from release to release, got cost (int64 in the table, double here)'
+    """
+    other = [
+        f"{name} ({kept[name]} in the table, {kind} here)"
+        for name, kind in made.items()
+        if name in kept and kept[name] != kind
+    ]
+    if not other:
+        return None
+    return (
+        f"columns must keep their type from release to release, got {', '.join(other)}; cast them at the "
+        "source, in a query or transform, or publish under a new table name"
+    )
+
+
 def rare_prefixes(rare: str | tuple[str, ...]) -> tuple[str, ...]:
     """The prefixes of a list by its name, or the list itself."""
     return RARE_PREFIXES[rare] if isinstance(rare, str) else rare

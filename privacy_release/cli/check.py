@@ -486,6 +486,7 @@ def _check_source(spec: "ReleaseSpec", rules: _Rules) -> _Source:
                 told += f"; the values that are missed: {file}" if file else ""
             path = ("source", "uri") if isinstance(error, MissingSourceError) else ("schema",)
             raise ProblemsError([Problem(text=told, path=path)]) from None
+        _check_types(spec, table)
         _check_holdout(spec, table, work, rules)
         cost = _cost(spec, table, work, rules) if rules.cost else None
         return _Source(cost=cost, left_out=left_out_of(table["source"]))
@@ -496,6 +497,21 @@ def _counts_hidden(spec: "ReleaseSpec", rules: _Rules) -> AbstractContextManager
     from privacy_release.steps.counts import counts_hidden
 
     return counts_hidden(spec.name, rules.release_id, is_paid=spec.budget is not None)
+
+
+def _check_types(spec: "ReleaseSpec", table: "TableRef") -> None:
+    """Compare the types of the source with those of the release table, if a lake is configured."""
+    from privacy_engine.errors import Problem, ProblemsError, SchemaError
+    from privacy_release.steps.types import require_kept_types
+
+    try:
+        lake = lake_at(default_lake())
+    except WrongArgumentError:
+        return
+    try:
+        require_kept_types(table, spec.release.method, spec.release.parameters, lake, spec.publish.table)
+    except SchemaError as error:
+        raise ProblemsError([Problem(text=str(error), path=("schema",))]) from None
 
 
 def _check_holdout(spec: "ReleaseSpec", table: "TableRef", work: "WorkArea", rules: _Rules) -> None:

@@ -17,7 +17,7 @@ from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishErr
 from privacy_engine.foreign import translated
 from privacy_engine.pipeline import each_ahead
 from privacy_engine.progress import advance
-from privacy_engine.vocabulary import PARTITION, released_as, unfit_names
+from privacy_engine.vocabulary import PARTITION, other_types, released_as, unfit_names
 from privacy_release.lake.store import Lake, put_new, remove
 from privacy_release.work.file_sets import Part, files_of, folder_of_list, is_list, listed
 from privacy_release.work.parquet import opened_parquet, require_unchanged, unchanged_batches
@@ -227,21 +227,15 @@ def refuse_other_types(schema: "pa.Schema", held: "pa.Schema") -> None:
     """Refuse rows whose columns have another type in the table.
 
     The Delta writer would cast in silence, and 1.5 would become 1. New columns are fine (older releases show
-    null there), and so are missing ones.
+    null there), and so are missing ones. `privacy_release.steps.types` refuses before
+    the work what is known by then.
 
     Raises:
         SchemaError: names the columns and both types.
     """
-    other = [
-        f"{field.name} ({held.field(field.name).type} in the table, {field.type} here)"
-        for field in schema
-        if field.name in held.names and held.field(field.name).type != field.type
-    ]
-    if other:
-        raise SchemaError(
-            f"columns must keep their type from release to release, got {', '.join(other)}; "
-            "cast them in the release, or publish under a new table name"
-        )
+    kept, made = ({field.name: str(field.type) for field in columns} for columns in (held, schema))
+    if other := other_types(kept, made):
+        raise SchemaError(other)
 
 
 def refuse_other_form(schema: "pa.Schema", held: "pa.Schema") -> None:
@@ -281,7 +275,7 @@ def plain_schema(given: "pa.Schema") -> "pa.Schema":
     """
     import pyarrow as pa
 
-    return pa.schema([pa.field(field.name, _plain_type(field.name, field.type)) for field in given])
+    return pa.schema([pa.field(field.name, plain_type(field.name, field.type)) for field in given])
 
 
 def in_types(table: "pa.Table", schema: "pa.Schema") -> "pa.Table":
@@ -303,16 +297,19 @@ def in_types(table: "pa.Table", schema: "pa.Schema") -> "pa.Table":
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _plain_type(name: str, given: "pa.DataType") -> "pa.DataType":
+def plain_type(name: str, given: "pa.DataType") -> "pa.DataType":
     """The type under which the lake keeps a column.
 
     Delta has no dictionaries, unsigned integers or nanoseconds.
+
+    Raises:
+        SchemaError: if it cannot hold the type.
     """
     import pyarrow as pa
     import pyarrow.types as t
 
     if t.is_dictionary(given):
-        return _plain_type(name, given.value_type)
+        return plain_type(name, given.value_type)
     if t.is_large_string(given) or t.is_string_view(given):
         return pa.string()
     if t.is_unsigned_integer(given):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from privacy_engine.errors import Problem
+from privacy_engine.errors import Problem, SchemaError
 from privacy_engine.judge.column_rules import UNSIGNED
 from privacy_engine.registry import is_anonymizer, is_randomizer
 from privacy_engine.vocabulary import (
@@ -13,6 +13,7 @@ from privacy_engine.vocabulary import (
     bounds_of,
     domains_missing,
     has_public_domain,
+    other_types,
     taken_bounds,
     unfit_names,
 )
@@ -85,6 +86,12 @@ def _released(facts: Facts) -> Iterator[str]:
 def _steps_tell_columns_apart(facts: Facts) -> Iterator[Problem]:
     if facts.transformed and (unfit := unfit_names(facts.read, (RECORD, ROW_NUMBER))):
         yield Problem(text=f"a transform cannot read all columns: {unfit}", path=("schema",))
+
+
+@RULES.rule("columns.types", "kept_types", "made_types", error=SchemaError)
+def _columns_keep_their_types(facts: Facts) -> Iterator[Problem]:
+    if other := other_types(facts.kept_types, facts.made_types):
+        yield Problem(text=other, path=("schema",))
 
 
 @RULES.rule("columns.policy", "schema", "policy")

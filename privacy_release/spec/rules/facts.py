@@ -144,6 +144,8 @@ class Facts:
         followed: whether the table tells who is in earlier releases.
         numbered: whether a person has the same number in every run.
         repeated: whether a person has several records; told only where a promise follows people.
+        kept_types: Types of the columns of the release table by name; empty if there is no table yet.
+        made_types: Types of the columns of the coming release by name, as far as they are known.
         earlier: what verification will say of the earlier releases of the table; None: nothing against it.
         shortage: why the ledger cannot pay for the release now; None: it can, or nobody asks it.
     """
@@ -196,6 +198,8 @@ class Facts:
     followed: bool = UNKNOWN
     numbered: bool = UNKNOWN
     repeated: bool = UNKNOWN
+    kept_types: Mapping[str, str] = UNKNOWN
+    made_types: Mapping[str, str] = UNKNOWN
     earlier: str | None = UNKNOWN
     shortage: str | None = UNKNOWN
 
@@ -214,8 +218,8 @@ _OTHER = {
     Group.DEPLOYMENT: ("signed", "users", "classes"),
     Group.CATALOGUE: ("published",),
     Group.METHOD: ("schema", "releaser", "loss"),
-    Group.INGESTED: ("dropped", "guessed", "looking", "followed", "numbered", "repeated"),
-    Group.LAKE: ("earlier",),
+    Group.INGESTED: ("dropped", "guessed", "looking", "followed", "numbered", "repeated", "made_types"),
+    Group.LAKE: ("kept_types", "earlier"),
     Group.LEDGER: ("shortage",),
 }
 _GROUPS = {name: group for group, names in _OTHER.items() for name in names}

@@ -231,6 +231,11 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"transformed": False},
         "'_Record' must not have a reserved name",
     ),
+    "columns.types": (
+        {"kept_types": {"cost": "int64"}, "made_types": {"cost": "double", "age": "int64"}},
+        {"kept_types": {}},
+        r"got cost \(int64 in the table, double here\); cast them at the source",
+    ),
     "columns.policy": (
         {"schema": SCHEMA, "policy": policy(columns={"roles": ["quasi_identifier"]})},
         {"policy": policy()},

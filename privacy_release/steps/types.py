@@ -1,0 +1,108 @@
+"""Column types of a coming release, compared with its release table before the method runs."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.registry import is_anonymizer, is_randomizer
+from privacy_engine.vocabulary import Intervals, Role, bounds_of
+from privacy_release.lake.log import open_table
+from privacy_release.lake.rows import plain_type
+from privacy_release.spec.rules.facts import Facts
+from privacy_release.spec.rules.judge import refuse
+from privacy_release.work.file_sets import files_of
+from privacy_release.work.references import TableRef
+from privacy_release.work.staged import read_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from privacy_engine.tables.schema import Attribute, DataSchema
+    from privacy_release.lake.store import Lake
+
+
+def require_kept_types(
+    table: TableRef, method: str, parameters: Mapping[str, Any], lake: "Lake", name: str
+) -> None:
+    """Raise if columns of the release will have other types than in its release table, as far as is known.
+
+    Publishing compares all types again.
+
+    Args:
+        table: Reference to the ingested table.
+        method: Registry key of the method.
+        parameters: Parameters of the method.
+        lake: Lake of the release table.
+        name: Name of the release table.
+
+    Raises:
+        SchemaError: naming the columns and both types.
+        PublishError: if the lake cannot be reached.
+    """
+    refuse(Facts(kept_types=kept_types(lake, name), made_types=made_types(table, method, parameters)))
+
+
+def kept_types(lake: "Lake", name: str) -> dict[str, str]:
+    """The type of each column of a release table by name; empty if there is no table yet.
+
+    Raises:
+        PublishError: if the lake cannot be reached.
+    """
+    import pyarrow as pa
+
+    table = open_table(lake, name)
+    return {} if table is None else {field.name: str(field.type) for field in pa.schema(table.schema())}
+
+
+def made_types(table: TableRef, method: str, parameters: Mapping[str, Any]) -> dict[str, str]:
+    """The types of the numeric columns of a release, as far as they follow from the schema and the file.
+
+    The types of columns that are missing here are known only after the method.
+
+    Args:
+        table: Reference to the ingested table.
+        method: Registry key of the method.
+        parameters: Parameters of the method.
+    """
+    import pyarrow.parquet as pq
+
+    schema: DataSchema = read_schema(table["schema"])
+    if is_randomizer(method) or schema.tables:
+        return {}
+    columns = pq.read_schema(next(iter(files_of(table["uri"], table["sha256"]))))
+    known = [a for a in schema.without_identifiers().attributes if a.name in columns.names]
+    numbers = [a for a in known if a.dates is None and a.pseudonym is None and a.coding is None]
+    if not is_anonymizer(method):
+        return dict(_drawn(columns, schema, numbers))
+    in_bounds = (parameters.get("intervals") or Intervals.BOUNDS) == Intervals.BOUNDS
+    return dict(_anonymized(columns, numbers, in_bounds=in_bounds))
+
+
+def _drawn(
+    columns: "pa.Schema", schema: "DataSchema", attributes: "list[Attribute]"
+) -> Iterator[tuple[str, str]]:
+    """Types of the columns of records that are drawn from a model."""
+    from privacy_engine.engines.frames import to_frame
+    from privacy_engine.tables.domains import Storage, with_nullable_types
+
+    empty = with_nullable_types(to_frame(columns.empty_table()), schema)
+    types = {Storage.WHOLE: "int64", Storage.REAL: "double"}
+    for attribute in attributes:
+        if (storage := Storage.of(empty[attribute.name], attribute)) in types:
+            yield attribute.name, types[storage]
+
+
+def _anonymized(
+    columns: "pa.Schema", attributes: "list[Attribute]", *, in_bounds: bool
+) -> Iterator[tuple[str, str]]:
+    """Types of numbers that are released unchanged, and of the bounds of intervals."""
+    import pyarrow.types as t
+
+    for attribute in attributes:
+        kind = columns.field(attribute.name).type
+        if not (t.is_integer(kind) or t.is_floating(kind) or t.is_decimal128(kind)):
+            continue
+        if attribute.role is not Role.QUASI_IDENTIFIER:
+            yield attribute.name, str(plain_type(attribute.name, kind))
+        elif in_bounds and attribute.ordered and attribute.categories is None:
+            wide = "int64" if t.is_integer(kind) else "double" if t.is_floating(kind) else str(kind)
+            yield from ((end, wide) for end in bounds_of(attribute.name)[:2])
