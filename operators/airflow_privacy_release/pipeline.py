@@ -321,7 +321,7 @@ def _in_one_task(
         over_time=_over_time(spec),
         secret=spec.release.secret,
         replaces=spec.release.replaces,
-        series=spec.publish.table if spec.release.memoised or kept else None,
+        series=spec.publish.table,
         lake=spec.publish.lake,
         history=kept,
         **(_RETRIES if spent or kept else _repeated(spec)),

@@ -502,14 +502,14 @@ def _counts_hidden(spec: "ReleaseSpec", rules: _Rules) -> AbstractContextManager
 def _check_types(spec: "ReleaseSpec", table: "TableRef") -> None:
     """Compare the types of the source with those of the release table, if a lake is configured."""
     from privacy_engine.errors import Problem, ProblemsError, SchemaError
-    from privacy_release.steps.types import require_kept_types
+    from privacy_release.steps.types import check_kept_types
 
     try:
         lake = lake_at(default_lake())
     except WrongArgumentError:
         return
     try:
-        require_kept_types(table, spec.release.method, spec.release.parameters, lake, spec.publish.table)
+        check_kept_types(table, spec.release.method, spec.release.parameters, lake, spec.publish.table)
     except SchemaError as error:
         raise ProblemsError([Problem(text=str(error), path=("schema",))]) from None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from privacy_release.lake.store import Lake
 
 
-def require_kept_types(
+def check_kept_types(
     table: TableRef, method: str, parameters: Mapping[str, Any], lake: "Lake", name: str
 ) -> None:
     """Raise if columns of the release will have other types than in its release table, as far as is known.
@@ -38,7 +38,8 @@ def require_kept_types(
         SchemaError: naming the columns and both types.
         PublishError: if the lake cannot be reached.
     """
-    refuse(Facts(kept_types=kept_types(lake, name), made_types=made_types(table, method, parameters)))
+    if made := made_types(table, method, parameters):
+        refuse(Facts(kept_types=kept_types(lake, name), made_types=made))
 
 
 def kept_types(lake: "Lake", name: str) -> dict[str, str]:

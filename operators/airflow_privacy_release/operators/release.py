@@ -56,7 +56,8 @@ class ReleaseOperator(BaseOperator):
         replaces: fingerprint of the earlier secret that is given up on purpose.
         series: release table that the release will go to, for what depends on its earlier releases: memoised
             answers with another secret than its last release are refused before anything is booked, and
-            `history` is of these releases. Publishing refuses both in any case.
+            `history` is of these releases. Numeric columns whose types differ from that table's are refused
+            as well. Publishing refuses all of them in any case.
         lake: Airflow connection id of the lake of that table.
         history: how people who are in earlier releases of `series`, too, are kept safe in all together; the
             table must have been ingested with `person`. A mapping with `policy`, as of `VerifyOperator`, and,
@@ -164,7 +165,7 @@ def stage_release(
     """What every release operator does.
 
     Args:
-        operator: has `table`, `requires`, `seed`, `title` and `log`.
+        operator: has `table`, `requires`, `series`, `lake`, `seed`, `title` and `log`.
         context: of the running task.
         method: registry key.
         parameters: plain values or rendered text.
@@ -179,6 +180,7 @@ def stage_release(
     from privacy_release.spec.files import load_policy
     from privacy_release.spec.floor import floor_policy, under_floor
     from privacy_release.steps.release import make_release, with_required
+    from privacy_release.steps.types import check_kept_types
 
     paid, budget = None, read_text(budget, str | None)
     if budget is not None:
@@ -194,8 +196,10 @@ def stage_release(
         operator.log.info("release step", step=step)
 
     checked = method_parameters(method, parameters)
-    table = with_required(operator.table, operator.requires)
+    table, series = with_required(operator.table, operator.requires), read_text(operator.series, str | None)
     with run_work_area(context) as work:
+        if series is not None:
+            check_kept_types(table, method, checked, lake_of(operator.lake), series)
         staged = make_release(
             table,
             work,

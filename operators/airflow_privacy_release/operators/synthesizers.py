@@ -9,6 +9,7 @@ from the same model and cost nothing.
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_privacy_release.hooks.lake import DEFAULT_LAKE
 from airflow_privacy_release.operators.method import MethodOperator
 from privacy_release.spending.budget import DEFAULT_LEDGER
 
@@ -25,6 +26,7 @@ class SynthesizerOperator(MethodOperator):
         policy: as of `ReleaseOperator`.
         ledger: Airflow connection id of the budget's ledger.
         over_time: as of `ReleaseOperator`.
+        series, lake: as of `ReleaseOperator`.
         epsilon: the whole privacy loss of a measurement, > 0; one record replaced, their number public; with
             `max_rows` or `weight`, all rows of one person.
         rows: how many records to draw; None = as many as the source has; with `max_rows` about as many as
@@ -47,6 +49,8 @@ class SynthesizerOperator(MethodOperator):
         policy: str | Mapping[str, Any],
         ledger: str = DEFAULT_LEDGER,
         over_time: Mapping[str, Any] | None = None,
+        series: str | None = None,
+        lake: str = DEFAULT_LAKE,
         epsilon: float | str = 1.0,
         rows: int | str | None = None,
         levels: Mapping[str, int] | str | None = None,
@@ -60,6 +64,8 @@ class SynthesizerOperator(MethodOperator):
         self.policy = policy
         self.ledger = ledger
         self.over_time = over_time
+        self.series = series
+        self.lake = lake
         self.epsilon = epsilon
         self.rows = rows
         self.levels = levels

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
+from deltalake import write_deltalake
 
 import airflow_privacy_release
 from airflow_privacy_release import (
@@ -17,6 +19,7 @@ from airflow_privacy_release import (
     CuratorReportOperator,
     IngestParquetOperator,
     MondrianOperator,
+    PrivBayesOperator,
     VerifyOperator,
 )
 from airflow_privacy_release.operators.synthesizers import SynthesizerOperator
@@ -95,6 +98,22 @@ def test_an_operator_makes_a_private_release_from_rendered_text(
     assert staged["rows"] == 50
     assert staged["loss"]["epsilon"] == spent(ledger) == 0.5
     assert list(pd.read_parquet(staged["uri"]).columns) == ["age", "town", "disease"]
+
+
+def test_other_types_than_in_the_release_table_are_refused_before_epsilon_is_spent(
+    table: Any, ledger: BudgetLedger, airflow_lake: Lake
+) -> None:
+    write_deltalake(f"{airflow_lake.root}/people", pa.table({"age": [20.5]}))
+
+    def release(series: str) -> Any:
+        given = {"table": table, "budget": "people", "policy": POLICY, "epsilon": 0.5, "series": series}
+        return PrivBayesOperator(task_id="synthesize", **given).execute(context("synthesize"))
+
+    with pytest.raises(AirflowFailException, match=r"age \(double in the table, int64 here\)"):
+        release("people")
+    assert spent(ledger) == 0
+    release("others")
+    assert spent(ledger) == 0.5
 
 
 @named
