@@ -22,7 +22,8 @@ from deploy.local.samples.synthetic_adult import synthetic_adult
 from privacy_release.lake.read import releases
 from privacy_release.lake.store import Lake
 from tests.servers import postgres
-from tests.waiting import DEADLINE, wait_for
+from tests.servers.airflow_api import ask
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SQL = "SELECT name, age, town, disease, remark FROM people WHERE day = {release:%Y-%m-%d}"
@@ -41,21 +42,11 @@ class Service:
                 break
         self.address = facts["address"]
         user, password = facts["login"].split(" / ")
-        login = self._ask("POST", "/auth/token", {"username": user, "password": password}, {})
-        self.login = {"Authorization": f"Bearer {login['access_token']}"}
-
-    def _ask(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Any:
-        request = urllib.request.Request(
-            f"{self.address}{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", **headers},
-            method=method,
-        )
-        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
-            return json.load(answer)
+        login = ask(self.address, "POST", "/auth/token", {"username": user, "password": password})
+        self.token = json.loads(login)["access_token"]
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        return self._ask(method, f"/api/v2{path}", body, self.login)
+        return json.loads(ask(self.address, method, f"/api/v2{path}", body, self.token))
 
     def until(self, holds: Any, what: str) -> Any:
         return wait_for(lambda: self._tried(holds), what, every=0.5)

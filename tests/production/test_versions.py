@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from privacy_release.lake.read import manifest_of, releases
 from privacy_release.lake.store import Lake
 from tests.production.conftest import Installed, install, newest_python, visits
 from tests.production.topology import QUICK
+from tests.servers.airflow_api import ask
 from tests.servers.scheduler import has_left_its_worker
 from tests.waiting import AIRFLOW_DEADLINES, DEADLINE, wait_for
 
@@ -89,18 +89,7 @@ class Elsewhere:
 
     def ask(self, method: str, path: str, user: str | None = "officer", body: Any = None) -> bytes:
         """An answer of the server, to a user who has logged in, or to nobody."""
-        headers = {"Content-Type": "application/json"}
-        if user is not None:
-            headers["Authorization"] = f"Bearer {self.token(user)}"
-        request = urllib.request.Request(
-            f"{self.address}{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers=headers,
-            method=method,
-        )
-        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
-            found: bytes = answer.read()
-        return found
+        return ask(self.address, method, path, body, None if user is None else self.token(user))
 
     def api(self, method: str, path: str, user: str = "officer", body: Any = None) -> Any:
         """The same of Airflow's REST API."""

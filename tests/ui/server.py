@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from deploy.local.samples.synthetic_adult import synthetic_adult
 from deploy.local.ui import Components, wait_until_ready
 from privacy_engine.dp.limits import Limit, Period
 from privacy_release.ledger.ledger import BudgetLedger
+from tests.servers.airflow_api import ask
 from tests.waiting import AIRFLOW_DEADLINES, DEADLINE
 
 PASSWORDS = {
@@ -47,22 +47,12 @@ class Server:
 
     def call(self, method: str, path: str, body: Any = None, user: str = "officer") -> Any:
         """Ask Airflow's REST API."""
-        return self._ask(method, f"/api/v2{path}", body, {"Authorization": f"Bearer {self.token(user)}"})
+        return json.loads(ask(self.address, method, f"/api/v2{path}", body, self.token(user)))
 
     def token(self, user: str) -> str:
         """A fresh login."""
         login = {"username": user, "password": PASSWORDS[user]}
-        return str(self._ask("POST", "/auth/token", login, {})["access_token"])
-
-    def _ask(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Any:
-        request = urllib.request.Request(
-            f"{self.address}{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", **headers},
-            method=method,
-        )
-        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
-            return json.load(answer)
+        return str(json.loads(ask(self.address, "POST", "/auth/token", login))["access_token"])
 
 
 @contextmanager

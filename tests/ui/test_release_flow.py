@@ -1,17 +1,17 @@
 """From the trigger to the retraction, as a person sees it: in Chromium, in Airflow's UI, on a real run."""
 
 import re
-import urllib.request
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
 
+from tests.servers.airflow_api import ask
 from tests.servers.scheduler import has_left_its_worker
 from tests.ui.conftest import DESKTOP, PHONE, SIZES, WAIT
 from tests.ui.server import Server
-from tests.waiting import DEADLINE, wait_for
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.ui]
 
@@ -128,10 +128,7 @@ def budget_at_first(server: Server) -> str:
 
 def get(server: Server, address: str) -> str:
     """A page as the officer is sent it."""
-    headers = {"Authorization": f"Bearer {server.token('officer')}"}
-    request = urllib.request.Request(f"{server.address}{address}", headers=headers)
-    with urllib.request.urlopen(request, timeout=DEADLINE) as found:
-        return str(found.read().decode())
+    return ask(server.address, "GET", address, token=server.token("officer")).decode()
 
 
 @pytest.fixture(scope="module")
