@@ -376,7 +376,11 @@ def _with_ledger(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
     ledger = ledger_at(default_place())
     if ledger.is_file and not Path(ledger.place).exists():  # reading it would make it
         return facts
-    return with_ledger(facts, budget_of(spec, f"{spec.name}/{rules.release_id}", ledger))
+    lake = None
+    with suppress(WrongArgumentError):
+        lake = lake_at(default_lake())
+    budget = budget_of(spec, f"{spec.name}/{rules.release_id}", ledger)
+    return with_ledger(facts, budget, lake, spec.publish.table)
 
 
 def _promise(spec: "ReleaseSpec") -> str | None:

@@ -309,6 +309,18 @@ class BudgetLedger:
             )
         return entries
 
+    def lacking(self, dataset: str, recorded: Collection[str]) -> set[str]:
+        """Those of the recorded hashes, such as manifests of releases name, of which there is no entry.
+
+        Raises:
+            LedgerError: if the ledger cannot be reached.
+            IntegrityError: if its newest entry or its head was changed.
+        """
+        if not recorded:
+            return set()
+        with self._reading(dataset) as book:
+            return book.rows.lacking(recorded)
+
     @contextmanager
     def _writing(self, dataset: str, *, begin: bool = False) -> Iterator[Book]:
         with database.writing(self._engine) as connection:

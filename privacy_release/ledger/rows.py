@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -106,6 +106,11 @@ class Rows:
         joined = (ENTRIES.c.dataset == RESERVATIONS.c.dataset) & (ENTRIES.c.number == RESERVATIONS.c.number)
         query = self._entries().join(RESERVATIONS, joined).where(RESERVATIONS.c.run == run_hash(run))
         return [entry.key for entry in self._checked(query) if entry.detail.get("run") == run]
+
+    def lacking(self, hashes: Collection[str]) -> set[str]:
+        """Those of the hashes that are of no entry of the data set."""
+        query = select(ENTRIES.c.hash).where(ENTRIES.c.dataset == self.dataset, ENTRIES.c.hash.in_(hashes))
+        return set(hashes) - set(self.connection.execute(query).scalars())
 
     def chain(self, head: Head, *, first: int = 1) -> Iterator[Entry]:
         """All entries from a number on, held against their hashes, each other and the head."""

@@ -8,6 +8,7 @@ from privacy_engine.errors import BudgetExceededError, PrivacyEngineError, SpecE
 from privacy_release.spec.rules.facts import UNKNOWN, Facts, History, OverTime
 from privacy_release.spec.rules.judge import refuse
 from privacy_release.spending.budget import Budget, require_left
+from privacy_release.spending.recorded import lacks_entries
 from privacy_release.spending.streams import schedule_named
 from privacy_release.steps.history import Past, published_releases, silence_about_people
 from privacy_release.work.engines import LOCAL
@@ -136,15 +137,26 @@ def budget_of(spec: "ReleaseSpec", run: str, ledger: "BudgetLedger") -> Budget:
     )
 
 
-def with_ledger(facts: Facts, budget: Budget | None) -> Facts:
+def with_ledger(
+    facts: Facts, budget: Budget | None, lake: "Lake | None" = None, name: str | None = None
+) -> Facts:
     """The same with what the ledger says; nothing is booked, and another run may book first.
+
+    Args:
+        facts: what is known before.
+        budget: that is to pay; None: none does.
+        lake: of the release table; None: whether its releases are in the ledger stays unknown.
+        name: of the release table.
 
     Raises:
         LedgerError: if it cannot be reached.
+        PublishError: if the lake cannot be reached.
     """
     if budget is None or (loss := facts.loss) is None:
-        return replace(facts, promise=None, shortage=None)
+        return replace(facts, promise=None, shortage=None, restored=False)
     facts = replace(facts, promise=budget.promise)
+    if lake is not None and name is not None:
+        facts = replace(facts, restored=lacks_entries(budget, lake, name))
     try:
         budget.promise(loss)
     except SpecError:  # of which a rule tells

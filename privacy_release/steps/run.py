@@ -162,7 +162,7 @@ def _run(
     refuse(with_lake(facts, spec, lake, release_id))
     memory = _memory(spec, lake) if spec.release.memoised else None
     budget = _budget(spec, release_id, ledger, watch, facts)
-    refuse(with_ledger(facts, budget))
+    refuse(with_ledger(facts, budget, lake, spec.publish.table))
     register = _register(spec, release_id, work)
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)

@@ -56,8 +56,9 @@ class ReleaseOperator(BaseOperator):
         replaces: fingerprint of the earlier secret that is given up on purpose.
         series: release table that the release will go to, for what depends on its earlier releases: memoised
             answers with another secret than its last release are refused before anything is booked, and
-            `history` is of these releases. Numeric columns whose types differ from that table's are refused
-            as well. Publishing refuses all of them in any case.
+            `history` is of these releases. Refused before the booking are also numeric columns whose types
+            differ from that table's, and a ledger that lacks an entry which paid for one of its releases.
+            Publishing refuses other secrets and types in any case.
         lake: Airflow connection id of the lake of that table.
         history: how people who are in earlier releases of `series`, too, are kept safe in all together; the
             table must have been ingested with `person`. A mapping with `policy`, as of `VerifyOperator`, and,
@@ -179,6 +180,9 @@ def stage_release(
     """
     from privacy_release.spec.files import load_policy
     from privacy_release.spec.floor import floor_policy, under_floor
+    from privacy_release.spec.rules.facts import Facts
+    from privacy_release.spec.rules.judge import refuse
+    from privacy_release.spending.recorded import lacks_entries
     from privacy_release.steps.release import make_release, with_required
     from privacy_release.steps.types import check_kept_types
 
@@ -199,7 +203,10 @@ def stage_release(
     table, series = with_required(operator.table, operator.requires), read_text(operator.series, str | None)
     with run_work_area(context) as work:
         if series is not None:
-            check_kept_types(table, method, checked, lake_of(operator.lake), series)
+            lake = lake_of(operator.lake)
+            check_kept_types(table, method, checked, lake, series)
+            if paid is not None:
+                refuse(Facts(restored=lacks_entries(paid, lake, series)))
         staged = make_release(
             table,
             work,

@@ -148,6 +148,7 @@ class Facts:
         made_types: Types of the columns of the coming release by name, as far as they are known.
         earlier: what verification will say of the earlier releases of the table; None: nothing against it.
         shortage: why the ledger cannot pay for the release now; None: it can, or nobody asks it.
+        restored: Whether the ledger lacks entries that paid for releases of the table.
     """
 
     columns: Sequence[tuple[str, Any]] = UNKNOWN
@@ -202,6 +203,7 @@ class Facts:
     made_types: Mapping[str, str] = UNKNOWN
     earlier: str | None = UNKNOWN
     shortage: str | None = UNKNOWN
+    restored: bool = UNKNOWN
 
     def knows(self, name: str) -> bool:
         """Whether a fact is known."""
@@ -220,7 +222,7 @@ _OTHER = {
     Group.METHOD: ("schema", "releaser", "loss"),
     Group.INGESTED: ("dropped", "guessed", "looking", "followed", "numbered", "repeated", "made_types"),
     Group.LAKE: ("kept_types", "earlier"),
-    Group.LEDGER: ("shortage",),
+    Group.LEDGER: ("shortage", "restored"),
 }
 _GROUPS = {name: group for group, names in _OTHER.items() for name in names}
 

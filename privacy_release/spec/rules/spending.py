@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from privacy_engine.errors import BudgetExceededError, SpecError
+from privacy_engine.errors import BudgetExceededError, IntegrityError, SpecError
 from privacy_engine.registry import can_be_followed, is_anonymizer, is_randomizer
 from privacy_release.spec.outliers import REMOVING
 from privacy_release.spec.rules.facts import Facts
@@ -220,3 +220,14 @@ def _memoised(facts: Facts) -> bool:
 def _the_budget_covers_the_loss(facts: Facts) -> Iterator[str]:
     if facts.shortage is not None:
         yield facts.shortage
+
+
+@RULES.rule("ledger.restored", "restored", error=IntegrityError)
+def _the_ledger_is_not_an_old_copy(facts: Facts) -> Iterator[str]:
+    """What an old copy does not know of could be spent again."""
+    if facts.restored:
+        yield (
+            "budget: the ledger must have the entries that paid for current releases of the table, and lacks "
+            "one: it was replaced by an old copy, or is another ledger; restore its newest backup, or use "
+            "the ledger that they were booked in"
+        )

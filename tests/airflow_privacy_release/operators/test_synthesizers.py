@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from deltalake import write_deltalake
@@ -26,8 +27,10 @@ from airflow_privacy_release.operators.synthesizers import SynthesizerOperator
 from privacy_engine.dp.limits import Limit
 from privacy_engine.registry import method_class, method_names
 from privacy_engine.synthesizers.synthesizer import Synthesizer
+from privacy_release.lake.publish import publish
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.work.area import sha256_file
 
 NAMED = [
     operator
@@ -114,6 +117,22 @@ def test_other_types_than_in_the_release_table_are_refused_before_epsilon_is_spe
     assert spent(ledger) == 0
     release("others")
     assert spent(ledger) == 0.5
+
+
+def test_a_ledger_that_lacks_what_the_release_table_names_books_nothing(
+    table: Any, ledger: BudgetLedger, airflow_lake: Lake, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"cost": [1, 2, 3]}), tmp_path / "staged.parquet")
+    manifest = {"method": "privbayes", "booking": {"dataset": "people", "entry_hash": "0" * 64}}
+    sha256 = sha256_file(tmp_path / "staged.parquet")
+    publish(
+        *(airflow_lake, "people", "w1", tmp_path / "staged.parquet", manifest, b"<p></p>"),
+        expected_sha256=sha256,
+    )
+    given = {"table": table, "budget": "people", "policy": POLICY, "epsilon": 0.5, "series": "people"}
+    with pytest.raises(AirflowFailException, match="lacks one: it was replaced by an old copy"):
+        PrivBayesOperator(task_id="synthesize", **given).execute(context("synthesize"))
+    assert spent(ledger) == 0
 
 
 @named

@@ -326,6 +326,11 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "alerts.gcp_lca must not stand beside latent_class",
     ),
     "ledger.budget": ({"shortage": "people cannot pay"}, {"shortage": None}, "people cannot pay"),
+    "ledger.restored": (
+        {"restored": True},
+        {"restored": False},
+        "and lacks one: it was replaced by an old copy",
+    ),
     "policy.floor": (
         {"own_policy": (policy(), "policies/own.yaml"), "floor": FLOOR},
         {"floor": None},

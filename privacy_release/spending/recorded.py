@@ -1,0 +1,43 @@
+"""Whether a ledger still has the entries that paid for the releases of a table.
+
+A ledger is whole by its own chain also where it was replaced by an old copy of itself: the newest entries are
+gone, and what they spent could be spent again. The table knows better: each manifest names its entry.
+"""
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from privacy_release.spending.budget import Budget
+
+if TYPE_CHECKING:
+    from privacy_release.lake.store import Lake
+
+NEWEST = 5  # releases of a table whose entries are looked for: an old copy lacks the newest ones first
+
+
+def lacks_entries(budget: Budget, lake: "Lake", name: str) -> bool:
+    """Whether a ledger lacks an entry that paid for one of the newest current releases of a table.
+
+    Args:
+        budget: whose data set; releases that others paid for are left out.
+        lake: of the release table.
+        name: of the release table.
+
+    Raises:
+        LedgerError: if the ledger cannot be reached.
+        PublishError: if the lake cannot be reached.
+        IntegrityError: if a manifest is not the one that its commit names.
+    """
+    from privacy_release.lake.log import State, current_version, newest
+    from privacy_release.lake.read import manifest_of
+
+    version = current_version(lake, name)
+    if version is None:
+        return False
+    current = (entry for entry in newest(lake, name, version) if entry.state is State.CURRENT)
+    recorded = set()
+    for entry in islice(current, NEWEST):
+        booking = manifest_of(lake, name, entry.release_id, entry.version).get("booking") or {}
+        if booking.get("dataset") == budget.dataset:
+            recorded.add(str(booking["entry_hash"]))
+    return bool(budget.ledger.lacking(budget.dataset, recorded))
