@@ -1,6 +1,7 @@
 """`privacy-release check`: right or wrong for each file, with what only the engine and the gate can know."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -330,6 +331,32 @@ def test_what_could_not_be_judged_is_told_and_wrong_only_where_asked(
     assert main(["check", "--strict", path]) == WRONG_FILE
     ledger.grant("people", Limit(epsilon=2), reason="a test", by="officer")
     assert main(["check", "--strict", path]) == DONE
+
+
+def test_check_and_run_refuse_an_old_copy_of_the_ledger(
+    home: Path,
+    lake: Lake,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_private(home)
+    monkeypatch.setenv("PRIVACY_LAKE", lake.root)
+    file = tmp_path / "ledger.db"
+    monkeypatch.setenv("PRIVACY_LEDGER", str(file))
+    ledger = BudgetLedger(str(file))
+    ledger.migrate()
+    ledger.grant("people", Limit(epsilon=2), reason="a test", by="officer")
+    shutil.copy(file, tmp_path / "old.db")
+    assert main(["run", str(home / RELEASE), "--release-id", "1"]) == DONE
+    shutil.copy(tmp_path / "old.db", file)
+    capsys.readouterr()
+    assert main(["check", str(home / RELEASE)]) == WRONG_FILE
+    assert "lacks one: it was replaced by an old copy" in capsys.readouterr().err
+    assert main(["run", str(home / RELEASE), "--release-id", "2"]) != DONE
+    assert "lacks one: it was replaced by an old copy" in capsys.readouterr().err
+    (standing,) = ledger.standing("people")
+    assert standing.spent == 0
 
 
 def test_a_ledger_out_of_reach_hides_no_mistake(
