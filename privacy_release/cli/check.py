@@ -513,7 +513,11 @@ def _check_types(spec: "ReleaseSpec", table: "TableRef") -> None:
     except WrongArgumentError:
         return
     try:
-        check_kept_types(table, spec.release.method, spec.release.parameters, lake, spec.publish.table)
+        scheduled = spec.budget is not None and spec.budget.schedule is not None
+        release = spec.release
+        check_kept_types(
+            table, release.method, release.parameters, lake, spec.publish.table, scheduled=scheduled
+        )
     except SchemaError as error:
         raise ProblemsError([Problem(text=str(error), path=("schema",))]) from None
 

@@ -166,7 +166,9 @@ def _run(
     register = _register(spec, release_id, work)
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)
-    check_kept_types(table, spec.release.method, spec.release.parameters, lake, spec.publish.table)
+    scheduled = spec.budget is not None and spec.budget.schedule is not None
+    release = spec.release
+    check_kept_types(table, release.method, release.parameters, lake, spec.publish.table, scheduled=scheduled)
     if asked.attacks:
         table = hold_out(table, work, asked.holdout, asked.attacks)
         watch(Stage.HOLD_OUT, f"{counted(table['rows'], 'record is', 'records are')} left to be released")

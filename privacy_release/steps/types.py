@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 
 def check_kept_types(
-    table: TableRef, method: str, parameters: Mapping[str, Any], lake: "Lake", name: str
+    table: TableRef,
+    method: str,
+    parameters: Mapping[str, Any],
+    lake: "Lake",
+    name: str,
+    *,
+    scheduled: bool = False,
 ) -> None:
     """Raise if columns of the release will have other types than in its release table, as far as is known.
 
@@ -33,11 +39,15 @@ def check_kept_types(
         parameters: Parameters of the method.
         lake: Lake of the release table.
         name: Name of the release table.
+        scheduled: Whether a schedule pays, whose first release decides the types of all; then nothing is
+            compared here.
 
     Raises:
         SchemaError: naming the columns and both types.
         PublishError: if the lake cannot be reached.
     """
+    if scheduled:
+        return
     if made := made_types(table, method, parameters):
         refuse(Facts(kept_types=kept_types(lake, name), made_types=made))
 

@@ -93,11 +93,11 @@ def test_a_policy_stricter_than_the_method_stops_at_verify(
     assert_failed_at("verify", run("people"), published, airflow_lake, work_root)
 
 
-def test_a_lake_that_is_not_set_up_stops_at_publish(
+def test_a_lake_that_is_not_set_up_stops_before_the_method(
     home: Any, run: Any, published: str, airflow_lake: Lake, work_root: Path
 ) -> None:
     home.write(publish={"lake": "elsewhere", "table": "people"})
-    assert_failed_at("publish", run("people"), published, airflow_lake, work_root)
+    assert_failed_at("release", run("people"), published, airflow_lake, work_root)
 
 
 def test_the_clean_up_waits_for_no_success_and_its_failure_is_the_runs(home: Any, load: Any) -> None:

@@ -204,7 +204,8 @@ def stage_release(
     with run_work_area(context) as work:
         if series is not None:
             lake = lake_of(operator.lake)
-            check_kept_types(table, method, checked, lake, series)
+            scheduled = paid is not None and paid.schedule is not None
+            check_kept_types(table, method, checked, lake, series, scheduled=scheduled)
             if paid is not None:
                 refuse(Facts(restored=lacks_entries(paid, lake, series)))
         staged = make_release(
