@@ -506,18 +506,14 @@ def _counts_hidden(spec: "ReleaseSpec", rules: _Rules) -> AbstractContextManager
 def _check_types(spec: "ReleaseSpec", table: "TableRef") -> None:
     """Compare the types of the source with those of the release table, if a lake is configured."""
     from privacy_engine.errors import Problem, ProblemsError, SchemaError
-    from privacy_release.steps.types import check_kept_types
+    from privacy_release.steps.types import check_types_of
 
     try:
         lake = lake_at(default_lake())
     except WrongArgumentError:
         return
     try:
-        scheduled = spec.budget is not None and spec.budget.schedule is not None
-        release = spec.release
-        check_kept_types(
-            table, release.method, release.parameters, lake, spec.publish.table, scheduled=scheduled
-        )
+        check_types_of(spec, table, lake)
     except SchemaError as error:
         raise ProblemsError([Problem(text=str(error), path=("schema",))]) from None
 

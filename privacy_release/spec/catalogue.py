@@ -131,7 +131,7 @@ def _read(files: Iterable[Path], floor: Floor | None) -> tuple[dict[Path, Releas
 
 
 def _right_alone(path: Path, floor: Floor | None) -> ReleaseSpec:
-    """A specification whose own file is right; what is wrong with another is told with its other files."""
+    """Read a specification whose own file is right; mistakes are reported with those of its other files."""
     spec = load_spec(path, judge=False)
     if judged(spec.facts()).problems:
         check_files(spec, floor)

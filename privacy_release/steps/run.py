@@ -40,7 +40,7 @@ from privacy_release.steps.ingest import TableSource, ingest, ingest_tables
 from privacy_release.steps.outliers import detect_outliers
 from privacy_release.steps.publish import COMPLETED, publish_staged, table_rules
 from privacy_release.steps.release import make_release
-from privacy_release.steps.types import check_kept_types
+from privacy_release.steps.types import check_types_of
 from privacy_release.steps.validate import validate
 from privacy_release.steps.verify import raise_if_failed, verify_staged
 from privacy_release.transforms.query import SqlStep
@@ -166,9 +166,7 @@ def _run(
     register = _register(spec, release_id, work)
     with portion(0.2):
         table = source_table(spec, release_id, schema, work, watch)
-    scheduled = spec.budget is not None and spec.budget.schedule is not None
-    release = spec.release
-    check_kept_types(table, release.method, release.parameters, lake, spec.publish.table, scheduled=scheduled)
+    check_types_of(spec, table, lake)
     if asked.attacks:
         table = hold_out(table, work, asked.holdout, asked.attacks)
         watch(Stage.HOLD_OUT, f"{counted(table['rows'], 'record is', 'records are')} left to be released")

@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
     from privacy_engine.tables.schema import Attribute, DataSchema
     from privacy_release.lake.store import Lake
+    from privacy_release.spec.model import ReleaseSpec
+
+
+def check_types_of(spec: "ReleaseSpec", table: TableRef, lake: "Lake") -> None:
+    """Do as `check_kept_types` for a specification."""
+    release, scheduled = spec.release, spec.budget is not None and spec.budget.schedule is not None
+    check_kept_types(table, release.method, release.parameters, lake, spec.publish.table, scheduled=scheduled)
 
 
 def check_kept_types(

@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,6 +15,7 @@ from deploy.local.embedded import HOST, free_port
 from deploy.local.samples.files import ADULT, SAMPLES, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
 from deploy.local.ui import ComponentError, require_login
+from tests.servers.airflow_api import ask
 from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow
@@ -62,21 +62,13 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def post(url: str, body: dict[str, str]) -> dict[str, str]:
-    request = urllib.request.Request(
-        url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}, method="POST"
-    )
-    with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
-        return json.load(answer)
-
-
 def test_the_printed_login_works_and_sigterm_leaves_no_process_behind(
     ui: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     facts = printed_until_ready(ui)
     user, password = facts["login"].split(" / ")
-    token = post(f"{facts['address']}/auth/token", {"username": user, "password": password})
-    assert token["access_token"]
+    login = ask(facts["address"], "POST", "/auth/token", {"username": user, "password": password})
+    assert json.loads(login)["access_token"]
 
     started = psutil.Process(ui.pid).children(recursive=True)
     assert len(started) >= 4  # API server, scheduler, DAG processor, triggerer

@@ -60,7 +60,7 @@ def test_the_engine_passes_its_tests_with_the_oldest_packages(tmp_path: Path, cl
         )
         assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
 
-    # In a folder of its own: it would replace the machine code of the checkout, for all other tests.
+    # In a separate folder: it would replace the machine code of the checkout, for all other tests.
     passes(*COMPILED, "-k", CHOSEN, NUMBA_OPT="1", NUMBA_CACHE_DIR=str(tmp_path / "kernels"))
     locked = [f"{name}=={version(name)}" for name in COMPILER]
     uv("pip", "install", "--python", oldest / "python", "--no-deps", *locked)

@@ -21,7 +21,7 @@ def ask(address: str, method: str, path: str, body: Any = None, token: str | Non
         method: Of HTTP.
         path: Begins with a slash.
         body: Sent as JSON; None: nothing is.
-        token: Of a user who has logged in; None: nobody asks.
+        token: Of a user who has logged in; None: the request has none.
 
     Raises:
         HTTPError: if the answer is an error.
