@@ -261,6 +261,7 @@ def _ingest(spec: ReleaseSpec) -> Any:
         format=source.format,
         version=source.version,
         timestamp=source.timestamp,
+        sha256=source.sha256,
         **waits,
         **_filled({"uri": source.place}),
         **shared,

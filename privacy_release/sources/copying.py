@@ -37,6 +37,7 @@ class Copied:
         fingerprint: sha256 over name, size and sha256 of every file of the source.
         rows: records in the source.
         dropped: records left out because of nulls.
+        unchecked: files whose pages have no checksums.
         schema: of the copy.
         text: in how many records what was found in text that is allowed or redacted, by column and kind.
         shifted: which dates were shifted, if any.
@@ -47,6 +48,7 @@ class Copied:
     fingerprint: str
     rows: int
     dropped: int
+    unchecked: int
     schema: "DataSchema"
     text: dict[str, dict[str, int]]
     shifted: ShiftRef | None = None
@@ -65,6 +67,7 @@ def copy_source(
     max_expansion: int = MAX_EXPANSION,
     disguise: Disguise | None = None,
     workers: Workers | None = None,
+    sha256: str | None = None,
 ) -> Copied:
     """Copy the records of all files, in the order of the file names, into private Parquet.
 
@@ -83,6 +86,7 @@ def copy_source(
         max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
         disguise: numbers persons; None: as nowhere else. Tables that share persons share one.
         workers: who copies a source of many files and records; None: this process.
+        sha256: what that of the only file must be, or of several files the fingerprint; None: anything.
 
     Raises:
         SchemaError: if a file is no whole Parquet file, its records unfold too far, or they do not fit the
@@ -90,7 +94,8 @@ def copy_source(
             identifiers. No copy is left then.
         SecretError: if a key of pseudonyms or shifted dates is missing or too short.
         SpecError: if these are asked for and not for which release, or a pseudonym of the individual.
-        IntegrityError: if the files change while they are read. No copy is left then.
+        IntegrityError: if the files change while they are read, or are not those of `sha256`. No copy is left
+            then.
         CapacityError: if the disk or the memory is too small. No copy is left then, either.
     """
     schema = schema.keeping_nulls() if nulls == "keep" else schema
@@ -108,6 +113,7 @@ def copy_source(
         pseudonyms=pseudonyms,
         shifts=Shifts(schema, naming),
         disguise=disguise or Disguise(exact=schema.exact_persons),
+        sha256=sha256,
     )
     if workers is not None and (shares := shares_of(wanted, workers)):
         copy, read = copied_in_shares(wanted, shares, target, workers)
@@ -119,6 +125,7 @@ def copy_source(
         fingerprint=read.fingerprint,
         rows=read.rows,
         dropped=read.dropped,
+        unchecked=read.unchecked,
         schema=kept_schema(pseudonyms.released(schema), individual).ingested().coded(),
         text=read.scan.found(),
         shifted=wanted.shifts.told(),

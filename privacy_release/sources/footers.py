@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+_NUMBER = 0x15  # the field after the one before, a number of 32 bits
 _HARMLESS = 1 << 30  # bytes that the records of any file may take
 
 
@@ -97,6 +98,30 @@ def opened_source(
         told = sum(max(0, group.total_byte_size) for group in groups)
         Expansion(shown, size, most).add(told)
         return opened, Expansion(shown, size, most)
+
+
+def has_page_checksums(stream: IO[bytes]) -> bool:
+    """Whether the first page of a Parquet file has a checksum, which writers give to all pages or to none.
+
+    pyarrow verifies checksums and does not tell whether there are any. The page begins after the four bytes
+    at the begin of the file, with a header in Thrift's compact protocol (`PageHeader` of the Parquet format):
+    three numbers, and as the fourth field the checksum, if there is one.
+    """
+    stream.seek(0)
+    head = stream.read(64)
+    stream.seek(0)
+    place = 4
+    try:
+        for _ in range(3):  # type, size, compressed size
+            if head[place] != _NUMBER:
+                return False
+            place += 1
+            while head[place] & 0x80:  # more bytes of the same number follow
+                place += 1
+            place += 1
+        return head[place] == _NUMBER
+    except IndexError:
+        return False
 
 
 def records_of(

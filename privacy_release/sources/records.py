@@ -23,7 +23,12 @@ from privacy_engine.errors import IntegrityError, SchemaError
 from privacy_engine.pipeline import ahead
 from privacy_engine.progress import advance
 from privacy_release.sources.addresses import Source, reading
-from privacy_release.sources.footers import opened_source, records_of, source_footer
+from privacy_release.sources.footers import (
+    has_page_checksums,
+    opened_source,
+    records_of,
+    source_footer,
+)
 from privacy_release.sources.identifiers import Disguise, Repeats
 from privacy_release.sources.listing import without_values
 from privacy_release.sources.person_dates import FirstDays, Shifts
@@ -74,6 +79,7 @@ class Wanted:
         columns, nulls, individual, max_expansion: as of `copying.copy_source`.
         people: is told the identifiers of the records that are kept.
         pseudonyms, shifts, disguise: what stands in the place of identifiers, true dates and persons.
+        sha256: Of the only file, or the fingerprint of several; None: none was stated.
     """
 
     source: Source
@@ -86,6 +92,7 @@ class Wanted:
     pseudonyms: Pseudonyms
     shifts: Shifts
     disguise: Disguise
+    sha256: str | None = None
 
     @cached_property
     def kept(self) -> "DataSchema":
@@ -120,6 +127,7 @@ class Reading:
         first: names and types of what is read of the first one; None: not read yet.
         read: what the fingerprint is made of: name, size and sha256 of each file.
         rows, dropped: records that were read, and of them left out because of nulls.
+        unchecked: files with records whose pages have no checksums, so that damage may go unnoticed.
         problems: of the parts that do not fit, at most `TOLD`.
     """
 
@@ -130,6 +138,7 @@ class Reading:
     read: list[str] = field(default_factory=list)
     rows: int = 0
     dropped: int = 0
+    unchecked: int = 0
     problems: list[str] = field(default_factory=list)
     repeats: Repeats = field(init=False)
     scan: TextScan = field(init=False)
@@ -148,6 +157,12 @@ class Reading:
     def fingerprint(self) -> str:
         """Over name, size and sha256 of every file that was read."""
         return hashlib.sha256("".join(self.read).encode()).hexdigest()
+
+    @property
+    def _sha256(self) -> str:
+        """That of the only file, or the fingerprint of several."""
+        (*several, last) = self.read
+        return self.fingerprint if several else last.rstrip("\n").rpartition("\0")[2]
 
     def parts(self) -> Iterator["pa.Table"]:
         """The records that are kept; none any more once some do not fit."""
@@ -188,6 +203,8 @@ class Reading:
             for number, (name, copy) in enumerate(zip(names, copies, strict=True)):
                 with copy as stream:
                     types, rows = self._footer(stream, name, columns)
+                    if read is self.read and rows and not has_page_checksums(stream):
+                        self.unchecked += 1
                     self.require_alike(types, name)
                     begin = 1
                     for stored in tables_of(stream, name, columns, most, self.wanted.partitions):
@@ -277,6 +294,11 @@ class Reading:
             raise IntegrityError(
                 "the files of the source must stay as they are while they are read, and changed: run the "
                 "release again"
+            )
+        if self.wanted.sha256 not in (None, self._sha256):
+            raise IntegrityError(
+                "source.sha256 must be that of what is read, and is not: bring back the files that it was "
+                "taken of, or state the one of these"
             )
         self.repeats.require_none()
         self.scan.require_clean()

@@ -197,6 +197,7 @@ class _CopyShare:
             "read": read.read,
             "rows": read.rows,
             "dropped": read.dropped,
+            "unchecked": read.unchecked,
             "problems": read.problems,
             "seen": self.seen.write(f"{number:05d}.seen", pickle.dumps((read.first, read.scan, read.unique))),
             "repeats": [
@@ -213,6 +214,7 @@ def _absorb(whole: Reading, share: Share, outcome: Mapping[str, Any], seen: Priv
     whole.read += outcome["read"]
     whole.rows += outcome["rows"]
     whole.dropped += outcome["dropped"]
+    whole.unchecked += outcome["unchecked"]
     whole.problems += outcome["problems"]
     # The file is as the worker wrote it, whose word for its hash is as good as its word for the rest.
     first, scan, unique = pickle.loads(seen.read(outcome["seen"]))

@@ -211,6 +211,8 @@ class SourceSpec(_Strict):
         wait: for how long.
         max_expansion: most bytes that records may take in memory for each byte of their file: a small file
             that unfolds further, beyond a GiB, is refused as a Parquet bomb.
+        sha256: what the SHA-256 of the Parquet file must be, as `sha256sum` prints it; of several files their
+            fingerprint, which the report of a release shows. Other files are refused.
     """
 
     model_config = ConfigDict(
@@ -228,6 +230,7 @@ class SourceSpec(_Strict):
     when_missing: Literal["fail", "skip", "wait"] = "fail"
     wait: WaitSpec | None = None
     max_expansion: Whole = Field(default=MAX_EXPANSION, ge=1)
+    sha256: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
@@ -247,6 +250,8 @@ class SourceSpec(_Strict):
             )
         if self.wait is not None and self.when_missing != "wait":
             raise ValueError("source.wait must stand beside when_missing: wait; add it, or remove wait")
+        if self.sha256 is not None and (self.uri is None or self.format != "parquet" or "{" in self.uri):
+            raise ValueError("source.sha256 is of Parquet files at one address without {release}; remove it")
         check_placeholders(self.place)
         if self.sql is not None:
             check_query(self.sql)

@@ -52,6 +52,7 @@ def ingest(
     max_expansion: int = MAX_EXPANSION,
     naming: Naming | None = None,
     numbering: Identification | None = None,
+    sha256: str | None = None,
 ) -> TableRef:
     """Read a table about people into the work area, without its identifiers, or with pseudonyms for them.
 
@@ -81,13 +82,15 @@ def ingest(
             asks for it.
         numbering: by what key a person has the same number in every run, for a schedule that bounds in how
             many releases a person takes part; it names the column of the person.
+        sha256: what that of the only file must be, or of several files the fingerprint, which the report of a
+            release shows; None: anything.
 
     Raises:
         SchemaError: if the files cannot be read or do not fit the schema, by column, rule and remedy.
         MissingSourceError: if there are none.
         SourceError: if a database cannot be reached.
         SecretError: if a key of pseudonyms or shifted dates is missing or too short.
-        IntegrityError: if the files change while they are read twice.
+        IntegrityError: if the files change while they are read twice, or are not those of `sha256`.
         CapacityError: if the disk or the memory is too small.
         SpecError: if its records are to be known by a person in two ways, or the floor policy of the
             deployment cannot be read: nothing could be published then.
@@ -123,6 +126,7 @@ def ingest(
             max_expansion=max_expansion,
             disguise=None if numbering is None else Disguise(numbering.numbering),
             workers=Workers(engine=engine, rows=counts, work=work) if engine is not None and large else None,
+            sha256=sha256,
         )
     table = TableRef(
         uri=str(read.path),
@@ -155,6 +159,7 @@ class TableSource:
     storage_options: Mapping[str, Any] | None = None
     filesystem: "AbstractFileSystem | None" = None
     max_expansion: int = MAX_EXPANSION
+    sha256: str | None = None
 
 
 def ingest_tables(
@@ -195,6 +200,7 @@ def ingest_tables(
                 told.nulls,
                 max_expansion=told.max_expansion,
                 disguise=disguise,
+                sha256=told.sha256,
             )
         origins[name] = _origin(found, read[name], own, checked)
     whole = schema_of_tables(
@@ -336,4 +342,6 @@ def _origin(found: Extracted, read: Copied, schema: "DataSchema", checked: str |
         told["classification"] = checked
     if found.source.left_out:
         told["left_out"] = list(found.source.left_out)
+    if read.unchecked and not found.told:  # other files than those of the source are written here
+        told["unchecked"] = read.unchecked
     return SourceRef(**{**told, **found.told})  # type: ignore[typeddict-item]  # what an extract tells is among them

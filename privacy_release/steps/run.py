@@ -348,6 +348,7 @@ def source_table(
             columns=source.columns,
             nulls=source.nulls,
             max_expansion=source.max_expansion,
+            sha256=source.sha256,
             individual=spec.individual,
             people=people,
             naming=Naming(series=spec.name, release=release_id),
@@ -434,6 +435,7 @@ def _tables(
             columns=own.source.columns,
             nulls=own.source.nulls,
             max_expansion=own.source.max_expansion,
+            sha256=own.source.sha256,
         )
         for name, own in tables.items()
     }

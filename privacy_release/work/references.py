@@ -73,6 +73,7 @@ class SourceRef(TypedDict):
         expectations: Number of expectations, of those that were evaluated, and of those that held.
         classification: sha256 of the classification that the columns were held against, where there is one.
         left_out: names of hidden and empty files of the folder, which were not read, where there are any.
+        unchecked: how many of the files have no checksums of their pages, where there are any.
     """
 
     uri: str
@@ -93,6 +94,7 @@ class SourceRef(TypedDict):
     expectations: NotRequired[dict[str, int]]
     classification: NotRequired[str]
     left_out: NotRequired[list[str]]
+    unchecked: NotRequired[int]
 
 
 class OutlierRef(TypedDict):

@@ -27,7 +27,9 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
         private: the release is differentially private or randomized: exact counts and hashes of the source
             would void that.
     """
-    exact = {"fingerprint", "rows", "dropped", "text", "version", "left_out"} if private else set()
+    exact = (
+        {"fingerprint", "rows", "dropped", "text", "version", "left_out", "unchecked"} if private else set()
+    )
     hidden = {"uri", "expectations", "guessed"} | exact
     told = {name: value for name, value in source.items() if name not in hidden}
     if "left_out" in told:  # the names of files may name people
@@ -41,13 +43,20 @@ def public_source(source: SourceRef, *, private: bool) -> dict[str, Any]:
 
 def left_out_of(source: SourceRef) -> list[str]:
     """Names of the files of a source, or of all its tables, that were not read."""
-    return [name for own in source.get("tables", {"": source}).values() for name in own.get("left_out", [])]
+    return [name for own in tables_of(source) for name in own.get("left_out", [])]
+
+
+def tables_of(source: SourceRef) -> list[SourceRef]:
+    """Where each of several tables came from, or the only one."""
+    return list(source.get("tables", {"": source}).values())
 
 
 def facts_of(table: TableRef) -> dict[str, str]:
     """What a report says of the source, where the release hides no exact count of it."""
     left_out = left_out_of(table["source"])
     files = {"hidden or empty files left out": f"{len(left_out):,}"} if left_out else {}
+    if unchecked := sum(own.get("unchecked", 0) for own in tables_of(table["source"])):
+        files["files without page checksums"] = f"{unchecked:,} of {table['source']['files']:,}"
     return {"source fingerprint": table["source"]["fingerprint"], **files} | {
         f"outliers by {o['method']}": f"{o['flagged']:,} of {o['records']:,}, {_DONE[o['action']]}"
         for o in table.get("outliers", [])

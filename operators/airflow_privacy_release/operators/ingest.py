@@ -19,7 +19,7 @@ from airflow_privacy_release.task.metrics import monitored
 from airflow_privacy_release.task.paid import log_counts
 from airflow_privacy_release.task.run import file_label, release_id, release_name, run_work_area, skip
 from airflow_privacy_release.triggers.source import SourceTrigger
-from privacy_engine.errors import MissingSourceError, SourceError
+from privacy_engine.errors import MissingSourceError, SourceError, SpecError
 from privacy_release.sources.addresses import without_secret
 from privacy_release.work.durations import parse_duration
 from privacy_release.work.engines import LOCAL, read_engine
@@ -162,10 +162,12 @@ class IngestParquetOperator(IngestOperator):
             follow; or `wait` for it in the triggerer, which occupies no worker.
         timeout: how long to wait at most, such as `1 day`.
         every: how long to wait between two looks.
+        sha256: what the SHA-256 of the Parquet file must be, or of several files the fingerprint that the
+            report of a release shows; None: anything.
     """
 
     template_fields = (
-        *("uri", "connection", "format", "version", "timestamp"),
+        *("uri", "connection", "format", "version", "timestamp", "sha256"),
         *("when_missing", "timeout", "every"),
         *_SHARED,
     )
@@ -182,6 +184,7 @@ class IngestParquetOperator(IngestOperator):
         when_missing: Literal["fail", "skip", "wait"] = "fail",
         timeout: str = "1 day",
         every: str = "5 minutes",
+        sha256: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -193,6 +196,7 @@ class IngestParquetOperator(IngestOperator):
         self.when_missing = when_missing
         self.timeout = timeout
         self.every = every
+        self.sha256 = sha256
 
     @recorded
     @monitored("ingest")
@@ -201,13 +205,15 @@ class IngestParquetOperator(IngestOperator):
         from privacy_release.sources.waiting import FILE, has_come, skipped
 
         if self.format != "parquet":
+            if self.sha256 is not None:
+                raise SpecError("sha256 is of Parquet files; remove it, and name a version of the table")
             return self._ingested(context, self._version(release_name(context).address(self.uri)))
         reached = _reached(context, self.uri, self.connection)
         if self.when_missing != "fail" and not has_come(**reached):
             if self.when_missing == "skip":
                 skip(self, context, skipped(without_secret(reached["uri"]), FILE))
             self._wait(reached["uri"])
-        return self._ingested(context, **reached)
+        return self._ingested(context, sha256=self.sha256, **reached)
 
     def _version(self, uri: str) -> "Extract":
         from privacy_release.sources.versions import version_of
@@ -239,7 +245,7 @@ class IngestParquetOperator(IngestOperator):
             raise MissingSourceError(too_late(without_secret(reached["uri"]), self.timeout, FILE))
         if event["state"] == "failed":
             raise SourceError(event["message"])
-        return self._ingested(context, **reached)
+        return self._ingested(context, sha256=self.sha256, **reached)
 
 
 class IngestSqlOperator(IngestOperator):
@@ -345,7 +351,7 @@ class IngestTablesOperator(BaseOperator):
 
     Args:
         tables: of each table, by its name, a mapping with `uri` and `schema` (the mapping itself, or a file),
-            and, if needed, `columns`, `nulls`, `connection` and `max_expansion`, as of
+            and, if needed, `columns`, `nulls`, `connection`, `max_expansion` and `sha256`, as of
             `IngestParquetOperator`; `person`, the column that names the person, where it is called otherwise
             there; and `carry`: quasi-identifiers of another table, which has one row a
             person, whose released values the rows of this one get, too.
@@ -374,6 +380,7 @@ class IngestTablesOperator(BaseOperator):
                 columns=told.get("columns"),
                 nulls=told.get("nulls", "fail"),
                 max_expansion=int(told.get("max_expansion", MAX_EXPANSION)),
+                sha256=told.get("sha256"),
                 **_reached(context, told["uri"], told.get("connection")),
             )
             for name, told in self.tables.items()
