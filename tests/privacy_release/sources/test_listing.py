@@ -116,7 +116,7 @@ def test_those_of_several_tables_are_counted_together() -> None:
 def test_a_source_without_them_says_nothing(tmp_path: Path, work: WorkArea) -> None:
     table = ingest(fill(tmp_path / "source"), SCHEMA, work)
     assert "left_out" not in table["source"]
-    assert list(facts_of(table)) == ["source fingerprint"]
+    assert "hidden or empty files left out" not in facts_of(table)
 
 
 def test_only_hidden_files_are_a_missing_source_that_says_so(tmp_path: Path) -> None:
