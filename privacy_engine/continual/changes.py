@@ -81,6 +81,23 @@ class CountedPeople:
         changes[moved] += 1
         return CountedPeople(people=everybody, codes=values, present=present, changes=changes)
 
+    def renumbered(self, people: Ints) -> "CountedPeople":
+        """The same with other numbers.
+
+        Args:
+            people: (p,) the number of each.
+
+        Raises:
+            ValueError: if two have the same.
+        """
+        order = _order(people)
+        return CountedPeople(
+            people=people[order],
+            codes=self.codes[:, order],
+            present=self.present[order],
+            changes=self.changes[order],
+        )
+
     @property
     def counted(self) -> npt.NDArray[np.uint32]:
         """(d, n) the values of those who are counted now."""

@@ -11,6 +11,9 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
+# By which stored hashes of normal forms are recognised: another name wherever a text gets another form.
+FORM = "nfkc_casefold 1"
+
 _DASHES = "\u02d7\u2043\u2212"  # that are no dashes by their category
 _APOSTROPHES = "\u0060\u02b9\u02bb\u02bc\u02c8\u2018\u2019\u201a\u201b\u2032\u2035"
 _QUOTES = "\u00ab\u00bb\u201c\u201d\u201e\u201f"

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from privacy_engine.errors import SchemaError
+from privacy_engine.tables.normal import FORM
 from privacy_engine.vocabulary import counted
+from privacy_release.work.people import WRITTEN
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,8 +33,7 @@ class Disguise:
     With a key that is kept they are equal in every run, for a schedule that knows who took part before.
 
     Persons are told apart by the normal form of their identifiers, see `privacy_engine.tables.normal`: one
-    in another case, or with blanks, is no other person. With a key that is kept they are told apart by the
-    text as it is, because the numbers of earlier runs are stored.
+    in another case, or with blanks, is no other person.
 
     Two persons of one number, of which there is a chance of one in ten thousand among fifty millions, would
     count as one: never more persons than there are.
@@ -40,7 +41,8 @@ class Disguise:
 
     def __init__(self, key: bytes | None = None, *, exact: bool = False) -> None:
         self._key = secrets.token_bytes(32) if key is None else key
-        self._exact = exact or key is not None
+        self._exact, self.is_kept = exact, key is not None
+        self._spellings: list[npt.NDArray[np.int64]] = []
 
     def of(self, persons: "pd.Series") -> "npt.NDArray[np.int64]":
         """(n,) the number of each; no value is null. Whole numbers count as equal in either number type."""
@@ -50,12 +52,38 @@ class Disguise:
         from privacy_engine.tables.normal import normal_forms
 
         coded = factorize(persons)
-        texts = coded.texts if self._exact else normal_forms(coded.texts)
-        digests = b"".join(self._digest(text) for text in texts)
-        return np.frombuffer(digests, dtype=np.int64)[coded.codes]
+        forms = coded.texts if self._exact else normal_forms(coded.texts)
+        numbers = self._numbers(forms)
+        if self.is_kept:
+            other = np.array(
+                [form != text for form, text in zip(forms, coded.texts, strict=True)], dtype=bool
+            )
+            written = self._numbers(
+                [text for text, differs in zip(coded.texts, other, strict=True) if differs]
+            )
+            self._spellings.append(np.stack([written, numbers[other]]))
+        return numbers[coded.codes]
 
-    def _digest(self, text: str) -> bytes:
-        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8).digest()
+    @property
+    def form(self) -> str:
+        """Which form of an identifier is numbered."""
+        return WRITTEN if self._exact else FORM
+
+    @property
+    def spellings(self) -> "npt.NDArray[np.int64]":
+        """(2, s) of the persons so far, as of `privacy_release.work.people.Numbering`; of a kept key only."""
+        import numpy as np
+
+        return np.unique(np.concatenate([np.zeros((2, 0), np.int64), *self._spellings], axis=1), axis=1)
+
+    def _numbers(self, texts: Sequence[str]) -> "npt.NDArray[np.int64]":
+        import numpy as np
+
+        digests = (
+            hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8).digest()
+            for text in texts
+        )
+        return np.frombuffer(b"".join(digests), dtype=np.int64)
 
 
 class Repeats:

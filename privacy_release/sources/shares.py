@@ -74,7 +74,8 @@ def shares_of(wanted: Wanted, workers: Workers) -> list[Share]:
     place keeps apart who the records are about, and where the workers do not reach the source.
     """
     source, engine = wanted.source, workers.engine
-    whole = wanted.people is not None or wanted.schema.counted_from_first
+    alone = wanted.people is not None or wanted.disguise.is_kept
+    whole = alone or wanted.schema.counted_from_first
     if sum(workers.rows) < workers.many or len(workers.rows) < 2 or whole:
         return []
     if not reads_sources(engine, here=source.is_local) or not _can_be_sent(wanted):

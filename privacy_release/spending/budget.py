@@ -36,6 +36,7 @@ from privacy_release.spending.yearly import Yearly
 from privacy_release.work.engines import open_engine
 from privacy_release.work.file_sets import paths_of
 from privacy_release.work.parquet import require_unchanged
+from privacy_release.work.people import Numbering
 from privacy_release.work.references import BookingRef, TableRef
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ class _Measuring:
             persons = frame[self.schema.by].to_numpy(dtype="int64")
             self.tell("counting who takes part")
             with schedule.counted(
-                self.budget.ledger, self.booking, persons, self.table["numbered"]
+                self.budget.ledger, self.booking, persons, Numbering.of(self.table["numbered"])
             ) as counted:
                 rows = turn.method.coded_participants(frame, self.schema, counted.takes_part)
         told = counted.detail(schedule)
@@ -270,15 +271,15 @@ class _Measuring:
         }
         with _given_back(self.budget, self.booking):
             self.tell("reading")
-            people, key_id = None, None
+            people, known = None, None
             if stream.how.names_people:
-                coded, people, key_id = _records_of_people(method, self.table, self.schema, self._earlier())
+                coded, people, known = _records_of_people(method, self.table, self.schema, self._earlier())
             else:
                 coded = _coded(method, self.table, self.schema, self._earlier())
             if len(coded) < LEAST_ROWS:
                 raise InfeasibleError(f"a table must have at least {LEAST_ROWS} records, got {len(coded)}")
             self.tell(f"going on with stream {stream.stream}")
-            with stream.held(self.budget.ledger, self.booking, asked, key_id) as held:
+            with stream.held(self.budget.ledger, self.booking, asked, known) as held:
                 state = held.advanced(method, coded, people)
                 told = held.detail(state)
         self.tell(f"running {method.key}")
@@ -290,14 +291,14 @@ def _records_of_people(
     table: TableRef,
     schema: "DataSchema",
     earlier: "Mapping[str, Storage] | None",
-) -> "tuple[CodedTable, npt.NDArray[np.int64], str]":
-    """The records, who they are of, and by which key: one record a person."""
+) -> "tuple[CodedTable, npt.NDArray[np.int64], Numbering]":
+    """The records, who they are of, and by what these are numbered: one record a person."""
     from privacy_engine.tables.domains import CodedTable
 
     frame = typed_records(table, schema, earlier)
     people = frame[schema.by].to_numpy(dtype="int64")
     coded = CodedTable.encode(frame, schema, method.levels)
-    return replace(coded, persons=len(coded)), people, table["numbered"]
+    return replace(coded, persons=len(coded)), people, Numbering.of(table["numbered"])
 
 
 @contextmanager

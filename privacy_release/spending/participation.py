@@ -13,8 +13,8 @@ What they must never let happen is a person who takes part once too often, whate
   (`privacy_engine.dp.participation`). One that was never committed counts for good.
 
 A person is known by a number that is a keyed hash (`privacy_release.sources.identifiers`), the same in every
-run. Neither numbers nor how many took part are ever published, logged or handed on: the number of those who
-take part is not public.
+run, of the form of the identifier that the file names (`privacy_release.work.people`). Neither numbers nor
+how many took part are ever published, logged or handed on: the number of those who take part is not public.
 """
 
 import fcntl
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import write_private
+from privacy_release.work.people import WRITTEN, Numbering
 from privacy_release.work.settings import curator_folder
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Schedule:
 
     @contextmanager
     def counted(
-        self, ledger: "BudgetLedger", booking: "Booking", persons: "npt.NDArray[np.int64]", key_id: str
+        self, ledger: "BudgetLedger", booking: "Booking", persons: "npt.NDArray[np.int64]", known: Numbering
     ) -> "Iterator[Counted]":
         """Who takes part in the release of a booking; those are counted when the block ends without an error.
 
@@ -107,7 +108,7 @@ class Schedule:
             ledger: that booked it.
             booking: of the release, reserved.
             persons: (n,) the number of the person of each row.
-            key_id: of the key that they are numbered by.
+            known: by what they are numbered.
 
         Raises:
             SchemaError: if people were seen before and are to be refused.
@@ -118,7 +119,7 @@ class Schedule:
         handle = os.open(area.path("lock"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
-            files = _Files(area=area, of=f"{booking.dataset}/{self.name}", key_id=key_id)
+            files = _Files(area=area, of=f"{booking.dataset}/{self.name}", known=known)
             counted = self._filtered(files, ledger, booking, persons)
             yield counted
             if not files.path(booking.key).is_file():
@@ -165,17 +166,18 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True)
 class _Files:
-    """The files of a schedule, one for each release: whom it is of and the key, then a person a line."""
+    """The files of a schedule, one for each release: by what persons are known, then a person a line."""
 
     area: WorkArea
     of: str
-    key_id: str
+    known: Numbering
 
     def path(self, key: str) -> Path:
         return self.area.path(f"{key}.people")
 
     def write(self, key: str, persons: "npt.NDArray[np.int64]") -> None:
-        lines = [json.dumps({"of": self.of, "key": self.key_id}), *map(str, sorted(set(persons.tolist())))]
+        head = {"of": self.of, "key": self.known.key_id, "form": self.known.form}
+        lines = [json.dumps(head), *map(str, sorted(set(persons.tolist())))]
         write_private(self.path(key), "\n".join(lines).encode())
 
     def sha256(self, key: str) -> str:
@@ -219,7 +221,7 @@ class _Files:
         try:
             head, *persons = data.decode().split("\n")
             told, numbers = json.loads(head), np.array(persons, dtype=np.int64)
-            of, key_id = told["of"], told["key"]
+            of, key_id, form = told["of"], told["key"], told.get("form", WRITTEN)
         except (ValueError, KeyError, TypeError, OverflowError):
             raise IntegrityError(f"who took part in a release of {self.of} is damaged: {remedy}") from None
         if of != self.of or (sha256 is not None and sha256 != hashlib.sha256(data).hexdigest()):
@@ -227,9 +229,9 @@ class _Files:
                 f"who took part in a release of {self.of} must be as the ledger recorded it, a file was "
                 f"altered or is of another schedule: {remedy}"
             )
-        if key_id != self.key_id:
+        if key_id != self.known.key_id:
             raise VerificationError(
                 f"who took part in earlier releases of {self.of} is known by another key, so nobody can be "
                 "recognised; bring the key back, or go on under another name of the schedule"
             )
-        return numbers
+        return np.unique(self.known.of_stored(numbers, form, self.of))  # two spellings may be one person

@@ -23,7 +23,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ from privacy_release.spending.participation import Schedule
 from privacy_release.spending.yearly import Yearly
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import write_private
+from privacy_release.work.people import WRITTEN, Numbering
 from privacy_release.work.settings import curator_folder
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class Stream:
 
     @contextmanager
     def held(
-        self, ledger: "BudgetLedger", booking: "Booking", asked: Mapping[str, Any], key_id: str | None
+        self, ledger: "BudgetLedger", booking: "Booking", asked: Mapping[str, Any], known: Numbering | None
     ) -> "Iterator[Held]":
         """The stream, as its last release left it; nobody else goes on with it meanwhile.
 
@@ -197,11 +198,11 @@ class Stream:
             ledger: that booked it.
             booking: of the release, reserved.
             asked: all but the records that the answer depends on, plain values.
-            key_id: of the key that people are numbered by; None where nobody asks who they are.
+            known: by what people are numbered; None where it does not matter who they are.
 
         Raises:
             IntegrityError: if the file of the last release is missing, altered or of another stream.
-            VerificationError: if people were numbered by another key.
+            VerificationError: if people were numbered by another key, or another form of their identifiers.
             SpecError: if the stream was begun with another promise, method or schema.
         """
         of = self.named(booking.dataset)
@@ -210,7 +211,7 @@ class Stream:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             asked_sha256 = hashlib.sha256(json.dumps(dict(asked), sort_keys=True).encode()).hexdigest()
-            files = _Files(area=area, of=of, asked=asked_sha256, key_id=key_id)
+            files = _Files(area=area, of=of, asked=asked_sha256, known=known)
             yield Held(stream=self, files=files, ledger=ledger, booking=booking)
         finally:
             os.close(handle)
@@ -246,9 +247,11 @@ class Held:
         head, committed = self._head()
         if self.files.path(self.booking.key).is_file():
             return self.files.read(self.booking.key).state
-        last = None if head is None else self.files.read(head).state
-        state = self.stream.how.advanced(self.stream.releases, method, last, coded, people)
-        self.files.write(self.booking.key, state.number, to_bytes(state))
+        last = None if head is None else self.files.read(head)
+        state = self.stream.how.advanced(
+            self.stream.releases, method, None if last is None else last.state, coded, people
+        )
+        self.files.write(self.booking.key, state.number, to_bytes(state), None if last is None else last.form)
         self._prune(committed)
         return state
 
@@ -291,6 +294,7 @@ class _Stored:
 
     number: int
     state: "State"
+    form: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,7 +304,7 @@ class _Files:
     area: WorkArea
     of: str
     asked: str
-    key_id: str | None
+    known: Numbering | None
 
     @property
     def keys(self) -> list[str]:
@@ -309,8 +313,14 @@ class _Files:
     def path(self, key: str) -> Path:
         return self.area.path(f"{key}.state")
 
-    def write(self, key: str, number: int, state: bytes) -> None:
-        head = {"of": self.of, "release": key, "number": number, "asked": self.asked, "key": self.key_id}
+    def write(self, key: str, number: int, state: bytes, form: str | None = None) -> None:
+        """Write the state of a release.
+
+        form: of the people in the state that it goes on from, not all of whom are in this release.
+        """
+        head = {"of": self.of, "release": key, "number": number, "asked": self.asked, "key": self._key_id}
+        if self.known is not None:
+            head["form"] = form or self.known.form
         write_private(self.path(key), json.dumps(head).encode() + b"\n" + state)
 
     def sha256(self, key: str) -> str:
@@ -348,7 +358,7 @@ class _Files:
         line, _, state = self.path(key).read_bytes().partition(b"\n")
         number = self._number(key, line)
         head = json.loads(line)
-        if head["key"] != self.key_id:
+        if head["key"] != self._key_id:
             raise VerificationError(
                 f"who is counted in {self.of} is known by another key, so nobody can be recognised; bring "
                 "the key back, or begin another stream (`stream`)"
@@ -360,9 +370,29 @@ class _Files:
                 "(`stream`), whose promise counts beside this one"
             )
         try:
-            return _Stored(number=number, state=from_bytes(state))
+            found = from_bytes(state)
         except ValueError:
             raise self.altered() from None
+        form = head.get("form", WRITTEN)
+        return _Stored(number=number, state=self._recognised(found, form), form=form)
+
+    @property
+    def _key_id(self) -> str | None:
+        return None if self.known is None else self.known.key_id
+
+    def _recognised(self, state: "State", form: str) -> "State":
+        """The state with people as they are numbered now."""
+        counted = getattr(state, "people", None)
+        if self.known is None or counted is None:
+            return state
+        people = self.known.of_stored(counted.people, form, self.of)
+        try:
+            return replace(state, people=counted.renumbered(people))
+        except ValueError:
+            raise SpecError(
+                f"budget.over_time: {self.of} counts a person as two, whose identifier was written in two "
+                "ways; begin another stream (`stream`), whose promise counts beside this one"
+            ) from None
 
     def _number(self, key: str, line: bytes) -> int:
         try:

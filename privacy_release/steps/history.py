@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
+from privacy_engine.tables.normal import FORM
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
-from privacy_release.work.people import Identification
+from privacy_release.work.people import WRITTEN, Identification, require_form
 from privacy_release.work.references import PersonsRef, ReportRef, StagedRef
 from privacy_release.work.settings import curator_folder
 
@@ -40,15 +41,14 @@ if TYPE_CHECKING:
 _LEAST = 2  # persons who cannot be told apart, where sensitive values alone are to be kept
 _RESERVE = 1.0
 _PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the release"
-_RECORDS = "records of the release"
+_RECORDS, _FORM, _WRITTEN = "records of the release", "form of the identifiers", "person as written"
 _SIGNATURE, _SET, _CELL = "signature of ", "set of ", "cell of "
 
 
 class Persons:
     """Who the records of a table are about, in its order, taken down while the table is copied.
 
-    The hashes are of the texts as they are, because those of earlier releases are stored. Two spellings that
-    read the same are one person, who has several records then, and is refused.
+    Two spellings that read the same are one person, who has several records then, and is refused.
 
     Args:
         identification: the column, and the key of the hashes.
@@ -58,8 +58,7 @@ class Persons:
     def __init__(self, identification: Identification, *, exact: bool = False) -> None:
         self._by = identification
         self._exact = exact
-        self._hashes: list[npt.NDArray[np.object_]] = []
-        self._read: set[str] = set()  # hashes of normal forms
+        self._hashes: list[npt.NDArray[np.object_]] = []  # each (2, n): of the persons, and as written
         self._nulls = 0
 
     @property
@@ -80,15 +79,24 @@ class Persons:
         coded = factorize(identifiers)
         self._nulls += coded.nulls
         # About 1 s for 1,000,000 records.
-        hashes = [self._by.person(text) for text in coded.texts]
+        written = [self._by.person(text) for text in coded.texts]
+        read = written
         if not self._exact:
-            forms = zip(coded.texts, normal_forms(coded.texts), hashes, strict=True)
-            self._read |= {own if form == text else self._by.person(form) for text, form, own in forms}
-        self._hashes.append(np.array(hashes, dtype=object)[coded.codes[coded.codes >= 0]])
+            forms = zip(coded.texts, normal_forms(coded.texts), written, strict=True)
+            read = [own if form == text else self._by.person(form) for text, form, own in forms]
+        self._hashes.append(np.array([read, written], dtype=object)[:, coded.codes[coded.codes >= 0]])
 
     def write(self, path: Path) -> PersonsRef:
         """Write them to a private file of their own; errors as of `hashes`."""
-        return write_persons(self.hashes(), path, self._by.key_id)
+        form = WRITTEN if self._exact else FORM
+        return write_persons(self.hashes(), path, self._by.key_id, form, self._both[1])
+
+    @property
+    def _both(self) -> "npt.NDArray[np.object_]":
+        """(2, n) who each record is about, and the hash of the identifier as it is written."""
+        import numpy as np
+
+        return np.concatenate(self._hashes, axis=1)
 
     def hashes(self) -> "npt.NDArray[np.object_]":
         """(n,) text: who each record is about.
@@ -96,10 +104,8 @@ class Persons:
         Raises:
             SchemaError: naming the column and how many records have no identifier, or one that another has.
         """
-        import numpy as np
-
-        hashes = np.concatenate(self._hashes)
-        repeated = len(hashes) - len(set(hashes.tolist()) if self._exact else self._read)
+        hashes: npt.NDArray[np.object_] = self._both[0]
+        repeated = len(hashes) - len(set(hashes.tolist()))
         if self._nulls or repeated:
             raise SchemaError(
                 f"{self.column} must identify one person a record: {self._nulls} records have no value, "
@@ -108,12 +114,26 @@ class Persons:
         return hashes
 
 
-def write_persons(persons: "npt.NDArray[np.object_]", path: Path, key_id: str) -> PersonsRef:
-    """Write who the records of a table are about, in its order."""
+def write_persons(
+    persons: "npt.NDArray[np.object_]",
+    path: Path,
+    key_id: str,
+    form: str,
+    written: "npt.NDArray[np.object_]",
+) -> PersonsRef:
+    """Write who the records of a table are about, in its order.
+
+    Args:
+        persons: (n,) text, a hash of each person.
+        path: of the file.
+        key_id: of the key of the hashes.
+        form: of the identifiers that they are hashes of.
+        written: (n,) text, the hashes of the identifiers as they are written.
+    """
     import pandas as pd
 
-    sha256 = write_private(path, parquet_bytes(pd.DataFrame({_PERSON: persons})))
-    return PersonsRef(uri=str(path), sha256=sha256, key=key_id)
+    sha256 = write_private(path, parquet_bytes(pd.DataFrame({_PERSON: persons, _WRITTEN: written})))
+    return PersonsRef(uri=str(path), sha256=sha256, key=key_id, form=form)
 
 
 def read_persons(persons: PersonsRef) -> "npt.NDArray[np.object_]":
@@ -122,18 +142,27 @@ def read_persons(persons: PersonsRef) -> "npt.NDArray[np.object_]":
     Raises:
         IntegrityError: if the file is missing or changed.
     """
-    found = read_private(persons["uri"], persons["sha256"])[_PERSON].astype(object)
-    return found.where(found.notna(), None).to_numpy(dtype=object)
+    hashes: npt.NDArray[np.object_] = _hashes_of(persons)[0]
+    return hashes
+
+
+def _hashes_of(persons: PersonsRef) -> "npt.NDArray[np.object_]":
+    """(2, n) the same, and the hashes of the identifiers as they are written."""
+    import numpy as np
+
+    found = read_private(persons["uri"], persons["sha256"]).astype(object)
+    found = found.where(found.notna(), None)
+    return np.stack([found[name].to_numpy(dtype=object) for name in (_PERSON, _WRITTEN)])
 
 
 def follow(persons: PersonsRef, rows: "npt.NDArray[Any]", path: Path) -> PersonsRef:
     """The persons of some of the records, by position or flag, in a file of their own; of -1 it is nobody."""
     import numpy as np
 
-    found = read_persons(persons)[rows].copy()
+    found = _hashes_of(persons)[:, rows].copy()
     if rows.dtype != np.bool_:
-        found[rows < 0] = None
-    return write_persons(found, path, persons["key"])
+        found[:, rows < 0] = None
+    return write_persons(found[0], path, persons["key"], persons["form"], found[1])
 
 
 def staged_membership(staged: StagedRef) -> "Membership":
@@ -180,7 +209,7 @@ def published_releases(
 
 
 def earlier_releases(
-    lake: "Lake | None", name: str | None, key_id: str, but: tuple[str, str] | None = None
+    lake: "Lake | None", name: str | None, persons: PersonsRef, but: tuple[str, str] | None = None
 ) -> "dict[int, Membership]":
     """Who is in which class of each release of a table that was published and not retracted, by version.
 
@@ -189,12 +218,12 @@ def earlier_releases(
     Args:
         lake: of the release table.
         name: of the release table.
-        key_id: of the key that the persons are known by.
+        persons: of the new release, by whose hashes the earlier ones are known, too.
         but: as of `published_releases`.
 
     Raises:
         SpecError: if lake or name are not known.
-        VerificationError: if it is not on record for one of them, or was recorded with another key.
+        VerificationError: if it is not on record for one of them, or was recorded with another key or form.
         PublishError: if the lake cannot be reached.
     """
     found = {}
@@ -205,7 +234,7 @@ def earlier_releases(
                 f"version {entry['version']} of table {name} was published without recording who is in it, "
                 "so it cannot be held against this release; retract it, or publish under a new table name"
             )
-        found[int(entry["version"])] = _read(path, str(name), key_id, entry)
+        found[int(entry["version"])] = _read(path, str(name), persons, entry)
     return found
 
 
@@ -260,9 +289,9 @@ class Past:
     reserve: float | None = None
     counterfeits: float | None = None
 
-    def memberships(self, key_id: str) -> "dict[int, Membership]":
+    def memberships(self, persons: PersonsRef) -> "dict[int, Membership]":
         """Who is in which class of each earlier release, by version; errors as of `earlier_releases`."""
-        return earlier_releases(self.lake, self.name, key_id, self.run)
+        return earlier_releases(self.lake, self.name, persons, self.run)
 
     def kept(self, schema: "DataSchema") -> dict[str, Any]:
         """What is kept over all releases of a person.
@@ -347,7 +376,7 @@ def record(staged: StagedRef, name: str, release_id: str) -> None:
     sets = {_SET + name: texts for name, texts in membership.sets.items()}
     cells = {_CELL + name: texts for name, texts in membership.boxes.items()}
     frame = pd.DataFrame({**columns, **signatures, **sets, **cells}).assign(
-        **{_KEY: staged["persons"]["key"], _RELEASE: staged["sha256"]}
+        **{_KEY: staged["persons"]["key"], _FORM: staged["persons"]["form"], _RELEASE: staged["sha256"]}
     )
     frame[_RECORDS] = staged["rows"]
     write_private(_path(name, release_id, staged["sha256"]), parquet_bytes(frame))
@@ -379,8 +408,8 @@ def _path(name: str, release_id: str, sha256: str) -> Path:
     return WorkArea(curator_folder() / "membership", name).path(f"{slug}-{digest}.parquet")
 
 
-def _read(path: Path, name: str, key_id: str, entry: Mapping[str, Any]) -> "Membership":
-    """Who is in which class of a publication."""
+def _read(path: Path, name: str, persons: PersonsRef, entry: Mapping[str, Any]) -> "Membership":
+    """Who is in which class of a publication, by the hashes that the persons have now."""
     from privacy_engine.judge.cross_release import Membership
 
     frame = read_private(path, sha256_file(path))
@@ -391,14 +420,25 @@ def _read(path: Path, name: str, key_id: str, entry: Mapping[str, Any]) -> "Memb
             f"{path.name}, what is kept about the people of version {entry['version']} of table {name}, is "
             "of another release; restore it, or retract that release"
         )
-    if _KEY not in frame or set(frame[_KEY]) != {key_id}:
+    if _KEY not in frame or set(frame[_KEY]) != {persons["key"]}:
         raise VerificationError(
             f"who is in the earlier releases of table {name} was recorded with another key, so persons "
             "cannot be compared; bring the key back, or retract those releases"
         )
+    people = frame[_PERSON]
+    for form in set(frame.get(_FORM, [WRITTEN])):
+        require_form(form, persons["form"], f"version {entry['version']} of table {name}")
+        if form != persons["form"]:
+            read, written = _hashes_of(persons)
+            people = people.map(dict(zip(written, read, strict=True))).fillna(people)
+    if twice := int(people.duplicated().sum()):
+        raise VerificationError(
+            f"version {entry['version']} of table {name} has {twice} persons in two records, whose "
+            "identifiers were written in two ways; retract it, or publish under a new table name"
+        )
     try:
         return Membership(
-            persons=frame[_PERSON].to_numpy(dtype=object),
+            persons=people.to_numpy(dtype=object),
             labels=frame[_CLASS].to_numpy(dtype="int64"),
             signatures=_columns(frame, _SIGNATURE),
             sets=_columns(frame, _SET),  # none of those that were recorded before sets were kept

@@ -24,7 +24,7 @@ from privacy_release.steps.history import Persons
 from privacy_release.work.area import WorkArea
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import MAX_EXPANSION, private_parquet, unchanged_batches
-from privacy_release.work.people import Identification
+from privacy_release.work.people import Identification, write_numbered
 from privacy_release.work.places import scheme_of
 from privacy_release.work.references import EngineRef, SourceRef, TableRef
 from privacy_release.work.staged import write_schema
@@ -104,10 +104,12 @@ def ingest(
             f"persons who are to be known again must be those of the schema's person, got {numbering.column} "
             f"for {schema.by or 'none'}; name the same column as both"
         )
-    persons = None
+    persons = disguise = None
     if people is not None:
         named = schema[people.column] if people.column in schema.names else None
         persons = Persons(people, exact=named is not None and named.exact is not None)
+    if numbering is not None:
+        disguise = Disguise(numbering.numbering, exact=schema.exact_persons)
     schema = schema.as_of(datetime.now(UTC).date())
     schema = schema.keeping_nulls() if nulls == "keep" else schema
     path = work.path(f"{label}.parquet")
@@ -124,7 +126,7 @@ def ingest(
             people=persons,
             naming=naming,
             max_expansion=max_expansion,
-            disguise=None if numbering is None else Disguise(numbering.numbering),
+            disguise=disguise,
             workers=Workers(engine=engine, rows=counts, work=work) if engine is not None and large else None,
             sha256=sha256,
         )
@@ -137,8 +139,9 @@ def ingest(
     )
     if engine is not None and large:
         table["engine"] = engine
-    if numbering is not None:
-        table["numbered"] = numbering.key_id
+    if numbering is not None and disguise is not None:
+        path = work.path(f"{label}.spellings.parquet")
+        table["numbered"] = write_numbered(numbering.key_id, disguise.form, disguise.spellings, path)
     if persons is not None:
         table["persons"] = persons.write(work.path(f"{label}.persons.parquet"))
     return table

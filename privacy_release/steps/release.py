@@ -247,7 +247,7 @@ def _kept_safe(
     """A release that is safe together with the earlier ones of its table, and what it was made with."""
     from privacy_engine.over_time.republish import republish
 
-    earlier, kept = past.memberships(persons["key"]), past.kept(schema)
+    earlier, kept = past.memberships(persons), past.kept(schema)
     release = republish(
         releaser,
         frame,

@@ -223,7 +223,7 @@ def _held_together(
     if "persons" in staged:
         if policy.repeated_people == "history":
             policy = replace(policy, across=policy.across_known)
-        earlier = earlier_releases(lake, name, staged["persons"]["key"], run) if policy.across else {}
+        earlier = earlier_releases(lake, name, staged["persons"], run) if policy.across else {}
         across = _across(staged, schema, policy, loss, earlier)
         if unseen := len(set(earlier) - set(staged.get("earlier", earlier))):
             remedy = (

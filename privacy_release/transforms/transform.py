@@ -283,4 +283,4 @@ def _followed(persons: PersonsRef, positions: "npt.NDArray[Any]", path: Path) ->
     whole = pa.Table.from_batches(unchanged_batches(persons["uri"], persons["sha256"]))
     with private_parquet(path) as file:
         file.write(whole.take(pa.array(positions)))
-    return PersonsRef(uri=str(path), sha256=file.sha256, key=persons["key"])
+    return PersonsRef(uri=str(path), sha256=file.sha256, key=persons["key"], form=persons["form"])

@@ -2,6 +2,10 @@
 
 The persons never leave the work area. The file says which bytes it belongs to: persons of other records, or
 in another order, would make a class look as if it had more of them.
+
+Hashes that are stored beyond a run are of the normal form of an identifier, and name that form. Files from
+before there was one, and those of a schema that says `exact`, are of the text as written: a run knows both
+hashes of its own persons and so finds them in such files, too.
 """
 
 import hashlib
@@ -11,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from privacy_engine.errors import IntegrityError, SpecError
-from privacy_release.work.parquet import private_parquet, unchanged_batches
-from privacy_release.work.references import PeopleRef
+from privacy_engine.errors import IntegrityError, SpecError, VerificationError
+from privacy_engine.tables.normal import FORM
+from privacy_release.work.parquet import private_parquet, read_private, unchanged_batches
+from privacy_release.work.references import NumberedRef, PeopleRef
 from privacy_release.work.settings import secret
 
 if TYPE_CHECKING:
@@ -25,8 +30,10 @@ if TYPE_CHECKING:
 
 DEFAULT_KEY = "membership_default"  # an Airflow connection
 VARIABLE = "PRIVACY_MEMBERSHIP_KEY"
+WRITTEN = "as written"  # the form of identifiers in stored files that name none
 _SHORTEST = 32
 _PERSON = "person"
+_TEXT, _READ = "as written", "normal form"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +72,78 @@ class Identification:
     def _hash(self, text: str, size: int) -> str:
         key = hashlib.sha256(self.key.encode()).digest()
         return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=key, digest_size=size).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbering:
+    """By what persons have the same number in every run.
+
+    Attributes:
+        key_id: of the key.
+        form: of the identifiers that are numbered, `FORM` or `WRITTEN`.
+        spellings: (2, s) int64, ascending: the number of each text that is not in its normal form, as it is
+            written, and of its normal form.
+    """
+
+    key_id: str
+    form: str = FORM
+    spellings: "npt.NDArray[np.int64] | None" = None
+
+    @classmethod
+    def of(cls, numbered: NumberedRef) -> "Numbering":
+        """That of a table.
+
+        Raises:
+            IntegrityError: if the file is missing or changed.
+        """
+        import numpy as np
+
+        found = read_private(numbered["uri"], numbered["sha256"])
+        spellings = np.stack([found[name].to_numpy(dtype="int64") for name in (_TEXT, _READ)])
+        return cls(key_id=numbered["key"], form=numbered["form"], spellings=spellings)
+
+    def of_stored(self, numbers: "npt.NDArray[np.int64]", form: str, of: str) -> "npt.NDArray[np.int64]":
+        """The numbers that stored ones of a form have here; who is not in this table keeps their number.
+
+        Args:
+            numbers: (p,) as they are stored.
+            form: of the identifiers that they are numbers of.
+            of: what they belong to, for the error.
+
+        Raises:
+            VerificationError: as `require_form`.
+        """
+        import numpy as np
+
+        require_form(form, self.form, of)
+        if form == self.form or self.spellings is None or not self.spellings.size:
+            return numbers
+        written, read = self.spellings
+        places = np.minimum(np.searchsorted(written, numbers), len(written) - 1)
+        return np.where(written[places] == numbers, read[places], numbers)
+
+
+def write_numbered(key_id: str, form: str, spellings: "npt.NDArray[np.int64]", path: Path) -> NumberedRef:
+    """Write by what the persons of a table are numbered; arguments as the attributes of `Numbering`."""
+    import pyarrow as pa
+
+    with private_parquet(path) as file:
+        file.write(pa.table({_TEXT: spellings[0], _READ: spellings[1]}))
+    return NumberedRef(uri=str(path), sha256=file.sha256, key=key_id, form=form)
+
+
+def require_form(stored: str, form: str, of: str) -> None:
+    """Refuse stored persons who cannot be found by the form that tells persons apart now.
+
+    Raises:
+        VerificationError: if they were stored by another form than this one or `WRITTEN`.
+    """
+    if stored not in (form, WRITTEN):
+        raise VerificationError(
+            f"the persons of {of} are stored by the form `{stored}` of their identifiers, and are told apart "
+            f"by `{form}` now, so they cannot be recognised; bring back `exact` as the schema had it, or the "
+            "version of this package"
+        )
 
 
 def identification_of_environment(column: str) -> Identification:

@@ -121,14 +121,6 @@ class OutlierRef(TypedDict):
     aside: NotRequired[str]
 
 
-class PersonsRef(TypedDict):
-    """Who the records of a table are about, in its order: a private file of hashes; `key` tells which key."""
-
-    uri: str
-    sha256: str
-    key: str
-
-
 class EngineRef(TypedDict):
     """What a table is worked on with, see `privacy_release.work.engines`.
 
@@ -154,12 +146,35 @@ class FileRef(TypedDict):
     sha256: str
 
 
+class PersonsRef(FileRef):
+    """Who the records of a table are about, in its order: a private file of hashes.
+
+    Attributes:
+        key: which key the hashes are made with.
+        form: which form of an identifier tells persons apart, see `privacy_release.work.people`.
+    """
+
+    key: str
+    form: str
+
+
+class NumberedRef(FileRef):
+    """By what a person has the same number in every run; the file has the texts that are not in their form.
+
+    Attributes:
+        key, form: as of `PersonsRef`.
+    """
+
+    key: str
+    form: str
+
+
 class TableRef(TypedDict):
     """A table in the work area; `schema` is the path of its schema, as JSON.
 
     Attributes:
         engine: of a table that no step may hold in memory as a whole; absent otherwise.
-        numbered: which key a person has the same number by in every run; absent where numbers are of one run.
+        numbered: by what a person has the same number in every run; absent where numbers are of one run.
         holdout: the records of the people who were left out of it, for attacks on what is made of it.
     """
 
@@ -171,7 +186,7 @@ class TableRef(TypedDict):
     outliers: NotRequired[list[OutlierRef]]
     persons: NotRequired[PersonsRef]
     engine: NotRequired[EngineRef]
-    numbered: NotRequired[str]
+    numbered: NotRequired[NumberedRef]
     holdout: NotRequired[FileRef]
 
 

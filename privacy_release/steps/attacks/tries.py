@@ -201,7 +201,7 @@ def _memberships(
     """Who is in which class of this release and the earlier ones; empty where nothing follows people."""
     if "persons" not in staged:
         return ()
-    earlier = earlier_releases(lake, name, staged["persons"]["key"], run)
+    earlier = earlier_releases(lake, name, staged["persons"], run)
     return (staged_membership(staged), *earlier.values())
 
 

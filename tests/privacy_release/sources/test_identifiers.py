@@ -42,6 +42,12 @@ def test_exact_identifiers_do_not_repeat(tmp_path: Path) -> None:
     assert copied(tmp_path, {"exact": EXACT}).rows == len(SPELLINGS)
 
 
-def test_numbers_that_are_stored_are_those_of_the_text() -> None:
-    numbers = Disguise(b"k" * 32).of(pd.Series(SPELLINGS))
-    assert len(np.unique(numbers)) == len(SPELLINGS)
+def test_numbers_that_are_stored_are_those_of_the_normal_form_and_of_the_text_where_it_differs() -> None:
+    disguise, exact = Disguise(b"k" * 32), Disguise(b"k" * 32, exact=True)
+    numbers, written = disguise.of(pd.Series(SPELLINGS)), exact.of(pd.Series(SPELLINGS))
+    assert len(np.unique(numbers)) == 2
+    assert len(np.unique(written)) == len(SPELLINGS)
+    assert sorted(zip(*disguise.spellings.tolist(), strict=True)) == sorted(
+        zip(written.tolist(), numbers.tolist(), strict=True)
+    )
+    assert exact.spellings.size == 0

@@ -29,15 +29,18 @@ from privacy_engine.tables.schema import DataSchema
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.reports.registry import Deployment, deployment_record
 from privacy_release.sources.identifiers import Disguise
+from privacy_release.spending import participation
 from privacy_release.spending.budget import Budget
 from privacy_release.spending.participation import Schedule
 from privacy_release.work.area import WorkArea
-from privacy_release.work.people import Identification
+from privacy_release.work.parquet import write_private
+from privacy_release.work.people import Identification, Numbering
 from privacy_release.work.references import StagedRef, TableRef
 from tests.meeting import Meeting
 from tests.privacy_release.ledger.clocks import Clock, ledger_with
 from tests.tables import SPENDING
 
+EXACT = {"allow": "case is part of the number"}
 KNOWN = Identification(column="patient", key="k" * 40)
 FIELDS: dict[str, Any] = {
     "patient": {"role": "identifier"},
@@ -115,8 +118,8 @@ class Weeks:
 
     def took_part(self, name: str = "visits") -> list[str]:
         """Who took part in each release that was counted, in the order of the releases' keys."""
-        numbers = Disguise(KNOWN.numbering).of(pd.Series(list("abcdef")))
-        known = dict(zip(map(str, numbers), "abcdef", strict=True))
+        numbers = Disguise(KNOWN.numbering, exact=True).of(pd.Series(list("abcdefA")))
+        known = dict(zip(map(str, numbers), "abcdefA", strict=True))
         return ["".join(sorted(known[line] for line in lines)) for lines in self.lines(name)]
 
     def lines(self, name: str = "visits") -> Iterator[list[str]]:
@@ -288,6 +291,35 @@ def test_another_key_stops_the_schedule(weeks: Weeks) -> None:
         weeks.release(weeks.table("ab", Identification(column="patient", key="other" * 8)))
 
 
+def test_a_person_who_took_part_under_another_spelling_is_recognised(weeks: Weeks) -> None:
+    for spelling in ("A", "\uff21"):
+        weeks.release(weeks.table(spelling + "b"))
+    weeks.release(weeks.table("acd"))
+    assert sorted(weeks.took_part()) == ["ab", "ab", "cd"]
+
+
+@pytest.mark.parametrize("names_form", [True, False], ids=["as written", "before there was a form"])
+def test_people_who_are_stored_as_written_are_recognised_by_what_is_written_now(
+    weeks: Weeks, monkeypatch: pytest.MonkeyPatch, names_form: bool
+) -> None:
+    def write(path: Path, data: bytes) -> str:
+        return write_private(path, data if names_form else data.replace(b', "form": "as written"', b""))
+
+    monkeypatch.setattr(participation, "write_private", write)
+    for _ in range(2):
+        weeks.release(weeks.table("Ab", patient={"role": "identifier", "exact": EXACT}))
+    heads = [json.loads(path.read_text().split("\n")[0]) for path in weeks.files()]
+    assert [head.get("form") for head in heads] == (["as written"] * 2 if names_form else [None] * 2)
+    weeks.release(weeks.table("Abcd"))
+    assert sorted(weeks.took_part()) == ["Ab", "Ab", "cd"]
+
+
+def test_people_of_normal_forms_are_not_looked_for_among_exact_ones(weeks: Weeks) -> None:
+    weeks.release(weeks.table("ab"))
+    with pytest.raises(VerificationError, match="bring back `exact` as the schema had it"):
+        weeks.release(weeks.table("ab", patient={"role": "identifier", "exact": EXACT}))
+
+
 def test_a_refusal_by_a_noisy_number_is_kept_and_the_same_in_every_retry(
     weeks: Weeks, ledger: BudgetLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,11 +399,11 @@ def test_a_release_waits_while_another_one_of_its_schedule_filters_who_takes_par
     bookings = [ledger.reserve("clinic", key * 64, each, promise=plan.promise(each)) for key in "ab"]
 
     def second() -> list[bool]:
-        with plan.counted(ledger, bookings[1], people, "key") as counted:
+        with plan.counted(ledger, bookings[1], people, Numbering(key_id="key")) as counted:
             meeting.entered()
             return counted.takes_part.tolist()  # type: ignore[no-any-return]
 
-    with plan.counted(ledger, bookings[0], people, "key") as counted:
+    with plan.counted(ledger, bookings[0], people, Numbering(key_id="key")) as counted:
         seen, took_part = meeting.second(second)
     assert (seen, counted.takes_part.tolist()) == ("waits", [True, True])
     assert took_part.result() == [False, False]
@@ -382,5 +414,5 @@ def test_a_retry_of_a_release_does_not_count_its_own_people_as_earlier_ones(ledg
     each = PrivacyLoss(epsilon=0.5, neighbours=Neighbours.REPLACE_PERSON)
     booking = ledger.reserve("clinic", "a" * 64, each, promise=plan.promise(each))
     for _ in range(2):
-        with plan.counted(ledger, booking, people, "key") as counted:
+        with plan.counted(ledger, booking, people, Numbering(key_id="key")) as counted:
             assert counted.takes_part.tolist() == [True, True]

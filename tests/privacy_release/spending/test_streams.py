@@ -30,8 +30,10 @@ from privacy_release import run_release
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
+from privacy_release.sources.identifiers import Disguise
 from privacy_release.spec.model import ReleaseSpec, load_spec
 from privacy_release.spending.streams import Follow, Stand, Stream, schedule_named
+from privacy_release.steps import ingest
 from privacy_release.work.area import WorkArea
 from tests.children.fault_points import crashed
 from tests.children.processes import KILL, Child
@@ -467,6 +469,40 @@ def test_all_releases_of_a_stream_show_of_a_person_at_least_half_of_the_claim_an
     assert claim / 2 <= shown <= 1.75 * claim
     spent = LatentClass(epsilon=40.0, delta=1e-9).noise().whole
     assert 5 < claim <= spent / 2
+
+
+def as_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Number people by identifiers as they are written, as it was done before there was a normal form."""
+    monkeypatch.setattr(ingest, "Disguise", lambda key, exact: Disguise(key, exact=True))
+
+
+def test_a_stream_recognises_people_whom_it_stored_as_written(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = stage.spec(CONTINUAL)
+    ids = [f"P{i}" for i in range(ROWS)]
+    with monkeypatch.context() as patched:
+        as_written(patched)
+        stage.week(spec, 1, ids=ids)
+    some = ids[:-1]
+    stage.week(spec, 2, ids=[*some, "another"])
+    stage.week(spec, 3, ids=[*ids[1:], "\uff300"])  # one returns, and one has another spelling
+    state = stage.state()
+    assert isinstance(state, TableStream)
+    assert state.people is not None
+    assert len(state.people.people) == ROWS + 1
+
+
+def test_a_stream_that_stored_a_person_as_two_is_not_gone_on_with(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = stage.spec(CONTINUAL)
+    ids = [f"P{i}" for i in range(ROWS)]
+    with monkeypatch.context() as patched:
+        as_written(patched)
+        stage.week(spec, 1, ids=["p1", *ids[1:]])
+    with pytest.raises(SpecError, match="counts a person as two, whose identifier was written in two ways"):
+        stage.week(spec, 2, ids=[*ids[1:], "another"])
 
 
 def test_a_release_waits_while_another_one_goes_on_with_its_stream(

@@ -22,6 +22,7 @@ from airflow_privacy_release import (
     VerifyOperator,
 )
 from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.tables.normal import normal
 from privacy_release.cli.main import main
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.store import Lake
@@ -29,7 +30,7 @@ from privacy_release.spec.model import load_spec
 from privacy_release.steps.history import Persons, earlier_releases
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
-from privacy_release.work.parquet import read_private
+from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.people import Identification
 
 KEY = "a secret of the tests alone, long enough"
@@ -89,8 +90,8 @@ class Runs:
     def stage(self, table: pd.DataFrame, run_id: str, outliers: bool = False, **ingest: Any) -> Any:
         source = self.folder / f"{run_id}.parquet"
         table.to_parquet(source, index=False)
-        given = {"person": "patient", **ingest}
-        read = IngestParquetOperator(task_id="ingest", uri=str(source), schema=SCHEMA, **given)
+        given = {"person": "patient", "schema": SCHEMA, **ingest}
+        read = IngestParquetOperator(task_id="ingest", uri=str(source), **given)
         at_hand = read.execute(context("ingest", run_id))
         if outliers:
             seek = DetectOutliersOperator(
@@ -115,8 +116,10 @@ class Runs:
         made = PublishOperator(task_id="publish", table=staged, report=report, name="people")
         return made.execute(context("publish", run_id, partition))
 
-    def release(self, table: pd.DataFrame, run_id: str, *rules: Any, partition: str | None = None) -> Any:
-        staged = self.stage(table, run_id)
+    def release(
+        self, table: pd.DataFrame, run_id: str, *rules: Any, partition: str | None = None, **ingest: Any
+    ) -> Any:
+        staged = self.stage(table, run_id, **ingest)
         return self.publish(staged, self.verify(staged, run_id, *rules), run_id, partition)
 
 
@@ -364,7 +367,45 @@ def test_a_person_in_two_spellings_has_two_records_unless_the_schema_says_exact(
     assert len(set(exact.hashes())) == 3
     with pytest.raises(SchemaError, match="0 records have no value, 1 repeat"):
         read.hashes()
-    assert persons_of(people, column).tolist() == [people.person("P1"), people.person("p2")]  # as stored
+    assert persons_of(people, column).tolist() == [people.person("p1"), people.person("p2")]
+
+
+def as_written(path: Path, identifiers: pd.Series) -> None:
+    """Make of a file what was kept before there was a normal form."""
+    people = Identification(column="patient", key=KEY)
+    known = {people.person(normal(text)): people.person(text) for text in identifiers}
+    frame = pd.read_parquet(path).drop(columns="form of the identifiers")
+    write_private(path, parquet_bytes(frame.assign(person=frame["person"].map(known))))
+
+
+def test_people_who_were_kept_as_written_are_recognised(runs: Runs, private: Path) -> None:
+    table = patients(SORTED).assign(patient=lambda t: t["patient"].str.upper())
+    runs.release(table, "first")
+    as_written(kept(private)[0], table["patient"])
+    other = patients(SHUFFLED).assign(patient=table["patient"])
+    with pytest.raises(AirflowFailException, match="cross_release_k_anonymity"):
+        runs.release(other, "second")
+    runs.release(table, "third")
+
+
+def test_a_person_in_two_records_of_what_was_kept_as_written_is_refused(runs: Runs, private: Path) -> None:
+    table = patients(SORTED)
+    runs.release(table, "first")
+    people = Identification(column="patient", key=KEY)
+    path = kept(private)[0]
+    frame = pd.read_parquet(path).drop(columns="form of the identifiers")
+    frame.loc[0, "person"] = people.person("Patient-001")
+    write_private(path, parquet_bytes(frame))
+    later = table.assign(patient=table["patient"].replace("patient-001", "Patient-001"))
+    with pytest.raises(AirflowFailException, match="has 1 persons in two records, whose identifiers were"):
+        runs.release(later, "second")
+
+
+def test_people_of_normal_forms_are_not_looked_for_among_exact_ones(runs: Runs) -> None:
+    runs.release(patients(SORTED), "first")
+    exact = SCHEMA | {"patient": {"role": "identifier", "exact": {"allow": "case is part of the number"}}}
+    with pytest.raises(AirflowFailException, match="bring back `exact` as the schema had it"):
+        runs.release(patients(SORTED), "second", schema=exact)
 
 
 def test_the_key_is_not_shown() -> None:
@@ -384,9 +425,10 @@ def test_a_run_without_airflow_looks_at_the_earlier_releases(
     spec = load_spec(file)
     for number in (1, 2):
         with WorkArea(tmp_path / "work", f"run {number}") as work:
-            report = run_release(spec, lake, f"r{number}", work).report
+            outcome = run_release(spec, lake, f"r{number}", work)
+            staged, report = outcome.staged, outcome.report
     assert [f["measured"] >= 5 for f in report["findings"] if f["rule"].startswith("cross")] == [True]
-    assert set(earlier_releases(lake, "people", Identification(column="name", key=KEY).key_id)) == {1, 2}
+    assert set(earlier_releases(lake, "people", staged["persons"])) == {1, 2}
     monkeypatch.delenv("PRIVACY_MEMBERSHIP_KEY")
     with (
         WorkArea(tmp_path / "work", "run 3") as work,

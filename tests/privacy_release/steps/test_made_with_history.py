@@ -33,6 +33,7 @@ from airflow_privacy_release import (
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.registry import is_anonymizer, method_names
+from privacy_engine.tables.normal import normal
 from privacy_release.cli.main import DONE, REFUSED, main
 from privacy_release.lake.read import manifest_of, read_release, releases
 from privacy_release.lake.store import Lake
@@ -101,7 +102,7 @@ class Runs:
 
     def run(self, spec: ReleaseSpec, release: str) -> Outcome:
         names = pd.read_parquet(self.folder / "home" / "include" / "people.parquet")["name"]
-        known = {Identification(column="name", key=KEY).person(name): name for name in names}
+        known = {Identification(column="name", key=KEY).person(normal(name)): name for name in names}
         with WorkArea(self.folder / "work", release) as work:
             outcome = run_release(spec, self.lake, release, work)
             persons = read_persons(outcome.staged["persons"])
@@ -524,7 +525,8 @@ def test_a_release_that_hides_which_records_are_of_nobody_is_refused(
             persons[fake] = persons[real] if spoil == "exchanged" else "0" * 32
         if spoil in ("disowned", "exchanged"):
             persons[real] = None
-        staged["persons"] = write_persons(persons, Path(staged["persons"]["uri"]), staged["persons"]["key"])
+        told = staged["persons"]
+        staged["persons"] = write_persons(persons, Path(told["uri"]), told["key"], told["form"], persons)
         report = privacy_release.verify_staged(staged, policy, lake=lake, name="people")
         failed = {
             finding["rule"].split(":")[0].split("(")[0]
