@@ -115,7 +115,7 @@ def ranked(column: pd.Series) -> Numbers:
     rank[-1] = len(distinct)  # the code of a null is -1
     origin = distinct[0][0] if distinct else 0
     values = np.array([float(value - origin) for value, _ in distinct])
-    return Numbers(rank[coded.codes], values, tuple(_in_full(value) for value, _ in distinct), origin)
+    return Numbers(rank[coded.codes], values, tuple(text_in_full(value) for value, _ in distinct), origin)
 
 
 def is_rounded(column: pd.Series) -> bool:
@@ -159,9 +159,13 @@ def number_text(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
-def _in_full(value: int | Decimal) -> str:
-    """The text of a whole number or a decimal, without zeros at its end."""
-    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+def text_in_full(number: int | Decimal | str) -> str:
+    """The text of a number without an exponent and without zeros at its end.
+
+    >>> text_in_full("6.00"), text_in_full("1e-3"), text_in_full(2**60 + 1)
+    ('6', '0.001', '1152921504606846977')
+    """
+    text = f"{Decimal(number):f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

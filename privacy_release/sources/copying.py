@@ -5,7 +5,7 @@ groups of the copy. A source of many files and records is copied in shares, see 
 by whom.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ from privacy_release.work.parquet import MAX_EXPANSION, private_parquet
 from privacy_release.work.references import ShiftRef
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from privacy_engine.tables.schema import DataSchema
 
 
@@ -68,6 +70,7 @@ def copy_source(
     disguise: Disguise | None = None,
     workers: Workers | None = None,
     sha256: str | None = None,
+    types: "Mapping[str, pa.DataType] | None" = None,
 ) -> Copied:
     """Copy the records of all files, in the order of the file names, into private Parquet.
 
@@ -87,6 +90,8 @@ def copy_source(
         disguise: numbers persons; None: as nowhere else. Tables that share persons share one.
         workers: who copies a source of many files and records; None: this process.
         sha256: what that of the only file must be, or of several files the fingerprint; None: anything.
+        types: Common types of columns whose types differ between files, see `reading.Footers`; None: all are
+            alike.
 
     Raises:
         SchemaError: if a file is no whole Parquet file, its records unfold too far, or they do not fit the
@@ -114,6 +119,7 @@ def copy_source(
         shifts=Shifts(schema, naming),
         disguise=disguise or Disguise(exact=schema.exact_persons),
         sha256=sha256,
+        types=types or {},
     )
     if workers is not None and (shares := shares_of(wanted, workers)):
         copy, read = copied_in_shares(wanted, shares, target, workers)

@@ -6,8 +6,8 @@ the records are (`privacy_release.sources.records`): a file may be replaced in b
 
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from privacy_engine.errors import SchemaError
 from privacy_engine.pipeline import each_ahead
@@ -25,7 +25,20 @@ Nulls = Literal["fail", "drop", "keep"]
 _MOST_DIGITS = 18  # of whole numbers of 64 bits
 _SHOWN = 100  # characters of a type
 _THREADS = 8  # that read footers, for which an object store takes its time
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")  # of a leaf
 _INDEX = re.compile(r"__index_level_\d+__")  # where pandas keeps a row index: no column of the table
+
+
+class Footers(NamedTuple):
+    """What the footers of a source say.
+
+    Attributes:
+        rows: Number of records in each file.
+        types: Common type of each column whose types differ between files.
+    """
+
+    rows: list[int]
+    types: "Mapping[str, pa.DataType]"
 
 
 def check_source(
@@ -33,7 +46,7 @@ def check_source(
     schema: "DataSchema",
     columns: Sequence[str] | None = None,
     max_expansion: int = MAX_EXPANSION,
-) -> list[int]:
+) -> Footers:
     """Hold the columns and types of every file against the schema; reads footers only.
 
     Args:
@@ -42,27 +55,65 @@ def check_source(
         columns: the columns to look at; None: all.
         max_expansion: most bytes of records for each byte of their file, see `footers.Expansion`.
 
-    Returns:
-        How many records each file says it has.
-
     Raises:
         SchemaError: naming file, column, rule and remedy.
     """
-    types = partition_types(source, schema)
+    partitions = partition_types(source, schema)
 
     def look(file: str, name: str) -> SourceFooter:
         with reading(name), source.filesystem.open(file, "rb") as stream:
-            return source_footer(stream, name, max_expansion, types)
+            return source_footer(stream, name, max_expansion, partitions)
 
-    first, rows = None, []
     files = zip(source.files, source.names, strict=True)
     with each_ahead(lambda item: look(*item), files, _THREADS) as looked:
-        for name, (found, records) in zip(source.names, looked, strict=True):
-            check_arrow(found, name, schema, columns)
-            first = found if first is None else first
-            check_equal(first, found, source.names[0], name, columns)
-            rows.append(records)
-    return rows
+        footers = list(looked)
+    types = common_types([found for found, _ in footers])
+    first = in_common_types(footers[0][0], types)
+    for name, (found, _) in zip(source.names, footers, strict=True):
+        alike = in_common_types(found, types)
+        check_arrow(alike, name, schema, columns)
+        check_equal(first, alike, source.names[0], name, columns)
+    return Footers(rows=[rows for _, rows in footers], types=types)
+
+
+def common_types(files: "Sequence[pa.Schema]") -> "dict[str, pa.DataType]":
+    """The type of each column that can be read in one type, although the types of its files differ.
+
+    That is a column without any value in some files, which have no type for it, and one of whole numbers of
+    different widths. Other types that differ are left to `check_equal`.
+    """
+    from privacy_engine.engines.frames import plain_type
+
+    kinds: dict[str, set[pa.DataType]] = {}
+    for found in files:
+        for field in found:
+            kinds.setdefault(field.name, set()).add(plain_type(field.type))
+    common = {name: _common_type(own) for name, own in kinds.items() if len(own) > 1}
+    return {name: kind for name, kind in common.items() if kind is not None}
+
+
+def in_common_types(found: "pa.Schema", types: "Mapping[str, pa.DataType]") -> "pa.Schema":
+    """The columns of a file in the types that they are read in, as far as its own can be read as those."""
+    from privacy_engine.engines.frames import plain_type
+
+    for place, field in enumerate(found):
+        kind = types.get(field.name)
+        if kind is not None and _common_type({kind, plain_type(field.type)}) == kind:
+            found = found.set(place, field.with_type(kind))
+    return found
+
+
+def _common_type(kinds: "Collection[pa.DataType]") -> "pa.DataType | None":
+    """The type that holds all values of some types, if it is one of them or whole numbers of 64 bits."""
+    import pyarrow as pa
+    import pyarrow.types as t
+
+    known = {kind for kind in kinds if not t.is_null(kind)}
+    if len(known) == 1:
+        return known.pop()
+    if known and all(t.is_integer(kind) and kind != pa.uint64() for kind in known):
+        return pa.int64()
+    return None
 
 
 def kept_schema(schema: "DataSchema", individual: str | None = None) -> "DataSchema":
@@ -160,6 +211,8 @@ def read_type(kind: "pa.DataType", attribute: "Attribute") -> "pa.DataType":
     only type of whole numbers. Whole numbers such as 20150317 are dates by a format that begins with the
     year: numbers have no leading zeros, and 3012015 may be two days.
 
+    Numbers become text where the leaves of their hierarchy are written otherwise than numbers are released.
+
     Floats of 32 bits become doubles: a bound or a leaf of 0.3 is no float of 32 bits, which all values of the
     column are. Values that are released as they are keep their type, unless the schema names their domain.
     """
@@ -174,6 +227,8 @@ def read_type(kind: "pa.DataType", attribute: "Attribute") -> "pa.DataType":
         return pa.string() if starts and (whole or t.is_integer(kind)) else kind
     if attribute.role is Role.IDENTIFIER:
         return kind
+    if _leaves_of_numbers(kind, attribute):
+        return pa.string()
     if whole and (attribute.nominal or attribute.categories is not None):
         return pa.int64()
     if t.is_float32(kind) and (attribute.role is Role.QUASI_IDENTIFIER or attribute.has_public_domain):
@@ -181,21 +236,58 @@ def read_type(kind: "pa.DataType", attribute: "Attribute") -> "pa.DataType":
     return kind
 
 
-def in_read_types(table: "pa.Table", schema: "DataSchema") -> "pa.Table":
+def in_read_types(
+    table: "pa.Table", schema: "DataSchema", types: "Mapping[str, pa.DataType] | None" = None
+) -> "pa.Table":
     """Records in the types of `read_type`; of a float of 32 bits the double of its shortest decimal form.
 
     Args:
         table: Records in plain types.
         schema: Schema of the source. Columns that it does not name stay as they are.
+        types: Common types, as of `common_types`.
     """
     import pyarrow as pa
 
+    table = table.cast(in_common_types(table.schema, types or {}))
     for place, name in enumerate(table.column_names):
         own = table.schema.field(name).type
         kind = read_type(own, schema[name]) if name in schema.names else own
-        if kind != own:
-            table = table.set_column(place, name, table.column(name).cast(pa.string()).cast(kind))
+        if kind == own:
+            continue
+        leaves = _leaves_of_numbers(own, schema[name])
+        read = _as_leaves(table.column(name), leaves) if leaves else table.column(name).cast(pa.string())
+        table = table.set_column(place, name, read.cast(kind))
     return table
+
+
+def _leaves_of_numbers(kind: "pa.DataType", attribute: "Attribute") -> dict[str, str]:
+    """The number of each leaf of a hierarchy over a column of numbers, and the leaf as it is written.
+
+    Empty where all are written as the column's numbers are, and for other columns. ARX writes 6.0 for the 6
+    of a column of doubles.
+    """
+    import pyarrow.types as t
+
+    from privacy_engine.tables.columns import number_text, text_in_full
+
+    number = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)
+    if not number or not attribute.nominal or attribute.hierarchy is None or attribute.coding is not None:
+        return {}
+    numbers = {text_in_full(leaf): leaf for leaf in attribute.hierarchy.values if _NUMBER.fullmatch(leaf)}
+    alike = all(leaf in (number, number_text(float(leaf))) for number, leaf in numbers.items())
+    return {} if alike else numbers
+
+
+def _as_leaves(column: "pa.ChunkedArray", leaves: Mapping[str, str]) -> "pa.Array":
+    """Numbers as the leaves of a hierarchy are written; others as they are."""
+    import pyarrow as pa
+
+    from privacy_engine.engines.frames import to_frame
+    from privacy_engine.tables.columns import factorize, text_in_full
+
+    coded = factorize(to_frame(pa.table({"numbers": column}))["numbers"])
+    texts = pa.array([*(leaves.get(text_in_full(text), text) for text in coded.texts), None], pa.string())
+    return texts.take(pa.array(coded.codes % len(texts)))  # a null, of code -1, is the last
 
 
 def check_arrow(found: "pa.Schema", name: str, schema: "DataSchema", columns: Sequence[str] | None) -> None:

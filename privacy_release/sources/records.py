@@ -37,6 +37,7 @@ from privacy_release.sources.reading import (
     Nulls,
     check_arrow,
     check_equal,
+    in_common_types,
     in_read_types,
     kept_schema,
     never_null,
@@ -80,6 +81,7 @@ class Wanted:
         people: is told the identifiers of the records that are kept.
         pseudonyms, shifts, disguise: what stands in the place of identifiers, true dates and persons.
         sha256: Of the only file, or the fingerprint of several; None: none was stated.
+        types: Common types of columns whose types differ between files.
     """
 
     source: Source
@@ -93,6 +95,7 @@ class Wanted:
     shifts: Shifts
     disguise: Disguise
     sha256: str | None = None
+    types: "Mapping[str, pa.DataType]" = field(default_factory=dict)
 
     @cached_property
     def kept(self) -> "DataSchema":
@@ -208,7 +211,7 @@ class Reading:
                     self.require_alike(types, name)
                     begin = 1
                     for stored in tables_of(stream, name, columns, most, self.wanted.partitions):
-                        table = in_read_types(stored, self.wanted.schema)
+                        table = in_read_types(stored, self.wanted.schema, self.wanted.types)
                         yield f"{without_values(name)}, {_span(begin, table)}", table
                         begin += len(table)
                         advance((number + begin / max(rows, begin)) / len(names))
@@ -217,6 +220,7 @@ class Reading:
         """Types of what is read of a file, and its records; the footer may not be the one checked before."""
         wanted = self.wanted
         found, rows = source_footer(stream, name, wanted.max_expansion, wanted.partitions)
+        found = in_common_types(found, wanted.types)
         check_arrow(found, name, wanted.schema, wanted.columns)
         empty = wanted_columns(found.empty_table(), name, columns, wanted.partitions)
         return in_read_types(empty, wanted.schema).schema, rows

@@ -115,7 +115,7 @@ def ingest(
     path = work.path(f"{label}.parquet")
     told = TableSource(uri=uri, columns=columns, storage_options=storage_options, filesystem=filesystem)
     with _found(told, schema, work) as (found, checked):
-        counts = check_source(found.source, schema, columns, max_expansion)
+        footers = check_source(found.source, schema, columns, max_expansion)
         read = copy_source(
             found.source,
             schema,
@@ -127,7 +127,10 @@ def ingest(
             naming=naming,
             max_expansion=max_expansion,
             disguise=disguise,
-            workers=Workers(engine=engine, rows=counts, work=work) if engine is not None and large else None,
+            types=footers.types,
+            workers=Workers(engine=engine, rows=footers.rows, work=work)
+            if engine is not None and large
+            else None,
             sha256=sha256,
         )
     table = TableRef(
@@ -194,7 +197,7 @@ def ingest_tables(
         own = renamed_person(schema.of_table(name), schema.by, told.person or schema.by)
         own = own.keeping_nulls() if told.nulls == "keep" else own
         with _of_table(name), _found(told, own, work) as (found, checked):
-            check_source(found.source, own, told.columns, told.max_expansion)
+            footers = check_source(found.source, own, told.columns, told.max_expansion)
             read[name] = copy_source(
                 found.source,
                 own,
@@ -203,6 +206,7 @@ def ingest_tables(
                 told.nulls,
                 max_expansion=told.max_expansion,
                 disguise=disguise,
+                types=footers.types,
                 sha256=told.sha256,
             )
         origins[name] = _origin(found, read[name], own, checked)

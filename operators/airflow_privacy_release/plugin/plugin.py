@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_privacy_release.plugin import notes
+
 PREFIX = "/privacy"
 
 
@@ -60,6 +62,7 @@ class PrivacyReleasePlugin(AirflowPlugin):
     fastapi_apps = [  # noqa: RUF012  Airflow's own declaration
         {"app": LazyASGI("airflow_privacy_release.plugin.app:create_app"), "url_prefix": PREFIX, "name": name}
     ]
+    listeners = [notes]  # noqa: RUF012  Airflow's own declaration
     external_views = [  # noqa: RUF012  Airflow's own declaration
         _in_menu("Releases", "releases"),
         _in_menu("Budget", "budget"),  # a longer name is cut off in the menu

@@ -538,3 +538,39 @@ def test_a_reason_of_a_task_that_was_not_skipped_is_not_shown(visitor: Visit, ru
     runs.add("success")
     runs.reported("budget", {"reason": "of an earlier attempt"}, key="skipped")
     assert "of an earlier attempt" not in visitor.get("/report", QUERY).text
+
+
+def ended(note: str | None = None) -> str | None:
+    """The note of the run once Airflow's scheduler has told listeners that it has succeeded."""
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    of_run = select(DagRun).where(DagRun.dag_id == OWN_DAG, DagRun.run_id == RUN)
+    with create_session() as session:
+        run = session.scalars(of_run).one()
+        run.note = note
+        run.notify_dagrun_state_changed(msg="success")
+    with create_session() as session:
+        found: str | None = session.scalars(of_run).one().note
+    return found
+
+
+def test_the_note_of_a_skipped_run_says_why(runs: Runs) -> None:
+    runs.add("success")
+    runs.reported("budget", {"reason": "too little delta"}, key="skipped", state="skipped")
+    runs.reported("ingest", {"reason": "no file"}, map_index=2, key="skipped", state="skipped")
+    assert ended() == "budget: too little delta\ningest [2]: no file"
+    assert ended("seen by Ann") == "seen by Ann"
+
+
+def test_a_run_of_which_no_task_gave_a_reason_to_skip_gets_no_note(runs: Runs) -> None:
+    runs.add("success")
+    runs.reported("budget", {"reason": "of an earlier attempt"}, key="skipped")
+    assert ended() is None
+
+
+def test_a_long_reason_fits_into_a_note(runs: Runs) -> None:
+    runs.add("success")
+    runs.reported("budget", {"reason": "x" * 5_000}, key="skipped", state="skipped")
+    assert len(ended() or "") == 1_000

@@ -428,3 +428,103 @@ def test_a_source_of_csv_is_refused_with_a_command_that_converts_it(tmp_path: Pa
     subprocess.run([sys.executable, *shlex.split(command)], cwd=tmp_path, check=True)
     found = read(tmp_path / "FILE.parquet", schema_with(zip={**FIELDS["zip"], "categories": ["01234"]}))
     assert found.table.to_dict("list") == {"age": [30], "zip": ["01234"], "illness": ["flu"]}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (pa.nulls(3), pa.array([date(2026, 1, 3), None, None], pa.date32()), pa.date32()),
+        (pa.array([1, 2, 3], pa.int32()), pa.array([1, 2, 2**40], pa.int64()), pa.int64()),
+        (pa.array([1, 2, 3], pa.uint8()), pa.array([1, 2, 3], pa.int8()), pa.int64()),
+        (pa.array([1, 2, 3], pa.int32()), pa.array([1, 2, 3], pa.int32()), pa.int32()),
+    ],
+    ids=["no value", "widths", "signs", "alike"],
+)
+def test_files_without_values_and_with_other_widths_of_whole_numbers_are_read_in_one_type(
+    tmp_path: Path, one: pa.Array, other: pa.Array, expected: pa.DataType
+) -> None:
+    for name, more in (("a", one), ("b", other), ("c", one)):
+        write(tmp_path / "in" / f"{name}.parquet", pa.table({**GOOD, "more": more}))
+    kind = {"kind": "date", "precision": "day"} if pa.types.is_date(expected) else {"kind": "numeric"}
+    schema, source = schema_with(more={"role": "insensitive", **kind}), find_source(str(tmp_path / "in"))
+    types = check_source(source, schema).types
+    copy_source(source, schema, tmp_path / "copy.parquet", types=types)
+    found = pq.read_table(tmp_path / "copy.parquet")["more"]
+    assert found.type == expected
+    assert found.to_pylist() == [*one.to_pylist(), *other.to_pylist(), *one.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array([1, 2, 3], pa.int64()), pa.array([1, 2, 3], pa.float64())),
+        (pa.array([1, 2, 3], pa.int64()), pa.array([1, 2, 3], pa.uint64())),
+        (pa.array([1, 2, 3], pa.int64()), pa.array(["1", "2", "3"])),
+    ],
+    ids=["doubles", "no common width", "text"],
+)
+def test_files_of_types_that_hold_other_values_are_refused(
+    tmp_path: Path, one: pa.Array, other: pa.Array
+) -> None:
+    for name, more in (("a", one), ("b", other)):
+        write(tmp_path / f"{name}.parquet", pa.table({**GOOD, "more": more}))
+    schema = schema_with(more={"role": "insensitive", "kind": "categorical"})
+    with pytest.raises(SchemaError, match=r"a\.parquet and b\.parquet differ in \['more'\]"):
+        check_source(find_source(str(tmp_path)), schema)
+
+
+def test_a_file_of_another_type_than_its_footer_had_is_refused(tmp_path: Path) -> None:
+    for name, kind in (("a", pa.int32()), ("b", pa.int64())):
+        write(tmp_path / "in" / f"{name}.parquet", {**GOOD, "age": pa.array(GOOD["age"], kind)})
+    source = find_source(str(tmp_path / "in"))
+    types = check_source(source, SCHEMA).types
+    write(tmp_path / "in" / "b.parquet", {**GOOD, "age": pa.array([30.5, 40, 50])})
+    with pytest.raises(SchemaError, match=r"a\.parquet and b\.parquet differ in \['age'\]"):
+        copy_source(source, SCHEMA, tmp_path / "copy.parquet", types=types)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([6.0, 99.8, None, 0.0]),
+        pa.array([600, 9980, None, 0]).cast(pa.decimal128(20)).cast(pa.decimal128(22, 2)),
+        pa.array([6, 7, None, 0]),
+    ],
+    ids=["doubles", "decimals", "whole numbers"],
+)
+def test_leaves_of_a_hierarchy_over_numbers_are_compared_as_numbers(tmp_path: Path, column: pa.Array) -> None:
+    """ARX writes 6.0 for the 6 of a column of doubles."""
+    rows = [["0.0", "low", "*"], ["6.0", "low", "*"], ["7.0", "low", "*"], ["99.80", "high", "*"]]
+    rows += [["600.0", "high", "*"], ["9980.0", "high", "*"]]
+    fields = {"role": "quasi_identifier", "kind": "categorical", "hierarchy": rows}
+    source = find_source(str(write(tmp_path / "charges.parquet", {"charge": column})))
+    schema = DataSchema.from_dict({"charge": fields})
+    copied = copy_source(source, schema, tmp_path / "copy.parquet", nulls="keep")
+    texts = pq.read_table(tmp_path / "copy.parquet")["charge"].to_pylist()
+    assert [None if text is None else float(text) for text in texts] == [
+        None if value is None else float(value) for value in column.to_pylist()
+    ]
+    assert {text for text in texts if text is not None} <= {row[0] for row in rows}
+    assert copied.rows == len(column)
+
+
+def test_numbers_whose_leaves_are_written_alike_and_texts_keep_their_type(tmp_path: Path) -> None:
+    schema = DataSchema.from_dict(
+        {
+            "dose": {
+                "role": "quasi_identifier",
+                "kind": "categorical",
+                "hierarchy": [["6", "low", "*"], ["99.8", "high", "*"]],
+            },
+            "edition": {
+                "role": "quasi_identifier",
+                "kind": "categorical",
+                "hierarchy": [["1.0", "old", "*"], ["1", "older", "*"]],
+            },
+        }
+    )
+    write(tmp_path / "in.parquet", {"dose": [6.0, 99.8], "edition": ["1.0", "1"]})
+    copy_source(find_source(str(tmp_path / "in.parquet")), schema, tmp_path / "copy.parquet")
+    copied = pq.read_table(tmp_path / "copy.parquet")
+    assert copied["dose"].type == pa.float64()
+    assert copied["edition"].to_pylist() == ["1.0", "1"]

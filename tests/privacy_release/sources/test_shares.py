@@ -81,7 +81,7 @@ class Folders:
     def copy(self, schema: DataSchema = SCHEMA, *, apart: bool = True, **options: Any) -> Copied:
         source, engine = find_source(str(self.source)), options.pop("engine", TWO)
         workers = Workers(
-            engine=engine, rows=check_source(source, schema), work=self.work, many=1, share=SHARE
+            engine=engine, rows=check_source(source, schema).rows, work=self.work, many=1, share=SHARE
         )
         target = self.work.path("copy.parquet")
         return copy_source(source, schema, target, workers=workers if apart else None, **options)
@@ -205,7 +205,8 @@ def test_what_all_files_together_break_is_refused_and_nothing_is_left(
 def replaced(folders: Folders, columns: dict[str, Any], number: int = 5) -> Callable[[], Copied]:
     """A copy whose file of this number is another one than when its footer was looked at."""
     source = find_source(str(folders.source))
-    workers = Workers(engine=TWO, rows=check_source(source, SCHEMA), work=folders.work, many=1, share=SHARE)
+    rows = check_source(source, SCHEMA).rows
+    workers = Workers(engine=TWO, rows=rows, work=folders.work, many=1, share=SHARE)
     folders.write(number, columns)
     return partial(copy_source, source, SCHEMA, folders.work.path("copy.parquet"), workers=workers)
 

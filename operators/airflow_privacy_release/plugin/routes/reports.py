@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
+from airflow.utils.session import create_session
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response, status
 
 from airflow_privacy_release.plugin.answers import data, page, report
@@ -16,6 +17,7 @@ from airflow_privacy_release.plugin.routes.releases import find
 from airflow_privacy_release.plugin.views import approvals, run_reports
 from airflow_privacy_release.plugin.views import releases as published
 from airflow_privacy_release.plugin.views.releases import Listed
+from airflow_privacy_release.plugin.views.skips import skips
 from privacy_release.evidence.kept import kept_evidence
 from privacy_release.lake.store import Lake
 
@@ -118,7 +120,8 @@ def run_report(
     if state is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such run.")
     tabs, problems = _tabs(dag_id, run_id, task_id, _index(map_index))
-    skips = run_reports.skips(dag_id, run_id)
+    with create_session() as session:
+        skipped = skips(session, dag_id, run_id)
     chosen = tabs[min(show, len(tabs) - 1)] if tabs else None
     here = {"dag_id": dag_id, "run_id": run_id, "map_index": map_index}
     if task_id is not None:
@@ -130,8 +133,8 @@ def run_report(
             "about": f"Run {state}" if chosen and run_id in chosen.label else f"Run {run_id}: {state}",
             "tabs": [(tab, urlencode(here | {"show": i})) for i, tab in enumerate(tabs)],
             "chosen": chosen,
-            "nothing": _nothing(state, bool(skips)),
-            "skips": skips,
+            "nothing": _nothing(state, bool(skipped)),
+            "skips": skipped,
             "problems": problems,
             "asks": approvals.open_in(dag_id, run_id),
             "suites": run_reports.expectations(dag_id, run_id),

@@ -22,17 +22,17 @@ from sqlalchemy import select
 
 from airflow_privacy_release.hooks.work import work_store
 from airflow_privacy_release.plugin.connections import Places
+from airflow_privacy_release.plugin.views.skips import task_label
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.lake.store import Lake, get
 from privacy_release.steps.validate import EXPECTATIONS
 from privacy_release.work.area import WorkArea, work_area_root
-from privacy_release.work.durations import PROGRESS, SKIPPED
+from privacy_release.work.durations import PROGRESS
 from privacy_release.work.journal import AreaFiles, EntryFiles, Journal, canonical
 from privacy_release.work.remote.store import RunFiles
 from privacy_release.work.settings import work_area_address
 
 _SUFFIX = ".report.html"
-_LONGEST_REASON = 2_000  # characters
 _LARGEST = 32 * 2**20  # bytes of a report
 
 
@@ -118,23 +118,6 @@ def alerts(dag_id: str, run_id: str) -> list[str]:
     return [str(alert["text"]) for report in told for alert in report.get("alerts", ())]
 
 
-def skips(dag_id: str, run_id: str) -> list[tuple[str, str]]:
-    """The tasks that skipped what follows them, each with its reason, as the task reported it.
-
-    Anyone who may write XComs could write another reason: a page shows it as text, and decides nothing by it.
-    """
-    skipped = select(TaskInstance.task_id, TaskInstance.map_index).where(
-        TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.state == "skipped"
-    )
-    with create_session() as session:
-        tasks = {tuple(row) for row in session.execute(skipped)}
-    return [
-        (_place(row.task_id, row.map_index), str(words["reason"])[:_LONGEST_REASON])
-        for row, words in _told(dag_id, run_id, None, -1, SKIPPED)
-        if (row.task_id, row.map_index) in tasks and "reason" in words
-    ]
-
-
 def is_confirmed(dag_id: str, run_id: str) -> bool:
     """Whether what the run's tasks reported is what its journal has, as far as this server can read that."""
     key = f"{dag_id}/{run_id}"
@@ -180,7 +163,9 @@ def progress(dag_id: str, run_id: str) -> list[Progress]:
     with create_session() as session:
         now = {tuple(row) for row in session.execute(running)}
     return [
-        Progress(label=_place(row.task_id, row.map_index), percent=told["percent"], text=str(told["text"]))
+        Progress(
+            label=task_label(row.task_id, row.map_index), percent=told["percent"], text=str(told["text"])
+        )
         for row, told in _told(dag_id, run_id, None, -1, PROGRESS)
         if (row.task_id, row.map_index) in now and {"percent", "text"} <= set(told)
         if type(told["percent"]) is int and 0 <= told["percent"] <= 100
@@ -217,11 +202,7 @@ def _is_staged(told: Mapping[str, Any]) -> bool:
 
 
 def _label(task_id: str, map_index: int, told: Mapping[str, Any]) -> str:
-    return f"{_place(task_id, map_index)}: {told['method']}"
-
-
-def _place(task_id: str, map_index: int) -> str:
-    return task_id if map_index < 0 else f"{task_id} [{map_index}]"
+    return f"{task_label(task_id, map_index)}: {told['method']}"
 
 
 def _is_there(dag_id: str, run_id: str, told: Mapping[str, Any]) -> bool:
