@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.vocabulary import counted
-from privacy_release.cli.arguments import WrongArgumentError, usage
+from privacy_release.cli.arguments import WrongArgumentError, lake_at, usage
 
 if TYPE_CHECKING:
     from privacy_engine.dp.ledger import Entry, Standing
@@ -77,6 +77,11 @@ def add_budget_commands(kinds: Any) -> None:
         default=[],
         metavar="HASH",
         help="an entry that must be there, such as the entry_hash in a release's manifest; may be repeated",
+    )
+    check.add_argument(
+        "--lake",
+        metavar="LAKE",
+        help="look for the entries that paid for the current releases of all tables of this lake, too",
     )
     _command(kinds, "migrate", "make the ledger's tables, or bring them to this version", _migrate)
 
@@ -157,12 +162,14 @@ def _check(arguments: argparse.Namespace) -> int:
     ledger = _ledger(arguments)
     if arguments.recorded and arguments.dataset is None:
         raise WrongArgumentError("--recorded needs the DATASET whose entry it is; add it")
-    names = [arguments.dataset] if arguments.dataset else _named(ledger, None)
+    paid = _recorded_in(arguments.lake) if arguments.lake else {}
+    names = [arguments.dataset] if arguments.dataset else sorted({*_named(ledger, None), *paid})
     if not names:
         print(_NOTHING)
         return 0
     for name in names:
-        entries = ledger.check(name, recorded=arguments.recorded, tell=_progress(name))
+        recorded = {*arguments.recorded, *paid.get(name, ())}
+        entries = ledger.check(name, recorded=recorded, tell=_progress(name))
         print(
             f"whole     {name}: {counted(len(entries), 'entry', 'entries')} up to {entries[-1].hash[:_SHORT]}"
         )
@@ -172,6 +179,18 @@ def _check(arguments: argparse.Namespace) -> int:
         else "the entries are not signed: who can write the database could have made them all anew"
     )
     return 0
+
+
+def _recorded_in(root: str) -> dict[str, set[str]]:
+    """The entries that paid for the current releases of all tables of a lake, by data set."""
+    from privacy_release.lake.store import table_names
+    from privacy_release.spending.recorded import recorded_entries
+
+    lake, found = lake_at(root), dict[str, set[str]]()
+    for table in table_names(lake):
+        for name, entries in recorded_entries(lake, table).items():
+            found[name] = found.get(name, set()) | entries
+    return found
 
 
 def _progress(name: str) -> Callable[[int, int], None]:

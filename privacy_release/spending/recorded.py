@@ -4,6 +4,7 @@ A ledger is whole by its own chain also where it was replaced by an old copy of 
 gone, and what they spent could be spent again. The table knows better: each manifest names its entry.
 """
 
+from collections import defaultdict
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -28,16 +29,32 @@ def lacks_entries(budget: Budget, lake: "Lake", name: str) -> bool:
         PublishError: if the lake cannot be reached.
         IntegrityError: if a manifest is not the one that its commit names.
     """
+    recorded = recorded_entries(lake, name, NEWEST).get(budget.dataset, set())
+    return bool(budget.ledger.lacking(budget.dataset, recorded))
+
+
+def recorded_entries(lake: "Lake", name: str, most: int | None = None) -> dict[str, set[str]]:
+    """The hashes of the ledger entries that paid for the current releases of a table, by data set.
+
+    Args:
+        lake: Lake of the release table.
+        name: Name of the release table.
+        most: Number of the newest releases that are looked at; None: all.
+
+    Raises:
+        PublishError: if the lake cannot be reached.
+        IntegrityError: if a manifest is not the one that its commit names.
+    """
     from privacy_release.lake.log import State, current_version, newest
     from privacy_release.lake.read import manifest_of
 
+    found: dict[str, set[str]] = defaultdict(set)
     version = current_version(lake, name)
     if version is None:
-        return False
+        return found
     current = (entry for entry in newest(lake, name, version) if entry.state is State.CURRENT)
-    recorded = set()
-    for entry in islice(current, NEWEST):
-        booking = manifest_of(lake, name, entry.release_id, entry.version).get("booking") or {}
-        if booking.get("dataset") == budget.dataset:
-            recorded.add(str(booking["entry_hash"]))
-    return bool(budget.ledger.lacking(budget.dataset, recorded))
+    for entry in islice(current, most):
+        booking = manifest_of(lake, name, entry.release_id, entry.version).get("booking")
+        if booking:
+            found[booking["dataset"]].add(str(booking["entry_hash"]))
+    return found

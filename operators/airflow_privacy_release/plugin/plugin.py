@@ -4,15 +4,18 @@ Airflow imports this module in every process, task workers included: it must not
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow.configuration import conf
+from airflow.listeners import hookimpl
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_privacy_release.plugin import notes
+if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
 
 PREFIX = "/privacy"
+_LONGEST_NOTE = 1_000  # characters
 
 
 class LazyASGI:
@@ -55,6 +58,25 @@ def _in_menu(name: str, page: str) -> dict[str, Any]:
 _RUN = "dag_id={DAG_ID}&run_id={RUN_ID}"
 
 
+class RunNotes:
+    """Notes why a run released nothing, so that the list of runs says it, too; called by the scheduler."""
+
+    @hookimpl
+    def on_dag_run_success(self, dag_run: "DagRun", msg: str) -> None:
+        """Note which tasks skipped the rest of the run and why; a note that a person wrote stays."""
+        from sqlalchemy.orm import object_session
+
+        from airflow_privacy_release.plugin.views.skips import skips
+
+        session = object_session(dag_run)
+        if session is None or dag_run.note:
+            return
+        with session.no_autoflush:
+            found = skips(session, dag_run.dag_id, dag_run.run_id)
+        if found:
+            dag_run.note = "\n".join(f"{task}: {reason}" for task, reason in found)[:_LONGEST_NOTE]
+
+
 class PrivacyReleasePlugin(AirflowPlugin):
     """Releases and privacy budgets in the menu, a report tab on DAG runs and task instances."""
 
@@ -62,7 +84,7 @@ class PrivacyReleasePlugin(AirflowPlugin):
     fastapi_apps = [  # noqa: RUF012  Airflow's own declaration
         {"app": LazyASGI("airflow_privacy_release.plugin.app:create_app"), "url_prefix": PREFIX, "name": name}
     ]
-    listeners = [notes]  # noqa: RUF012  Airflow's own declaration
+    listeners = [RunNotes()]  # noqa: RUF012  Airflow's own declaration
     external_views = [  # noqa: RUF012  Airflow's own declaration
         _in_menu("Releases", "releases"),
         _in_menu("Budget", "budget"),  # a longer name is cut off in the menu

@@ -9,11 +9,12 @@ import pytest
 
 from privacy_engine.dp.limits import Limit
 from privacy_engine.dp.loss import Neighbours, PrivacyLoss
+from privacy_release.cli.main import DONE, REFUSED, main
 from privacy_release.lake.publish import publish
 from privacy_release.lake.store import Lake
 from privacy_release.ledger.ledger import BudgetLedger
 from privacy_release.spending.budget import Budget
-from privacy_release.spending.recorded import lacks_entries
+from privacy_release.spending.recorded import NEWEST, lacks_entries
 from privacy_release.work.area import sha256_file
 
 LOSS = PrivacyLoss(epsilon=0.1, delta=0.0, neighbours=Neighbours.REPLACE_ONE)
@@ -59,3 +60,31 @@ def test_an_old_copy_of_the_ledger_lacks_what_the_newest_releases_name(lake: Lak
 def test_a_release_of_another_data_set_is_not_looked_for(lake: Lake, file: Path) -> None:
     paid_release(lake, file, "w1")
     assert not lacks_entries(budget(file, "others"), lake, "people")
+
+
+def checked(lake: Lake, file: Path) -> int:
+    return main(["budget", "check", "--ledger", str(file), "--lake", lake.root])
+
+
+def test_the_ledger_is_compared_with_all_releases_of_all_tables_of_a_lake(
+    lake: Lake, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(file, file.with_suffix(".backup"))
+    for number in range(NEWEST + 1):
+        paid_release(lake, file, f"w{number}")
+        if number == 0:
+            shutil.copy(file, file.with_suffix(".newer"))
+    assert checked(lake, file) == DONE
+    for older, missing in ((".newer", NEWEST), (".backup", NEWEST + 1)):
+        shutil.copy(file.with_suffix(older), file)
+        assert checked(lake, file) == REFUSED
+        assert f"lacks {missing} of {NEWEST + 1} recorded entries" in capsys.readouterr().err
+
+
+def test_a_ledger_that_has_never_heard_of_the_data_set_lacks_its_entries(
+    lake: Lake, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paid_release(lake, file, "w1")
+    BudgetLedger(str(tmp_path / "new.db")).migrate()
+    assert checked(lake, tmp_path / "new.db") == REFUSED
+    assert "has no entries of data set people" in capsys.readouterr().err
