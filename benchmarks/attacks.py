@@ -15,8 +15,8 @@ from privacy_engine.attacks.shadow import shadows_of
 from privacy_engine.attacks.trial import Evidence, Outcome, Verdict, case_of, try_attack
 from privacy_engine.judge.cross_release import Membership
 from privacy_engine.judge.models import TCloseness
-from privacy_engine.over_time.republish import republish
 from privacy_engine.registry import load_attack
+from privacy_engine.republication.republish import republish
 from privacy_engine.vocabulary import AttackName
 
 ON_ONE = (AttackName.SINGLING_OUT, AttackName.LINKAGE, AttackName.INFERENCE, AttackName.MEMBERSHIP)

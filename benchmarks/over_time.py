@@ -17,7 +17,7 @@ from benchmarks.timing import timed
 from privacy_engine import Release, load_method
 from privacy_engine.judge.cross_release import Membership
 from privacy_engine.measures.utility import gcp
-from privacy_engine.over_time.republish import republish
+from privacy_engine.republication.republish import republish
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.hierarchy import Hierarchy
 

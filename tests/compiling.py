@@ -15,7 +15,6 @@ from privacy_engine.attacks.trial import Evidence, case_of, try_attack
 from privacy_engine.compiled import _KernelCache
 from privacy_engine.fragments.cutting import cut
 from privacy_engine.judge.cross_release import Membership
-from privacy_engine.over_time.republish import republish
 from privacy_engine.registry import (
     ATTACKS,
     is_anonymizer,
@@ -26,6 +25,7 @@ from privacy_engine.registry import (
     needs_whole_table,
 )
 from privacy_engine.release import Release
+from privacy_engine.republication.republish import republish
 from privacy_engine.signatures import to_text
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema

@@ -58,7 +58,7 @@ ARROWS: Mapping[str, Mapping[str, frozenset[str]]] = {
             "features": "root tables measures",
             "engines": "root tables judge measures dp",
             "anonymizers": "root tables judge measures dp grouping quotas nearness features",
-            "over_time": "root tables judge measures grouping anonymizers",
+            "republication": "root tables judge measures grouping anonymizers",
             "synthesizers": "root tables judge dp engines",
             "latent": "root tables dp synthesizers",
             "continual": "root tables dp synthesizers latent",

@@ -245,7 +245,7 @@ def _kept_safe(
     past: Past,
 ) -> "tuple[Release, _KeptSafe]":
     """A release that is safe together with the earlier ones of its table, and what it was made with."""
-    from privacy_engine.over_time.republish import republish
+    from privacy_engine.republication.republish import republish
 
     earlier, kept = past.memberships(persons), past.kept(schema)
     release = republish(

@@ -7,7 +7,7 @@ import pandas as pd
 
 from privacy_engine.grouping.boxes import tabulate
 from privacy_engine.grouping.model_rules import compile_constraints
-from privacy_engine.over_time.nested import People, search
+from privacy_engine.republication.nested import People, search
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema
 

@@ -24,8 +24,8 @@ import numpy as np
 from privacy_engine.compiled import kernel
 from privacy_engine.grouping.boxes import Codes, Ints, Space, box_cost, enlarge, tabulate
 from privacy_engine.judge.cross_release import History
-from privacy_engine.over_time.earlier_boxes import Known, Texts
 from privacy_engine.registry import load_method
+from privacy_engine.republication.earlier_boxes import Known, Texts
 from privacy_engine.tables.encoding import EncodedTable
 
 Signature = tuple[str, ...]

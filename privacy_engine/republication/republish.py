@@ -40,7 +40,8 @@ from privacy_engine.grouping.model_rules import compile_constraints
 from privacy_engine.judge.cross_release import History, Membership, MInvariance
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, PrivacyModel, holds
 from privacy_engine.measures.recoding import Points, Recoding
-from privacy_engine.over_time.counterfeits import (
+from privacy_engine.release import Release, parameters_of
+from privacy_engine.republication.counterfeits import (
     NOBODY,
     Published,
     counterfeits_needed,
@@ -49,7 +50,7 @@ from privacy_engine.over_time.counterfeits import (
     require_fillable,
     texts_of,
 )
-from privacy_engine.over_time.earlier_boxes import (
+from privacy_engine.republication.earlier_boxes import (
     Known,
     Texts,
     blocks_of,
@@ -57,9 +58,8 @@ from privacy_engine.over_time.earlier_boxes import (
     require_persons,
     unpublished,
 )
-from privacy_engine.over_time.nested import People, lies_within, search
-from privacy_engine.over_time.signatures import Buckets, Signature, buckets_of
-from privacy_engine.release import Release, parameters_of
+from privacy_engine.republication.nested import People, lies_within, search
+from privacy_engine.republication.signatures import Buckets, Signature, buckets_of
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.schema import DataSchema

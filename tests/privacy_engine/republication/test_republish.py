@@ -17,9 +17,9 @@ from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, Membershi
 from privacy_engine.judge.models import KAnonymity, holds
 from privacy_engine.judge.policy import ReleasePolicy
 from privacy_engine.judge.verification import verify
-from privacy_engine.over_time.republish import republish
 from privacy_engine.registry import load_method, method_class, method_names
 from privacy_engine.release import Release
+from privacy_engine.republication.republish import republish
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
