@@ -44,13 +44,14 @@ import numpy.typing as npt
 
 from privacy_engine.choice import choice
 from privacy_engine.errors import SchemaError
+from privacy_engine.judge.republication.class_values import ClassValues
 from privacy_engine.vocabulary import COUNTERFEITS, Departures
 
 if TYPE_CHECKING:  # a policy is read wherever DAGs are parsed, and pandas takes long to load
     import pandas as pd
 
     from privacy_engine.tables.classes import EquivalenceClasses
-    from privacy_engine.tables.schema import DataSchema
+    from privacy_engine.tables.schema import Attribute, DataSchema
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -62,26 +63,33 @@ class Membership:
     """Who is in which class of one release. Counterfeit records are nobody's and not followed.
 
     Attributes:
-        persons: (n,) text, one for each released record of a person, who has one record in a release.
-        labels: (n,) int64, the class of each, >= 0.
+        persons: (n,) text, or whole numbers, one for each released record of a person, who has one record in
+            a release.
+        labels: (n,) whole numbers, the class of each, >= 0.
         signatures: sensitive attribute -> (n,) text: a hash of the set of values in the person's class.
         sets: the same as JSON, a sorted list of the texts of the values; of releases with counterfeits alone.
         recognisable: sensitive attribute -> (n,) whether somebody can tell which values of the person's class
             are made up; empty where nobody can.
         boxes: released quasi-identifier -> (n,) text of the person's cell, None for a null; see
             `privacy_engine.judge.published_boxes`. Empty where it was not kept.
+        counts: sensitive attribute -> the multiset of values in each class, each value as a hash. Empty where
+            it was not kept.
+        values: sensitive attribute -> (n,) int64, place of the person's own value in the texts of `counts`.
+            Empty where it was not kept: the files of earlier releases have none.
     """
 
-    persons: Texts
+    persons: npt.NDArray[Any]
     labels: Ints
     signatures: Mapping[str, Texts] = field(default_factory=dict)
     sets: Mapping[str, Texts] = field(default_factory=dict)
     recognisable: Mapping[str, Bools] = field(default_factory=dict)
     boxes: Mapping[str, Texts] = field(default_factory=dict)
+    counts: Mapping[str, ClassValues] = field(default_factory=dict)
+    values: Mapping[str, Ints] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        told = (self.signatures, self.sets, self.recognisable, self.boxes)
-        columns = (self.labels, *(column for columns in told for column in columns.values()))
+        kinds = (self.signatures, self.sets, self.recognisable, self.boxes, self.values)
+        columns = (self.labels, *(column for columns in kinds for column in columns.values()))
         if not all(len(column) == len(self.persons) for column in columns):
             raise ValueError("labels, signatures and cells must be one for each person")
         import pandas as pd
@@ -128,8 +136,9 @@ class Membership:
 
         labels, fake = classes.labels, of_nobody(persons)
         own = ~fake
-        signatures, sets, told = {}, {}, {}
-        for name in (a.name for a in schema.sensitive):
+        signatures, sets, seen, counts, values_of = {}, {}, {}, {}, {}
+        for attribute in schema.sensitive:
+            name = attribute.name
             values = [json.dumps(texts) for texts in texts_of_sets(labels, table[name], NULL)]
             if COUNTERFEITS in schema.names:  # a later release completes them; else a hash is enough
                 sets[name] = np.array(values, dtype=object)[labels[own]]
@@ -137,15 +146,20 @@ class Membership:
             if fake.any():
                 read = pd.Series(classes.sensitive[name].codes)  # the same for all spellings of a value
                 known = recognisable(labels, table[name], fake) | recognisable(labels, read, fake)
-                told[name] = known[labels[own]]
+                seen[name] = known[labels[own]]
+            codes, texts = _compared(table[name], attribute, classes.sensitive[name].codes)
+            counts[name] = ClassValues.of_records(labels, codes, texts, own)
+            values_of[name] = codes[own]
         boxes = {name: texts[own] for name, texts in cell_texts(table, schema).items()}
         return cls(
             persons=persons[own],
             labels=labels[own],
             signatures=signatures,
             sets=sets,
-            recognisable=told,
+            recognisable=seen,
             boxes=boxes,
+            counts=counts,
+            values=values_of,
         )
 
 
@@ -165,22 +179,25 @@ class History:
     source: DataSchema | None = None
 
     @cached_property
-    def places(self) -> tuple[Ints, ...]:
+    def places(self) -> tuple[npt.NDArray[np.int32], ...]:
         """For each earlier release (n,) the row of each person of the new one, -1 = not in it."""
+        return tuple(map(self.place, range(len(self.earlier))))
+
+    def place(self, i: int) -> npt.NDArray[np.int32]:
+        """(n,) the row of each person of the new release in the i-th earlier one, -1 = not in it."""
         import pandas as pd
 
-        return tuple(
-            pd.Index(release.persons).get_indexer(pd.Index(self.new.persons)).astype(np.int64)
-            for release in self.earlier
-        )
+        rows = pd.Index(self.earlier[i].persons).get_indexer(pd.Index(self.new.persons))
+        return np.asarray(rows, dtype=np.int32)
 
     @cached_property
     def classes(self) -> tuple[Ints, ...]:
         """For each earlier release (n,) the class there of each person of the new one, -1 = not in it."""
-        return tuple(
-            np.where(place >= 0, release.labels[place] if len(release) else -1, -1)
-            for release, place in zip(self.earlier, self.places, strict=True)
-        )
+        return tuple(map(self._classes_of, range(len(self.earlier))))
+
+    def _classes_of(self, i: int) -> Ints:
+        place, labels = self.place(i), self.earlier[i].labels
+        return np.where(place >= 0, labels[place] if len(labels) else place, -1)
 
     @cached_property
     def shared(self) -> Ints:
@@ -189,18 +206,7 @@ class History:
         Persons with the same set of releases are counted together: they are told apart by their classes in
         those, and whoever is in all of those releases counts, in others or not.
         """
-        labels = self.classes
-        present = [column >= 0 for column in labels]
-        pattern_of = _combined([np.zeros(len(self.new), np.int64), *(p.astype(np.int64) for p in present)])
-        found = np.zeros(len(self.new), dtype=np.int64)
-        for pattern, first in zip(*np.unique(pattern_of, return_index=True), strict=True):
-            wanted = [i for i, column in enumerate(present) if column[first]]
-            mine = pattern_of == pattern
-            whole = mine | np.logical_and.reduce([present[i] for i in wanted], initial=True)
-            rows = np.flatnonzero(whole)
-            groups = _combined([self.new.labels[rows], *(labels[i][rows] for i in wanted)])
-            found[mine] = np.bincount(groups)[groups[mine[rows]]]
-        return found
+        return _sharing((*self.classes, self.new.labels))
 
     @cached_property
     def core(self) -> tuple[Ints, Ints]:
@@ -376,8 +382,59 @@ def _of_classes(release: Membership, names: set[str]) -> Mapping[str, Texts]:
     return {name: texts[release.first] for name, texts in release.boxes.items()}
 
 
+def _compared(
+    column: pd.Series, attribute: Attribute, codes: npt.NDArray[np.int32]
+) -> tuple[Ints, tuple[str, ...]]:
+    """Each record's value as a place among the distinct ones, and a hash of each of these.
+
+    Args:
+        column: (n,) the values.
+        attribute: what they are.
+        codes: (n,) one number for all spellings of a value, ascending with the values.
+
+    Returns:
+        (n,) int64 places, ascending as the codes, and (v,) hashes, one for all spellings of a value.
+    """
+    from privacy_engine.tables.columns import NULL, factorize
+
+    coded = factorize(column)
+    forms = [*attribute.counted_as(coded.texts), NULL]
+    first, places = np.unique(codes, return_index=True, return_inverse=True)[1:]
+    return places.astype(np.int64), tuple(_digest(forms[code])[:16] for code in coded.codes[first].tolist())
+
+
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _sharing(columns: Sequence[Ints]) -> Ints:
+    """(n,) how many rows have the same number as each one in all columns in which this one has any.
+
+    Columns are taken one after another, and rows with the same first columns together, so that many rows that
+    lack the first ones alone take few steps.
+
+    Args:
+        columns: (n,) each; -1 = the row has none.
+    """
+    n = len(columns[0])
+    found = np.zeros(n, dtype=np.int64)
+    # Rows that have all columns taken so far, their groups, the places among them of those that have no
+    # other, and the next column.
+    waiting = [(np.arange(n), np.zeros(n, np.int64), np.arange(n), len(columns) - 1)]
+    while waiting:
+        rows, groups, mine, j = waiting.pop()
+        if j < 0:
+            found[rows[mine]] = np.bincount(groups)[groups[mine]]
+            continue
+        have = columns[j][rows[mine]] >= 0
+        if not have.all():
+            waiting.append((rows, groups, mine[~have], j - 1))
+        if have.any():
+            column = columns[j][rows]
+            kept = column >= 0
+            both = _combined([groups[kept], column[kept].astype(np.int64)])
+            waiting.append((rows[kept], both, (np.cumsum(kept) - 1)[mine[have]], j - 1))
+    return found
 
 
 def _combined(columns: Sequence[Ints]) -> Ints:

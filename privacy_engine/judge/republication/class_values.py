@@ -1,0 +1,96 @@
+"""The multiset of sensitive values in each class of a release, in whole numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Small = npt.NDArray[np.int32]  # many releases are held in memory together
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassValues:
+    """How often each value of a sensitive attribute occurs in each class.
+
+    Attributes:
+        classes: (e,) int32, one entry for each value that occurs in a class, ascending.
+        values: (e,) int32, place of the value in `texts`.
+        records: (e,) int32, published records with it, counterfeits among them.
+        persons: (e,) int32, persons with it.
+        texts: (v,) the distinct values as they are compared, such as hashes of them.
+
+    >>> found = ClassValues.of_records(np.array([0, 0, 1]), np.array([1, 1, 0]), ("flu", "hiv"))
+    >>> found.to_json(), ClassValues.from_json(found.to_json()) == found
+    (['{"hiv": [2, 2]}', '{"flu": [1, 1]}'], True)
+    """
+
+    classes: Small
+    values: Small
+    records: Small
+    persons: Small
+    texts: tuple[str, ...]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the classes have the same multisets."""
+        return isinstance(other, ClassValues) and self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]  # of arrays
+
+    @classmethod
+    def of_records(
+        cls,
+        labels: Ints,
+        codes: Ints,
+        texts: Sequence[str],
+        real: npt.NDArray[np.bool_] | None = None,
+    ) -> ClassValues:
+        """Count records.
+
+        Args:
+            labels: (n,) int64, class of each record, >= 0.
+            codes: (n,) int64, place of each record's value in `texts`.
+            texts: (v,) the distinct values.
+            real: (n,) whether the record is a person's; None: each is.
+        """
+        size = max(len(texts), 1)
+        keys, which = np.unique(labels.astype(np.int64) * size + codes, return_inverse=True)
+        records = _counts(which, len(keys))
+        persons = records if real is None or real.all() else _counts(which[real], len(keys))
+        classes, values = (part.astype(np.int32) for part in np.divmod(keys, size))
+        return cls(classes=classes, values=values, records=records, persons=persons, texts=tuple(texts))
+
+    @classmethod
+    def from_json(cls, classes: Sequence[str]) -> ClassValues:
+        """Read what `to_json` gave.
+
+        Raises:
+            ValueError: if a text is none of that form.
+        """
+        places: dict[str, int] = {}
+        found = []
+        for label, text in enumerate(classes):
+            entries = json.loads(text)
+            if not isinstance(entries, dict):
+                raise ValueError("the values of a class must be a mapping")
+            for value, (records, persons) in entries.items():
+                found.append((label, places.setdefault(value, len(places)), int(records), int(persons)))
+        columns = np.array(found, dtype=np.int32).reshape(-1, 4).T
+        names = ("classes", "values", "records", "persons")
+        return cls(**dict(zip(names, columns, strict=True)), texts=tuple(places))
+
+    def to_json(self) -> list[str]:
+        """For each class 0 .. c - 1 a mapping of its values to their records and persons, as text."""
+        found: list[dict[str, tuple[int, int]]] = [{} for _ in range(int(self.classes.max(initial=-1)) + 1)]
+        entries = (self.classes, self.values, self.records, self.persons)
+        for label, value, records, persons in zip(*(column.tolist() for column in entries), strict=True):
+            found[label][self.texts[value]] = (records, persons)
+        return [json.dumps(values, sort_keys=True) for values in found]
+
+
+def _counts(places: Ints, size: int) -> Small:
+    return np.bincount(places, minlength=size).astype(np.int32)
