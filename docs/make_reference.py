@@ -232,6 +232,8 @@ def _shown(default: Any) -> str:
         return f"`{default!s}`"
     if isinstance(default, bool | int | float):
         return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    if isinstance(default, tuple) and all(isinstance(part, str) for part in default):
+        return f"`[{', '.join(default)}]`"
     if isinstance(default, pydantic.BaseModel):
         return (
             f"`{default.model_dump(exclude_defaults=True, mode='json') or default.model_dump(mode='json')}`"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -451,22 +451,22 @@ def model_to_dict(model: Named) -> dict[str, Any]:
     >>> model_to_dict(KAnonymity(k=5))
     {'model': 'k_anonymity', 'k': 5}
     """
-    fields = asdict(model)  # type: ignore[call-overload]  # every model is a dataclass
+    given = {f.name: getattr(model, f.name) for f in fields(model)}  # type: ignore[arg-type]  # a dataclass
     return {
         "model": model.name,
-        **{name: _plain(value) for name, value in fields.items() if value is not None},
+        **{name: _plain(value) for name, value in given.items() if not _absent(value)},
     }
 
 
-def model_from_dict(fields: Mapping[str, Any], known: Mapping[str, type[Any]] = MODELS) -> Any:
+def model_from_dict(given: Mapping[str, Any], known: Mapping[str, type[Any]] = MODELS) -> Any:
     """Read ``{model: name, parameter: value, ...}`` as one of the known models.
 
     Raises:
         ValueError: if the model or a parameter is unknown or a value is not allowed.
     """
-    if not isinstance(fields, Mapping):
+    if not isinstance(given, Mapping):
         raise ValueError("a privacy model must be a mapping with `model` and its parameters")
-    parameters = dict(fields)
+    parameters = dict(given)
     name = parameters.pop("model", None)
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"model must be one of {sorted(known)}{did_you_mean(name, known)}")
@@ -490,7 +490,15 @@ def _real(value: object) -> bool:
     return _whole(value) or (isinstance(value, float | np.floating) and math.isfinite(value))
 
 
+def _absent(value: object) -> bool:
+    return value is None or (isinstance(value, tuple) and not value)
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(part) for part in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return model_to_dict(value)  # type: ignore[arg-type]  # the one kind that models have parts of
     if isinstance(value, Enum):
         return value.value
     return value.item() if isinstance(value, np.generic) else value

@@ -31,9 +31,10 @@ from privacy_engine.judge.models import (
     model_to_dict,
     rule_of,
 )
+from privacy_engine.judge.republication.model import REPUBLICATION_MODELS
 
 # Parameters of models of which more, or less, asks for more.
-_MORE_IS_STRICTER = frozenset({"k", "l", "m", "confidence", "shadows"})
+_MORE_IS_STRICTER = frozenset({"k", "l", "m", "confidence", "shadows", "window"})
 _LESS_IS_STRICTER = frozenset({"alpha", "beta", "c", "delta", "t", "excess"})
 _NEITHER = frozenset({"holdout", "publish_figures"})
 # Rules that are one of some words, the strictest first.
@@ -45,11 +46,12 @@ _LIMITS = (
     *("max_suppressed", "max_gcp", "max_distorted", "max_breach", "max_epsilon", "max_delta"),
     "unique_records",
 )
+ACROSS_MODELS: Mapping[str, type[Any]] = {**CROSS_RELEASE_MODELS, **REPUBLICATION_MODELS}
 # What a release can claim or be asked for, by its name in a policy.
 ALL_MODELS: Mapping[str, type[Any]] = {
     **MODELS,
     **ROW_MODELS,
-    **CROSS_RELEASE_MODELS,
+    **ACROSS_MODELS,
     **ATTACK_MODELS,
     **ALL_COLUMNS_MODELS,
 }
@@ -267,7 +269,7 @@ class ReleasePolicy:
         return cls(
             require=tuple(m for m in models if m.name in MODELS),
             known_rows=tuple(m for m in models if m.name in ROW_MODELS),
-            across=tuple(m for m in models if m.name in CROSS_RELEASE_MODELS),
+            across=tuple(m for m in models if m.name in ACROSS_MODELS),
             attacks=tuple(m for m in models if m.name in ATTACK_MODELS),
             all_columns=tuple(m for m in models if m.name in ALL_COLUMNS_MODELS),
             **{name: fields[name] for name in (*_LIMITS, *_WORDS) if name in fields},

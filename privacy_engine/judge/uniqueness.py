@@ -24,6 +24,7 @@ from privacy_engine.judge.models import (
     SensitiveModel,
     rule_of,
 )
+from privacy_engine.judge.republication.model import Republication
 from privacy_engine.vocabulary import Role
 
 if TYPE_CHECKING:
@@ -110,8 +111,16 @@ def counted_attributes(policy: ReleasePolicy, sensitive: Sequence[str]) -> dict[
     """
     found: dict[str, str] = {}
     counting = [rule for rule in policy.require if isinstance(rule, COUNTING)]
-    across = [rule for rule in policy.across if isinstance(rule, MInvariance)]
-    rules: list[SensitiveModel | RowIntersection | MInvariance] = [*counting, *policy.known_rows, *across]
+    across = [
+        rule
+        for rule in policy.across
+        if isinstance(rule, MInvariance) or (isinstance(rule, Republication) and rule.m is not None)
+    ]
+    rules: list[SensitiveModel | RowIntersection | MInvariance | Republication] = [
+        *counting,
+        *policy.known_rows,
+        *across,
+    ]
     for rule in rules:
         for name in sensitive if rule.attribute is None else [rule.attribute]:
             found.setdefault(name, rule_of(rule))  # type: ignore[arg-type]  # the base of models has no name

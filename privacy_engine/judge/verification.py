@@ -19,6 +19,7 @@ from privacy_engine.judge.cross_release import CrossReleaseModel, History, Membe
 from privacy_engine.judge.known_rows import RowIntersection, persons_below
 from privacy_engine.judge.models import classes_asked, require_distances, rule_of
 from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.republication.model import Republication
 from privacy_engine.judge.tally import Judged, Tally
 from privacy_engine.judge.uniqueness import (
     NEARLY,
@@ -47,6 +48,7 @@ class Finding:
         failing_classes, failing_rows: how many miss it, where the rule is about classes.
         failing_persons: how many miss it, where it is about all rows of a person.
         remedy: what to do, where that is not to take another method.
+        note: what was judged and what was not, where a rule has parts.
     """
 
     rule: str
@@ -57,10 +59,11 @@ class Finding:
     failing_rows: int = 0
     failing_persons: int = 0
     remedy: str = ""
+    note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; persons only where the rule is about them, a remedy only where there is one."""
-        optional = ("failing_persons", "remedy")
+        """Plain values; persons only where the rule is about them, a remedy and a note where there is one."""
+        optional = ("failing_persons", "remedy", "note")
         return {name: value for name, value in asdict(self).items() if value or name not in optional}
 
 
@@ -646,7 +649,12 @@ def _known_persons(
 
 
 def _across_finding(model: CrossReleaseModel, history: History, classes: EquivalenceClasses) -> Finding:
-    measured = model.per_person(history, classes)
+    note = ""
+    if isinstance(model, Republication):
+        judged = model.judge(history, classes)
+        measured, note = judged.per_person, judged.sentence
+    else:
+        measured = model.per_person(history, classes)
     missed = measured < model.threshold
     return Finding(
         rule=rule_of(model),
@@ -655,6 +663,7 @@ def _across_finding(model: CrossReleaseModel, history: History, classes: Equival
         passed=len(measured) > 0 and not missed.any(),
         failing_classes=len(np.unique(history.new.labels[missed])),
         failing_rows=int(missed.sum()),
+        note=note,
     )
 
 
@@ -700,6 +709,8 @@ def _sentence(finding: Finding) -> str:
         text += f", missed by {counted(finding.failing_persons, 'person')} with together {rows}"
     if finding.failing_classes:
         text += f", missed by {counted(finding.failing_classes, 'class', 'classes')} of together {rows}"
+    if finding.note:
+        text += f" ({finding.note})"
     if finding.remedy:
         unit = " row" if finding.measured == 1 else " rows"
         text += f"{unit if finding.failing_rows else ''}: {finding.remedy}"

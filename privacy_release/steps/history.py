@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from privacy_engine.judge.cross_release import Membership
     from privacy_engine.judge.policy import ReleasePolicy
+    from privacy_engine.judge.republication.class_values import ClassValues
     from privacy_engine.judge.verification import Finding
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import Lake
@@ -42,7 +43,7 @@ _LEAST = 2  # persons who cannot be told apart, where sensitive values alone are
 _RESERVE = 1.0
 _PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the release"
 _RECORDS, _FORM, _WRITTEN = "records of the release", "form of the identifiers", "person as written"
-_SIGNATURE, _SET, _CELL = "signature of ", "set of ", "cell of "
+_SIGNATURE, _SET, _CELL, _VALUES = "signature of ", "set of ", "cell of ", "values of "
 
 
 class Persons:
@@ -300,18 +301,20 @@ class Past:
             SpecError: if neither is said nor follows from the policy, or counterfeits have no m to keep.
         """
         from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, MInvariance
+        from privacy_engine.judge.republication.model import Republication
         from privacy_engine.vocabulary import Departures
 
         silent = not self.policy.across or self.policy.repeated_people == "history"
         asked = self.policy.across_known if silent else self.policy.across
         of_k = [model for model in asked if isinstance(model, CrossReleaseKAnonymity)]
+        by_attackers = [model for model in asked if isinstance(model, Republication)]
         k, m = self.k, dict(self.m or {})
         if k is None:
-            k = max((model.k for model in of_k), default=None)
+            k = max([*(model.k for model in of_k), *(model.k for model in by_attackers)], default=None)
         if self.m is None:
-            for model in (model for model in asked if isinstance(model, MInvariance)):
+            for model in (model for model in asked if isinstance(model, MInvariance | Republication)):
                 names = [a.name for a in schema.sensitive] if model.attribute is None else [model.attribute]
-                m |= {name: max(model.m, m.get(name, 0)) for name in names}
+                m |= {name: max(model.m, m.get(name, 0)) for name in names if model.m is not None}
         if k is None and not m:
             raise SpecError(
                 "history must say what is kept over all releases of a person, for the policy has no k and no "
@@ -322,7 +325,7 @@ class Past:
                 "history.counterfeits complete sets of sensitive values, and neither m nor the policy asks "
                 "for any; write m into history, or remove counterfeits"
             )
-        strict = any(model.departures is Departures.KNOWN for model in of_k) or not of_k
+        strict = any(model.departures is Departures.KNOWN for model in of_k) or not of_k or bool(by_attackers)
         departures = self.departures or (Departures.KNOWN if strict else Departures.UNKNOWN)
         reserve = _RESERVE if self.reserve is None else self.reserve
         kept = {"k": k or _LEAST, "m": m, "departures": Departures(departures), "reserve": reserve}
@@ -375,7 +378,11 @@ def record(staged: StagedRef, name: str, release_id: str) -> None:
     signatures = {_SIGNATURE + name: texts for name, texts in membership.signatures.items()}
     sets = {_SET + name: texts for name, texts in membership.sets.items()}
     cells = {_CELL + name: texts for name, texts in membership.boxes.items()}
-    frame = pd.DataFrame({**columns, **signatures, **sets, **cells}).assign(
+    values = {
+        _VALUES + name: pd.Series(counts.to_json(), dtype=object).to_numpy()[membership.labels]
+        for name, counts in membership.counts.items()
+    }
+    frame = pd.DataFrame({**columns, **signatures, **sets, **cells, **values}).assign(
         **{_KEY: staged["persons"]["key"], _FORM: staged["persons"]["form"], _RELEASE: staged["sha256"]}
     )
     frame[_RECORDS] = staged["rows"]
@@ -443,12 +450,26 @@ def _read(path: Path, name: str, persons: PersonsRef, entry: Mapping[str, Any]) 
             signatures=_columns(frame, _SIGNATURE),
             sets=_columns(frame, _SET),  # none of those that were recorded before sets were kept
             boxes=_columns(frame, _CELL),  # none of those that were recorded before cells were kept
+            counts=_counts(frame),  # none of those that were recorded before the values of classes were kept
         )
-    except (KeyError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise IntegrityError(
             f"what is kept about the people of table {name} is damaged; restore {path.name}, or retract that "
             "release"
         ) from None
+
+
+def _counts(frame: "pd.DataFrame") -> "dict[str, ClassValues]":
+    """The multiset of values of each class, by the sensitive attribute."""
+    from privacy_engine.judge.republication.class_values import ClassValues
+
+    first = frame.drop_duplicates(_CLASS)
+    found = {}
+    for column in (name for name in frame.columns if name.startswith(_VALUES)):
+        of_class = dict(zip(first[_CLASS].tolist(), first[column].tolist(), strict=True))
+        texts = [of_class.get(label, "{}") for label in range(max(of_class, default=-1) + 1)]
+        found[column.removeprefix(_VALUES)] = ClassValues.from_json(texts)
+    return found
 
 
 def _columns(frame: "pd.DataFrame", kind: str) -> "dict[str, npt.NDArray[np.object_]]":

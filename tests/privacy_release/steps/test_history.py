@@ -41,6 +41,7 @@ SCHEMA = {
 }
 K10 = {"model": "k_anonymity", "k": 10}
 ACROSS = {"model": "cross_release_k_anonymity", "k": 10}
+SUBTRACTED = {"model": "republication", "k": 10, "m": 2}
 INVARIANT = {"model": "m_invariance", "m": 2}
 
 
@@ -245,6 +246,36 @@ def test_what_is_kept_goes_with_a_retraction_and_counts_no_more(
         assert main(["retract", f"{airflow_lake.root}/people", "first", "--reason", "a mistake"]) == 0
     assert kept(private) == []
     runs.release(patients(SHUFFLED), "second")
+
+
+def test_the_values_of_classes_are_kept_and_a_newcomer_is_found_by_subtracting(
+    runs: Runs, airflow_lake: Lake
+) -> None:
+    first = patients(SORTED)
+    runs.release(first, "first", SUBTRACTED)
+    newcomer = pd.DataFrame({"patient": ["patient-999"], "age": [5], "disease": ["flu"]})
+    staged = runs.stage(pd.concat([first, newcomer], ignore_index=True), "second")
+    said = r"difference 0; not judged: population .*; correction \(no earlier release keeps"
+    with pytest.raises(AirflowFailException, match=said):
+        runs.verify(staged, "second", SUBTRACTED)
+    (earlier,) = earlier_releases(airflow_lake, "people", staged["persons"]["key"]).values()
+    counts = earlier.counts["disease"]
+    assert counts.persons.sum() == 160
+    assert (counts.records == counts.persons).all()
+
+
+def test_of_a_file_without_the_values_of_classes_departures_are_counted_only(
+    runs: Runs, private: Path
+) -> None:
+    runs.release(patients(SORTED), "first")
+    (path,) = kept(private)
+    table = pd.read_parquet(path).drop(columns="values of disease")
+    table.to_parquet(path, index=False)
+    left = patients(SORTED)[80:]  # the same classes
+    report = runs.verify(runs.stage(left, "second"), "second", SUBTRACTED)
+    (found,) = [f for f in report["findings"] if f["rule"].startswith("republication")]
+    assert found["passed"]
+    assert "differences: values of departures (not kept by 1 earlier releases)" in found["note"]
 
 
 def test_an_earlier_release_that_nothing_is_kept_of_stops_the_next_one(runs: Runs, private: Path) -> None:
