@@ -258,7 +258,7 @@ def test_the_values_of_classes_are_kept_and_a_newcomer_is_found_by_subtracting(
     said = r"difference 0; not judged: population .*; correction \(no earlier release keeps"
     with pytest.raises(AirflowFailException, match=said):
         runs.verify(staged, "second", SUBTRACTED)
-    (earlier,) = earlier_releases(airflow_lake, "people", staged["persons"]["key"]).values()
+    (earlier,) = earlier_releases(airflow_lake, "people", staged["persons"]).values()
     counts = earlier.counts["disease"]
     assert counts.persons.sum() == 160
     assert (counts.records == counts.persons).all()
