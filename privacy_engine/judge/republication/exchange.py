@@ -15,8 +15,6 @@ Jerrum, M.: Three-Dimensional Statistical Data Security Problems. SIAM Journal o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_array
@@ -76,49 +74,47 @@ def _exchanged(tails: Ints, heads: Ints, cells: Ints, values: Ints, few: npt.NDA
     wanted = _wanted(tails, heads, cells, values, few[near])
     if not len(wanted):
         return np.zeros(len(few), dtype=np.int64)
-    found = np.zeros((len(wanted), 2), dtype=np.int64)  # cell, value
-    found[:, 0] = -1
-    pairs, which = np.unique(np.sort(wanted[:, 1:], axis=1), axis=0, return_inverse=True)
-    which = which.ravel()
+    size, (c, v, w) = int(values.max()) + 1, wanted.T
+    pairs, which = np.unique(np.minimum(v, w) * size + np.maximum(v, w), return_inverse=True)
     rows_of = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
-    for (v, w), rows in zip(pairs.tolist(), rows_of, strict=True):
-        forth, back = (cells[order[starts[x] : starts[x + 1]]] for x in (v, w))
+    can = np.zeros(len(wanted), dtype=np.bool_)
+    for pair, rows in zip(pairs.tolist(), rows_of, strict=True):
+        forth, back = (cells[order[starts[x] : starts[x + 1]]] for x in divmod(pair, size))
         out, into = (
             np.concatenate(ends) for ends in ((tails[forth], heads[back]), (heads[forth], tails[back]))
         )
         strong = _components(out, into, len(nodes), directed=True)
-        can = rows[strong[tails[wanted[rows, 0]]] == strong[heads[wanted[rows, 0]]]]
-        found[can] = wanted[can][:, [0, 2]]
-    found = np.unique(found[found[:, 0] >= 0], axis=0)  # by whichever of the cell's values
-    return np.bincount(np.flatnonzero(near)[found[:, 0]], minlength=len(few))
+        can[rows] = strong[tails[c[rows]]] == strong[heads[c[rows]]]
+    found = _distinct(c[can] * size + w[can])  # by whichever of the cell's values
+    return np.bincount(np.flatnonzero(near)[found // size], minlength=len(few))
 
 
 def _wanted(tails: Ints, heads: Ints, cells: Ints, values: Ints, few: npt.NDArray[np.bool_]) -> Ints:
-    """(m, 3) each cell to look at, a value that it has, and one of both of its classes that it has not."""
+    """(m, 3) each cell to look at, a value that it has, and one of both its classes that it has not."""
     size = int(values.max()) + 1
-    nodes = np.unique(np.concatenate([tails[few], heads[few]]))
     at = _distinct(np.concatenate([ends[cells] * size + values for ends in (tails, heads)]))
-    at = at[np.isin(at // size, nodes)]
-    of_node = {int(node): part % size for node, part in _split(at, at // size)}
-    looked = few[cells]
-    found = []
-    for c, own in _split(np.stack([cells, values], axis=1)[looked], cells[looked]):
-        both = np.intersect1d(of_node[int(tails[c])], of_node[int(heads[c])], assume_unique=True)
-        others = np.setdiff1d(both, own[:, 1], assume_unique=True)
-        found += [(c, v, w) for v in own[:, 1].tolist() for w in others.tolist()]
-    return np.array(found, dtype=np.int64).reshape(-1, 3)
+    looked = np.flatnonzero(few)
+    # The values of the old class, those of them that the new one has, and of these what the cell has not.
+    row, entry = _spread(at // size, tails[looked])
+    c, w = looked[row], at[entry] % size
+    kept = np.isin(heads[c] * size + w, at) & ~np.isin(c * size + w, cells * size + values)
+    c, w = c[kept], w[kept]
+    row, entry = _spread(cells, c)
+    return np.stack([c[row], values[entry], w[row]], axis=1)
+
+
+def _spread(keys: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+    """For each of the wanted keys, its place, and each place of it among keys that ascend."""
+    first, last = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right")
+    many = last - first
+    row = np.repeat(np.arange(len(wanted)), many)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(many) - many - first, many)
 
 
 def _distinct(numbers: Ints) -> Ints:
     """The distinct numbers, ascending; by sorting, which is several times as quick as a hash table."""
     ordered = np.sort(numbers)
     return ordered[np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))]
-
-
-def _split(rows: Ints, keys: Ints) -> Iterator[tuple[int, Ints]]:
-    """The rows of each key, which ascend."""
-    found, starts = np.unique(keys, return_index=True)
-    return zip(found.tolist(), np.split(rows, starts[1:]), strict=True)
 
 
 def _components_of(ends: Ints) -> Ints:
