@@ -16,6 +16,7 @@ from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.judge.cross_release import CrossReleaseKAnonymity, Membership
 from privacy_engine.judge.models import KAnonymity, holds
 from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.republication.model import Republication
 from privacy_engine.judge.verification import verify
 from privacy_engine.registry import load_method, method_class, method_names
 from privacy_engine.release import Release
@@ -23,6 +24,7 @@ from privacy_engine.republication.republish import republish
 from privacy_engine.tables.classes import EquivalenceClasses
 from privacy_engine.tables.hierarchy import Hierarchy
 from privacy_engine.tables.schema import DataSchema
+from privacy_engine.vocabulary import Departures
 
 TREE = "\n".join(f"{town};{town[0]};*" for town in ("a1", "a2", "b1", "b2", "c1"))
 SCHEMA = DataSchema.from_dict(
@@ -327,3 +329,26 @@ def test_wrong_parameters_are_refused_by_name() -> None:
         republish(
             midpoints, table[["age"]], schema, np.random.default_rng(1), **{**given, "departures": "unknown"}
         )
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_newcomers_are_not_yet_safe_from_an_attacker_who_subtracts(reading: str) -> None:
+    """What releases do not keep so far, see "Attackers" in docs/history.md."""
+    rng = np.random.default_rng(2)
+    names = [list(range(24)), [*range(2, 24), 50, 51]]
+    first = published(people(names[0], rng), names[0], [], reading)
+    second = published(people(names[1], rng), names[1], [first], reading)
+    policy = ReleasePolicy(
+        across=(CrossReleaseKAnonymity(k=K, departures=Departures(reading)), Republication(k=K, m=2))
+    )
+    old, new = verify(
+        second.release.table,
+        second.release.schema,
+        policy,
+        persons=second.persons,
+        earlier=[first.membership],
+        source=SCHEMA,
+    ).findings
+    assert old.passed
+    assert not new.passed
+    assert "difference 0" in new.note
