@@ -11,6 +11,10 @@ paper takes the small classes one after the other. So the result depends neither
 the records nor on the number of threads, and loses less: a cheap merge is never pre-empted by a
 dear one. The default price is the increase of the loss (see `MergePrice`).
 
+Where most values of an attribute are rare, many small classes want the same large one, and one of them a round
+gets it. After `PATIENCE` rounds a class takes in all of them for which that costs no more than they proposed,
+so the number of rounds does not grow with the records. Adult needs fewer rounds.
+
 Where small classes met large ones, agglomeration leaves classes of 2k records or more; they are split.
 
 Where several records may be of one person, a class is small while it has fewer than k distinct persons, and
@@ -25,13 +29,25 @@ import numpy.typing as npt
 
 from privacy_engine.compiled import kernel
 from privacy_engine.errors import InfeasibleError
-from privacy_engine.grouping.box_tree import Criterion
-from privacy_engine.grouping.boxes import Boxes, Codes, Floats, Ints, Space, box_cost, enlarge, tabulate
+from privacy_engine.grouping.box_tree import Criterion, merge_price
+from privacy_engine.grouping.boxes import (
+    Boxes,
+    Codes,
+    Floats,
+    Ints,
+    Space,
+    box_cost,
+    enlarge,
+    tabulate,
+    union_cost,
+)
 from privacy_engine.grouping.partners import PartnerSearch, Propose, propose
 from privacy_engine.ordering import stable_order
 from privacy_engine.progress import advance
 from privacy_engine.tables.geometry import Geometry
 from privacy_engine.tables.persons import people_of_classes
+
+PATIENCE = 16
 
 
 class Holders(NamedTuple):
@@ -166,6 +182,7 @@ def _merge_to_k(
     m = len(tuples)
     boxes = Boxes(tuples.copy(), tuples.copy(), counts.astype(np.float64), np.zeros(m))
     into, partners = np.arange(m), PartnerSearch(space, boxes, int(criterion), search)
+    rounds = 0
     while True:
         people = holders.people(follow(into)) if len(holders.start) else boxes.size
         small = np.flatnonzero((boxes.size > 0) & (people < k))
@@ -173,7 +190,11 @@ def _merge_to_k(
             return follow(into)
         advance(1.0 - len(small) / m)
         partner, price = partners.of(small)
-        merge_cheapest_first(space, boxes, into, small, partner, price)
+        if rounds < PATIENCE:
+            merge_cheapest_first(space, boxes, into, small, partner, price)
+        else:
+            join_while_cheap(space, boxes, into, small, partner, price, int(criterion))
+        rounds += 1
 
 
 def follow(into: Ints) -> Ints:
@@ -199,6 +220,34 @@ def merge_cheapest_first(
         boxes.size[a] += boxes.size[b]
         boxes.size[b] = 0
         into[b] = a
+
+
+@kernel(nogil=True)
+def join_while_cheap(
+    space: Space, boxes: Boxes, into: Ints, small: Ints, partner: Ints, price: Floats, criterion: int
+) -> None:
+    """Make proposals in ascending price; a partner that has grown meanwhile still counts if it costs no more.
+
+    A class that has taken in another one, or is gone, makes none. Each class that proposes joins its partner.
+    """
+    touched = np.zeros(len(into), np.bool_)
+    for t in stable_order(price):
+        a, b = small[t], partner[t]
+        if touched[a]:
+            continue
+        while into[b] != b:
+            b = into[b]
+        if touched[b]:
+            union = union_cost(space, boxes.lo[a], boxes.hi[a], boxes.lo[b], boxes.hi[b])
+            asked = merge_price(boxes.size[a], boxes.cost[a], boxes.size[b], boxes.cost[b], union, criterion)
+            if asked > price[t]:
+                continue
+        touched[a] = touched[b] = True
+        enlarge(space, boxes.lo[b], boxes.hi[b], boxes.lo[a], boxes.hi[a])
+        boxes.cost[b] = box_cost(space, boxes.lo[b], boxes.hi[b])
+        boxes.size[b] += boxes.size[a]
+        boxes.size[a] = 0
+        into[a] = b
 
 
 @kernel(nogil=True)

@@ -18,6 +18,8 @@ from privacy_engine.ordering import stable_order
 from privacy_engine.tables.geometry import apart, common_ancestor
 
 SAMPLE = 32  # boxes of a node from which it is estimated what a cut gains
+WIDE = 100  # nodes of a hierarchy above which boxes with one of its values are found by the value
+ALIKE = 256  # boxes up to which those with one value are
 LEAF = 8  # boxes in a leaf of the tree: below this a scan is quicker than more bounds
 
 
@@ -44,6 +46,9 @@ class BoxTree(NamedTuple):
         node. Hierarchy: the first and the last node of all boxes in a depth-first walk.
     smallest, dearest: (nodes,) float64, smallest size and largest cost under the node.
     depth: int, nodes from the root to the deepest leaf.
+    wide: (w,) int64, the hierarchies of more than `WIDE` nodes.
+    walk, node: (w, m) int64 and int32, the boxes in the order of a depth-first walk of each of these
+        hierarchies, -1 = removed, and their nodes in it.
     """
 
     order: Ints
@@ -55,6 +60,9 @@ class BoxTree(NamedTuple):
     smallest: Floats
     dearest: Floats
     depth: int
+    wide: Ints
+    walk: Ints
+    node: Codes
 
 
 @kernel(nogil=True)
@@ -86,9 +94,27 @@ def plant(space: Space, boxes: Boxes, members: Ints) -> BoxTree:
                 used += 2
         t += 1
     depth = level[:used].max()
+    wide, walk, node = _walks(space, lo, members)
     return BoxTree(
-        order, begin[:used], end[:used], child[:used], low[:used], high[:used], smallest, dearest, depth
-    )
+        order, begin[:used], end[:used], child[:used], low[:used], high[:used], smallest, dearest, depth,
+        wide, walk, node,
+    )  # fmt: skip
+
+
+@kernel(nogil=True, inner=True)
+def _walks(space: Space, lo: Codes, members: Ints) -> tuple[Ints, Ints, Codes]:
+    """`wide`, `walk` and `node` of a tree."""
+    wide = np.flatnonzero(space.tree & (space.start[1:] - space.start[:-1] > WIDE))
+    walk, node = np.empty((len(wide), len(members)), np.int64), np.empty((len(wide), len(members)), np.int32)
+    key = np.empty(len(members), np.int64)
+    for w in range(len(wide)):
+        j = wide[w]
+        for i in range(len(members)):
+            key[i] = space.rank[space.start[j] + lo[members[i], j]]
+        walk[w] = members[stable_order(key)]
+        for i in range(len(members)):
+            node[w, i] = lo[walk[w, i], j]
+    return wide, walk, node
 
 
 @kernel(nogil=True)
@@ -102,6 +128,10 @@ def uproot(grown: BoxTree, gone: npt.NDArray[np.bool_]) -> None:
                     grown.order[end] = i
                     end += 1
             grown.end[t] = end
+    for w in range(len(grown.wide)):
+        for i in range(grown.walk.shape[1]):
+            if grown.walk[w, i] >= 0 and gone[grown.walk[w, i]]:
+                grown.walk[w, i] = -1
 
 
 @kernel(nogil=True, inner=True)
@@ -173,8 +203,11 @@ def _cut(space: Space, lo: Codes, hi: Codes, items: Ints, key: Floats, j: int) -
 
 
 @kernel(nogil=True, inner=True)
-def _union_bound(space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes) -> float:
-    """The least that the union of box lo, hi with any box under node t can cost."""
+def _union_bound(space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes, floor: Floats) -> float:
+    """The least that the union of box lo, hi with any box under node t can cost.
+
+    floor: (q,) the least in each hierarchy.
+    """
     # The fields are read once: in the loop they would count references, at many times the cost.
     tree, start, value, parent, rank = space.tree, space.start, space.value, space.parent, space.rank
     most, width, offset, node = space.most, space.width, space.offset, space.node
@@ -193,13 +226,13 @@ def _union_bound(space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes) -> 
         elif at > rank[v + high[t, j]]:
             end = high[t, j]
         else:
-            total += value[v + lo[j]]
+            total += floor[j]
             continue
         if width[j] > 0:
             u = node[offset[j] + lo[j] * width[j] + end]
         else:
             u = common_ancestor(parent, v, lo[j], end)
-        total += value[v + u]
+        total += max(value[v + u], floor[j])
     return total
 
 
@@ -238,6 +271,17 @@ def cheapest(
         How many were found: fewer than asked only if there are no more.
     """
     few, have, top, worst = len(found), 0, 1, bar
+    # Boxes with the given box's value are priced first. All others differ in it, at a cost that prunes the
+    # tree where most values are rare.
+    floor, first, last = _floors(space, grown, lo)
+    for w in range(len(first)):
+        for i in grown.walk[w, first[w] : last[w]]:
+            if i >= 0 and i != skip:
+                p = _price_up_to(space, boxes, i, lo, hi, size, cost, criterion, worst)
+                if p <= worst and not _is_listed(found, have, i):
+                    have = insert(found, price, have, i, p)
+                    if have == few:
+                        worst = min(bar, price[few - 1])
     stack, bound = np.empty(grown.depth + 2, np.int64), np.empty(grown.depth + 2)
     stack[0], bound[0] = 0, 0.0
     while top > 0:
@@ -245,11 +289,10 @@ def cheapest(
         t = stack[top]
         if bound[top] > worst:
             continue
-        first = grown.child[t]
-        if first > 0:
-            near, far = first, first + 1
-            b = _price_bound(space, grown, near, lo, hi, size, cost, criterion)
-            c = _price_bound(space, grown, far, lo, hi, size, cost, criterion)
+        near, far = grown.child[t], grown.child[t] + 1
+        if near > 0:
+            b = _price_bound(space, grown, near, lo, hi, size, cost, criterion, floor)
+            c = _price_bound(space, grown, far, lo, hi, size, cost, criterion, floor)
             if b > c:
                 near, far, b, c = far, near, c, b
             if c <= worst:
@@ -262,23 +305,90 @@ def cheapest(
         for i in grown.order[grown.begin[t] : grown.end[t]]:
             if i == skip:
                 continue
-            h, cost_h = boxes.size[i], boxes.cost[i]
-            if criterion == Criterion.WHOLE:
-                limit = worst / (size + h)
-            else:
-                limit = (worst + size * cost + h * cost_h) / (size + h)
-            # The price reaches `worst` at this union; the margin is for rounding.
-            union = union_cost_up_to(space, lo, hi, boxes.lo[i], boxes.hi[i], limit * (1 + 1e-9) + 1e-15)
-            p = _price(size, cost, h, cost_h, union, criterion)
-            if p <= worst:
+            p = _price_up_to(space, boxes, i, lo, hi, size, cost, criterion, worst)
+            if p <= worst and not (len(first) > 0 and _is_listed(found, have, i)):
                 have = insert(found, price, have, i, p)
                 if have == few:
                     worst = min(bar, price[few - 1])
     return have
 
 
+@kernel(nogil=True, inner=True)
+def _floors(space: Space, grown: BoxTree, lo: Codes) -> tuple[Floats, Ints, Ints]:
+    """(q,) the least cost in each hierarchy of a union with any box but ``walk[w, first[w] : last[w]]``.
+
+    In hierarchy ``wide[w]`` these add nothing to the given box. They are a run of the walk, because subtrees
+    are; and of all other boxes, those beside the run have the lowest common ancestors with the given one.
+    """
+    value, rank, m = space.value, space.rank, grown.walk.shape[1]
+    floor = np.zeros(len(lo))
+    for j in range(len(lo)):
+        if space.tree[j]:
+            floor[j] = value[space.start[j] + lo[j]]
+    first, last = np.zeros(len(grown.wide), np.int64), np.zeros(len(grown.wide), np.int64)
+    for w in range(len(grown.wide)):
+        j, node = grown.wide[w], grown.node[w]
+        v, own = space.start[j], lo[grown.wide[w]]
+        begin, end = 0, m
+        while begin < end:
+            middle = (begin + end) // 2
+            if rank[v + node[middle]] < rank[v + own]:
+                begin = middle + 1
+            else:
+                end = middle
+        least = np.inf
+        while end < m and end - begin <= ALIKE:
+            met = value[v + join_node(space, j, own, node[end])]
+            if met > floor[j]:
+                least = met
+                break
+            end += 1
+        while begin > 0 and end - begin <= ALIKE:
+            met = value[v + join_node(space, j, own, node[begin - 1])]
+            if met > floor[j]:
+                least = min(least, met)
+                break
+            begin -= 1
+        if end - begin <= ALIKE:
+            first[w], last[w], floor[j] = begin, end, least
+    return floor, first, last
+
+
+@kernel(nogil=True, inner=True)
+def _is_listed(found: Ints, have: int, i: int) -> bool:
+    """Whether box i is among the first that were found."""
+    listed = False
+    for s in range(have):
+        listed |= found[s] == i
+    return listed
+
+
+@kernel(nogil=True, inner=True)
+def _price_up_to(
+    space: Space,
+    boxes: Boxes,
+    i: int,
+    lo: Codes,
+    hi: Codes,
+    size: float,
+    cost: float,
+    criterion: int,
+    worst: float,
+) -> float:
+    """The price of the union with box i; infinity where it is above the worst that is of use."""
+    h, cost_h = boxes.size[i], boxes.cost[i]
+    if criterion == Criterion.WHOLE:
+        limit = worst / (size + h)
+    else:
+        limit = (worst + size * cost + h * cost_h) / (size + h)
+    # The price reaches `worst` at this union; the margin is for rounding.
+    union = union_cost_up_to(space, lo, hi, boxes.lo[i], boxes.hi[i], limit * (1 + 1e-9) + 1e-15)
+    return merge_price(size, cost, h, cost_h, union, criterion)
+
+
 @kernel(inline="always")
-def _price(g: float, cost_g: float, h: float, cost_h: float, union: float, criterion: int) -> float:
+def merge_price(g: float, cost_g: float, h: float, cost_h: float, union: float, criterion: int) -> float:
+    """The price of a merge by its `Criterion`; `union` is what a record in the union costs."""
     if criterion == Criterion.WHOLE:
         return (g + h) * union
     return g * (union - cost_g) + h * max(0.0, union - cost_h)
@@ -286,11 +396,19 @@ def _price(g: float, cost_g: float, h: float, cost_h: float, union: float, crite
 
 @kernel(nogil=True, inner=True)
 def _price_bound(
-    space: Space, grown: BoxTree, t: int, lo: Codes, hi: Codes, size: float, cost: float, criterion: int
+    space: Space,
+    grown: BoxTree,
+    t: int,
+    lo: Codes,
+    hi: Codes,
+    size: float,
+    cost: float,
+    criterion: int,
+    floor: Floats,
 ) -> float:
     """The least that a union with any box under node t can be priced."""
-    union = _union_bound(space, grown, t, lo, hi)
-    return _price(size, cost, grown.smallest[t], grown.dearest[t], union, criterion)
+    union = _union_bound(space, grown, t, lo, hi, floor)
+    return merge_price(size, cost, grown.smallest[t], grown.dearest[t], union, criterion)
 
 
 @kernel(nogil=True, inner=True)

@@ -85,7 +85,7 @@ class PartnerSearch:
         if len(fresh) and not lost.all():
             self._look_up(plant(self._space, self._boxes, fresh), asking[~lost])
         self._replant(changed, fresh)
-        for tree in self._trees:
+        for tree in reversed(self._trees):  # small trees first: what they hold bounds the others
             self._look_up(tree, asking[lost])
         self._size[:] = self._boxes.size
         self._asked = asking

@@ -127,7 +127,8 @@ def test_bound_of_a_run_of_a_hierarchy_is_its_cheapest_union(
         cost = np.array([box_cost(space, row, row) for row in tree])
         grown = plant(space, Boxes(tree, tree, np.ones(3), cost), np.arange(3))
         box = np.array([0, rng.integers(0, nodes)], np.int32)
-        bound = _union_bound.py_func(space, grown, 0, box, box)
+        own = np.array([0.0, box_cost(space, box, box)])
+        bound = _union_bound.py_func(space, grown, 0, box, box, own)
         least = min(union_cost(space, box, box, row, row) for row in tree)
         ranks = space.rank[geometry.start[1] + tree[:, 1]]
         at = space.rank[geometry.start[1] + box[1]]

@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
-from privacy_engine.grouping.agglomeration import agglomerate, merge_cheapest_first
-from privacy_engine.grouping.box_tree import BoxTree, Criterion, cheapest, plant
-from privacy_engine.grouping.boxes import Boxes, Ints, Space, tabulate
+from privacy_engine.grouping.agglomeration import (
+    PATIENCE,
+    agglomerate,
+    join_while_cheap,
+    merge_cheapest_first,
+)
+from privacy_engine.grouping.box_tree import BoxTree, Criterion, _floors, cheapest, plant
+from privacy_engine.grouping.boxes import Boxes, Ints, Space, box_cost, tabulate
 from privacy_engine.grouping.partners import Known, PartnerSearch, propose_serially
 from privacy_engine.tables.geometry import Geometry
 from tests.privacy_engine.grouping.conftest import geometry_of
@@ -48,9 +53,9 @@ def test_every_round_finds_what_a_search_from_the_beginning_finds(criterion: Cri
     assert rounds > 5
 
 
-@pytest.mark.parametrize("n", [400, 800])
-def test_searches_among_all_classes_grow_with_the_records(n: int) -> None:
-    """Not with their square. Each record has its own diagnosis, so one class takes in nearly all of them."""
+@pytest.mark.parametrize("n", [400, 1_600])
+def test_searches_and_rounds_grow_with_the_records_at_most(n: int) -> None:
+    """Not with their square. Each record has its own diagnosis, so few classes take in nearly all of them."""
     geometry, among_all, rounds = diagnoses(n), [0], [0]
 
     def counted(
@@ -61,9 +66,39 @@ def test_searches_among_all_classes_grow_with_the_records(n: int) -> None:
         propose_serially(space, boxes, grown, asking, criterion, known)
 
     tuples = patients(geometry, n, 5)
-    agglomerate(tuples, geometry, 5, np.random.default_rng(0), search=counted)
-    assert rounds[0] > n / 20
+    labels = agglomerate(tuples, geometry, 5, np.random.default_rng(0), search=counted)
+    assert np.bincount(labels).min() >= 5
+    assert rounds[0] < 6 * PATIENCE  # several trees are searched in a round
     assert among_all[0] < 4 * len(tuples)
+
+
+def test_a_class_joins_a_partner_that_has_grown_only_where_that_costs_no_more() -> None:
+    """Three records want the class of ages 0 to 10; the second one to join widens it, at the others' cost."""
+    space = tabulate(diagnoses(9))
+    lo = np.array([[0, 9], [3, 0], [4, 1], [12, 2]], np.int32)
+    hi = np.array([[10, 9], [3, 0], [4, 1], [12, 2]], np.int32)
+    cost = np.array([box_cost(space, a, b) for a, b in zip(lo, hi, strict=True)])
+    boxes = Boxes(lo, hi, np.array([5.0, 1.0, 1.0, 1.0]), cost)
+    whole = cost[0]
+    into, price = np.arange(4), np.array([whole, whole, whole + 0.1])
+    join_while_cheap(
+        space, boxes, into, np.array([1, 2, 3]), np.zeros(3, np.int64), price, int(Criterion.INCREASE)
+    )
+    assert into.tolist() == [0, 0, 0, 3]  # its price has risen: by then the class has seven records
+    assert boxes.size.tolist() == [7, 0, 0, 1]
+    assert boxes.cost[0] == whole
+
+
+def test_no_box_outside_of_a_run_of_the_walk_costs_less_than_the_floor() -> None:
+    geometry = diagnoses(150)
+    space, tuples = tabulate(geometry), patients(geometry, 300, 7)
+    m = len(tuples)
+    grown = plant(space, Boxes(tuples, tuples, np.ones(m), np.zeros(m)), np.arange(m))
+    for row in tuples[::20]:
+        floor, first, last = _floors.py_func(space, grown, row)
+        alike = np.flatnonzero(tuples[:, 1] == row[1])
+        assert sorted(grown.walk[0, first[0] : last[0]]) == alike.tolist()
+        assert floor.tolist() == [0.0, 0.5]  # another diagnosis costs the whole attribute
 
 
 def test_codes_without_a_hierarchy_are_not_cut_before_ages() -> None:
