@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from privacy_engine.anonymizers.local_recoding import LocalRecoding
 from privacy_engine.anonymizers.trajectories import joined_release, linked_recoding, people_of
 from privacy_engine.choice import choice
 from privacy_engine.dp.loss import PrivacyLoss
@@ -17,7 +18,7 @@ from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.grouping.constraints import compares_with_table
 from privacy_engine.grouping.model_rules import compile_constraints, least_size, require_feasible
 from privacy_engine.grouping.people import hold_by_person
-from privacy_engine.grouping.repair import allowed, suppress_where_it_pays
+from privacy_engine.grouping.repair import allowed, repair, suppress_where_it_pays
 from privacy_engine.judge.models import (
     DistinctLDiversity,
     KAnonymity,
@@ -40,6 +41,7 @@ from privacy_engine.tables.persons import person_codes
 from privacy_engine.tables.schema import DataSchema
 from privacy_engine.vocabulary import Intervals
 
+WORTH = 0.05  # share of the loss that going without outliers must save before the classes are improved
 IN_VAIN = 2  # searches without more and more records that lose no less, after which no more are made
 
 
@@ -111,6 +113,10 @@ class Anonymizer(ABC):
     @abstractmethod
     def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
         """The algorithm: a recoding whose classes meet the guarantees."""
+
+    def local_recoding(self, encoded: EncodedTable) -> LocalRecoding | None:
+        """How records are made into classes where that is repaired and refined; None where it is not."""
+        return None
 
     def release(
         self,
@@ -246,11 +252,12 @@ class Anonymizer(ABC):
         room = allowed(self.suppressible, len(encoded))
         rare = of_rare_values(encoded.sensitive, constraints)
         outlying = of_outliers(whole.encoded.codes, whole.labels, whole.encoded.geometry())
-        for ladder, stream in tracked([*zip((rare, outlying), rng.spawn(2), strict=True)]):
+        searches = (self._without_values, self._without_far)
+        for ladder, search, stream in tracked([*zip((rare, outlying), searches, rng.spawn(2), strict=True)]):
             least, in_vain, before = gcp(whole), 0, 0
             for gone in itertools.takewhile(lambda rows: len(rows) <= room, ladder):
                 with portion((len(gone) - before) / max(room, 1)):
-                    found = self._without(encoded, whole, gone, stream.spawn(1)[0], guarantees)
+                    found = search(encoded, whole, gone, stream.spawn(1)[0], guarantees, least)
                 before = len(gone)
                 if found is not None and gcp(found) < least:
                     least, in_vain = gcp(found), 0
@@ -259,7 +266,62 @@ class Anonymizer(ABC):
                 elif (in_vain := in_vain + 1) == IN_VAIN:
                     break
 
-    def _without(
+    def _without_values(
+        self,
+        encoded: EncodedTable,
+        whole: Recoding,
+        gone: npt.NDArray[np.int64],
+        rng: np.random.Generator,
+        guarantees: tuple[PrivacyModel, ...],
+        least: float,
+    ) -> Recoding | None:
+        """The recoding without all records of rare values, which lets classes be far smaller.
+
+        Where cuts under quotas lose less than `least`, they are improved. The other starts of the method
+        lose more then, and take most of its time.
+        """
+        kept = np.setdiff1d(np.arange(len(encoded)), gone)
+        part = whole.encoded.take(kept)
+        recode = self.local_recoding(part)
+        try:
+            self._require_feasible(part)
+            labels = None if recode is None else recode.cuts(part)
+        except InfeasibleError:
+            return None
+        if recode is None or labels is None:
+            return self._searched_whole(encoded, whole, gone, rng, guarantees)
+        out = np.full(len(encoded), -1, dtype=np.int64)
+        out[kept] = labels
+        if gcp(Recoding.of_labels(whole.encoded, out)) >= least:
+            return None
+        out[kept] = recode.improved(part, labels, rng)
+        return _if_kept(whole, out, whole.notes, guarantees)
+
+    def _without_far(
+        self,
+        encoded: EncodedTable,
+        whole: Recoding,
+        gone: npt.NDArray[np.int64],
+        rng: np.random.Generator,
+        guarantees: tuple[PrivacyModel, ...],
+        least: float,
+    ) -> Recoding | None:
+        """The recoding without outliers: the classes are as before, but for those that miss a model now.
+
+        They are improved where that alone lowers the loss by `WORTH`.
+        """
+        recode = self.local_recoding(whole.encoded)
+        if recode is None or not recode.refine or encoded.persons is not None:
+            return self._searched_whole(encoded, whole, gone, rng, guarantees)
+        labels = whole.labels.copy()
+        labels[gone] = -1
+        labels = repair(whole.encoded, labels, recode.geometry, recode.models, self.least)
+        kept = labels >= 0
+        if gcp(Recoding.of_labels(whole.encoded, labels)) < (1.0 - WORTH) * least:
+            labels[kept] = recode.improved(whole.encoded.take(np.flatnonzero(kept)), labels[kept], rng)
+        return _if_kept(whole, labels, whole.notes, guarantees)
+
+    def _searched_whole(
         self,
         encoded: EncodedTable,
         whole: Recoding,
@@ -267,7 +329,7 @@ class Anonymizer(ABC):
         rng: np.random.Generator,
         guarantees: tuple[PrivacyModel, ...],
     ) -> Recoding | None:
-        """The recoding of the records that are not gone; None if it cannot be had, or changes values."""
+        """What the method makes of the other records; None if that cannot be had, or changes values."""
         kept = np.setdiff1d(np.arange(len(encoded)), gone)
         part = encoded.take(kept)
         try:
@@ -281,10 +343,7 @@ class Anonymizer(ABC):
         same = np.array_equal(made.encoded.codes, whole.encoded.codes[kept]) and np.array_equal(
             made.encoded.sensitive, whole.encoded.sensitive[:, kept]
         )
-        classes = whole.encoded.classes_of(labels)
-        if not same or not all(holds(model, classes) for model in guarantees):
-            return None
-        return Recoding.of_labels(whole.encoded, labels, made.notes)
+        return _if_kept(whole, labels, made.notes, guarantees) if same else None
 
     def _without_outliers(self, recoding: Recoding) -> Recoding:
         """The recoding without the records whose suppression pays."""
@@ -292,6 +351,19 @@ class Anonymizer(ABC):
             recoding.encoded, recoding.labels, self.least, self.sensitive_models, self.suppressible
         )
         return Recoding.of_labels(recoding.encoded, labels, recoding.notes)
+
+
+def _if_kept(
+    whole: Recoding,
+    labels: npt.NDArray[np.int64],
+    notes: Mapping[str, float],
+    guarantees: tuple[PrivacyModel, ...],
+) -> Recoding | None:
+    """The recoding of the table by other classes, None if they miss what is guaranteed."""
+    classes = whole.encoded.classes_of(labels)
+    if not all(holds(model, classes) for model in guarantees):
+        return None
+    return Recoding.of_labels(whole.encoded, labels, notes)
 
 
 def _model(place: int, given: Any) -> PrivacyModel:

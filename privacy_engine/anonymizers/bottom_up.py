@@ -61,11 +61,21 @@ class BottomUp(Anonymizer):
 
     def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
         """Agglomerate the whole table, then repair what misses a required model, then refine."""
+        recode = self.local_recoding(encoded)
+        geometry = recode.geometry
+
+        def merge(part: EncodedTable, stream: np.random.Generator, search: Propose) -> Ints:
+            return agglomerate(part.codes, geometry, self.least, stream, self.price, search, part.persons)
+
+        return Recoding.of_labels(encoded, recode.labels(encoded, merge, rng))
+
+    def local_recoding(self, encoded: EncodedTable) -> LocalRecoding:
+        """Repair and refinement."""
         geometry = encoded.geometry()
         if self.reading is not Reading.EQUAL:
             utility = utility_matrix(encoded, sensitive_row(encoded, self.sensitive))
             geometry = encoded.geometry(attribute_weights(weight_matrix(utility, self.reading)))
-        recode = LocalRecoding(
+        return LocalRecoding(
             geometry=geometry,
             models=self.sensitive_models,
             k=self.least,
@@ -73,8 +83,3 @@ class BottomUp(Anonymizer):
             regroup=self.regroup,
             block_size=self.block_size,
         )
-
-        def merge(part: EncodedTable, stream: np.random.Generator, search: Propose) -> Ints:
-            return agglomerate(part.codes, geometry, self.least, stream, self.price, search, part.persons)
-
-        return Recoding.of_labels(encoded, recode.labels(encoded, merge, rng))

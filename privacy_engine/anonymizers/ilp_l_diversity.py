@@ -115,14 +115,7 @@ class ILPLDiversity(Anonymizer):
         weights = weight_matrix(utility, self.reading)
         clusters = clusters_in_play(encoded.sensitive[row], utility, self.l, len(utility), rng)
         distorted = self.repair is Repair.DISTORT
-        recode = LocalRecoding(
-            geometry=encoded.geometry(attribute_weights(weights)),
-            models=self.require if distorted else self.sensitive_models,
-            k=self.least,
-            refine=self.refine,
-            regroup=self.regroup,
-            block_size=self.block_size,
-        )
+        recode = self.local_recoding(encoded)
 
         def merge(part: EncodedTable, stream: np.random.Generator, search: Propose) -> Ints:
             persons = part.persons
@@ -148,6 +141,18 @@ class ILPLDiversity(Anonymizer):
             encoded = distort(encoded, row, labels, groups, self.l, rng)
         notes = {"clusters": float(clusters.count), "absorbed_values": float(clusters.absorbed)}
         return Recoding.of_labels(encoded, labels, notes)
+
+    def local_recoding(self, encoded: EncodedTable) -> LocalRecoding:
+        """Repair, unless values are changed instead, and refinement."""
+        weights = weight_matrix(self._utility(encoded, sensitive_row(encoded, self.sensitive)), self.reading)
+        return LocalRecoding(
+            geometry=encoded.geometry(attribute_weights(weights)),
+            models=self.require if self.repair is Repair.DISTORT else self.sensitive_models,
+            k=self.least,
+            refine=self.refine,
+            regroup=self.regroup,
+            block_size=self.block_size,
+        )
 
     def _utility(self, encoded: EncodedTable, row: int) -> FloatMatrix:
         if self.utility is None:

@@ -130,16 +130,9 @@ class OBPA(Anonymizer):
         weights = self._weights(encoded)
         distance = self._distance(encoded, weights)
         encoded = modelled(encoded, self.model)
-        geometry = encoded.geometry(weights)
+        recode = self.local_recoding(encoded)
+        geometry = recode.geometry
         spent = self.outlier_share if self.outliers is Outliers.SUPPRESS else 0.0
-        recode = LocalRecoding(
-            geometry=geometry,
-            models=self.sensitive_models,
-            k=self.least,
-            refine=self.refine,
-            regroup=self.regroup,
-            block_size=self.block_size,
-        )
 
         def merge(part: EncodedTable, stream: np.random.Generator, search: Propose) -> Ints:
             if spent:  # a share of the records
@@ -147,6 +140,17 @@ class OBPA(Anonymizer):
             return label_distinct(part, lambda own: self._classes(own, geometry, distance, weights))
 
         return Recoding.of_labels(encoded, recode.labels(encoded, merge, rng))
+
+    def local_recoding(self, encoded: EncodedTable) -> LocalRecoding:
+        """Repair and refinement of a table whose cells become what `model` says."""
+        return LocalRecoding(
+            geometry=encoded.geometry(self._weights(encoded)),
+            models=self.sensitive_models,
+            k=self.least,
+            refine=self.refine,
+            regroup=self.regroup,
+            block_size=self.block_size,
+        )
 
     def _weights(self, encoded: EncodedTable) -> Floats:
         names = encoded.quasi_identifiers

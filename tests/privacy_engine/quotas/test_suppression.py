@@ -3,14 +3,17 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from privacy_engine import DataSchema, Release, load_method
+from privacy_engine.anonymizers.bottom_up import BottomUp
 from privacy_engine.grouping.model_rules import compile_constraints
-from privacy_engine.judge.models import DeltaDisclosure
+from privacy_engine.judge.models import DeltaDisclosure, model_from_dict
+from privacy_engine.measures.recoding import Recoding
 from privacy_engine.measures.utility import gcp
 from privacy_engine.quotas.suppression import of_outliers, of_rare_values
 from privacy_engine.tables.encoding import EncodedTable
@@ -107,6 +110,38 @@ def test_outliers_that_lie_together_go_together(name: str) -> None:
     assert without.recoding.suppressed == 0
     assert by_leave.recoding.suppressed == 3
     assert gcp(by_leave.recoding) < gcp(without.recoding) - 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted(BottomUp):
+    """Bottom-up that notes the records of each run of the whole method."""
+
+    runs: list[int] = field(default_factory=list)
+
+    def anonymize(self, encoded: EncodedTable, rng: np.random.Generator) -> Recoding:
+        self.runs.append(len(encoded))
+        return super().anonymize(encoded, rng)
+
+
+@pytest.mark.parametrize("model", [T, BETA, DELTA], ids=["t", "beta", "delta"])
+def test_leave_to_suppress_runs_the_whole_method_once_and_loses_no_more_the_larger_it_is(
+    model: Mapping[str, object],
+) -> None:
+    losses: list[float] = []
+    for limit in (0.0, 0.01, 0.05, 0.3):
+        method = Counted(k=4, suppression_limit=limit, require=(model_from_dict(model),))
+        release = method.release(patients(rare=2, far=3), SCHEMA, np.random.default_rng(2))
+        assert method.runs == [305]
+        assert release.recoding is not None
+        losses.append(gcp(release.recoding))
+    assert losses == sorted(losses, reverse=True)
+    assert model is T or losses[-1] < losses[0]
+
+
+def test_a_method_that_is_not_refined_searches_again_as_it_is() -> None:
+    method = Counted(k=4, suppression_limit=0.01, require=(model_from_dict(BETA),), refine=False)
+    method.release(patients(rare=2), SCHEMA, np.random.default_rng(2))
+    assert method.runs[:2] == [302, 300]
 
 
 def test_persons_are_counted_where_a_person_has_several_records() -> None:
