@@ -11,9 +11,9 @@ paper takes the small classes one after the other. So the result depends neither
 the records nor on the number of threads, and loses less: a cheap merge is never pre-empted by a
 dear one. The default price is the increase of the loss (see `MergePrice`).
 
-Where most values of an attribute are rare, many small classes want the same large one, and one of them a round
-gets it. After `PATIENCE` rounds a class takes in all of them for which that costs no more than they proposed,
-so the number of rounds does not grow with the records. Adult needs fewer rounds.
+Where most values of an attribute are rare, many small classes want the same large one, and one of them a
+round gets it. After `PATIENCE` rounds a class takes in all of them for which that costs no more than they
+proposed, so the number of rounds does not grow with the records. Adult needs fewer rounds.
 
 Where small classes met large ones, agglomeration leaves classes of 2k records or more; they are split.
 
