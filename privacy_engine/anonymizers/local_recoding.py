@@ -108,20 +108,25 @@ class LocalRecoding:
         None where a search does not start from quotas, or is made in blocks.
         """
         constraints = compile_constraints(self.models, encoded)
-        if not self.refine or not self._by_quotas(constraints) or encoded.persons is not None:
-            return None
-        if self.block_size is not None and len(encoded) > self.block_size:
+        if not self._improves(encoded, constraints):
             return None
         codes = np.ascontiguousarray(encoded.codes, np.int32)
         labels = cut_by_quotas(codes, self.geometry, self.k, encoded.sensitive, constraints)
         return merge_until_kept(encoded, labels, self.geometry, constraints, self.k)
 
     def improved(self, encoded: EncodedTable, labels: Ints, rng: np.random.Generator) -> Ints:
-        """Classes (n,) of no larger loss than those that `cuts` gave."""
+        """Classes (n,) of no larger loss than these; the same where `cuts` gives None."""
         constraints = compile_constraints(self.models, encoded)
+        if not self._improves(encoded, constraints):
+            return labels
         codes = np.ascontiguousarray(encoded.codes, np.int32)
         quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
         return quotas.improve(labels, rng, look_up)
+
+    def _improves(self, encoded: EncodedTable, constraints: Constraints) -> bool:
+        """Whether classes of the whole table are improved under quotas."""
+        in_one = self.block_size is None or len(encoded) <= self.block_size
+        return self.refine and in_one and encoded.persons is None and self._by_quotas(constraints)
 
     def _by_quotas(self, constraints: Constraints) -> bool:
         return bounds_distribution(constraints) and bool(constraints.start[-1] <= MOST_VALUES)
