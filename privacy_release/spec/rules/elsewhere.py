@@ -76,6 +76,7 @@ _LISTED: Mapping[Reason, Mapping[str, str]] = MappingProxyType(
             "privacy_release.steps.verify:require_no_counterfeits": "the columns of staged files",
             "privacy_release.steps.verify:require_one_claim": "the claims of staged files",
             "privacy_release.work.parquet:require_unchanged": "the hash of a file",
+            "privacy_release.work.people:require_form": "the form of the identifiers in a stored file",
             "privacy_release.work.places:require_below": "the addresses in the metadata of a table",
         },
         Reason.ARGUMENTS: {
