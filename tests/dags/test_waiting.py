@@ -136,6 +136,7 @@ def test_a_late_day_is_awaited_by_the_triggerer_and_a_missing_one_is_left_out(
     assert service.ended(there) == "success"
     missing = service.start("skipped", "2026-11-03")
     assert service.ended(missing) == "success"
+    assert service.call("GET", missing)["note"].startswith("ingest: ")
     assert {service.task(missing, name) for name in ("ingest", "release", "verify", "publish")} == {"skipped"}
     assert service.task(late, "ingest") == "deferred"
     deliver(root, "2026-11-02", invented)
