@@ -215,11 +215,7 @@ def merge_cheapest_first(
         if touched[a] or touched[b]:
             continue
         touched[a] = touched[b] = True
-        enlarge(space, boxes.lo[a], boxes.hi[a], boxes.lo[b], boxes.hi[b])
-        boxes.cost[a] = box_cost(space, boxes.lo[a], boxes.hi[a])
-        boxes.size[a] += boxes.size[b]
-        boxes.size[b] = 0
-        into[b] = a
+        _take_in(space, boxes, into, a, b)
 
 
 @kernel(nogil=True)
@@ -239,15 +235,21 @@ def join_while_cheap(
             b = into[b]
         if touched[b]:
             union = union_cost(space, boxes.lo[a], boxes.hi[a], boxes.lo[b], boxes.hi[b])
-            asked = merge_price(boxes.size[a], boxes.cost[a], boxes.size[b], boxes.cost[b], union, criterion)
-            if asked > price[t]:
+            now = merge_price(boxes.size[a], boxes.cost[a], boxes.size[b], boxes.cost[b], union, criterion)
+            if now > price[t]:
                 continue
         touched[a] = touched[b] = True
-        enlarge(space, boxes.lo[b], boxes.hi[b], boxes.lo[a], boxes.hi[a])
-        boxes.cost[b] = box_cost(space, boxes.lo[b], boxes.hi[b])
-        boxes.size[b] += boxes.size[a]
-        boxes.size[a] = 0
-        into[a] = b
+        _take_in(space, boxes, into, b, a)
+
+
+@kernel(inline="always")
+def _take_in(space: Space, boxes: Boxes, into: Ints, a: int, b: int) -> None:
+    """Make class b a part of class a."""
+    enlarge(space, boxes.lo[a], boxes.hi[a], boxes.lo[b], boxes.hi[b])
+    boxes.cost[a] = box_cost(space, boxes.lo[a], boxes.hi[a])
+    boxes.size[a] += boxes.size[b]
+    boxes.size[b] = 0
+    into[b] = a
 
 
 @kernel(nogil=True)

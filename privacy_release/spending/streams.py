@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
 from privacy_release.spending.participation import Schedule
@@ -247,11 +247,9 @@ class Held:
         head, committed = self._head()
         if self.files.path(self.booking.key).is_file():
             return self.files.read(self.booking.key).state
-        last = None if head is None else self.files.read(head)
-        state = self.stream.how.advanced(
-            self.stream.releases, method, None if last is None else last.state, coded, people
-        )
-        self.files.write(self.booking.key, state.number, to_bytes(state), None if last is None else last.form)
+        last, form = (None, None) if head is None else self.files.read(head)
+        state = self.stream.how.advanced(self.stream.releases, method, last, coded, people)
+        self.files.write(self.booking.key, state.number, to_bytes(state), form)
         self._prune(committed)
         return state
 
@@ -288,11 +286,9 @@ class Held:
                 self.files.path(key).unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Stored:
-    """A file: which release it is of, and the state that this left."""
+class _Stored(NamedTuple):
+    """The state that a release left, and by which form of their identifiers its people are numbered."""
 
-    number: int
     state: "State"
     form: str
 
@@ -356,7 +352,7 @@ class _Files:
         from privacy_engine.continual.stored import from_bytes
 
         line, _, state = self.path(key).read_bytes().partition(b"\n")
-        number = self._number(key, line)
+        self._number(key, line)  # refuses another head
         head = json.loads(line)
         if head["key"] != self._key_id:
             raise VerificationError(
@@ -374,7 +370,7 @@ class _Files:
         except ValueError:
             raise self.altered() from None
         form = head.get("form", WRITTEN)
-        return _Stored(number=number, state=self._recognised(found, form), form=form)
+        return _Stored(state=self._recognised(found, form), form=form)
 
     @property
     def _key_id(self) -> str | None:

@@ -133,16 +133,16 @@ def write_numbered(key_id: str, form: str, spellings: "npt.NDArray[np.int64]", p
 
 
 def require_form(stored: str, form: str, of: str) -> None:
-    """Refuse stored persons who cannot be found by the form that tells persons apart now.
+    """Refuse stored persons who cannot be found by the form that distinguishes persons now.
 
     Raises:
         VerificationError: if they were stored by another form than this one or `WRITTEN`.
     """
     if stored not in (form, WRITTEN):
         raise VerificationError(
-            f"the persons of {of} are stored by the form `{stored}` of their identifiers, and are told apart "
-            f"by `{form}` now, so they cannot be recognised; bring back `exact` as the schema had it, or the "
-            "version of this package"
+            f"the persons of {of} are stored by the form `{stored}` of their identifiers, and are "
+            f"distinguished by `{form}` now, so they cannot be recognised; bring back `exact` as the schema "
+            "had it, or the version of this package"
         )
 
 

@@ -146,27 +146,24 @@ class FileRef(TypedDict):
     sha256: str
 
 
-class PersonsRef(FileRef):
-    """Who the records of a table are about, in its order: a private file of hashes.
+class KeyedRef(FileRef):
+    """A private file of keyed hashes of identifiers.
 
     Attributes:
         key: which key the hashes are made with.
-        form: which form of an identifier tells persons apart, see `privacy_release.work.people`.
+        form: which form of an identifier distinguishes persons, see `privacy_release.work.people`.
     """
 
     key: str
     form: str
 
 
-class NumberedRef(FileRef):
-    """By what a person has the same number in every run; the file has the texts that are not in their form.
+class PersonsRef(KeyedRef):
+    """Who the records of a table are about, in its order."""
 
-    Attributes:
-        key, form: as of `PersonsRef`.
-    """
 
-    key: str
-    form: str
+class NumberedRef(KeyedRef):
+    """By what a person has the same number in every run; the file has texts that are not in their form."""
 
 
 class TableRef(TypedDict):

@@ -73,9 +73,7 @@ class Pair:
         keys = self.cells[0]
         edges = keys[keys >= self.new_classes] - self.new_classes
         ends = (edges // self.new_classes, self.old_classes + edges % self.new_classes)
-        size = self.old_classes + self.new_classes
-        graph = coo_array((np.ones(len(edges), np.int8), ends), shape=(size, size))
-        found = connected_components(graph, directed=False)[1].astype(np.int64)
+        found = component_of(*ends, self.old_classes + self.new_classes)
         return found[: self.old_classes], found[self.old_classes :]
 
     @cached_property
@@ -121,3 +119,18 @@ class Groups:
         places[self.components] = np.arange(len(self))
         found: Ints = places[components]
         return found
+
+
+def component_of(tails: Ints, heads: Ints, nodes: int, *, directed: bool = False) -> Ints:
+    """(nodes,) the connected component of each node of a graph.
+
+    Args:
+        tails: (e,) Node at which each edge begins, 0 .. nodes - 1.
+        heads: (e,) Node at which it ends.
+        nodes: Number of nodes.
+        directed: Whether nodes must reach each other along the edges (strong connection).
+    """
+    graph = coo_array((np.ones(len(tails), np.int8), (tails, heads)), shape=(nodes, nodes))
+    kind = "strong" if directed else "weak"
+    found = connected_components(graph, directed=directed, connection=kind)[1]
+    return np.asarray(found, dtype=np.int64)

@@ -15,10 +15,12 @@ Jerrum, M.: Three-Dimensional Statistical Data Security Problems. SIAM Journal o
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+
+from privacy_engine.judge.republication.components import component_of
 
 Ints = npt.NDArray[np.int64]
 
@@ -83,7 +85,7 @@ def _exchanged(tails: Ints, heads: Ints, cells: Ints, values: Ints, few: npt.NDA
         out, into = (
             np.concatenate(ends) for ends in ((tails[forth], heads[back]), (heads[forth], tails[back]))
         )
-        strong = _components(out, into, len(nodes), directed=True)
+        strong = component_of(out, into, len(nodes), directed=True)
         can[rows] = strong[tails[c[rows]]] == strong[heads[c[rows]]]
     found = _distinct(c[can] * size + w[can])  # by whichever of the cell's values
     return np.bincount(np.flatnonzero(near)[found // size], minlength=len(few))
@@ -95,15 +97,15 @@ def _wanted(tails: Ints, heads: Ints, cells: Ints, values: Ints, few: npt.NDArra
     at = _distinct(np.concatenate([ends[cells] * size + values for ends in (tails, heads)]))
     looked = np.flatnonzero(few)
     # The values of the old class, those of them that the new one has, and of these what the cell has not.
-    row, entry = _spread(at // size, tails[looked])
+    row, entry = spread(at // size, tails[looked])
     c, w = looked[row], at[entry] % size
     kept = np.isin(heads[c] * size + w, at) & ~np.isin(c * size + w, cells * size + values)
     c, w = c[kept], w[kept]
-    row, entry = _spread(cells, c)
+    row, entry = spread(cells, c)
     return np.stack([c[row], values[entry], w[row]], axis=1)
 
 
-def _spread(keys: Ints, wanted: Ints) -> tuple[Ints, Ints]:
+def spread(keys: npt.NDArray[np.integer[Any]], wanted: Ints) -> tuple[Ints, Ints]:
     """For each of the wanted keys, its place, and each place of it among keys that ascend."""
     first, last = np.searchsorted(keys, wanted), np.searchsorted(keys, wanted, side="right")
     many = last - first
@@ -121,14 +123,6 @@ def _components_of(ends: Ints) -> Ints:
     """(c,) the component of each cell, where the outside, node 0, connects none."""
     tails, heads = ends
     within = (tails > 0) & (heads > 0)
-    found = _components(tails[within], heads[within], int(ends.max()) + 1)
+    found = component_of(tails[within], heads[within], int(ends.max()) + 1)
     of_cell: Ints = found[np.where(tails == 0, heads, tails)]
     return of_cell
-
-
-def _components(tails: Ints, heads: Ints, nodes: int, *, directed: bool = False) -> Ints:
-    """(nodes,) the component of each node, by strong connection where directed."""
-    graph = coo_array((np.ones(len(tails), np.int8), (tails, heads)), shape=(nodes, nodes))
-    kind = "strong" if directed else "weak"
-    found = connected_components(graph, directed=directed, connection=kind)[1]
-    return np.asarray(found, dtype=np.int64)

@@ -24,7 +24,7 @@ import pandas as pd
 from privacy_engine.judge.cross_release import History, Membership
 from privacy_engine.judge.republication.class_values import ClassValues
 from privacy_engine.judge.republication.components import Groups, Pair
-from privacy_engine.judge.republication.exchange import values_left
+from privacy_engine.judge.republication.exchange import spread, values_left
 from privacy_engine.tables.classes import CountedClasses, EquivalenceClasses, SensitiveValues
 
 Ints = npt.NDArray[np.int64]
@@ -337,11 +337,7 @@ def _records_among(counts: ClassValues, codes: Ints, labels: Ints, possible: Int
     """(m,) records of each class with one of the possible values, a row of words for each."""
     keys = np.column_stack([labels.astype(np.int64), possible])
     asked, which = np.unique(keys, axis=0, return_inverse=True)
-    starts = np.searchsorted(counts.classes, np.arange(int(counts.classes.max(initial=-1)) + 2))
-    first, last = starts[asked[:, 0]], starts[asked[:, 0] + 1]
-    row = np.repeat(np.arange(len(asked)), last - first)
-    entry = np.arange(len(row)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
-    entry += first[row]
+    row, entry = spread(counts.classes, asked[:, 0])
     word, bit = np.divmod(codes[counts.values[entry]], _BITS)
     held = (asked[row, 1 + word] >> bit) & 1
     sums = np.bincount(row, weights=counts.records[entry] * held, minlength=len(asked))

@@ -541,7 +541,7 @@ def test_a_reason_of_a_task_that_was_not_skipped_is_not_shown(visitor: Visit, ru
 
 
 def ended(note: str | None = None) -> str | None:
-    """The note of the run once Airflow's scheduler has told listeners that it has succeeded."""
+    """The note of the run once Airflow's scheduler has called the listeners of its success."""
     from airflow.models.dagrun import DagRun
     from airflow.utils.session import create_session
     from sqlalchemy import select

@@ -7,7 +7,7 @@ links.
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +15,13 @@ from typing import Any
 from urllib.parse import quote
 
 from airflow.models.dagrun import DagRun
-from airflow.models.taskinstance import TaskInstance
 from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
 from airflow_privacy_release.hooks.work import work_store
 from airflow_privacy_release.plugin.connections import Places
-from airflow_privacy_release.plugin.views.skips import task_label
+from airflow_privacy_release.plugin.views.xcoms import reported, task_label, tasks_in
 from privacy_engine.errors import PrivacyEngineError
 from privacy_release.lake.store import Lake, get
 from privacy_release.steps.validate import EXPECTATIONS
@@ -157,11 +156,8 @@ class Progress:
 
 def progress(dag_id: str, run_id: str) -> list[Progress]:
     """How far the tasks of a run are that run now; one that has not lasted ten seconds has told nothing."""
-    running = select(TaskInstance.task_id, TaskInstance.map_index).where(
-        TaskInstance.dag_id == dag_id, TaskInstance.run_id == run_id, TaskInstance.state == "running"
-    )
     with create_session() as session:
-        now = {tuple(row) for row in session.execute(running)}
+        now = tasks_in(session, dag_id, run_id, "running")
     return [
         Progress(
             label=task_label(row.task_id, row.map_index), percent=told["percent"], text=str(told["text"])
@@ -181,20 +177,12 @@ def _page_of(lake: Lake, dag_id: str, uri: str) -> bytes | None:
 
 def _told(
     dag_id: str, run_id: str, task_id: str | None, map_index: int, key: str = "return_value"
-) -> Iterator[tuple[XComModel, Mapping[str, Any]]]:
-    """What the run's tasks told, where it is a mapping: the references between the steps, by default."""
-    query = select(XComModel).where(
-        XComModel.dag_id == dag_id, XComModel.run_id == run_id, XComModel.key == key
-    )
-    if task_id is not None:
-        query = query.where(XComModel.task_id == task_id, XComModel.map_index == map_index)
+) -> list[tuple[XComModel, Mapping[str, Any]]]:
+    """What the run's tasks reported, where it is a mapping: the references between the steps, by default."""
     with create_session() as session:
-        rows = session.scalars(query.order_by(XComModel.timestamp, XComModel.map_index)).all()
+        found = reported(session, dag_id, run_id, key, None if task_id is None else (task_id, map_index))
         session.expunge_all()
-    for row in rows:
-        told = XComModel.deserialize_value(row)
-        if isinstance(told, Mapping):
-            yield row, told
+    return found
 
 
 def _is_staged(told: Mapping[str, Any]) -> bool:
