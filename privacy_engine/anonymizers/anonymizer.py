@@ -275,26 +275,19 @@ class Anonymizer(ABC):
         guarantees: tuple[PrivacyModel, ...],
         least: float,
     ) -> Recoding | None:
-        """The recoding without all records of rare values, which lets classes be far smaller.
-
-        Where cuts under quotas lose less than `least`, they are improved. The other starts of the method
-        lose more then, and take most of its time.
-        """
+        """The recoding without all records of rare values, which lets classes be far smaller."""
         kept = np.setdiff1d(np.arange(len(encoded)), gone)
         part = whole.encoded.take(kept)
         recode = self.local_recoding(part)
         try:
             self._require_feasible(part)
-            labels = None if recode is None else recode.cuts(part)
+            labels = None if recode is None else recode.searched(part, rng)
         except InfeasibleError:
             return None
-        if recode is None or labels is None:
+        if labels is None:
             return self._searched_whole(encoded, whole, gone, rng, guarantees)
         out = np.full(len(encoded), -1, dtype=np.int64)
         out[kept] = labels
-        if gcp(Recoding.of_labels(whole.encoded, out)) >= least:
-            return None
-        out[kept] = recode.improved(part, labels, rng)
         return _if_kept(whole, out, whole.notes, guarantees)
 
     def _without_far(

@@ -24,7 +24,6 @@ from privacy_engine.judge.models import KAnonymity, PrivacyModel
 from privacy_engine.nearness.column_search import MOST_K, regroup_by_columns
 from privacy_engine.nearness.regrouping import regroup
 from privacy_engine.progress import apart, portion, tracked
-from privacy_engine.quotas.quantile_cuts import cut_by_quotas
 from privacy_engine.quotas.search import QuotaSearch
 from privacy_engine.tables.encoding import EncodedTable
 from privacy_engine.tables.geometry import Geometry
@@ -102,8 +101,8 @@ class LocalRecoding:
         # records that a method set aside change the distribution that t-closeness and its like compare with
         return self._kept(encoded, labels)
 
-    def cuts(self, encoded: EncodedTable) -> Ints | None:
-        """Classes (n,) that are cut under quotas: a quick start for `improved`, and close to what it finds.
+    def searched(self, encoded: EncodedTable, rng: np.random.Generator) -> Ints | None:
+        """Classes (n,) of the least loss that a search under quotas finds from its own starts.
 
         None where a search does not start from quotas, or is made in blocks.
         """
@@ -111,11 +110,11 @@ class LocalRecoding:
         if not self._improves(encoded, constraints):
             return None
         codes = np.ascontiguousarray(encoded.codes, np.int32)
-        labels = cut_by_quotas(codes, self.geometry, self.k, encoded.sensitive, constraints)
-        return merge_until_kept(encoded, labels, self.geometry, constraints, self.k)
+        quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
+        return min(self._from_starts(encoded, quotas, rng, look_up), key=quotas.loss)
 
     def improved(self, encoded: EncodedTable, labels: Ints, rng: np.random.Generator) -> Ints:
-        """Classes (n,) of no larger loss than these; the same where `cuts` gives None."""
+        """Classes (n,) of no larger loss than these; the same where `searched` gives None."""
         constraints = compile_constraints(self.models, encoded)
         if not self._improves(encoded, constraints):
             return labels
@@ -166,6 +165,18 @@ class LocalRecoding:
             return moved if by_quotas else self._regrouped(encoded, moved, constraints, rng, search)
         codes = np.ascontiguousarray(encoded.codes, np.int32)
         quotas = QuotaSearch(codes, encoded.sensitive, self.geometry, constraints, self.k)
+        candidates = self._from_starts(encoded, quotas, rng, search)
+        if quotas.loss(labels) <= HOPEFUL * min(map(quotas.loss, candidates)):
+            if encoded.persons is None:
+                candidates.append(quotas.refined(labels, rng, search))
+            else:
+                candidates.append(self._kept(encoded, self._moved(encoded, labels, constraints, rng, search)))
+        return min(candidates, key=quotas.loss)
+
+    def _from_starts(
+        self, encoded: EncodedTable, quotas: QuotaSearch, rng: np.random.Generator, search: LookUp
+    ) -> list[Ints]:
+        """Labels (n,) of what each hopeful start of a search under quotas comes to."""
         candidates: list[Ints] = []
         with portion(0.2):
             starts = quotas.starts(rng)
@@ -174,19 +185,16 @@ class LocalRecoding:
                 continue
             with portion(0.2):
                 if encoded.persons is None:
-                    found = merge_until_kept(encoded, start, self.geometry, constraints, self.k)
+                    found = merge_until_kept(encoded, start, self.geometry, quotas.constraints, self.k)
                 else:
                     found = self._kept(encoded, start)
             if encoded.persons is None:
                 candidates.append(quotas.improve(found, rng, search))
             else:
-                candidates.append(self._kept(encoded, self._moved(encoded, found, constraints, rng, search)))
-        if quotas.loss(labels) <= HOPEFUL * min(map(quotas.loss, candidates)):
-            if encoded.persons is None:
-                candidates.append(quotas.refined(labels, rng, search))
-            else:
-                candidates.append(self._kept(encoded, self._moved(encoded, labels, constraints, rng, search)))
-        return min(candidates, key=quotas.loss)
+                candidates.append(
+                    self._kept(encoded, self._moved(encoded, found, quotas.constraints, rng, search))
+                )
+        return candidates
 
     def _moved(
         self,
