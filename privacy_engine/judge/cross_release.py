@@ -74,8 +74,9 @@ class Membership:
             `privacy_engine.judge.published_boxes`. Empty where it was not kept.
         counts: sensitive attribute -> the multiset of values in each class, each value as a hash. Empty where
             it was not kept.
-        values: sensitive attribute -> (n,) int64, place of the person's own value in the texts of `counts`.
-            Empty where it was not kept: the files of earlier releases have none.
+        values: sensitive attribute -> (n,) int64, place of the person's own value in the texts of `counts`,
+            -1 where it is not known. Empty where none was kept. Of an earlier release those of persons who
+            are in the new one are enough.
     """
 
     persons: npt.NDArray[Any]

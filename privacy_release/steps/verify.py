@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, VerificationError
+from privacy_engine.judge.republication.model import Attacker, window_of
 from privacy_engine.progress import portion
 from privacy_engine.vocabulary import COUNTERFEITS, counted
 from privacy_release.spec.floor import floor_policy, under_floor
@@ -223,7 +224,8 @@ def _held_together(
     if "persons" in staged:
         if policy.repeated_people == "history":
             policy = replace(policy, across=policy.across_known)
-        earlier = earlier_releases(lake, name, staged["persons"], run) if policy.across else {}
+        marked = window_of(policy.across, Attacker.CORRECTION)
+        earlier = earlier_releases(lake, name, staged["persons"], run, marked=marked) if policy.across else {}
         across = _across(staged, schema, policy, loss, earlier)
         if unseen := len(set(earlier) - set(staged.get("earlier", earlier))):
             remedy = (

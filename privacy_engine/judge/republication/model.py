@@ -5,7 +5,7 @@ It is read wherever DAGs are parsed, so what it measures with is imported when i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -254,6 +254,12 @@ class Republication:
         if older and subtracts:
             found["differences from older releases"] = f"{older} releases before the window"
         return found
+
+
+def window_of(models: Iterable[object], attacker: Attacker) -> int:
+    """Number of earlier releases that an attacker subtracts, the most of any model; 0 where none names it."""
+    named = (m for m in models if isinstance(m, Republication) and attacker in m.attackers)
+    return max((model.window for model in named), default=0)
 
 
 REPUBLICATION_MODELS: Mapping[str, type[Any]] = {Republication.name: Republication}

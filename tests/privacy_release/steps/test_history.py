@@ -221,10 +221,13 @@ def test_what_is_kept_is_for_the_service_user_alone_and_names_nobody(runs: Runs,
 
 def test_no_person_leaves_the_private_files(runs: Runs, airflow_lake: Lake, private: Path) -> None:
     runs.release(patients(SORTED), "first")
-    hashes = pd.read_parquet(kept(private)[0])["person"]
+    table = pd.read_parquet(kept(private)[0])
+    private_texts = [*table["person"], *table["mark of disease"]]
     for file in (path for path in airflow_lake.folder.rglob("*") if path.is_file()):
         data = file.read_bytes()
-        assert not [text for text in (*hashes, *patients(SORTED)["patient"]) if text.encode() in data], file
+        assert not [
+            text for text in (*private_texts, *patients(SORTED)["patient"]) if text.encode() in data
+        ], file
     assert read_release(airflow_lake, "people", "first").column_names == ["age_from", "age_to", "disease"]
 
 
@@ -255,13 +258,66 @@ def test_the_values_of_classes_are_kept_and_a_newcomer_is_found_by_subtracting(
     runs.release(first, "first", SUBTRACTED)
     newcomer = pd.DataFrame({"patient": ["patient-999"], "age": [5], "disease": ["flu"]})
     staged = runs.stage(pd.concat([first, newcomer], ignore_index=True), "second")
-    said = r"difference 0; not judged: population .*; correction \(no earlier release keeps"
+    said = r"difference 0, correction 0; not judged: population \(not named by the policy\)\)"
     with pytest.raises(AirflowFailException, match=said):
         runs.verify(staged, "second", SUBTRACTED)
     (earlier,) = earlier_releases(airflow_lake, "people", staged["persons"]).values()
     counts = earlier.counts["disease"]
     assert counts.persons.sum() == 160
     assert (counts.records == counts.persons).all()
+
+
+def corrected(table: pd.DataFrame, *rows: int) -> pd.DataFrame:
+    other = {"cold": "flu", "flu": "cold"}
+    at = table.index.isin(rows)
+    return table.assign(disease=table["disease"].where(~at, table["disease"].map(other)))
+
+
+def over_time(report: Any) -> Any:
+    (found,) = [f for f in report["findings"] if f["rule"].startswith("republication")]
+    return found
+
+
+BY_CORRECTION = {"model": "republication", "k": 2, "m": 2, "attackers": ["difference", "correction"]}
+
+
+def test_a_corrected_record_is_found_among_releases(runs: Runs) -> None:
+    runs.release(patients(SORTED), "first", BY_CORRECTION)
+    staged = runs.stage(corrected(patients(SORTED), 5), "second")
+    with pytest.raises(AirflowFailException, match="difference 10, correction 0; not judged"):
+        runs.verify(staged, "second", BY_CORRECTION)
+    same = over_time(runs.verify(runs.stage(patients(SORTED), "third"), "third", BY_CORRECTION))
+    assert "difference 10, correction 10; not judged: identity" in same["note"]
+
+
+def test_corrections_of_several_people_of_a_class_hide_each_other(runs: Runs) -> None:
+    runs.release(patients(SORTED), "first", BY_CORRECTION)
+    two = over_time(runs.verify(runs.stage(corrected(patients(SORTED), 5, 6), "two"), "two", BY_CORRECTION))
+    assert two["passed"]
+    assert "difference 10, correction 2; not judged" in two["note"]
+
+
+def test_of_a_file_without_marks_corrections_are_not_judged(runs: Runs, private: Path) -> None:
+    runs.release(patients(SORTED), "first")
+    (path,) = kept(private)
+    pd.read_parquet(path).drop(columns="mark of disease").to_parquet(path, index=False)
+    staged = runs.stage(corrected(patients(SORTED), 5), "second")
+    found = over_time(runs.verify(staged, "second", BY_CORRECTION))
+    assert found["passed"]
+    assert "correction (no earlier release keeps the values of persons)" in found["note"]
+
+
+def test_marks_that_were_exchanged_stop_the_next_release(runs: Runs, private: Path) -> None:
+    runs.release(patients(SORTED), "first")
+    (path,) = kept(private)
+    table = pd.read_parquet(path)
+    table["mark of disease"] = np.roll(table["mark of disease"], 1)
+    table.to_parquet(path, index=False)
+    staged = runs.stage(patients(SORTED), "second")
+    with pytest.raises(
+        AirflowFailException, match="what is kept about the people of table people is damaged"
+    ):
+        runs.verify(staged, "second", BY_CORRECTION)
 
 
 def test_of_a_file_without_the_values_of_classes_departures_are_counted_only(
