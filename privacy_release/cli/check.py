@@ -613,6 +613,7 @@ def _about(checked: "Checked") -> Iterator[str]:
     if entry := checked.ledger_entry:
         yield f"  booked    for the data set {entry['dataset']}, ledger entry {entry['entry_hash']}"
     yield from (f"  {line}" for line in finding_lines(checked.findings))
+    yield from (f"  over time {note}" for note in checked.over_time)
     yield from (f"  on trust  {rule}: {why}" for rule, why in checked.on_trust.items())
 
 

@@ -64,6 +64,7 @@ class VerifyOperator(BaseOperator):
     @monitored("verify")
     def execute(self, context: "Context") -> "ReportRef":
         """Verify; the findings, bound to the sha256 of the bytes that were read."""
+        from privacy_engine.judge.republication.notes import notes_over_time
         from privacy_release.spec.files import load_policy
         from privacy_release.spec.floor import floor_policy, under_floor
         from privacy_release.steps.verify import raise_if_failed, verify_staged
@@ -83,6 +84,8 @@ class VerifyOperator(BaseOperator):
                 measured=finding["measured"],
                 passed=finding["passed"],
             )
+        for note in notes_over_time(report["findings"], followed="persons" in self.table):
+            self.log.info("over time", note=note)
         tell_findings(context, report)
         raise_if_failed(report)
         self.log.info("verified", rows=report["rows"], classes=report["classes"], sha256=report["sha256"])

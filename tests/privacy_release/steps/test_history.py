@@ -22,11 +22,15 @@ from airflow_privacy_release import (
     VerifyOperator,
 )
 from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.judge.republication.notes import NOT_JUDGED
 from privacy_engine.tables.normal import normal
 from privacy_release.cli.main import main
+from privacy_release.cli.text import manifest_lines
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.store import Lake
 from privacy_release.spec.model import load_spec
+from privacy_release.spec.reading import read_mapping
+from privacy_release.steps.approval import body, escaped, question
 from privacy_release.steps.history import Persons, earlier_releases
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
@@ -288,6 +292,27 @@ def test_a_corrected_record_is_found_among_releases(runs: Runs) -> None:
         runs.verify(staged, "second", BY_CORRECTION)
     same = over_time(runs.verify(runs.stage(patients(SORTED), "third"), "third", BY_CORRECTION))
     assert "difference 10, correction 10; not judged: identity" in same["note"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [(SUBTRACTED, "persons left to each attacker: identity 10"), (ACROSS, NOT_JUDGED)],
+    ids=["named", "not named"],
+)
+def test_what_was_judged_over_time_stands_in_report_question_and_manifest(
+    runs: Runs, airflow_lake: Lake, rule: Any, said: str
+) -> None:
+    staged = runs.stage(patients(SORTED), "first")
+    report = runs.verify(staged, "first", rule)
+    asked = question(staged, report, airflow_lake, "people", "first")
+    assert said in " ".join(asked["over_time"])
+    assert escaped(said) in body(asked, dag_id="people", run_id="first")
+    published = runs.publish(staged, report, "first")
+    manifest = read_mapping(Path(published["manifest"].removeprefix("file://")), 1 << 20)
+    assert said in "\n".join(manifest_lines(manifest))
+    page = Path(published["report"].removeprefix("file://")).read_text()
+    assert "Together with the earlier releases" in page
+    assert said in page
 
 
 def test_corrections_of_several_people_of_a_class_hide_each_other(runs: Runs) -> None:
