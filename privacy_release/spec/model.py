@@ -1119,17 +1119,23 @@ def _schedule_form(value: object) -> str:
 
 
 class RegisterSpec(_Strict):
-    """Public records of the whole population, which the attack `linkage` tries to name people with.
+    """Public records of the whole population, which attackers may use.
+
+    The attack `linkage` tries to name people with them, and the attacker `population` of the policy model
+    `republication` knows them of each release.
 
     Attributes:
         uri: Parquet file, folder or glob, as the `uri` of a source.
         connection: Airflow connection id of the object store.
         columns: which quasi-identifiers it tells, by the names and with the forms of schema.
+        identifier: Column that identifies a person, the same as `history.identifier`, for the attacker
+            `population`; None: the register is for `linkage`. Only a keyed hash of it is kept.
     """
 
     uri: str = Field(min_length=1)
     connection: Connection | None = None
     columns: tuple[str, ...] = Field(min_length=1)
+    identifier: str | None = Field(default=None, min_length=1)
 
     @model_validator(mode="after")
     def _address(self) -> Self:
@@ -1154,7 +1160,8 @@ class ReleaseSpec(_Strict):
         person: whose record a row is; the guarantee is of persons then.
         engine: what works on the table; with another than `local` no step holds it in memory.
         transform: a step of your own, after the expectations were met.
-        public_register: public records that attacks may use, beside `attack_risk` of linkage in the policy.
+        public_register: public records that attackers may use, beside `attack_risk` of linkage or the
+            attacker `population` of `republication` in the policy.
     """
 
     model_config = ConfigDict(
@@ -1357,9 +1364,16 @@ class ReleaseSpec(_Strict):
         return self._with_person(_fields_of(self.attributes, self.only_source))
 
     @property
+    def register_identifier(self) -> str | None:
+        """The column that identifies the persons of the public register; None where it has none."""
+        return None if self.public_register is None else self.public_register.identifier
+
+    @property
     def register_fields(self) -> dict[str, dict[str, Any]]:
-        """The schema of the public register, which nobody is named in; empty where there is none."""
+        """The schema of the public register and of the identifier that it may have; empty without one."""
         names = self.public_register.columns if self.public_register is not None else ()
+        if self.register_identifier in self.attributes:  # else a rule says so
+            names = (*names, self.register_identifier)
         return _fields_of({name: self.attributes[name] for name in names}, self.only_source)
 
     @property
@@ -1405,6 +1419,7 @@ class ReleaseSpec(_Strict):
             engine=self.engine.kind,
             transformed=self.transform is not None,
             register=None if self.public_register is None else self.public_register.columns,
+            register_identifier=self.register_identifier,
             nulls=UNKNOWN if self.tables is not None else self.only_source.nulls,
             outliers=() if self.outliers is None else (self.outliers.action,),
             method=self.release.method,

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
 from privacy_engine.tables.normal import FORM
-from privacy_release.steps.marks import marks_of, values_of
+from privacy_release.steps.memberships.marks import marks_of, values_of
+from privacy_release.steps.memberships.registers import population_of, read_population, write_population
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.people import WRITTEN, Identification, require_form
-from privacy_release.work.references import PersonsRef, ReportRef, StagedRef
+from privacy_release.work.references import PersonsRef, ReportRef, StagedRef, TableRef
 from privacy_release.work.settings import curator_folder
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ _PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the relea
 _RECORDS, _FORM, _WRITTEN = "records of the release", "form of the identifiers", "person as written"
 _SIGNATURE, _SET, _CELL, _VALUES = "signature of ", "set of ", "cell of ", "values of "
 _SALT, _MARK = "salt", "mark of "
+_REGISTER = "sha256 of the register"
 
 
 class Persons:
@@ -220,6 +222,7 @@ def earlier_releases(
     but: tuple[str, str] | None = None,
     *,
     marked: int = 0,
+    registers: bool = False,
 ) -> "dict[int, Membership]":
     """Who is in which class of each release of a table that was published and not retracted, by version.
 
@@ -232,6 +235,7 @@ def earlier_releases(
         but: as of `published_releases`.
         marked: Number of the newest releases of which the values of persons are read, too, for those who are
             in the new one: about 5 s for each 1,000,000 persons.
+        registers: Whether the register of each release is read, too, where one was kept.
 
     Raises:
         SpecError: if lake or name are not known.
@@ -246,8 +250,8 @@ def earlier_releases(
                 f"version {entry['version']} of table {name} was published without recording who is in it, "
                 "so it cannot be held against this release; retract it, or publish under a new table name"
             )
-        values = place >= len(entries) - marked
-        found[int(entry["version"])] = _read(path, str(name), persons, entry, marked=values)
+        values, version = place >= len(entries) - marked, int(entry["version"])
+        found[version] = _read(path, str(name), persons, entry, marked=values, register=registers)
     return found
 
 
@@ -381,8 +385,15 @@ def refuse_unseen(lake: "Lake", name: str, run: tuple[str, str], report: ReportR
         )
 
 
-def record(staged: StagedRef, name: str, release_id: str) -> None:
-    """Keep who is in which class of a release of a table; doing it again changes nothing."""
+def record(staged: StagedRef, name: str, release_id: str, register: TableRef | None = None) -> None:
+    """Keep who is in which class of a release of a table; doing it again changes nothing.
+
+    Args:
+        staged: the release.
+        name: of the release table.
+        release_id: of the release.
+        register: of the population at its time, whose persons are kept, too.
+    """
     import pandas as pd
 
     membership, (persons, _, salts) = staged_membership(staged), _hashes_of(staged["persons"])
@@ -402,12 +413,15 @@ def record(staged: StagedRef, name: str, release_id: str) -> None:
         **{_KEY: staged["persons"]["key"], _FORM: staged["persons"]["form"], _RELEASE: staged["sha256"]}
     )
     frame[_RECORDS] = staged["rows"]
-    write_private(_path(name, release_id, staged["sha256"]), parquet_bytes(frame))
+    path = _path(name, release_id, staged["sha256"])
+    if (everybody := population(register, staged["persons"])) is not None:
+        frame[_REGISTER] = write_population(everybody, _register_path(path))
+    write_private(path, parquet_bytes(frame))
 
 
 def forget_unpublished(staged: StagedRef, name: str, release_id: str) -> None:
     """Remove what `record` kept of staged bytes that were not published."""
-    _path(name, release_id, staged["sha256"]).unlink(missing_ok=True)
+    _remove(_path(name, release_id, staged["sha256"]))
 
 
 def forget(lake: "Lake", name: str, release_id: str) -> int:
@@ -420,8 +434,13 @@ def forget(lake: "Lake", name: str, release_id: str) -> int:
         if entry["release_id"] == release_id and entry["sha256"] not in kept:
             path = _path(name, release_id, entry["sha256"])
             removed += path.is_file()
-            path.unlink(missing_ok=True)
+            _remove(path)
     return removed
+
+
+def _remove(path: Path) -> None:
+    for file in (path, _register_path(path)):
+        file.unlink(missing_ok=True)
 
 
 def _path(name: str, release_id: str, sha256: str) -> Path:
@@ -432,7 +451,7 @@ def _path(name: str, release_id: str, sha256: str) -> Path:
 
 
 def _read(
-    path: Path, name: str, persons: PersonsRef, entry: Mapping[str, Any], *, marked: bool
+    path: Path, name: str, persons: PersonsRef, entry: Mapping[str, Any], *, marked: bool, register: bool
 ) -> "Membership":
     """Who is in which class of a publication, by the hashes that the persons have now."""
     from privacy_engine.judge.cross_release import Membership
@@ -461,6 +480,7 @@ def _read(
             f"version {entry['version']} of table {name} has {twice} persons in two records, whose "
             "identifiers were written in two ways; retract it, or publish under a new table name"
         )
+    everybody = _register(frame, path, persons) if register else None
     try:
         labels, counts = frame[_CLASS].to_numpy(dtype="int64"), _counts(frame)
         return Membership(
@@ -471,6 +491,7 @@ def _read(
             boxes=_columns(frame, _CELL),  # none of those that were recorded before cells were kept
             counts=counts,  # none of those that were recorded before the values of classes were kept
             values=_values(frame, counts, labels, persons, entry["sha256"]) if marked else {},
+            register=everybody,
         )
     except (IntegrityError, KeyError, TypeError, ValueError):
         raise IntegrityError(
@@ -511,6 +532,45 @@ def _values(
         return {}
     of_row = [known.get(person) for person in frame[_PERSON].tolist()]
     return values_of(_columns(frame, _MARK), counts, labels, of_row, release)
+
+
+def _register(frame: "pd.DataFrame", path: Path, persons: PersonsRef) -> "Membership | None":
+    """The register of a release; None where none was kept, or one by another form of the identifiers.
+
+    Raises:
+        IntegrityError: if it is missing or changed.
+    """
+    if _REGISTER not in frame or set(frame.get(_FORM, [WRITTEN])) != {persons["form"]}:
+        return None
+    try:
+        return read_population(_register_path(path), frame[_REGISTER].iloc[0])
+    except IntegrityError:
+        raise IntegrityError(
+            f"{_register_path(path).name}, the register that was kept with a release, is missing or was "
+            "changed; restore it, or retract that release"
+        ) from None
+
+
+def _register_path(path: Path) -> Path:
+    return path.with_suffix(".register.parquet")
+
+
+def population(register: TableRef | None, persons: PersonsRef) -> "Membership | None":
+    """The persons of a register that a run has read; None where it has none, or not whose records they are.
+
+    Raises:
+        SpecError: if they are known by another key or form than the persons of the release.
+        IntegrityError: if a file is missing or changed.
+    """
+    if register is None or "persons" not in register:
+        return None
+    own = register["persons"]
+    if (own["key"], own["form"]) != (persons["key"], persons["form"]):
+        raise SpecError(
+            "the register must be ingested with the membership key of the release and the same identifier, "
+            "so that its persons can be found in the release; ingest both with the same `person` and key"
+        )
+    return population_of(register, read_persons(own))
 
 
 def _columns(frame: "pd.DataFrame", kind: str) -> "dict[str, npt.NDArray[np.object_]]":

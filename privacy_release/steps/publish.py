@@ -137,7 +137,7 @@ def publish_staged(
     with one_at_a_time(name) if followed else nullcontext():
         refuse_unseen(lake, name, (release_id, run_key or release_id), report)
         if "persons" in staged:  # before the commit: a retry may have staged other bytes
-            record(staged, name, release_id)
+            record(staged, name, release_id, report.get("register"))
         with as_readable_as_the_lake(lake):
             done = store.publish(
                 lake,

@@ -194,6 +194,7 @@ def _run(
             lake=lake,
             name=spec.publish.table,
             run=(release_id, release_id),  # as `publish` names it
+            register=register,
         )
     raise_if_failed(report)
     watch(
@@ -249,12 +250,14 @@ def _register(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> TableRef 
     """The public register, copied into the work area, if the specification names one."""
     if spec.public_register is None:
         return None
+    named = spec.register_identifier
     return ingest(
         ReleaseName.of(release_id).address(spec.public_register.uri),
         load_schema(spec.register_fields),
         work,
-        columns=spec.public_register.columns,
+        columns=tuple(spec.register_fields),
         nulls="keep",
+        people=None if named is None else identification_of_environment(named),
         label="register",
     )
 

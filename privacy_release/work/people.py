@@ -65,7 +65,7 @@ class Identification:
         return self._hash(f"person {text}", size=16)
 
     def salt(self, text: str) -> str:
-        """The key of the marks of a person's values, see `privacy_release.steps.marks`."""
+        """The key of the marks of a person's values, see `privacy_release.steps.memberships.marks`."""
         return self._hash(f"salt of {text}", size=32)
 
     @property

@@ -35,11 +35,19 @@ class VerifyOperator(BaseOperator):
         alerts: figures that are held against limits and earlier releases, as in a specification. Those that
             are out of their limits are logged, and are in the report as `alerts`; they stop nothing.
         policy: a YAML file (absolute, or relative to the include folder), or the policy itself.
+        register: Reference to a register of the whole population that was ingested with `person`, for the
+            attacker `population` of the policy model `republication`. None: the population is all persons of
+            all releases.
     """
 
-    references = ("table",)
-    template_fields = ("table", "policy", "name", "lake", "alerts")
-    template_fields_renderers = {"table": "json", "policy": "json", "alerts": "json"}  # noqa: RUF012  Airflow's own declaration
+    references = ("table", "register")
+    template_fields = ("table", "policy", "name", "lake", "alerts", "register")
+    template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
+        "table": "json",
+        "policy": "json",
+        "alerts": "json",
+        "register": "json",
+    }
     ui_color = "#fbe3dc"
     operator_extra_links = (ReportLink(),)
 
@@ -51,10 +59,12 @@ class VerifyOperator(BaseOperator):
         name: str | None = None,
         lake: str = DEFAULT_LAKE,
         alerts: Mapping[str, Any] | None = None,
+        register: "TableRef | XComArg | None" = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table: Any = table  # a reference by the time of execute
+        self.table: Any = table  # references by the time of execute
+        self.register: Any = register
         self.policy = policy
         self.name = name
         self.lake = lake
@@ -75,7 +85,9 @@ class VerifyOperator(BaseOperator):
         asked = under_floor(policy, floor_policy()).about_earlier and self.name is not None
         lake = lake_of(self.lake) if asked else None
         run = (release_id(context), run_key(context))
-        report = verify_staged(self.table, policy, ledger, lake=lake, name=self.name, run=run)
+        report = verify_staged(
+            self.table, policy, ledger, lake=lake, name=self.name, run=run, register=self.register
+        )
         for finding in report["findings"]:
             self.log.info(
                 "finding",

@@ -12,13 +12,30 @@ from privacy_release.work.engines import LOCAL
 RULES = Rules()
 
 
-@RULES.rule("attacks.register", "register", "policy")
+@RULES.rule("attacks.register", "register", "register_identifier", "policy")
 def _registers_are_used(facts: Facts) -> Iterator[Problem]:
-    if facts.register is not None and not _bounds(facts, AttackName.LINKAGE):
+    from privacy_engine.judge.republication.model import Attacker, window_of
+
+    if facts.register is None or _bounds(facts, AttackName.LINKAGE):
+        return
+    if facts.register_identifier is None or not window_of(facts.policy.across, Attacker.POPULATION):
         yield Problem(
-            text="public_register must stand beside attack_risk of linkage in the policy or the floor "
-            "policy, which alone uses it; add the rule, or remove public_register",
+            text="public_register must be used by the policy or the floor policy: by attack_risk of linkage, "
+            "or by the attacker population of republication, which needs public_register.identifier; add "
+            "the rule or the identifier, or remove public_register",
             path=("public_register",),
+        )
+
+
+@RULES.rule("attacks.population", "register_identifier", "history", "identifier")
+def _registers_are_of_the_people_who_are_followed(facts: Facts) -> Iterator[Problem]:
+    named = facts.register_identifier
+    if named is not None and (facts.history is None or named != facts.identifier):
+        yield Problem(
+            text="public_register.identifier must be the column that history.identifier names, so that the "
+            "persons of the register are found in the releases; correct it, declare history, or remove the "
+            "identifier",
+            path=("public_register", "identifier"),
         )
 
 

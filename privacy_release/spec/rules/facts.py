@@ -108,6 +108,7 @@ class Facts:
         engine: kind of the engine.
         transformed: whether a step of one's own makes the columns.
         register: columns of the public register; None: there is none.
+        register_identifier: Column that identifies the persons of the register; None: there is none.
         nulls: what is done with records that have a null.
         outliers: actions of the searches for outliers.
         method: registry key.
@@ -163,6 +164,7 @@ class Facts:
     engine: str = UNKNOWN
     transformed: bool = UNKNOWN
     register: Sequence[str] | None = UNKNOWN
+    register_identifier: str | None = UNKNOWN
     nulls: str = UNKNOWN
     outliers: Sequence[str] = UNKNOWN
     method: str = UNKNOWN

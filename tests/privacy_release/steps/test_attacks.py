@@ -317,7 +317,9 @@ def test_a_register_that_does_not_fit_the_schema_is_refused_before_a_release_is_
 def test_a_register_that_nothing_uses_or_that_tells_too_much_or_is_csv_is_refused(
     write: Any, listed: Any, home: Path
 ) -> None:
-    with pytest.raises(SpecError, match="must stand beside attack_risk of linkage"):
+    with pytest.raises(
+        SpecError, match="must be used by the policy or the floor policy: by attack_risk of linkage"
+    ):
         check_files(listed(INFERENCE), None)
     for columns in (("age", "illness"), ("name",), ("nothing",), ("age", "age")):
         with pytest.raises(SpecError, match=r"public_register\.columns must be distinct quasi-identifiers"):

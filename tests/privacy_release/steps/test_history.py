@@ -21,6 +21,7 @@ from airflow_privacy_release import (
     RetractOperator,
     VerifyOperator,
 )
+from airflow_privacy_release.pipeline import release_dag
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.judge.republication.notes import NOT_JUDGED
 from privacy_engine.tables.normal import normal
@@ -28,6 +29,7 @@ from privacy_release.cli.main import main
 from privacy_release.cli.text import manifest_lines
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.store import Lake
+from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.reading import read_mapping
 from privacy_release.steps.approval import body, escaped, question
@@ -36,6 +38,7 @@ from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.people import Identification
+from tests import tables
 
 KEY = "a secret of the tests alone, long enough"
 SCHEMA = {
@@ -112,9 +115,18 @@ class Runs:
         )
         return make.execute(context("release", run_id))
 
-    def verify(self, staged: Any, run_id: str, *rules: Any) -> Any:
+    def register(self, ages: pd.DataFrame, run_id: str) -> Any:
+        source = self.folder / f"register_{run_id}.parquet"
+        ages.to_parquet(source, index=False)
+        schema = {name: SCHEMA[name] for name in ("patient", "age")}
+        read = IngestParquetOperator(task_id="register", uri=str(source), schema=schema, person="patient")
+        return read.execute(context("register", run_id))
+
+    def verify(self, staged: Any, run_id: str, *rules: Any, register: Any = None) -> Any:
         policy = {"require": [K10, *(rules or (ACROSS,))]}
-        check = VerifyOperator(task_id="verify", table=staged, policy=policy, name="people")
+        check = VerifyOperator(
+            task_id="verify", table=staged, policy=policy, name="people", register=register
+        )
         return check.execute(context("verify", run_id))
 
     def publish(self, staged: Any, report: Any, run_id: str, partition: str | None = None) -> Any:
@@ -320,6 +332,57 @@ def test_corrections_of_several_people_of_a_class_hide_each_other(runs: Runs) ->
     two = over_time(runs.verify(runs.stage(corrected(patients(SORTED), 5, 6), "two"), "two", BY_CORRECTION))
     assert two["passed"]
     assert "difference 10, correction 2; not judged" in two["note"]
+
+
+BY_REGISTER = {"model": "republication", "k": 5, "attackers": ["population"]}
+# Eight of a class leave the table, and eight newcomers take their places.
+NEWCOMERS = patients(SORTED[:8], first=200)
+LATER = pd.concat([NEWCOMERS, patients(SORTED)[8:]], ignore_index=True)
+EVERYBODY = pd.concat([patients(SORTED), NEWCOMERS.assign(age=150)], ignore_index=True)[["patient", "age"]]
+MOVED = EVERYBODY.assign(age=EVERYBODY["age"].mask(EVERYBODY.index < 8, 120))
+
+
+def with_register(runs: Runs, first: pd.DataFrame | None, second: pd.DataFrame | None) -> Any:
+    staged = runs.stage(patients(SORTED), "first")
+    known = None if first is None else runs.register(first, "first")
+    runs.publish(staged, runs.verify(staged, "first", BY_REGISTER, register=known), "first")
+    later = None if second is None else runs.register(second, "second")
+    return over_time(runs.verify(runs.stage(LATER, "second"), "second", BY_REGISTER, register=later))
+
+
+def test_a_register_of_each_release_tells_who_moved_away(runs: Runs) -> None:
+    with pytest.raises(AirflowFailException, match="population 2; the population is the register of each"):
+        with_register(runs, EVERYBODY, MOVED)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "population"),
+    [
+        (EVERYBODY, EVERYBODY, "the register of each release"),
+        (None, None, "all persons of all releases"),
+        (None, MOVED, "all persons of all releases, for 1 earlier releases have no register"),
+    ],
+    ids=["who stayed", "none", "the new one only"],
+)
+def test_the_finding_says_which_population_was_taken(
+    runs: Runs, first: Any, second: Any, population: str
+) -> None:
+    found = with_register(runs, first, second)
+    assert f"population 10; the population is {population}; not judged" in found["note"]
+
+
+def test_a_register_that_was_changed_since_stops_the_next_release(
+    runs: Runs, airflow_lake: Lake, private: Path
+) -> None:
+    with_register(runs, EVERYBODY, EVERYBODY)
+    (path,) = private.rglob("*.register.parquet")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    pd.read_parquet(path).assign(**{"value of age": "5"}).to_parquet(path, index=False)
+    staged, later = runs.stage(LATER, "third"), runs.register(MOVED, "third")
+    with pytest.raises(AirflowFailException, match=r"register\.parquet"):
+        runs.verify(staged, "third", BY_REGISTER, register=later)
+    assert main(["retract", f"{airflow_lake.root}/people", "first", "--reason", "a mistake"]) == 0
+    assert kept(private) == []
 
 
 def test_of_a_file_without_marks_corrections_are_not_judged(runs: Runs, private: Path) -> None:
@@ -547,6 +610,32 @@ def test_a_run_without_airflow_looks_at_the_earlier_releases(
         pytest.raises(SpecError, match="at least 32 characters"),
     ):
         run_release(spec, lake, "r3", work)
+
+
+def test_a_specification_names_a_register_of_each_release(
+    home: Path, lake: Lake, tmp_path: Path, private: Path
+) -> None:
+    rules = tables.policy(max_suppressed=0.1)
+    rules["require"].append({"model": "republication", "k": 2, "attackers": ["population"]})
+    register = {"uri": "registers/{release}.parquet", "columns": ["age"], "identifier": "name"}
+    file = tables.write_release(home, rules, history={"identifier": "name"}, public_register=register)
+    (home / "registers").mkdir()
+    for number in (1, 2):
+        people = pd.read_parquet(home / "people.parquet")[["name", "age"]]
+        people.to_parquet(home / "registers" / f"r{number}.parquet")
+        with WorkArea(tmp_path / "work", f"run {number}") as work:
+            report = run_release(load_spec(file), lake, f"r{number}", work).report
+    assert "the population is the register of each release" in over_time(report)["note"]
+    assert len([*private.rglob("*.register.parquet")]) == 2
+    task = release_dag(load_spec(file)).get_task("verify")
+    assert task.register.operator.task_id == "register"
+    assert (task.register.operator.person, task.register.operator.columns) == ("name", ("age", "name"))
+    for change in ({"identifier": "age"}, {"identifier": None}):
+        wrong = tables.write_release(
+            home, rules, history={"identifier": "name"}, public_register=register | change
+        )
+        with pytest.raises(SpecError, match=r"public_register(\.identifier)? must be"):
+            check_files(load_spec(wrong, judge=False), None)
 
 
 def test_the_error_of_an_identifier_shows_no_value() -> None:

@@ -385,9 +385,14 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "floor.signature": ({"signed": False, "floor": FLOOR}, {"signed": True}, "every release is signed"),
     "lake.earlier": ({"earlier": "has 1 earlier releases"}, {"earlier": None}, "1 earlier releases"),
     "attacks.register": (
-        {"register": ["age"], "policy": policy()},
+        {"register": ["age"], "register_identifier": None, "policy": policy()},
         {"policy": attack("linkage")},
-        "must stand beside attack_risk of linkage",
+        "must be used by the policy or the floor policy: by attack_risk of linkage",
+    ),
+    "attacks.population": (
+        {"register_identifier": "name", "history": History(), "identifier": "id"},
+        {"identifier": "name"},
+        "must be the column that history.identifier names",
     ),
     "attacks.table": (
         {"policy": attack("inference"), "engine": "spark", "linked": False},

@@ -8,7 +8,7 @@ import pytest
 from privacy_engine.errors import IntegrityError
 from privacy_engine.judge.cross_release import Membership
 from privacy_engine.judge.republication.class_values import ClassValues
-from privacy_release.steps.marks import marks_of, values_of
+from privacy_release.steps.memberships.marks import marks_of, values_of
 from privacy_release.work.people import Identification
 
 PEOPLE = Identification(column="id", key="a secret of the tests, long enough for it")
