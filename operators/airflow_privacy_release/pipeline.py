@@ -119,6 +119,7 @@ def _release_tasks(spec: ReleaseSpec) -> None:
         name=spec.publish.table,
         lake=spec.publish.lake,
         alerts=spec.alerts.model_dump(exclude_unset=True) if spec.alerts else None,
+        accept_unjudged=spec.history.accept_unjudged if spec.history is not None else None,
         register=register.output if register is not None and spec.register_identifier is not None else None,
         **(_RETRIES if spent or spec.history else _repeated(spec)),
     )

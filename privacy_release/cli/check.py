@@ -360,7 +360,7 @@ def _with_lake(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
     said = None if spec.budget is None else spec.budget.schedule
     facts = replace(facts, promise=None if said is None else schedule_named(spec.name, said).promise)
     if not asks_for_earlier(facts):
-        return replace(facts, earlier=None)
+        return replace(facts, earlier=None, unjudged=0)
     with suppress(WrongArgumentError):
         return with_lake(facts, spec, lake_at(default_lake()), rules.release_id)
     return facts

@@ -799,6 +799,9 @@ class HistorySpec(_Strict):
             leave; None: once.
         counterfeits: with `m`, the largest share of the records that may be added as counterfeits, so that
             classes keep their sets of values; None: none, who would need one is withheld.
+        accept_unjudged: Reason why a release may be published although earlier releases of its table were
+            made before differences between releases could be judged; the manifest and the report state it.
+            None: such a release is refused where the policy names `republication`.
     """
 
     identifier: str = Field(min_length=1)
@@ -809,6 +812,7 @@ class HistorySpec(_Strict):
     departures: Literal["known", "unknown"] | None = None
     reserve: Number | None = Field(default=None, ge=1, le=100)
     counterfeits: Number | None = Field(default=None, gt=0, le=1)
+    accept_unjudged: str | None = Field(default=None, min_length=1)
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -1427,7 +1431,9 @@ class ReleaseSpec(_Strict):
             stated=tuple(self.release.parameters),
             budget=self.budget is not None,
             over_time=OverTime.of(over_time),
-            history=None if history is None else History(keep=history.keep, m=history.m),
+            history=None
+            if history is None
+            else History(keep=history.keep, m=history.m, accept_unjudged=history.accept_unjudged),
             identifier=None if history is None else history.identifier,
             schedule=self.schedule is not None,
             unfollowed=self.unfollowed,

@@ -255,6 +255,67 @@ def earlier_releases(
     return found
 
 
+def asks_for_differences(policy: "ReleasePolicy") -> bool:
+    """Whether a policy refuses a release after those that were made before differences could be judged.
+
+    Those whose policy does not name the model `republication` are published as before.
+    """
+    from privacy_engine.judge.republication.model import Republication
+
+    return any(isinstance(model, Republication) for model in policy.across)
+
+
+def made_before(name: str, published: Sequence[Mapping[str, Any]]) -> int:
+    """How many releases of a table were recorded before differences could be judged.
+
+    Their files have the classes of sensitive attributes, and not the values of the classes or no marks of the
+    values of persons.
+
+    Args:
+        name: of the release table.
+        published: what `published_releases` gave; those that nothing is kept of do not count.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = 0
+    for entry in published:
+        try:
+            columns = pq.read_schema(_path(name, entry["release_id"], entry["sha256"])).names
+        except (OSError, pa.ArrowException):  # it is missing or damaged, which verification refuses
+            continue
+        asked = [column.removeprefix(_SIGNATURE) for column in columns if column.startswith(_SIGNATURE)]
+        found += any(kind + own not in columns for own in asked for kind in (_VALUES, _MARK))
+    return found
+
+
+def unjudged_finding(
+    name: str, published: Sequence[Mapping[str, Any]], accepted: str | None
+) -> "Finding | None":
+    """The finding on releases that were made before differences could be judged; None where there are none.
+
+    Args:
+        name: of the release table.
+        published: what `published_releases` gave.
+        accepted: Reason why a release may be published after them; None: it may not.
+    """
+    from privacy_engine.judge.republication.notes import unjudged_text
+    from privacy_engine.judge.verification import Finding
+
+    if not (count := made_before(name, published)):
+        return None
+    return Finding(
+        rule="history: accept_unjudged",
+        threshold=0,
+        measured=float(count),
+        passed=accepted is not None,
+        remedy=unjudged_text(count) if accepted is None else "",
+        note=f"differences from {count} earlier releases are not judged, accepted because: {accepted}"
+        if accepted is not None
+        else "",
+    )
+
+
 def silence_about_people(
     name: str, identifiers: Sequence[str], published: Sequence[Mapping[str, Any]], sha256: str | None = None
 ) -> "Finding":

@@ -195,6 +195,7 @@ def _run(
             name=spec.publish.table,
             run=(release_id, release_id),  # as `publish` names it
             register=register,
+            accept_unjudged=spec.history.accept_unjudged if spec.history is not None else None,
         )
     raise_if_failed(report)
     watch(

@@ -12,11 +12,13 @@ from privacy_engine.progress import portion
 from privacy_engine.vocabulary import COUNTERFEITS, counted
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.history import (
+    asks_for_differences,
     earlier_releases,
     population,
     published_releases,
     read_persons,
     silence_about_people,
+    unjudged_finding,
 )
 from privacy_release.work.engines import open_engine
 from privacy_release.work.file_sets import paths_of
@@ -46,6 +48,7 @@ def verify_staged(
     name: str | None = None,
     run: tuple[str, str] | None = None,
     register: TableRef | None = None,
+    accept_unjudged: str | None = None,
 ) -> ReportRef:
     """Hold the staged bytes against a policy and the floor; a rule that fails is in the report, not raised.
 
@@ -62,6 +65,8 @@ def verify_staged(
         run: release id and run key of who asks: what this run has published itself is no earlier release.
         register: Register of the population, ingested with the identifier of its persons, for the attacker
             `population`; None: the population is all persons of all releases.
+        accept_unjudged: Reason why the release may be published after releases that were made before
+            differences could be judged; None: it may not, where the policy names `republication`.
 
     Raises:
         IntegrityError: if the staged file is not the one that the method made, or the ledger was edited.
@@ -84,6 +89,7 @@ def verify_staged(
     together = _held_together(staged, manifest, schema, policy, loss, (lake, name, run), register)
     policy = together.policy
     measured = replace(policy, attacks=())  # they are tried after this, see `privacy_release.steps.attacks`
+    before = _unjudged(staged, policy, (lake, name, run), accept_unjudged)
     require_unchanged(staged["uri"], staged["sha256"])
     files = paths_of(staged["uri"], staged["sha256"])
     with (
@@ -108,7 +114,7 @@ def verify_staged(
     if loss is not None:
         books = bookkeeping_findings(staged, manifest, loss, _frames(staged), schema, ledger)
     counted = _with_counterfeits(report.findings, staged, schema, policy)
-    found = replace(report, findings=(*counted, *together.silence, *text, *books)).to_dict()
+    found = replace(report, findings=(*counted, *together.silence, *before, *text, *books)).to_dict()
     told = ReportRef(
         passed=found["passed"],
         sha256=staged["sha256"],
@@ -259,6 +265,20 @@ def _held_together(
     silence = silence_about_people(str(name), identifiers, published, staged["sha256"])
     compared = [int(entry["version"]) for entry in published]
     return _Together(policy=policy, across=across, silence=(silence,), compared=compared)
+
+
+def _unjudged(
+    staged: StagedRef,
+    policy: "ReleasePolicy",
+    table: "tuple[Lake | None, str | None, tuple[str, str] | None]",
+    accepted: str | None,
+) -> "tuple[Finding, ...]":
+    """What is found of releases that were made before differences could be judged."""
+    lake, name, run = table
+    if "persons" not in staged or not asks_for_differences(policy):
+        return ()
+    found = unjudged_finding(str(name), published_releases(lake, name, run), accepted)
+    return () if found is None else (found,)
 
 
 def _across(

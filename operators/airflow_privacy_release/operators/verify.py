@@ -38,10 +38,13 @@ class VerifyOperator(BaseOperator):
         register: Reference to a register of the whole population that was ingested with `person`, for the
             attacker `population` of the policy model `republication`. None: the population is all persons of
             all releases.
+        accept_unjudged: Reason why the release may be published after releases that were made before
+            differences between releases could be judged; the manifest states it. None: it may not, where the
+            policy names `republication`.
     """
 
     references = ("table", "register")
-    template_fields = ("table", "policy", "name", "lake", "alerts", "register")
+    template_fields = ("table", "policy", "name", "lake", "alerts", "register", "accept_unjudged")
     template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
         "table": "json",
         "policy": "json",
@@ -60,9 +63,11 @@ class VerifyOperator(BaseOperator):
         lake: str = DEFAULT_LAKE,
         alerts: Mapping[str, Any] | None = None,
         register: "TableRef | XComArg | None" = None,
+        accept_unjudged: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.accept_unjudged = accept_unjudged
         self.table: Any = table  # references by the time of execute
         self.register: Any = register
         self.policy = policy
@@ -86,7 +91,14 @@ class VerifyOperator(BaseOperator):
         lake = lake_of(self.lake) if asked else None
         run = (release_id(context), run_key(context))
         report = verify_staged(
-            self.table, policy, ledger, lake=lake, name=self.name, run=run, register=self.register
+            self.table,
+            policy,
+            ledger,
+            lake=lake,
+            name=self.name,
+            run=run,
+            register=self.register,
+            accept_unjudged=self.accept_unjudged,
         )
         for finding in report["findings"]:
             self.log.info(

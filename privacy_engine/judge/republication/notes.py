@@ -18,6 +18,20 @@ NOT_JUDGED = (
 )
 
 
+def unjudged_text(count: int) -> str:
+    """What is wrong where earlier releases were made before differences could be judged, and what to do.
+
+    Args:
+        count: Number of such releases, at least 1.
+    """
+    were = "release of the table was" if count == 1 else "releases of the table were"
+    return (
+        f"{count} earlier {were} made before differences between releases could be judged, so it is not "
+        "known what follows by subtracting; retract what was made then, publish under a new table name, or "
+        "state why that is acceptable as history.accept_unjudged"
+    )
+
+
 def notes_over_time(findings: Iterable[Mapping[str, Any]], *, followed: bool) -> list[str]:
     """Sentences about what was judged together with the earlier releases; none where nothing follows people.
 

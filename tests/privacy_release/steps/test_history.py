@@ -122,10 +122,17 @@ class Runs:
         read = IngestParquetOperator(task_id="register", uri=str(source), schema=schema, person="patient")
         return read.execute(context("register", run_id))
 
-    def verify(self, staged: Any, run_id: str, *rules: Any, register: Any = None) -> Any:
+    def verify(
+        self, staged: Any, run_id: str, *rules: Any, register: Any = None, accept: str | None = None
+    ) -> Any:
         policy = {"require": [K10, *(rules or (ACROSS,))]}
         check = VerifyOperator(
-            task_id="verify", table=staged, policy=policy, name="people", register=register
+            task_id="verify",
+            table=staged,
+            policy=policy,
+            name="people",
+            register=register,
+            accept_unjudged=accept,
         )
         return check.execute(context("verify", run_id))
 
@@ -390,9 +397,11 @@ def test_of_a_file_without_marks_corrections_are_not_judged(runs: Runs, private:
     (path,) = kept(private)
     pd.read_parquet(path).drop(columns="mark of disease").to_parquet(path, index=False)
     staged = runs.stage(corrected(patients(SORTED), 5), "second")
-    found = over_time(runs.verify(staged, "second", BY_CORRECTION))
-    assert found["passed"]
-    assert "correction (no earlier release keeps the values of persons)" in found["note"]
+    with pytest.raises(AirflowFailException, match=r"accept_unjudged measured 1: 1 earlier .*retract what"):
+        runs.verify(staged, "second", BY_CORRECTION)
+    report = runs.verify(staged, "second", BY_CORRECTION, accept="a pilot")
+    assert "correction (no earlier release keeps the values of persons)" in over_time(report)["note"]
+    assert "are not judged, accepted because: a pilot" in report["findings"][-1]["note"]
 
 
 def test_marks_that_were_exchanged_stop_the_next_release(runs: Runs, private: Path) -> None:
@@ -416,7 +425,7 @@ def test_of_a_file_without_the_values_of_classes_departures_are_counted_only(
     table = pd.read_parquet(path).drop(columns="values of disease")
     table.to_parquet(path, index=False)
     left = patients(SORTED)[80:]  # the same classes
-    report = runs.verify(runs.stage(left, "second"), "second", SUBTRACTED)
+    report = runs.verify(runs.stage(left, "second"), "second", SUBTRACTED, accept="a pilot")
     (found,) = [f for f in report["findings"] if f["rule"].startswith("republication")]
     assert found["passed"]
     assert "differences: values of departures (not kept by 1 earlier releases)" in found["note"]
@@ -636,6 +645,35 @@ def test_a_specification_names_a_register_of_each_release(
         )
         with pytest.raises(SpecError, match=r"public_register(\.identifier)? must be"):
             check_files(load_spec(wrong, judge=False), None)
+
+
+def test_a_table_with_releases_of_before_is_refused_before_anything_is_read_unless_it_is_accepted(
+    home: Path, lake: Lake, tmp_path: Path, private: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = tables.policy(max_suppressed=0.1)
+    file = tables.write_release(home, rules, history={"identifier": "name"}, schedule=None)
+    with WorkArea(tmp_path / "work", "run 1") as work:
+        run_release(load_spec(file), lake, "r1", work)
+    (path,) = kept(private)
+    pd.read_parquet(path).drop(columns="mark of illness").to_parquet(path, index=False)
+    with WorkArea(tmp_path / "work", "run 2") as work:
+        run_release(load_spec(file), lake, "r2", work)  # the policy does not ask
+    rules["require"].append({"model": "republication", "k": 2})
+    refused = tables.write_release(home, rules, history={"identifier": "name"}, schedule=None)
+    with (
+        WorkArea(tmp_path / "work", "run 3") as work,
+        pytest.raises(SpecError, match="1 earlier release of the table was made before differences"),
+    ):
+        run_release(load_spec(refused), lake, "r3", work)
+    assert not [*(tmp_path / "work").glob("run_3*/*.parquet")]
+    reason = {"identifier": "name", "accept_unjudged": "20 people of a pilot"}
+    accepted = load_spec(tables.write_release(home, rules, history=reason, schedule=None))
+    with WorkArea(tmp_path / "work", "run 4") as work:
+        done = run_release(accepted, lake, "r4", work)
+    for uri in (done.published["manifest"], done.published["report"]):
+        assert "accepted because: 20 people of a pilot" in Path(uri.removeprefix("file://")).read_text()
+    verify = release_dag(accepted).get_task("verify")
+    assert verify.accept_unjudged == "20 people of a pilot"
 
 
 def test_the_error_of_an_identifier_shows_no_value() -> None:

@@ -383,6 +383,11 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "floor.approval": ({"approval": False, "floor": FLOOR}, {"approval": True}, "approval.required must be"),
     "floor.signature": ({"signed": False, "floor": FLOOR}, {"signed": True}, "every release is signed"),
+    "lake.unjudged": (
+        {"history": History(), "unjudged": 2},
+        {"history": History(accept_unjudged="a pilot of 20 people")},
+        "2 earlier releases of the table were made before",
+    ),
     "lake.earlier": ({"earlier": "has 1 earlier releases"}, {"earlier": None}, "1 earlier releases"),
     "attacks.register": (
         {"register": ["age"], "register_identifier": None, "policy": policy()},
@@ -402,7 +407,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "attacks.intersection": (
         {"policy": attack("intersection"), "history": None},
         {"history": History()},
-        "beside attack_risk of intersection",
+        "beside attack_risk of intersection: else",
     ),
     "attacks.shadows": (
         {
