@@ -193,7 +193,7 @@ class AttackOperator(BaseOperator):
         table: reference to the staged release.
         report: what `VerifyOperator` found.
         title: of the release; the curator's reports of each have a folder of their own.
-        name: the release table, whose earlier releases the attack `intersection` looks at.
+        name: the release table, whose earlier releases the attacks `intersection` and `difference` look at.
         lake: Airflow connection id of its lake.
         register: reference to public records of the population that an ingesting task has read, with some of
             the quasi-identifiers; the attack `linkage` tries to name people by them, too.

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from privacy_engine.errors import Problem
 from privacy_engine.registry import is_anonymizer
-from privacy_engine.vocabulary import AttackName
+from privacy_engine.vocabulary import OVER_TIME, AttackName
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
 from privacy_release.work.engines import LOCAL
@@ -54,10 +54,12 @@ def _attacks_need_the_table_in_memory(facts: Facts) -> Iterator[Problem]:
 
 @RULES.rule("attacks.intersection", "policy", "history")
 def _intersections_are_of_releases_of_known_people(facts: Facts) -> Iterator[Problem]:
-    if _bounds(facts, AttackName.INTERSECTION) and facts.history is None:
+    asked = [attack for attack in AttackName if attack in OVER_TIME and _bounds(facts, attack)]
+    if asked and facts.history is None:
         yield Problem(
-            text="history must be declared beside attack_risk of intersection: else nobody knows who is in "
-            "several releases; add `history: {identifier: <column>}`, or take the rule out of the policy",
+            text=f"history must be declared beside attack_risk of {' and '.join(asked)}: else it is not "
+            "known who is in several releases; add `history: {identifier: <column>}`, or take the rule out "
+            "of the policy",
             path=("history",),
         )
 

@@ -22,9 +22,12 @@ from airflow_privacy_release import (
     VerifyOperator,
 )
 from airflow_privacy_release.pipeline import release_dag
+from privacy_engine.attacks.difference import Difference
+from privacy_engine.attacks.trial import Evidence, case_of, try_attack
 from privacy_engine.errors import SchemaError, SpecError
 from privacy_engine.judge.republication.notes import NOT_JUDGED
 from privacy_engine.tables.normal import normal
+from privacy_engine.tables.schema import DataSchema
 from privacy_release.cli.main import main
 from privacy_release.cli.text import manifest_lines
 from privacy_release.lake.read import read_release, releases
@@ -33,7 +36,7 @@ from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
 from privacy_release.spec.reading import read_mapping
 from privacy_release.steps.approval import body, escaped, question
-from privacy_release.steps.history import Persons, earlier_releases
+from privacy_release.steps.history import Persons, earlier_releases, staged_membership
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
@@ -415,6 +418,33 @@ def test_marks_that_were_exchanged_stop_the_next_release(runs: Runs, private: Pa
         AirflowFailException, match="what is kept about the people of table people is damaged"
     ):
         runs.verify(staged, "second", BY_CORRECTION)
+
+
+@pytest.mark.parametrize(
+    ("came", "certain"),
+    [(pd.DataFrame({"patient": ["patient-999"], "age": [5], "disease": ["flu"]}), 1), (patients([]), 0)],
+    ids=["a newcomer", "nobody"],
+)
+def test_the_attack_subtracts_what_is_kept_of_earlier_releases(
+    runs: Runs, airflow_lake: Lake, came: pd.DataFrame, certain: int
+) -> None:
+    first = patients(SORTED)
+    runs.release(first, "first")
+    people = pd.concat([first, came], ignore_index=True) if certain else first
+    staged = runs.stage(people, "second")
+    earlier = earlier_releases(airflow_lake, "people", staged["persons"]).values()
+    evidence = Evidence(
+        release=read_private(staged["uri"], staged["sha256"]),
+        source=DataSchema.from_dict(SCHEMA),
+        people=people,
+        outsiders=first,
+        memberships=(staged_membership(staged), *earlier),
+    )
+    rng = np.random.default_rng(3)
+    outcomes = try_attack(Difference(), case_of(evidence, rng), rng).outcomes
+    assert [o.found.main.right for o in outcomes] == [certain, 0]
+    assert [o.subject for o in outcomes] == ["disease of people who came", "disease of people who left"]
+    assert outcomes[1].sees
 
 
 def test_of_a_file_without_the_values_of_classes_departures_are_counted_only(
