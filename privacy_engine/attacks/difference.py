@@ -1,19 +1,20 @@
 """Subtracting an earlier release from the new one: sensitive values of people who came or left.
 
-Whoever knows who was in which release and has both knows which people stayed. They connect their old class
-with their new one, and of each set of classes that are connected the values of the new ones less those of the
-old ones are the values of those who came less those of those who left. Where as many values are left over as
-people came, these are exactly theirs, and one value left over in someone's class is that person's. Of those
-who left the same holds with the releases exchanged.
+An attacker who has both releases and knows who is in which one knows which people stayed. They connect their
+old class with their new one, and of each set of classes that are connected the values of the new ones less
+those of the old ones are the values of those who came less those of those who left. Where as many values are
+left over as people came, these are exactly theirs, and one value left over in someone's class is that
+person's. Of those who left the same holds with the releases exchanged.
 
-The attacker reads what was published: classes, and how often each value occurs in each. Main is how often a
-value becomes certain and is right; control, how often it is by one release alone, where all of a class have
-one value; without a release none is certain. Where nobody came or left since an earlier release nothing can
-be subtracted, and main is 0 of all people of the new release.
+The attacker reads what was published: classes, and how often each value occurs in each, of earlier releases
+as the curator's folder has it, since a lake drops the rows of superseded releases. Main is how often a value
+becomes certain and is right; control, how often it is by one release only, where all of a class have one
+value; without a release none is certain. Where no one came or left since an earlier release nothing can be
+subtracted, and main is 0 of all people of the new release.
 
-This is written apart from `privacy_engine.judge.republication` and shares nothing with it, so that each of
-both is a check of the other. It finds less: of people who came and left between the same classes it follows
-only what their numbers settle.
+It shares with `privacy_engine.judge.republication` only the form in which the values of classes are kept, so
+that each of both is a check of the other. It finds less: of people who came and left between the same classes
+it follows only what their numbers settle.
 
 Xiao, X., Tao, Y.: m-Invariance. SIGMOD 2007, section 1, has the example; Fung, B., Wang, K., Fu, A., Pei, J.:
 Anonymity for Continuous Data Publishing. EDBT 2008, the attacks.
@@ -69,13 +70,13 @@ def _tries(people: pd.DataFrame, everybody: int) -> Tries:
         return Tries(main=none, control=none, baseline=none)
     return Tries(
         main=Rate.of(each["certain"].to_numpy(dtype=bool)),
-        control=Rate.of(each["alone"].to_numpy(dtype=bool)),
+        control=Rate.of(each["single"].to_numpy(dtype=bool)),
         baseline=Rate(right=0.0, tries=float(len(each))),
     )
 
 
 def _subtracted(old: Membership, new: Membership, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Those who came and those who left: `person`, is the value `certain`, is it by one release `alone`."""
+    """Those who came and those who left: `person`, is the value `certain`, is it by a `single` release."""
     place = pd.Index(old.persons).get_indexer(pd.Index(new.persons))
     stayed = place >= 0
     gone = np.ones(len(old), dtype=np.bool_)
@@ -128,8 +129,8 @@ def _side(
     if name in release.values:
         own = release.values[name][rows]
         certain &= (own < 0) | (own == which[labels])
-    alone = values[labels] == 1
-    return pd.DataFrame({"person": release.persons[rows], "certain": certain | alone, "alone": alone})
+    single = values[labels] == 1
+    return pd.DataFrame({"person": release.persons[rows], "certain": certain | single, "single": single})
 
 
 def _connected(tails: Ints, heads: Ints, old: int, new: int) -> tuple[Ints, Ints]:

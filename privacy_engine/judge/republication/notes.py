@@ -1,4 +1,4 @@
-"""What readers of a release are told about attackers who also have the earlier releases of its table.
+"""Sentences for the readers of a release about attackers who also have the earlier releases of its table.
 
 The findings of the policy model `republication` say in a note which attackers were judged and which were not.
 Where releases follow people and no finding is of that model, differences were not judged, and that is said.

@@ -52,7 +52,7 @@ def candidates(history: History, registers: Sequence[Membership] = (), *, arriva
         known_of = [Reading(sorted(r.boxes), history.source).told for r in registers]
         known_by_all = frozenset.intersection(*known_of)
         releases, registers = (
-            [_told(r, known_by_all, history.source) for r in group] for group in (releases, registers)
+            [_restricted(r, known_by_all, history.source) for r in group] for group in (releases, registers)
         )
     reading = _reading(releases, registers, history.source)
     people = pd.Index(np.concatenate([r.persons for r in (*releases, *registers)])).unique()
@@ -133,11 +133,11 @@ class _Time:
         return found
 
 
-def _told(release: Membership, attributes: frozenset[str], source: DataSchema | None) -> Membership:
+def _restricted(release: Membership, attributes: frozenset[str], source: DataSchema | None) -> Membership:
     """A release with the cells of some attributes only."""
     columns = Reading(sorted(release.boxes), source).columns
-    told = [c.names for c in columns if (c.attribute.name if c.attribute else c.names[0]) in attributes]
-    boxes = {name: release.boxes[name] for names in told for name in names}
+    kept = [c.names for c in columns if (c.attribute.name if c.attribute else c.names[0]) in attributes]
+    boxes = {name: release.boxes[name] for names in kept for name in names}
     return Membership(persons=release.persons, labels=release.labels, boxes=boxes)
 
 

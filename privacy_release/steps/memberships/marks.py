@@ -4,7 +4,7 @@ A mark is a hash of the value with the person's salt as its key, and of the rele
 salt is a hash of the person's identifier with the membership key. It is in the work area of a run that
 releases the person, never beside the marks. So without the key or such a run nothing follows from the marks
 of one file or of two: equal values of two persons, or of one person in two releases, have different marks.
-A run reads the marks of its own persons only. Nobody without the key can write one that it accepts.
+A run reads the marks of its own persons only. Without the key no one can write one that it accepts.
 """
 
 import hashlib

@@ -71,7 +71,7 @@ def staged_release(
     folder: Path,
     label: str,
     files: int = 1,
-    told: Mapping[str, Any] = MappingProxyType({}),
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> StagedRef:
     """A release of this frame in a work area, as one file or a set of some; its manifest tells more."""
     job = Job(work=WorkArea(folder, f"test/{label}"), label=label)
@@ -89,7 +89,7 @@ def staged_release(
             "loss": None,
             "rows": len(frame),
             "columns": {a.name: {"role": a.role.value, "kind": a.kind.value} for a in SCHEMA.attributes},
-            **told,
+            **more,
         },
         schema=SCHEMA,
         figures={"suppressed": 0.0},
@@ -123,7 +123,7 @@ class Publisher:
     policy: ReleasePolicy = POLICY
     rules: TableRules = BY_RELEASE
     files: int = 1
-    told: Mapping[str, Any] = field(default_factory=dict)  # further entries of manifests
+    more: Mapping[str, Any] = field(default_factory=dict)  # further entries of manifests
 
     def publish(
         self,
@@ -135,7 +135,7 @@ class Publisher:
         run_key: str | None = None,
     ) -> Published:
         """A release that somebody approved, unless `by` is empty."""
-        staged = staged_release(frame, self.folder, f"{name}-{release_id}-{run_key}", self.files, self.told)
+        staged = staged_release(frame, self.folder, f"{name}-{release_id}-{run_key}", self.files, self.more)
         report = verify_staged(staged, self.policy)
         return publish_staged(
             staged,

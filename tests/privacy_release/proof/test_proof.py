@@ -605,7 +605,7 @@ def test_keys_are_made_shown_and_published_and_none_is_overwritten(
 def test_the_check_says_that_differences_of_a_release_made_with_earlier_ones_were_not_judged(
     by: Publisher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    replace(by, told={"history": {"releases": 1, "k": 4}}).publish(people(3), "w2")
+    replace(by, more={"history": {"releases": 1, "k": 4}}).publish(people(3), "w2")
     (found,) = checked(by).releases
     assert list(found.over_time) == [NOT_JUDGED]
     (tmp_path / "keys.pem").write_text(KEY.public.pem())

@@ -423,7 +423,7 @@ def test_marks_that_were_exchanged_stop_the_next_release(runs: Runs, private: Pa
 @pytest.mark.parametrize(
     ("came", "certain"),
     [(pd.DataFrame({"patient": ["patient-999"], "age": [5], "disease": ["flu"]}), 1), (patients([]), 0)],
-    ids=["a newcomer", "nobody"],
+    ids=["a newcomer", "no one"],
 )
 def test_the_attack_subtracts_what_is_kept_of_earlier_releases(
     runs: Runs, airflow_lake: Lake, came: pd.DataFrame, certain: int
