@@ -92,6 +92,7 @@ ATTACKS: Mapping[AttackName, str] = MappingProxyType(
         AttackName.INFERENCE: "privacy_engine.attacks.inference:Inference",
         AttackName.MEMBERSHIP: "privacy_engine.attacks.membership:MembershipInference",
         AttackName.INTERSECTION: "privacy_engine.attacks.repeated:Intersection",
+        AttackName.DIFFERENCE: "privacy_engine.attacks.difference:Difference",
         AttackName.MINIMALITY: "privacy_engine.attacks.minimality:Minimality",
         AttackName.AVERAGING: "privacy_engine.attacks.repeated:Averaging",
     }

@@ -285,5 +285,10 @@ class AttackName(StrEnum):
     INFERENCE = "inference"
     MEMBERSHIP = "membership"
     INTERSECTION = "intersection"
+    DIFFERENCE = "difference"
     MINIMALITY = "minimality"
     AVERAGING = "averaging"
+
+
+# Attacks that need the earlier releases of the table, and who is in them.
+OVER_TIME = frozenset({AttackName.INTERSECTION, AttackName.DIFFERENCE})

@@ -119,6 +119,8 @@ def _release_tasks(spec: ReleaseSpec) -> None:
         name=spec.publish.table,
         lake=spec.publish.lake,
         alerts=spec.alerts.model_dump(exclude_unset=True) if spec.alerts else None,
+        accept_unjudged=spec.history.accept_unjudged if spec.history is not None else None,
+        register=register.output if register is not None and spec.register_identifier is not None else None,
         **(_RETRIES if spent or spec.history else _repeated(spec)),
     )
     report = verified.output
@@ -275,12 +277,17 @@ def _register(spec: ReleaseSpec) -> BaseOperator | None:
     """
     if spec.public_register is None:
         return None
+    named = spec.register_identifier
+    known: dict[str, Any] = {}
+    if named and spec.history:
+        known = {"person": named, "membership_key": spec.history.key}
     return IngestParquetOperator(
         task_id="register",
         connection=spec.public_register.connection,
         schema=spec.register_fields,
-        columns=spec.public_register.columns,
+        columns=tuple(spec.register_fields),
         nulls="keep",
+        **known,
         **_filled({"uri": spec.public_register.uri}),
     )
 

@@ -74,8 +74,11 @@ class Membership:
             `privacy_engine.judge.published_boxes`. Empty where it was not kept.
         counts: sensitive attribute -> the multiset of values in each class, each value as a hash. Empty where
             it was not kept.
-        values: sensitive attribute -> (n,) int64, place of the person's own value in the texts of `counts`.
-            Empty where it was not kept: the files of earlier releases have none.
+        values: sensitive attribute -> (n,) int64, place of the person's own value in the texts of `counts`,
+            -1 where it is not known. Empty where none was kept. Of an earlier release those of persons who
+            are in the new one are enough.
+        register: the population at the time of the release: `persons`, and as `boxes` the text of each known
+            value, such as `34`. None where there is no register.
     """
 
     persons: npt.NDArray[Any]
@@ -86,6 +89,7 @@ class Membership:
     boxes: Mapping[str, Texts] = field(default_factory=dict)
     counts: Mapping[str, ClassValues] = field(default_factory=dict)
     values: Mapping[str, Ints] = field(default_factory=dict)
+    register: Membership | None = None
 
     def __post_init__(self) -> None:
         kinds = (self.signatures, self.sets, self.recognisable, self.boxes, self.values)
@@ -177,6 +181,13 @@ class History:
     new: Membership
     earlier: tuple[Membership, ...] = ()
     source: DataSchema | None = None
+
+    @property
+    def registers(self) -> tuple[Membership, ...]:
+        """The register of each release, the new one last; none where a release has none."""
+        releases = (*self.earlier, self.new)
+        found = tuple(r.register for r in releases if r.register is not None)
+        return found if len(found) == len(releases) else ()
 
     @cached_property
     def places(self) -> tuple[npt.NDArray[np.int32], ...]:

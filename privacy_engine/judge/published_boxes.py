@@ -41,6 +41,15 @@ def cell_texts(table: pd.DataFrame, schema: DataSchema) -> dict[str, Texts]:
     return found
 
 
+def known_texts(table: pd.DataFrame, schema: DataSchema) -> dict[str, Texts]:
+    """Quasi-identifier -> (n,) the text of each value of a table that was not generalized, None of a null."""
+    found = {}
+    for attribute in schema.quasi_identifiers:
+        coded = factorize(table[attribute.name])
+        found[attribute.name] = np.array([*coded.texts, None], dtype=object)[coded.codes]
+    return found
+
+
 @dataclass(frozen=True)
 class Span:
     """The values ``low .. high`` of an ordered attribute; low is None where a null alone is covered."""

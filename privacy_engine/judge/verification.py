@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -276,10 +276,12 @@ def across_findings(
     persons: npt.NDArray[np.object_] | None = None,
     earlier: Sequence[Membership] = (),
     source: DataSchema | None = None,
+    register: Membership | None = None,
 ) -> tuple[Finding, ...]:
     """Measure the models across releases of a policy; none where it demands none.
 
     Arguments as for ``verify``; of ``table`` only the quasi-identifiers and sensitive attributes are read.
+    ``register`` is the population at the time of the release, as of `Membership`.
 
     Raises:
         VerificationError: if a model across releases is demanded and cannot be measured.
@@ -288,7 +290,7 @@ def across_findings(
         return ()
     known = _known_persons(policy, schema, loss, persons)
     classes = EquivalenceClasses.of_table(table, schema)
-    people = Membership.of_classes(known, classes, table, schema)
+    people = replace(Membership.of_classes(known, classes, table, schema), register=register)
     return _across_findings(policy, classes, people, earlier, source)
 
 

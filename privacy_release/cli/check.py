@@ -360,7 +360,7 @@ def _with_lake(facts: "Facts", spec: "ReleaseSpec", rules: _Rules) -> "Facts":
     said = None if spec.budget is None else spec.budget.schedule
     facts = replace(facts, promise=None if said is None else schedule_named(spec.name, said).promise)
     if not asks_for_earlier(facts):
-        return replace(facts, earlier=None)
+        return replace(facts, earlier=None, unjudged=0)
     with suppress(WrongArgumentError):
         return with_lake(facts, spec, lake_at(default_lake()), rules.release_id)
     return facts
@@ -613,6 +613,7 @@ def _about(checked: "Checked") -> Iterator[str]:
     if entry := checked.ledger_entry:
         yield f"  booked    for the data set {entry['dataset']}, ledger entry {entry['entry_hash']}"
     yield from (f"  {line}" for line in finding_lines(checked.findings))
+    yield from (f"  over time {note}" for note in checked.over_time)
     yield from (f"  on trust  {rule}: {why}" for rule, why in checked.on_trust.items())
 
 

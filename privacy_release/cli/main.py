@@ -55,7 +55,15 @@ from privacy_release.cli.key import add_key_commands
 from privacy_release.cli.learning import add_reconstruct_command
 from privacy_release.cli.query import add_query_command
 from privacy_release.cli.table import add_table_command
-from privacy_release.cli.text import bars, finding_lines, lines, manifest_lines, outcome_lines, release_line
+from privacy_release.cli.text import (
+    bars,
+    finding_lines,
+    lines,
+    manifest_lines,
+    outcome_lines,
+    over_time_lines,
+    release_line,
+)
 from privacy_release.cli.told import (
     add_evidence_commands,
     add_register_command,
@@ -326,7 +334,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         )
         report = replace(report, findings=(*report.findings, *text_findings(files, schema, policy)))
     print(f"{counted(report.rows, 'row')} in {counted(report.classes, 'class', 'classes')}")
-    print("\n".join(finding_lines(report.to_dict()["findings"])))
+    found = report.to_dict()["findings"]
+    print("\n".join([*finding_lines(found), *over_time_lines(found, followed=False)]))
     report.raise_if_failed()
     return DONE
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.judge.attack_risk import AttackRisk
+from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.progress import telling
 from privacy_engine.vocabulary import counted
 from privacy_release.work.durations import Pace, how_far
@@ -32,6 +33,7 @@ def outcome_lines(outcome: "Outcome") -> list[str]:
         f"report    {published['report']}",
         f"signed    {published.get('statement') or _UNSIGNED}",
         *finding_lines(outcome.report["findings"]),
+        *over_time_lines(outcome.report["findings"], followed="persons" in outcome.staged),
         *(f"warning   {text}" for text in outcome.warnings),
         *figure_lines(outcome.staged["figures"]),
         *_nearness(outcome.staged["figures"]),
@@ -53,6 +55,11 @@ def finding_lines(findings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [_finding(finding) for finding in findings]
 
 
+def over_time_lines(findings: Sequence[Mapping[str, Any]], *, followed: bool) -> list[str]:
+    """One line for each note on the earlier releases, see `notes_over_time`."""
+    return [f"over time {note}" for note in notes_over_time(findings, followed=followed)]
+
+
 def _finding(finding: Mapping[str, Any]) -> str:
     if finding["rule"].startswith(f"{AttackRisk.name}(") and finding["passed"]:
         return f"passed    {finding['rule']}: kept; its figures stand in the report on the attacks"
@@ -71,6 +78,7 @@ def manifest_lines(manifest: Mapping[str, Any]) -> list[str]:
     """Findings and figures in words, then all of it as JSON."""
     return [
         *finding_lines(manifest.get("measured", ())),
+        *over_time_lines(manifest.get("measured", ()), followed="history" in manifest),
         *figure_lines(manifest.get("figures", {})),
         json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False),
     ]

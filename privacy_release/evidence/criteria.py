@@ -192,7 +192,7 @@ def _wp29(shown: _Shown) -> list[Answer]:
             says=(
                 *shown.values,
                 *by_loss,
-                *shown.tried("inference", "minimality", "membership"),
+                *shown.tried("inference", "minimality", "membership", "difference"),
                 "What holds for a population is learned from any useful release, and of everybody in it.",
             ),
         ),

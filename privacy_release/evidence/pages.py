@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import SpecError
+from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
 from privacy_release.evidence.criteria import HIPAA, NIST, WP29
 from privacy_release.reports.release import page_template
@@ -59,7 +60,10 @@ def sections_of(facts: Mapping[str, Any], opinion: str) -> list[Section]:
         Section(title="What is promised", texts=facts["sentences"]),
         Section(
             title="What was measured on the published bytes",
-            texts=["Each rule of the policy, which is kept apart from the method."],
+            texts=[
+                "Each rule of the policy, which is kept apart from the method.",
+                *(f"{note}." for note in notes_over_time(facts["measured"], followed="history" in facts)),
+            ],
             heads=("Rule", "Bound", "Measured", "Kept"),
             rows=[
                 (f["rule"], _number(f["threshold"]), _number(f["measured"]), "yes" if f["passed"] else "NO")

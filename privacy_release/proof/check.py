@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PrivacyEngineError, PublishError
 from privacy_engine.foreign import translated
+from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
 from privacy_release.lake.commits import newest_first
 from privacy_release.lake.log import (
@@ -63,6 +64,7 @@ class Checked:
         ledger_entry: data set and hash of the entry that booked its loss; empty where none is told.
         findings: measured anew on the rows.
         on_trust: rule -> why it was not measured anew.
+        over_time: Sentences of the proof on which attackers with the earlier releases were judged.
     """
 
     release: str
@@ -77,6 +79,7 @@ class Checked:
     ledger_entry: Mapping[str, str] = field(default_factory=dict)
     findings: Sequence[Mapping[str, Any]] = ()
     on_trust: Mapping[str, str] = field(default_factory=dict)
+    over_time: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +255,9 @@ class _Check:
         )
         manifest = self.proofs(statement, release)
         if manifest is not None:
-            found = replace(found, approval=self.approval(manifest, statement, release))
+            notes = notes_over_time(manifest.get("measured", ()), followed="history" in manifest)
+            approval = self.approval(manifest, statement, release)
+            found = replace(found, approval=approval, over_time=notes)
         with tempfile.TemporaryDirectory(prefix="privacy-release-check-") as folder:
             try:
                 rows = self.rows(entry, statement, keys, version, Path(folder))

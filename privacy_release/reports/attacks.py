@@ -23,6 +23,7 @@ ABOUT = {
     "inference": "Somebody who knows a person's quasi-identifiers guesses the sensitive value.",
     "membership": "Somebody tells people in the release from people who are not.",
     "intersection": "Somebody who has earlier releases looks for a person in all of the person's classes.",
+    "difference": "Someone who has earlier releases subtracts them for the values of who came or left.",
     "minimality": "Somebody who knows the rules of the release infers why its classes are not finer.",
 }
 

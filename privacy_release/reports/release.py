@@ -49,6 +49,19 @@ SIZE_BARS = 16
 FOLDED = 8  # rules or columns; longer lists are folded
 
 
+def with_over_time(report: str, notes: Sequence[str]) -> str:
+    """A report with sentences on which attackers with the earlier releases were judged.
+
+    Args:
+        report: Page of `render_report`.
+        notes: As `notes_over_time` gives them; none: the page as it is.
+    """
+    if not notes:
+        return report
+    section = page_template("over_time.html.j2").render(notes=notes)
+    return report.replace(ATTACKS_PLACE, section + ATTACKS_PLACE, 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Bar:
     """A bar with its label; ``share`` of the longest is its length, 0 .. 1."""

@@ -799,6 +799,9 @@ class HistorySpec(_Strict):
             leave; None: once.
         counterfeits: with `m`, the largest share of the records that may be added as counterfeits, so that
             classes keep their sets of values; None: none, who would need one is withheld.
+        accept_unjudged: Reason why a release may be published although earlier releases of its table were
+            made before differences between releases could be judged; the manifest and the report state it.
+            None: such a release is refused where the policy names `republication`.
     """
 
     identifier: str = Field(min_length=1)
@@ -809,6 +812,7 @@ class HistorySpec(_Strict):
     departures: Literal["known", "unknown"] | None = None
     reserve: Number | None = Field(default=None, ge=1, le=100)
     counterfeits: Number | None = Field(default=None, gt=0, le=1)
+    accept_unjudged: str | None = Field(default=None, min_length=1)
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -1119,17 +1123,23 @@ def _schedule_form(value: object) -> str:
 
 
 class RegisterSpec(_Strict):
-    """Public records of the whole population, which the attack `linkage` tries to name people with.
+    """Public records of the whole population, which attackers may use.
+
+    The attack `linkage` tries to name people with them, and the attacker `population` of the policy model
+    `republication` knows them of each release.
 
     Attributes:
         uri: Parquet file, folder or glob, as the `uri` of a source.
         connection: Airflow connection id of the object store.
         columns: which quasi-identifiers it tells, by the names and with the forms of schema.
+        identifier: Column that identifies a person, the same as `history.identifier`, for the attacker
+            `population`; None: the register is for `linkage`. Only a keyed hash of it is kept.
     """
 
     uri: str = Field(min_length=1)
     connection: Connection | None = None
     columns: tuple[str, ...] = Field(min_length=1)
+    identifier: str | None = Field(default=None, min_length=1)
 
     @model_validator(mode="after")
     def _address(self) -> Self:
@@ -1154,7 +1164,8 @@ class ReleaseSpec(_Strict):
         person: whose record a row is; the guarantee is of persons then.
         engine: what works on the table; with another than `local` no step holds it in memory.
         transform: a step of your own, after the expectations were met.
-        public_register: public records that attacks may use, beside `attack_risk` of linkage in the policy.
+        public_register: public records that attackers may use, beside `attack_risk` of linkage or the
+            attacker `population` of `republication` in the policy.
     """
 
     model_config = ConfigDict(
@@ -1357,9 +1368,16 @@ class ReleaseSpec(_Strict):
         return self._with_person(_fields_of(self.attributes, self.only_source))
 
     @property
+    def register_identifier(self) -> str | None:
+        """The column that identifies the persons of the public register; None where it has none."""
+        return None if self.public_register is None else self.public_register.identifier
+
+    @property
     def register_fields(self) -> dict[str, dict[str, Any]]:
-        """The schema of the public register, which nobody is named in; empty where there is none."""
+        """The schema of the public register and of the identifier that it may have; empty without one."""
         names = self.public_register.columns if self.public_register is not None else ()
+        if self.register_identifier in self.attributes:  # else a rule says so
+            names = (*names, self.register_identifier)
         return _fields_of({name: self.attributes[name] for name in names}, self.only_source)
 
     @property
@@ -1405,6 +1423,7 @@ class ReleaseSpec(_Strict):
             engine=self.engine.kind,
             transformed=self.transform is not None,
             register=None if self.public_register is None else self.public_register.columns,
+            register_identifier=self.register_identifier,
             nulls=UNKNOWN if self.tables is not None else self.only_source.nulls,
             outliers=() if self.outliers is None else (self.outliers.action,),
             method=self.release.method,
@@ -1412,7 +1431,9 @@ class ReleaseSpec(_Strict):
             stated=tuple(self.release.parameters),
             budget=self.budget is not None,
             over_time=OverTime.of(over_time),
-            history=None if history is None else History(keep=history.keep, m=history.m),
+            history=None
+            if history is None
+            else History(keep=history.keep, m=history.m, accept_unjudged=history.accept_unjudged),
             identifier=None if history is None else history.identifier,
             schedule=self.schedule is not None,
             unfollowed=self.unfollowed,

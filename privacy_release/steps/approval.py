@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 from urllib.parse import urlencode
 
 from privacy_engine.errors import IntegrityError
+from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.vocabulary import counted
 from privacy_release.reports.text import (
     ALONE,
@@ -83,6 +84,8 @@ class Question(TypedDict):
         file: name of these bytes in the work area of the run.
         columns: name, role and kind of each released column.
         findings: of the verification.
+        over_time: Sentences on which attackers with the earlier releases were judged; absent from a question
+            of an earlier version.
         promise: what the releases of its schedule lose together, where they are bounded.
         figures: label, value and meaning of each figure of utility and risk; of a private release only of
             records that are alone in it.
@@ -109,6 +112,7 @@ class Question(TypedDict):
     counterfeits: int
     columns: list[dict[str, str]]
     findings: list[dict[str, Any]]
+    over_time: NotRequired[list[str]]
     loss: dict[str, Any] | None
     dataset: str | None
     promise: str | None
@@ -264,6 +268,7 @@ def question(
         counterfeits=int(staged["figures"].get("counterfeits", 0)),
         columns=[{"name": a.name, "role": a.role.value, "kind": a.kind.value} for a in attributes],
         findings=[dict(finding) for finding in report["findings"]],
+        over_time=notes_over_time(report["findings"], followed="persons" in staged),
         loss=staged["loss"],
         dataset=booking["dataset"] if booking else None,
         promise=promise_in_words(booking["over_time"]) if booking and "over_time" in booking else None,
@@ -303,6 +308,7 @@ def body(
         f"[Read the whole report]({link}).",
         _heading("Guarantees, measured on the bytes that would be published"),
         _table(("rule", "limit", "measured", "kept"), map(_finding, asked["findings"])),
+        *map(escaped, asked.get("over_time", ())),
         *_expectations(asked),
         *_loss(asked),
         *_measures("Utility", FIGURES, asked),

@@ -10,7 +10,13 @@ from privacy_release.spec.rules.judge import refuse
 from privacy_release.spending.budget import Budget, require_left
 from privacy_release.spending.recorded import lacks_entries
 from privacy_release.spending.streams import schedule_named
-from privacy_release.steps.history import Past, published_releases, silence_about_people
+from privacy_release.steps.history import (
+    Past,
+    asks_for_differences,
+    made_before,
+    published_releases,
+    silence_about_people,
+)
 from privacy_release.work.engines import LOCAL
 from privacy_release.work.parquet import read_private
 from privacy_release.work.references import TableRef
@@ -175,9 +181,12 @@ def with_lake(facts: Facts, spec: "ReleaseSpec", lake: "Lake", release_id: str) 
         PublishError: if the lake cannot be reached.
     """
     if not asks_for_earlier(facts):
-        return replace(facts, earlier=None)
+        return replace(facts, earlier=None, unjudged=0)
     name = spec.publish.table
     published = published_releases(lake, name, (release_id, release_id))
+    facts = replace(facts, unjudged=made_before(name, published) if _judges_differences(facts) else 0)
+    if not _is_silent_about_people(facts):
+        return replace(facts, earlier=None)
     finding = silence_about_people(name, spec.unfollowed, published)
     told = None if finding.passed else f"{finding.rule} is not kept: {finding.remedy}"
     return replace(facts, earlier=told)
@@ -185,7 +194,15 @@ def with_lake(facts: Facts, spec: "ReleaseSpec", lake: "Lake", release_id: str) 
 
 def asks_for_earlier(facts: Facts) -> bool:
     """Whether the earlier releases of the table have a bearing on whether there may be another."""
+    return _is_silent_about_people(facts) or _judges_differences(facts)
+
+
+def _is_silent_about_people(facts: Facts) -> bool:
     return facts.policy.repeated_people == "history" and bool(facts.unfollowed)
+
+
+def _judges_differences(facts: Facts) -> bool:
+    return facts.history is not None and asks_for_differences(facts.policy)
 
 
 def _repeated(table: TableRef, schema: "DataSchema", budget: Budget | None) -> Any:

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
 from privacy_engine.tables.normal import FORM
+from privacy_release.steps.memberships.marks import marks_of, values_of
+from privacy_release.steps.memberships.registers import population_of, read_population, write_population
 from privacy_release.work.area import WorkArea, sha256_file
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.people import WRITTEN, Identification, require_form
-from privacy_release.work.references import PersonsRef, ReportRef, StagedRef
+from privacy_release.work.references import PersonsRef, ReportRef, StagedRef, TableRef
 from privacy_release.work.settings import curator_folder
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ _RESERVE = 1.0
 _PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the release"
 _RECORDS, _FORM, _WRITTEN = "records of the release", "form of the identifiers", "person as written"
 _SIGNATURE, _SET, _CELL, _VALUES = "signature of ", "set of ", "cell of ", "values of "
+_SALT, _MARK = "salt", "mark of "
+_REGISTER = "sha256 of the register"
 
 
 class Persons:
@@ -59,7 +63,7 @@ class Persons:
     def __init__(self, identification: Identification, *, exact: bool = False) -> None:
         self._by = identification
         self._exact = exact
-        self._hashes: list[npt.NDArray[np.object_]] = []  # each (2, n): of the persons, and as written
+        self._hashes: list[npt.NDArray[np.object_]] = []  # each (3, n): as of `_hashes_of`
         self._nulls = 0
 
     @property
@@ -81,20 +85,23 @@ class Persons:
         self._nulls += coded.nulls
         # About 1 s for 1,000,000 records.
         written = [self._by.person(text) for text in coded.texts]
-        read = written
+        read, forms = written, coded.texts
         if not self._exact:
-            forms = zip(coded.texts, normal_forms(coded.texts), written, strict=True)
-            read = [own if form == text else self._by.person(form) for text, form, own in forms]
-        self._hashes.append(np.array([read, written], dtype=object)[:, coded.codes[coded.codes >= 0]])
+            forms = normal_forms(coded.texts)
+            both = zip(coded.texts, forms, written, strict=True)
+            read = [own if form == text else self._by.person(form) for text, form, own in both]
+        salts = [self._by.salt(form) for form in forms]
+        self._hashes.append(np.array([read, written, salts], dtype=object)[:, coded.codes[coded.codes >= 0]])
 
     def write(self, path: Path) -> PersonsRef:
         """Write them to a private file of their own; errors as of `hashes`."""
         form = WRITTEN if self._exact else FORM
-        return write_persons(self.hashes(), path, self._by.key_id, form, self._both[1])
+        self.hashes()  # refuses records without a person of their own
+        return write_persons(self._all, path, self._by.key_id, form)
 
     @property
-    def _both(self) -> "npt.NDArray[np.object_]":
-        """(2, n) who each record is about, and the hash of the identifier as it is written."""
+    def _all(self) -> "npt.NDArray[np.object_]":
+        """(3, n) as of `_hashes_of`."""
         import numpy as np
 
         return np.concatenate(self._hashes, axis=1)
@@ -105,7 +112,7 @@ class Persons:
         Raises:
             SchemaError: naming the column and how many records have no identifier, or one that another has.
         """
-        hashes: npt.NDArray[np.object_] = self._both[0]
+        hashes: npt.NDArray[np.object_] = self._all[0]
         repeated = len(hashes) - len(set(hashes.tolist()))
         if self._nulls or repeated:
             raise SchemaError(
@@ -115,25 +122,20 @@ class Persons:
         return hashes
 
 
-def write_persons(
-    persons: "npt.NDArray[np.object_]",
-    path: Path,
-    key_id: str,
-    form: str,
-    written: "npt.NDArray[np.object_]",
-) -> PersonsRef:
+def write_persons(hashes: "npt.NDArray[np.object_]", path: Path, key_id: str, form: str) -> PersonsRef:
     """Write who the records of a table are about, in its order.
 
     Args:
-        persons: (n,) text, a hash of each person.
+        hashes: (3, n) text of each record: a hash of the person, one of the identifier as it is written, and
+            the salt of the person's marks; None of a counterfeit, and of salts that are not known.
         path: of the file.
         key_id: of the key of the hashes.
         form: of the identifiers that they are hashes of.
-        written: (n,) text, the hashes of the identifiers as they are written.
     """
     import pandas as pd
 
-    sha256 = write_private(path, parquet_bytes(pd.DataFrame({_PERSON: persons, _WRITTEN: written})))
+    frame = pd.DataFrame(dict(zip((_PERSON, _WRITTEN, _SALT), hashes, strict=True)))
+    sha256 = write_private(path, parquet_bytes(frame))
     return PersonsRef(uri=str(path), sha256=sha256, key=key_id, form=form)
 
 
@@ -148,12 +150,16 @@ def read_persons(persons: PersonsRef) -> "npt.NDArray[np.object_]":
 
 
 def _hashes_of(persons: PersonsRef) -> "npt.NDArray[np.object_]":
-    """(2, n) the same, and the hashes of the identifiers as they are written."""
+    """(3, n) the persons, the hashes of the identifiers as they are written, and the salts of their marks.
+
+    A file that was written before there were marks has None for each salt.
+    """
     import numpy as np
 
     found = read_private(persons["uri"], persons["sha256"]).astype(object)
+    found = found.reindex(columns=[_PERSON, _WRITTEN, _SALT])
     found = found.where(found.notna(), None)
-    return np.stack([found[name].to_numpy(dtype=object) for name in (_PERSON, _WRITTEN)])
+    return np.stack([found[name].to_numpy(dtype=object) for name in found.columns])
 
 
 def follow(persons: PersonsRef, rows: "npt.NDArray[Any]", path: Path) -> PersonsRef:
@@ -163,7 +169,7 @@ def follow(persons: PersonsRef, rows: "npt.NDArray[Any]", path: Path) -> Persons
     found = _hashes_of(persons)[:, rows].copy()
     if rows.dtype != np.bool_:
         found[:, rows < 0] = None
-    return write_persons(found[0], path, persons["key"], persons["form"], found[1])
+    return write_persons(found, path, persons["key"], persons["form"])
 
 
 def staged_membership(staged: StagedRef) -> "Membership":
@@ -210,7 +216,13 @@ def published_releases(
 
 
 def earlier_releases(
-    lake: "Lake | None", name: str | None, persons: PersonsRef, but: tuple[str, str] | None = None
+    lake: "Lake | None",
+    name: str | None,
+    persons: PersonsRef,
+    but: tuple[str, str] | None = None,
+    *,
+    marked: int = 0,
+    registers: bool = False,
 ) -> "dict[int, Membership]":
     """Who is in which class of each release of a table that was published and not retracted, by version.
 
@@ -221,22 +233,87 @@ def earlier_releases(
         name: of the release table.
         persons: of the new release, by whose hashes the earlier ones are known, too.
         but: as of `published_releases`.
+        marked: Number of the newest releases of which the values of persons are read, too, for those who are
+            in the new one: about 5 s for each 1,000,000 persons.
+        registers: Whether the register of each release is read, too, where one was kept.
 
     Raises:
         SpecError: if lake or name are not known.
         VerificationError: if it is not on record for one of them, or was recorded with another key or form.
         PublishError: if the lake cannot be reached.
     """
-    found = {}
-    for entry in published_releases(lake, name, but):
+    found, entries = {}, published_releases(lake, name, but)
+    for place, entry in enumerate(entries):
         path = _path(str(name), entry["release_id"], entry["sha256"])
         if not path.is_file():
             raise VerificationError(
                 f"version {entry['version']} of table {name} was published without recording who is in it, "
                 "so it cannot be held against this release; retract it, or publish under a new table name"
             )
-        found[int(entry["version"])] = _read(path, str(name), persons, entry)
+        values, version = place >= len(entries) - marked, int(entry["version"])
+        found[version] = _read(path, str(name), persons, entry, marked=values, register=registers)
     return found
+
+
+def asks_for_differences(policy: "ReleasePolicy") -> bool:
+    """Whether a policy refuses a release after those that were made before differences could be judged.
+
+    Those whose policy does not name the model `republication` are published as before.
+    """
+    from privacy_engine.judge.republication.model import Republication
+
+    return any(isinstance(model, Republication) for model in policy.across)
+
+
+def made_before(name: str, published: Sequence[Mapping[str, Any]]) -> int:
+    """How many releases of a table were recorded before differences could be judged.
+
+    Their files have the classes of sensitive attributes, and not the values of the classes or no marks of the
+    values of persons.
+
+    Args:
+        name: of the release table.
+        published: what `published_releases` gave; those that nothing is kept of do not count.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = 0
+    for entry in published:
+        try:
+            columns = pq.read_schema(_path(name, entry["release_id"], entry["sha256"])).names
+        except (OSError, pa.ArrowException):  # it is missing or damaged, which verification refuses
+            continue
+        asked = [column.removeprefix(_SIGNATURE) for column in columns if column.startswith(_SIGNATURE)]
+        found += any(kind + own not in columns for own in asked for kind in (_VALUES, _MARK))
+    return found
+
+
+def unjudged_finding(
+    name: str, published: Sequence[Mapping[str, Any]], accepted: str | None
+) -> "Finding | None":
+    """The finding on releases that were made before differences could be judged; None where there are none.
+
+    Args:
+        name: of the release table.
+        published: what `published_releases` gave.
+        accepted: Reason why a release may be published after them; None: it may not.
+    """
+    from privacy_engine.judge.republication.notes import unjudged_text
+    from privacy_engine.judge.verification import Finding
+
+    if not (count := made_before(name, published)):
+        return None
+    return Finding(
+        rule="history: accept_unjudged",
+        threshold=0,
+        measured=float(count),
+        passed=accepted is not None,
+        remedy=unjudged_text(count) if accepted is None else "",
+        note=f"differences from {count} earlier releases are not judged, accepted because: {accepted}"
+        if accepted is not None
+        else "",
+    )
 
 
 def silence_about_people(
@@ -369,11 +446,19 @@ def refuse_unseen(lake: "Lake", name: str, run: tuple[str, str], report: ReportR
         )
 
 
-def record(staged: StagedRef, name: str, release_id: str) -> None:
-    """Keep who is in which class of a release of a table; doing it again changes nothing."""
+def record(staged: StagedRef, name: str, release_id: str, register: TableRef | None = None) -> None:
+    """Keep who is in which class of a release of a table; doing it again changes nothing.
+
+    Args:
+        staged: the release.
+        name: of the release table.
+        release_id: of the release.
+        register: of the population at its time, whose persons are kept, too.
+    """
     import pandas as pd
 
-    membership = staged_membership(staged)
+    membership, (persons, _, salts) = staged_membership(staged), _hashes_of(staged["persons"])
+    own = salts[persons != None]  # noqa: E711 - of each element
     columns = {_PERSON: membership.persons, _CLASS: membership.labels}
     signatures = {_SIGNATURE + name: texts for name, texts in membership.signatures.items()}
     sets = {_SET + name: texts for name, texts in membership.sets.items()}
@@ -382,16 +467,22 @@ def record(staged: StagedRef, name: str, release_id: str) -> None:
         _VALUES + name: pd.Series(counts.to_json(), dtype=object).to_numpy()[membership.labels]
         for name, counts in membership.counts.items()
     }
+    if None not in own:
+        marked = marks_of(membership, own, staged["sha256"])
+        values |= {_MARK + name: texts for name, texts in marked.items()}
     frame = pd.DataFrame({**columns, **signatures, **sets, **cells, **values}).assign(
         **{_KEY: staged["persons"]["key"], _FORM: staged["persons"]["form"], _RELEASE: staged["sha256"]}
     )
     frame[_RECORDS] = staged["rows"]
-    write_private(_path(name, release_id, staged["sha256"]), parquet_bytes(frame))
+    path = _path(name, release_id, staged["sha256"])
+    if (everybody := population(register, staged["persons"])) is not None:
+        frame[_REGISTER] = write_population(everybody, _register_path(path))
+    write_private(path, parquet_bytes(frame))
 
 
 def forget_unpublished(staged: StagedRef, name: str, release_id: str) -> None:
     """Remove what `record` kept of staged bytes that were not published."""
-    _path(name, release_id, staged["sha256"]).unlink(missing_ok=True)
+    _remove(_path(name, release_id, staged["sha256"]))
 
 
 def forget(lake: "Lake", name: str, release_id: str) -> int:
@@ -404,8 +495,13 @@ def forget(lake: "Lake", name: str, release_id: str) -> int:
         if entry["release_id"] == release_id and entry["sha256"] not in kept:
             path = _path(name, release_id, entry["sha256"])
             removed += path.is_file()
-            path.unlink(missing_ok=True)
+            _remove(path)
     return removed
+
+
+def _remove(path: Path) -> None:
+    for file in (path, _register_path(path)):
+        file.unlink(missing_ok=True)
 
 
 def _path(name: str, release_id: str, sha256: str) -> Path:
@@ -415,7 +511,9 @@ def _path(name: str, release_id: str, sha256: str) -> Path:
     return WorkArea(curator_folder() / "membership", name).path(f"{slug}-{digest}.parquet")
 
 
-def _read(path: Path, name: str, persons: PersonsRef, entry: Mapping[str, Any]) -> "Membership":
+def _read(
+    path: Path, name: str, persons: PersonsRef, entry: Mapping[str, Any], *, marked: bool, register: bool
+) -> "Membership":
     """Who is in which class of a publication, by the hashes that the persons have now."""
     from privacy_engine.judge.cross_release import Membership
 
@@ -436,23 +534,27 @@ def _read(path: Path, name: str, persons: PersonsRef, entry: Mapping[str, Any]) 
     for form in set(frame.get(_FORM, [WRITTEN])):
         require_form(form, persons["form"], f"version {entry['version']} of table {name}")
         if form != persons["form"]:
-            read, written = _hashes_of(persons)
+            read, written, _ = _hashes_of(persons)
             people = people.map(dict(zip(written, read, strict=True))).fillna(people)
     if twice := int(people.duplicated().sum()):
         raise VerificationError(
             f"version {entry['version']} of table {name} has {twice} persons in two records, whose "
             "identifiers were written in two ways; retract it, or publish under a new table name"
         )
+    everybody = _register(frame, path, persons) if register else None
     try:
+        labels, counts = frame[_CLASS].to_numpy(dtype="int64"), _counts(frame)
         return Membership(
             persons=people.to_numpy(dtype=object),
-            labels=frame[_CLASS].to_numpy(dtype="int64"),
+            labels=labels,
             signatures=_columns(frame, _SIGNATURE),
             sets=_columns(frame, _SET),  # none of those that were recorded before sets were kept
             boxes=_columns(frame, _CELL),  # none of those that were recorded before cells were kept
-            counts=_counts(frame),  # none of those that were recorded before the values of classes were kept
+            counts=counts,  # none of those that were recorded before the values of classes were kept
+            values=_values(frame, counts, labels, persons, entry["sha256"]) if marked else {},
+            register=everybody,
         )
-    except (KeyError, TypeError, ValueError):
+    except (IntegrityError, KeyError, TypeError, ValueError):
         raise IntegrityError(
             f"what is kept about the people of table {name} is damaged; restore {path.name}, or retract that "
             "release"
@@ -470,6 +572,66 @@ def _counts(frame: "pd.DataFrame") -> "dict[str, ClassValues]":
         texts = [of_class.get(label, "{}") for label in range(max(of_class, default=-1) + 1)]
         found[column.removeprefix(_VALUES)] = ClassValues.from_json(texts)
     return found
+
+
+def _values(
+    frame: "pd.DataFrame",
+    counts: "Mapping[str, ClassValues]",
+    labels: "npt.NDArray[np.int64]",
+    persons: PersonsRef,
+    release: str,
+) -> "dict[str, npt.NDArray[np.int64]]":
+    """The values of those who are among the persons now, as of `values_of`.
+
+    None of those that were recorded before there were marks, or by another form: then the salts are others.
+    """
+    if set(frame.get(_FORM, [WRITTEN])) != {persons["form"]}:
+        return {}
+    own, _, salts = _hashes_of(persons)
+    known = dict(zip(own.tolist(), salts.tolist(), strict=True))
+    if None in {salt for person, salt in known.items() if person is not None}:
+        return {}
+    of_row = [known.get(person) for person in frame[_PERSON].tolist()]
+    return values_of(_columns(frame, _MARK), counts, labels, of_row, release)
+
+
+def _register(frame: "pd.DataFrame", path: Path, persons: PersonsRef) -> "Membership | None":
+    """The register of a release; None where none was kept, or one by another form of the identifiers.
+
+    Raises:
+        IntegrityError: if it is missing or changed.
+    """
+    if _REGISTER not in frame or set(frame.get(_FORM, [WRITTEN])) != {persons["form"]}:
+        return None
+    try:
+        return read_population(_register_path(path), frame[_REGISTER].iloc[0])
+    except IntegrityError:
+        raise IntegrityError(
+            f"{_register_path(path).name}, the register that was kept with a release, is missing or was "
+            "changed; restore it, or retract that release"
+        ) from None
+
+
+def _register_path(path: Path) -> Path:
+    return path.with_suffix(".register.parquet")
+
+
+def population(register: TableRef | None, persons: PersonsRef) -> "Membership | None":
+    """The persons of a register that a run has read; None where it has none, or not whose records they are.
+
+    Raises:
+        SpecError: if they are known by another key or form than the persons of the release.
+        IntegrityError: if a file is missing or changed.
+    """
+    if register is None or "persons" not in register:
+        return None
+    own = register["persons"]
+    if (own["key"], own["form"]) != (persons["key"], persons["form"]):
+        raise SpecError(
+            "the register must be ingested with the membership key of the release and the same identifier, "
+            "so that its persons can be found in the release; ingest both with the same `person` and key"
+        )
+    return population_of(register, read_persons(own))
 
 
 def _columns(frame: "pd.DataFrame", kind: str) -> "dict[str, npt.NDArray[np.object_]]":

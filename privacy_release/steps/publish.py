@@ -4,7 +4,7 @@ Between the steps of a release travel small dictionaries (`privacy_release.work.
 Each step that reads a file of an earlier one first holds its bytes against the recorded hash.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, PublishError, SpecError, VerificationError
+from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_engine.vocabulary import PublishMode, Superseded
 from privacy_release.lake.replicates import REPLICATES, replicates_file
 from privacy_release.reports.attacks import with_attacks
@@ -23,6 +24,7 @@ from privacy_release.reports.dictionary import (
     dictionary_html,
     table_description,
 )
+from privacy_release.reports.release import with_over_time
 from privacy_release.spec.classification import require_classified
 from privacy_release.spec.floor import require_floor
 from privacy_release.steps.approval import ApprovalRef, public_approval
@@ -135,7 +137,7 @@ def publish_staged(
     with one_at_a_time(name) if followed else nullcontext():
         refuse_unseen(lake, name, (release_id, run_key or release_id), report)
         if "persons" in staged:  # before the commit: a retry may have staged other bytes
-            record(staged, name, release_id)
+            record(staged, name, release_id, report.get("register"))
         with as_readable_as_the_lake(lake):
             done = store.publish(
                 lake,
@@ -247,9 +249,10 @@ def _described(
         words = attempts.make("the comments of the table", partial(_words, dictionary)) or words
     proofs |= attempts.make("the replicates for intervals", partial(_replicates, staged)) or {}
     path = Path(staged["report"])
-    attacked = attempts.make("the results of the attacks", partial(_with_attacks, path, report))
+    notes = notes_over_time(report["findings"], followed="persons" in staged)
+    found = attempts.make("what was found after the release was made", partial(_page, path, report, notes))
     return _Described(
-        report=path if attacked is None else attacked,  # if it cannot be read, publishing raises
+        report=path if found is None else found,  # if it cannot be read, publishing raises
         proofs=proofs,
         words=words,
         left_out=[*manifest.get("left_out", ()), *(figure.to_dict() for figure in attempts.left_out)],
@@ -263,11 +266,12 @@ def _words(dictionary: Mapping[str, Any]) -> "Words":
     return Words(description=table_description(dictionary), comments=column_comments(dictionary))
 
 
-def _with_attacks(path: Path, report: ReportRef) -> bytes | None:
-    """The staged report with the results of the attacks; None if the policy requires none."""
-    if "attacks" not in report:
+def _page(path: Path, report: ReportRef, notes: Sequence[str]) -> bytes | None:
+    """The staged report with the results of the attacks and the notes; None if there are neither."""
+    if "attacks" not in report and not notes:
         return None
-    return with_attacks(path.read_text("utf-8"), report["attacks"]["trials"]).encode()
+    page = with_over_time(path.read_text("utf-8"), notes)
+    return (with_attacks(page, report["attacks"]["trials"]) if "attacks" in report else page).encode()
 
 
 def _replicates(staged: StagedRef) -> dict[str, bytes]:

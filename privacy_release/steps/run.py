@@ -194,6 +194,8 @@ def _run(
             lake=lake,
             name=spec.publish.table,
             run=(release_id, release_id),  # as `publish` names it
+            register=register,
+            accept_unjudged=spec.history.accept_unjudged if spec.history is not None else None,
         )
     raise_if_failed(report)
     watch(
@@ -249,12 +251,14 @@ def _register(spec: "ReleaseSpec", release_id: str, work: WorkArea) -> TableRef 
     """The public register, copied into the work area, if the specification names one."""
     if spec.public_register is None:
         return None
+    named = spec.register_identifier
     return ingest(
         ReleaseName.of(release_id).address(spec.public_register.uri),
         load_schema(spec.register_fields),
         work,
-        columns=spec.public_register.columns,
+        columns=tuple(spec.register_fields),
         nulls="keep",
+        people=None if named is None else identification_of_environment(named),
         label="register",
     )
 

@@ -7,20 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, VerificationError
+from privacy_engine.judge.republication.model import Attacker, window_of
 from privacy_engine.progress import portion
 from privacy_engine.vocabulary import COUNTERFEITS, counted
 from privacy_release.spec.floor import floor_policy, under_floor
 from privacy_release.steps.history import (
+    asks_for_differences,
     earlier_releases,
+    population,
     published_releases,
     read_persons,
     silence_about_people,
+    unjudged_finding,
 )
 from privacy_release.work.engines import open_engine
 from privacy_release.work.file_sets import paths_of
 from privacy_release.work.parquet import read_private, require_unchanged, unchanged_batches
 from privacy_release.work.people import counted_by_person
-from privacy_release.work.references import ReportRef, StagedRef
+from privacy_release.work.references import ReportRef, StagedRef, TableRef
 from privacy_release.work.staged import read_manifest, read_schema
 
 if TYPE_CHECKING:
@@ -43,6 +47,8 @@ def verify_staged(
     lake: "Lake | None" = None,
     name: str | None = None,
     run: tuple[str, str] | None = None,
+    register: TableRef | None = None,
+    accept_unjudged: str | None = None,
 ) -> ReportRef:
     """Hold the staged bytes against a policy and the floor; a rule that fails is in the report, not raised.
 
@@ -57,6 +63,10 @@ def verify_staged(
         lake: of the release table, whose earlier releases are looked at where the policy demands that.
         name: of the release table.
         run: release id and run key of who asks: what this run has published itself is no earlier release.
+        register: Register of the population, ingested with the identifier of its persons, for the attacker
+            `population`; None: the population is all persons of all releases.
+        accept_unjudged: Reason why the release may be published after releases that were made before
+            differences could be judged; None: it may not, where the policy names `republication`.
 
     Raises:
         IntegrityError: if the staged file is not the one that the method made, or the ledger was edited.
@@ -76,9 +86,10 @@ def verify_staged(
     floor = floor_policy()
     policy = under_floor(policy, floor)
     loss = PrivacyLoss(**staged["loss"]) if staged["loss"] else None
-    together = _held_together(staged, manifest, schema, policy, loss, (lake, name, run))
+    together = _held_together(staged, manifest, schema, policy, loss, (lake, name, run), register)
     policy = together.policy
     measured = replace(policy, attacks=())  # they are tried after this, see `privacy_release.steps.attacks`
+    before = _unjudged(staged, policy, (lake, name, run), accept_unjudged)
     require_unchanged(staged["uri"], staged["sha256"])
     files = paths_of(staged["uri"], staged["sha256"])
     with (
@@ -103,7 +114,7 @@ def verify_staged(
     if loss is not None:
         books = bookkeeping_findings(staged, manifest, loss, _frames(staged), schema, ledger)
     counted = _with_counterfeits(report.findings, staged, schema, policy)
-    found = replace(report, findings=(*counted, *together.silence, *text, *books)).to_dict()
+    found = replace(report, findings=(*counted, *together.silence, *before, *text, *books)).to_dict()
     told = ReportRef(
         passed=found["passed"],
         sha256=staged["sha256"],
@@ -120,6 +131,8 @@ def verify_staged(
         told["unique_records"] = found["unique_records"]
     if together.compared is not None:
         told["compared"] = together.compared
+    if register is not None and "persons" in register and "persons" in staged:
+        told["register"] = register
     return told
 
 
@@ -216,6 +229,7 @@ def _held_together(
     policy: "ReleasePolicy",
     loss: "PrivacyLoss | None",
     table: "tuple[Lake | None, str | None, tuple[str, str] | None]",
+    register: TableRef | None,
 ) -> _Together:
     """What the policy asks of people who are in several releases of the table: lake, name, and its run."""
     lake, name, run = table
@@ -223,8 +237,19 @@ def _held_together(
     if "persons" in staged:
         if policy.repeated_people == "history":
             policy = replace(policy, across=policy.across_known)
-        earlier = earlier_releases(lake, name, staged["persons"], run) if policy.across else {}
-        across = _across(staged, schema, policy, loss, earlier)
+        if not window_of(policy.across, Attacker.POPULATION):
+            register = None
+        earlier: dict[int, Membership] = {}
+        if policy.across:
+            earlier = earlier_releases(
+                lake,
+                name,
+                staged["persons"],
+                run,
+                marked=window_of(policy.across, Attacker.CORRECTION),
+                registers=register is not None,
+            )
+        across = _across(staged, schema, policy, loss, earlier, register)
         if unseen := len(set(earlier) - set(staged.get("earlier", earlier))):
             remedy = (
                 f"{unseen} releases were published after this one was made with those before; start a new run"
@@ -242,12 +267,27 @@ def _held_together(
     return _Together(policy=policy, across=across, silence=(silence,), compared=compared)
 
 
+def _unjudged(
+    staged: StagedRef,
+    policy: "ReleasePolicy",
+    table: "tuple[Lake | None, str | None, tuple[str, str] | None]",
+    accepted: str | None,
+) -> "tuple[Finding, ...]":
+    """What is found of releases that were made before differences could be judged."""
+    lake, name, run = table
+    if "persons" not in staged or not asks_for_differences(policy):
+        return ()
+    found = unjudged_finding(str(name), published_releases(lake, name, run), accepted)
+    return () if found is None else (found,)
+
+
 def _across(
     staged: StagedRef,
     schema: "DataSchema",
     policy: "ReleasePolicy",
     loss: "PrivacyLoss | None",
     earlier: "Mapping[int, Membership]",
+    register: TableRef | None = None,
 ) -> "tuple[Finding, ...]":
     """What the models across releases find, which follow every person: their classes are held in memory."""
     from privacy_engine.judge.verification import across_findings
@@ -258,7 +298,14 @@ def _across(
     persons = read_persons(staged["persons"]) if "persons" in staged else None
     source = read_schema(staged["source_schema"]) if "source_schema" in staged else None
     return across_findings(
-        frame, schema, policy, loss=loss, persons=persons, earlier=tuple(earlier.values()), source=source
+        frame,
+        schema,
+        policy,
+        loss=loss,
+        persons=persons,
+        earlier=tuple(earlier.values()),
+        source=source,
+        register=population(register, staged["persons"]) if "persons" in staged else None,
     )
 
 

@@ -64,6 +64,10 @@ class Identification:
         """What stands for the person of an identifier."""
         return self._hash(f"person {text}", size=16)
 
+    def salt(self, text: str) -> str:
+        """The key of the marks of a person's values, see `privacy_release.steps.memberships.marks`."""
+        return self._hash(f"salt of {text}", size=32)
+
     @property
     def numbering(self) -> bytes:
         """The key by which a person has the same number in every run."""

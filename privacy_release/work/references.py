@@ -9,7 +9,10 @@ PATHS = frozenset(
     {"uri", "schema", "manifest", "report", "columns", "model", "source_schema", "scores", "aside"}
 )
 NESTED = frozenset(
-    {"persons", "holdout", "people", "plan", "account", "outliers", "made_from", "held_out", "table"}
+    {
+        *("persons", "holdout", "people", "plan", "account", "outliers", "made_from", "held_out", "table"),
+        "register",
+    }
 )
 
 _SYMBOLS: Mapping[str, tuple[str, Callable[[float], float]]] = {
@@ -345,6 +348,7 @@ class ReportRef(TypedDict):
         compared: versions of the release table that it was verified together with, where the policy asks so.
         alerts: warnings about figures, where the specification asks for them; they change no verdict.
         attacks: what was tried since, where the policy bounds attacks.
+        register: Register of the population whose persons are kept with the release, where there is one.
     """
 
     passed: bool
@@ -359,6 +363,7 @@ class ReportRef(TypedDict):
     compared: NotRequired[list[int]]
     alerts: NotRequired[list[AlertRef]]
     attacks: NotRequired[AttackRef]
+    register: NotRequired[TableRef]
 
 
 class Published(TypedDict):

@@ -35,11 +35,22 @@ class VerifyOperator(BaseOperator):
         alerts: figures that are held against limits and earlier releases, as in a specification. Those that
             are out of their limits are logged, and are in the report as `alerts`; they stop nothing.
         policy: a YAML file (absolute, or relative to the include folder), or the policy itself.
+        register: Reference to a register of the whole population that was ingested with `person`, for the
+            attacker `population` of the policy model `republication`. None: the population is all persons of
+            all releases.
+        accept_unjudged: Reason why the release may be published after releases that were made before
+            differences between releases could be judged; the manifest states it. None: it may not, where the
+            policy names `republication`.
     """
 
-    references = ("table",)
-    template_fields = ("table", "policy", "name", "lake", "alerts")
-    template_fields_renderers = {"table": "json", "policy": "json", "alerts": "json"}  # noqa: RUF012  Airflow's own declaration
+    references = ("table", "register")
+    template_fields = ("table", "policy", "name", "lake", "alerts", "register", "accept_unjudged")
+    template_fields_renderers = {  # noqa: RUF012  Airflow's own declaration
+        "table": "json",
+        "policy": "json",
+        "alerts": "json",
+        "register": "json",
+    }
     ui_color = "#fbe3dc"
     operator_extra_links = (ReportLink(),)
 
@@ -51,10 +62,14 @@ class VerifyOperator(BaseOperator):
         name: str | None = None,
         lake: str = DEFAULT_LAKE,
         alerts: Mapping[str, Any] | None = None,
+        register: "TableRef | XComArg | None" = None,
+        accept_unjudged: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.table: Any = table  # a reference by the time of execute
+        self.accept_unjudged = accept_unjudged
+        self.table: Any = table  # references by the time of execute
+        self.register: Any = register
         self.policy = policy
         self.name = name
         self.lake = lake
@@ -64,6 +79,7 @@ class VerifyOperator(BaseOperator):
     @monitored("verify")
     def execute(self, context: "Context") -> "ReportRef":
         """Verify; the findings, bound to the sha256 of the bytes that were read."""
+        from privacy_engine.judge.republication.notes import notes_over_time
         from privacy_release.spec.files import load_policy
         from privacy_release.spec.floor import floor_policy, under_floor
         from privacy_release.steps.verify import raise_if_failed, verify_staged
@@ -74,7 +90,16 @@ class VerifyOperator(BaseOperator):
         asked = under_floor(policy, floor_policy()).about_earlier and self.name is not None
         lake = lake_of(self.lake) if asked else None
         run = (release_id(context), run_key(context))
-        report = verify_staged(self.table, policy, ledger, lake=lake, name=self.name, run=run)
+        report = verify_staged(
+            self.table,
+            policy,
+            ledger,
+            lake=lake,
+            name=self.name,
+            run=run,
+            register=self.register,
+            accept_unjudged=self.accept_unjudged,
+        )
         for finding in report["findings"]:
             self.log.info(
                 "finding",
@@ -83,6 +108,8 @@ class VerifyOperator(BaseOperator):
                 measured=finding["measured"],
                 passed=finding["passed"],
             )
+        for note in notes_over_time(report["findings"], followed="persons" in self.table):
+            self.log.info("over time", note=note)
         tell_findings(context, report)
         raise_if_failed(report)
         self.log.info("verified", rows=report["rows"], classes=report["classes"], sha256=report["sha256"])
@@ -166,7 +193,7 @@ class AttackOperator(BaseOperator):
         table: reference to the staged release.
         report: what `VerifyOperator` found.
         title: of the release; the curator's reports of each have a folder of their own.
-        name: the release table, whose earlier releases the attack `intersection` looks at.
+        name: the release table, whose earlier releases the attacks `intersection` and `difference` look at.
         lake: Airflow connection id of its lake.
         register: reference to public records of the population that an ingesting task has read, with some of
             the quasi-identifiers; the attack `linkage` tries to name people by them, too.

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from privacy_engine.judge.cross_release import History, Membership
-from privacy_engine.judge.republication.class_values import ClassValues
+from privacy_engine.judge.republication.class_values import ClassValues, Small
 from privacy_engine.judge.republication.components import Groups, Pair
 from privacy_engine.judge.republication.exchange import spread, values_left
 from privacy_engine.tables.classes import CountedClasses, EquivalenceClasses, SensitiveValues
@@ -109,15 +109,15 @@ class Subtraction:
     Attributes:
         pair: their persons.
         new_values: sensitive attribute -> (n,) code of each person of the new release.
-        old_values: the same of the old release, (d,) of those who are gone and then (n,) of those of the new
-            one, where it is known.
+        old_values: (n,) the same of the old release, -1 of those who are not in it. An attribute is absent
+            where the value of a person of both is not known.
         old_counts: sensitive attribute -> multiset of each old class, with the codes.
         sensitive: sensitive attribute -> its distribution in the new release.
     """
 
     pair: Pair
     new_values: Mapping[str, Ints]
-    old_values: Mapping[str, tuple[Ints, Ints]]
+    old_values: Mapping[str, Ints]
     old_counts: Mapping[str, ClassValues]
     sensitive: Mapping[str, SensitiveValues]
 
@@ -153,10 +153,9 @@ class Subtraction:
                 continue
             found = release.counts[name]
             counts[name] = replace(found, values=codes[found.values].astype(np.int32))
-            if name in release.values:
-                was = codes[release.values[name]]
-                before = np.where(stayed, was[place] if len(was) else -1, -1)
-                old[name] = was[gone], before
+            before = _before(release, name, place, codes)
+            if before is not None:
+                old[name] = before
                 changed = stayed & (before != own[name])
                 corrected = changed if corrected is None else corrected | changed
         pair = Pair(
@@ -204,18 +203,15 @@ class Subtraction:
     def _gone(self, pair: Pair, name: str) -> tuple[Ints, Ints]:
         """The old class and the value of each departure.
 
-        Where the values of persons were not kept, they are those of the class less those of its persons who
-        stayed, none of whom counts as corrected.
+        They are those of the class less those of its persons who stayed. Where the old values of persons
+        were not kept, none of these counts as corrected.
         """
-        if name in self.old_values:
-            gone, before = self.old_values[name]
-            again = np.flatnonzero((pair.old < 0) & (before >= 0))  # corrections
-            return pair.gone, np.concatenate([gone, before[again]])
         found, size = self.old_counts[name], self.sensitive[name].size
         total = np.zeros(pair.old_classes * size, dtype=np.int64)
         total[found.classes.astype(np.int64) * size + found.values] = found.persons
         stayed = np.flatnonzero(pair.old >= 0)
-        keys = pair.old[stayed].astype(np.int64) * size + self.new_values[name][stayed]
+        was = self.old_values.get(name, self.new_values[name])[stayed]
+        keys = pair.old[stayed].astype(np.int64) * size + was
         rest = np.maximum(total - np.bincount(keys, minlength=len(total)), 0)
         left = np.bincount(pair.gone, minlength=pair.old_classes) > 0
         rest[~np.repeat(left, size)] = 0
@@ -243,6 +239,21 @@ class _Members:
     place: Ints
     codes: Ints
     left: Ints
+
+
+def _before(release: Membership, name: str, place: Ints | Small, codes: Ints) -> Ints | None:
+    """(n,) the code of each person's value in an old release, -1 of those who are not in it.
+
+    None where the value of one of them is not known.
+    """
+    found, stayed = np.full(len(place), -1), np.flatnonzero(place >= 0)
+    if name not in release.values:
+        return None
+    own = release.values[name][place[stayed]]
+    if (own < 0).any():
+        return None
+    found[stayed] = codes[own]
+    return found
 
 
 def _codes(

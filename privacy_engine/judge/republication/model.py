@@ -5,7 +5,7 @@ It is read wherever DAGs are parsed, so what it measures with is imported when i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,7 +24,7 @@ from privacy_engine.judge.models import (
 )
 
 if TYPE_CHECKING:  # they load pandas
-    from privacy_engine.judge.cross_release import History, Membership
+    from privacy_engine.judge.cross_release import History
     from privacy_engine.judge.republication.left import GroupsLeft, Left
     from privacy_engine.tables.classes import EquivalenceClasses
 
@@ -55,11 +55,13 @@ class Judgement:
             sensitive values are left than are asked for.
         least: the same of the worst person, by attacker; none of a release of no persons.
         unjudged: attacker, or part of what one knows -> why it was not judged.
+        population: the population of the attacker `population`, in words; empty where it was not judged.
     """
 
     per_person: Floats
     least: Mapping[Attacker, float]
     unjudged: Mapping[str, str]
+    population: str = ""
 
     @property
     def sentence(self) -> str:
@@ -69,7 +71,8 @@ class Judgement:
         for what, why in self.unjudged.items():
             reasons.setdefault(why, []).append(what)
         not_judged = "; ".join(f"{', '.join(whats)} ({why})" for why, whats in reasons.items())
-        return f"persons left to each attacker: {judged or 'none judged'}" + (
+        population = f"; the population is {self.population}" if self.population else ""
+        return f"persons left to each attacker: {judged or 'none judged'}{population}" + (
             f"; not judged: {not_judged}" if not_judged else ""
         )
 
@@ -125,22 +128,20 @@ class Republication:
         """(n,) the fewest persons left to an attacker, 0 where too few values are; see `Judgement`."""
         return self.judge(history, classes).per_person
 
-    def judge(
-        self, history: History, classes: EquivalenceClasses, registers: Sequence[Membership] = ()
-    ) -> Judgement:
+    def judge(self, history: History, classes: EquivalenceClasses) -> Judgement:
         """What each of the attackers is left with.
 
         Args:
-            history: the new release, with the values of its persons, and the earlier ones.
+            history: the new release, with the values of its persons, and the earlier ones. The population is
+                that of their registers where each has one, else all of their persons.
             classes: those of the new release, counterfeits included.
-            registers: as of `population.candidates`.
 
         Raises:
             SchemaError: if values are asked for and the release has no such sensitive attribute.
         """
         names = self._attributes(classes)
         unjudged = self._unjudged(history, names)
-        found = self._of_intersections(history, names, registers, unjudged)
+        found = self._of_intersections(history, names, unjudged)
         found |= self._of_pairs(history, classes, names)
         found = {attacker: numbers for attacker, numbers in found.items() if attacker not in unjudged}
         n = len(history.new)
@@ -148,13 +149,13 @@ class Republication:
             per_person=np.minimum.reduce([*found.values()]) if found else np.zeros(n),
             least={a: float(found[a].min()) for a in self.attackers if a in found and n},
             unjudged=unjudged,
+            population=_population(history) if Attacker.POPULATION in found else "",
         )
 
     def _of_intersections(
         self,
         history: History,
         names: Sequence[str],
-        registers: Sequence[Membership],
         unjudged: dict[str, str],
     ) -> dict[Attacker, Floats]:
         """What those are left with who do not subtract; adds to what is not judged."""
@@ -167,7 +168,7 @@ class Republication:
         found = {Attacker.IDENTITY: self._kept(one), Attacker.MEMBERSHIP: self._kept(everybody)}
         if Attacker.POPULATION in self.attackers:
             try:
-                hidden = [candidates(history, registers, arrivals=known) for known in (False, True)]
+                hidden = [candidates(history, history.registers, arrivals=known) for known in (False, True)]
                 found[Attacker.POPULATION] = np.minimum.reduce([found[Attacker.IDENTITY], *hidden])
             except VerificationError as error:
                 unjudged[Attacker.POPULATION] = str(error)
@@ -256,6 +257,12 @@ class Republication:
         return found
 
 
+def window_of(models: Iterable[object], attacker: Attacker) -> int:
+    """Number of earlier releases in the window of the models that name an attacker; 0 where none does."""
+    named = (m for m in models if isinstance(m, Republication) and attacker in m.attackers)
+    return max((model.window for model in named), default=0)
+
+
 REPUBLICATION_MODELS: Mapping[str, type[Any]] = {Republication.name: Republication}
 
 
@@ -282,6 +289,16 @@ def _numbers(model: SensitiveModel, groups: GroupsLeft, name: str) -> Floats:
     if isinstance(model, TCloseness | BetaLikeness | DeltaDisclosure):
         numbers[counts.classes[foreign]] = np.inf
     return numbers
+
+
+def _population(history: History) -> str:
+    """Who is the population, in words."""
+    without = sum(release.register is None for release in history.earlier)
+    if history.registers:
+        return "the register of each release"
+    if history.new.register is not None:
+        return f"all persons of all releases, for {without} earlier releases have no register"
+    return "all persons of all releases"
 
 
 def _models(given: object) -> Iterator[SensitiveModel]:

@@ -36,7 +36,8 @@ def candidates(history: History, registers: Sequence[Membership] = (), *, arriva
     Args:
         history: the releases, with the released cells of each.
         registers: The population at the time of each release, the new one last: `persons`, and as `boxes` the
-            text of each one's value, such as `34`. None given: the persons of all releases.
+            text of each one's value, such as `34`. Of the released cells those of their attributes count.
+            None given: the persons of all releases.
         arrivals: whether it is known who arrived in which release.
 
     Returns:
@@ -46,7 +47,13 @@ def candidates(history: History, registers: Sequence[Membership] = (), *, arriva
         VerificationError: if a release has no cells, or cells of other quasi-identifiers than the others, or
             registers are not one for each release.
     """
-    releases = (*history.earlier, history.new)
+    releases: Sequence[Membership] = (*history.earlier, history.new)
+    if registers:
+        known_of = [Reading(sorted(r.boxes), history.source).told for r in registers]
+        known_by_all = frozenset.intersection(*known_of)
+        releases, registers = (
+            [_restricted(r, known_by_all, history.source) for r in group] for group in (releases, registers)
+        )
     reading = _reading(releases, registers, history.source)
     people = pd.Index(np.concatenate([r.persons for r in (*releases, *registers)])).unique()
     present = np.full((len(releases), len(people)), -1)
@@ -124,6 +131,14 @@ class _Time:
         absent = np.flatnonzero(self.absent)
         found[absent] = within[self.row[absent]]
         return found
+
+
+def _restricted(release: Membership, attributes: frozenset[str], source: DataSchema | None) -> Membership:
+    """A release with the cells of some attributes only."""
+    columns = Reading(sorted(release.boxes), source).columns
+    kept = [c.names for c in columns if (c.attribute.name if c.attribute else c.names[0]) in attributes]
+    boxes = {name: release.boxes[name] for names in kept for name in names}
+    return Membership(persons=release.persons, labels=release.labels, boxes=boxes)
 
 
 def _reading(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from privacy_engine.errors import Problem
 from privacy_engine.registry import is_anonymizer
-from privacy_engine.vocabulary import AttackName
+from privacy_engine.vocabulary import OVER_TIME, AttackName
 from privacy_release.spec.rules.facts import Facts
 from privacy_release.spec.rules.rule import Rules
 from privacy_release.work.engines import LOCAL
@@ -12,13 +12,30 @@ from privacy_release.work.engines import LOCAL
 RULES = Rules()
 
 
-@RULES.rule("attacks.register", "register", "policy")
+@RULES.rule("attacks.register", "register", "register_identifier", "policy")
 def _registers_are_used(facts: Facts) -> Iterator[Problem]:
-    if facts.register is not None and not _bounds(facts, AttackName.LINKAGE):
+    from privacy_engine.judge.republication.model import Attacker, window_of
+
+    if facts.register is None or _bounds(facts, AttackName.LINKAGE):
+        return
+    if facts.register_identifier is None or not window_of(facts.policy.across, Attacker.POPULATION):
         yield Problem(
-            text="public_register must stand beside attack_risk of linkage in the policy or the floor "
-            "policy, which alone uses it; add the rule, or remove public_register",
+            text="public_register must be used by the policy or the floor policy: by attack_risk of linkage, "
+            "or by the attacker population of republication, which needs public_register.identifier; add "
+            "the rule or the identifier, or remove public_register",
             path=("public_register",),
+        )
+
+
+@RULES.rule("attacks.population", "register_identifier", "history", "identifier")
+def _registers_are_of_the_people_who_are_followed(facts: Facts) -> Iterator[Problem]:
+    named = facts.register_identifier
+    if named is not None and (facts.history is None or named != facts.identifier):
+        yield Problem(
+            text="public_register.identifier must be the column that history.identifier names, so that the "
+            "persons of the register are found in the releases; correct it, declare history, or remove the "
+            "identifier",
+            path=("public_register", "identifier"),
         )
 
 
@@ -37,10 +54,12 @@ def _attacks_need_the_table_in_memory(facts: Facts) -> Iterator[Problem]:
 
 @RULES.rule("attacks.intersection", "policy", "history")
 def _intersections_are_of_releases_of_known_people(facts: Facts) -> Iterator[Problem]:
-    if _bounds(facts, AttackName.INTERSECTION) and facts.history is None:
+    asked = [attack for attack in AttackName if attack in OVER_TIME and _bounds(facts, attack)]
+    if asked and facts.history is None:
         yield Problem(
-            text="history must be declared beside attack_risk of intersection: else nobody knows who is in "
-            "several releases; add `history: {identifier: <column>}`, or take the rule out of the policy",
+            text=f"history must be declared beside attack_risk of {' and '.join(asked)}: else it is not "
+            "known who is in several releases; add `history: {identifier: <column>}`, or take the rule out "
+            "of the policy",
             path=("history",),
         )
 

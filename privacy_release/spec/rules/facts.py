@@ -38,10 +38,12 @@ class History:
     Attributes:
         keep: whether releases are made with the earlier ones, and not only judged with them.
         m: by sensitive attribute.
+        accept_unjudged: Reason to publish after releases whose differences cannot be judged; None: none.
     """
 
     keep: bool = True
     m: Mapping[str, int] | None = None
+    accept_unjudged: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +110,7 @@ class Facts:
         engine: kind of the engine.
         transformed: whether a step of one's own makes the columns.
         register: columns of the public register; None: there is none.
+        register_identifier: Column that identifies the persons of the register; None: there is none.
         nulls: what is done with records that have a null.
         outliers: actions of the searches for outliers.
         method: registry key.
@@ -147,6 +150,8 @@ class Facts:
         kept_types: Types of the columns of the release table by name; empty if there is no table yet.
         made_types: Types of the columns of the coming release by name, as far as they are known.
         earlier: what verification will say of the earlier releases of the table; None: nothing against it.
+        unjudged: Number of earlier releases of the table that were made before differences could be judged; 0
+            where the policy does not ask.
         shortage: why the ledger cannot pay for the release now; None: it can, or nobody asks it.
         restored: Whether the ledger lacks entries that paid for releases of the table.
     """
@@ -163,6 +168,7 @@ class Facts:
     engine: str = UNKNOWN
     transformed: bool = UNKNOWN
     register: Sequence[str] | None = UNKNOWN
+    register_identifier: str | None = UNKNOWN
     nulls: str = UNKNOWN
     outliers: Sequence[str] = UNKNOWN
     method: str = UNKNOWN
@@ -202,6 +208,7 @@ class Facts:
     kept_types: Mapping[str, str] = UNKNOWN
     made_types: Mapping[str, str] = UNKNOWN
     earlier: str | None = UNKNOWN
+    unjudged: int = UNKNOWN
     shortage: str | None = UNKNOWN
     restored: bool = UNKNOWN
 
@@ -221,7 +228,7 @@ _OTHER = {
     Group.CATALOGUE: ("published",),
     Group.METHOD: ("schema", "releaser", "loss"),
     Group.INGESTED: ("dropped", "guessed", "looking", "followed", "numbered", "repeated", "made_types"),
-    Group.LAKE: ("kept_types", "earlier"),
+    Group.LAKE: ("kept_types", "earlier", "unjudged"),
     Group.LEDGER: ("shortage", "restored"),
 }
 _GROUPS = {name: group for group, names in _OTHER.items() for name in names}

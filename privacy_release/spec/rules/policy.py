@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from privacy_engine.choice import did_you_mean
 from privacy_engine.errors import Problem, SchemaError, VerificationError
+from privacy_engine.judge.republication.notes import unjudged_text
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.spec.floor import require_signature, weaker_than_floor
 from privacy_release.spec.rules.facts import Facts
@@ -116,6 +117,12 @@ def _floors_may_ask_for_a_signature(facts: Facts) -> Iterator[str]:
         require_signature(facts.floor, signed=facts.signed)
     except VerificationError as error:
         yield str(error)
+
+
+@RULES.rule("lake.unjudged", "history", "unjudged")
+def _earlier_releases_can_be_judged(facts: Facts) -> Iterator[Problem]:
+    if facts.unjudged and (facts.history is None or facts.history.accept_unjudged is None):
+        yield Problem(text=f"history: {unjudged_text(facts.unjudged)}", path=("history",))
 
 
 @RULES.rule("lake.earlier", "earlier", error=VerificationError)

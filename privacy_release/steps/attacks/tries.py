@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SpecError, VerificationError
 from privacy_engine.progress import portion
-from privacy_engine.vocabulary import AttackName
+from privacy_engine.vocabulary import OVER_TIME
 from privacy_release.reports.attacks import attack_page, figures_of, published_figures
 from privacy_release.reports.curator import write_for_curator
 from privacy_release.steps.attacks.earlier import keep_figures
@@ -57,7 +57,7 @@ def attack_staged(
         report: of its verification, which names the policy.
         title: of the release, for the curator's report.
         release_id: of this one.
-        lake: of the release table, whose earlier releases `intersection` looks at.
+        lake: of the release table, whose earlier releases `intersection` and `difference` look at.
         name: of the release table.
         run: release id and run key of who asks.
         tell: told each attack as it begins.
@@ -87,7 +87,7 @@ def attack_staged(
         raise IntegrityError("the report must be about the staged release; verify it again")
     # The same bytes are attacked in the same way: a retry is no second chance.
     rng = np.random.default_rng(int(staged["sha256"][:16], 16))
-    followed = any(rule.attack is AttackName.INTERSECTION for rule in rules)
+    followed = any(rule.attack in OVER_TIME for rule in rules)
     memberships = _memberships(staged, lake, name, run) if followed else ()
     evidence = _evidence(table, staged, memberships, register)
     case = case_of(replace(evidence, rules=_made_by(staged, policy)), rng)
@@ -208,7 +208,7 @@ def _memberships(
 def _trial(rule: "AttackRisk", results: "Results", *, private: bool, alone: bool) -> TrialRef:
     from privacy_engine.judge.models import rule_of
 
-    nothing = rule.attack is AttackName.INTERSECTION and alone
+    nothing = rule.attack in OVER_TIME and alone
     # What cannot be attacked at all is not safe, but for the first release, which there is no other beside.
     passed = nothing or (bool(results.outcomes) and all(o.within(rule.excess) for o in results.outcomes))
     told = TrialRef(rule=rule_of(rule), attack=rule.attack.value, bound=rule.excess, passed=passed)

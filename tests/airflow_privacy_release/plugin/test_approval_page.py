@@ -212,6 +212,15 @@ def test_alerts_stand_above_the_decision(officer: Visit, approvals: Approvals, s
     assert MARKUP not in page
 
 
+def test_the_page_says_which_attackers_were_judged(
+    officer: Visit, approvals: Approvals, staged: Path
+) -> None:
+    approvals.waits(question(staged, over_time=[f"republication(k=5): difference 7 {MARKUP}"]))
+    page = officer.get("/approval", PLACE).text
+    assert "republication(k=5): difference 7 <b>x</b>." in Page(page).text
+    assert MARKUP not in page
+
+
 def test_the_page_says_how_many_expectations_of_the_source_held(
     officer: Visit, approvals: Approvals, staged: Path
 ) -> None:

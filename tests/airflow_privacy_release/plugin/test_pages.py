@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_privacy_release.plugin.answers import CONTENT_POLICY, REPORT_POLICY, STATIC
+from privacy_engine.judge.republication.notes import NOT_JUDGED
 from privacy_release.lake.retract import retract
 from privacy_release.lake.store import Lake
 from tests.airflow_privacy_release.plugin.conftest import DICTIONARY, REPORT, Visit
@@ -276,6 +277,16 @@ def test_of_a_retracted_release_what_stays_in_the_log_is_compared(
     text = Page(officer.get("/compare", picks).text).text
     assert "Status (differs) retracted published" in text
     assert "k_anonymity(k=5) (differs) 5 (limit 5) 10 (limit 5)" in text
+
+
+def test_the_page_of_a_release_says_which_attackers_were_judged(
+    officer: Visit, publish_people: Callable[..., int]
+) -> None:
+    by_model = {"rule": "republication(k=5)", "threshold": 5.0, "measured": 7.0, "passed": True}
+    judged = publish_people("new", manifest={"measured": [by_model | {"note": "difference 7"}]})
+    unjudged = publish_people("old", manifest={"measured": [], "history": {"releases": 1}})
+    assert "republication(k=5): difference 7." in Page(officer.get("/release", one(judged)).text).text
+    assert NOT_JUDGED in Page(officer.get("/release", one(unjudged)).text).text
 
 
 def test_an_approval_is_told_and_a_release_that_nobody_was_asked_about_is_not_approved_by_anybody(

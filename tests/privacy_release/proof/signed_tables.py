@@ -1,7 +1,10 @@
 """Small releases, staged without running a method, and published with a signature."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
 
@@ -63,8 +66,14 @@ def people(classes: int = 3, shift: int = 0) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(SCHEMA.names))
 
 
-def staged_release(frame: pd.DataFrame, folder: Path, label: str, files: int = 1) -> StagedRef:
-    """A release of this frame in a work area, as one file or a set of some."""
+def staged_release(
+    frame: pd.DataFrame,
+    folder: Path,
+    label: str,
+    files: int = 1,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> StagedRef:
+    """A release of this frame in a work area, as one file or a set of some; its manifest tells more."""
     job = Job(work=WorkArea(folder, f"test/{label}"), label=label)
     records = None if files == 1 else list_of(job.records)
     if records is None:
@@ -80,6 +89,7 @@ def staged_release(frame: pd.DataFrame, folder: Path, label: str, files: int = 1
             "loss": None,
             "rows": len(frame),
             "columns": {a.name: {"role": a.role.value, "kind": a.kind.value} for a in SCHEMA.attributes},
+            **more,
         },
         schema=SCHEMA,
         figures={"suppressed": 0.0},
@@ -113,6 +123,7 @@ class Publisher:
     policy: ReleasePolicy = POLICY
     rules: TableRules = BY_RELEASE
     files: int = 1
+    more: Mapping[str, Any] = field(default_factory=dict)  # further entries of manifests
 
     def publish(
         self,
@@ -124,7 +135,7 @@ class Publisher:
         run_key: str | None = None,
     ) -> Published:
         """A release that somebody approved, unless `by` is empty."""
-        staged = staged_release(frame, self.folder, f"{name}-{release_id}-{run_key}", self.files)
+        staged = staged_release(frame, self.folder, f"{name}-{release_id}-{run_key}", self.files, self.more)
         report = verify_staged(staged, self.policy)
         return publish_staged(
             staged,

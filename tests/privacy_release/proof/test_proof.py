@@ -24,6 +24,7 @@ import pytest
 from deploy.local.embedded import checkout
 from privacy_engine.errors import IntegrityError, PublishError, SecretError, VerificationError
 from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.republication.notes import NOT_JUDGED
 from privacy_engine.vocabulary import PublishMode
 from privacy_release.cli.main import DONE, REFUSED, WRONG, main
 from privacy_release.lake.layout import TableRules
@@ -599,6 +600,17 @@ def test_keys_are_made_shown_and_published_and_none_is_overwritten(
     assert main([*publish, "--since", "2026-01-01", "--until", "2099-12-31"]) == DONE
     assert (Path(lake.root) / "_keys" / f"{ids[1]}.json").is_file()
     assert "PRIVATE" not in printed
+
+
+def test_the_check_says_that_differences_of_a_release_made_with_earlier_ones_were_not_judged(
+    by: Publisher, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace(by, more={"history": {"releases": 1, "k": 4}}).publish(people(3), "w2")
+    (found,) = checked(by).releases
+    assert list(found.over_time) == [NOT_JUDGED]
+    (tmp_path / "keys.pem").write_text(KEY.public.pem())
+    assert main(["check", f"{by.lake.root}/{NAME}", "--key", str(tmp_path / "keys.pem")]) == DONE
+    assert f"  over time {NOT_JUDGED}\n" in capsys.readouterr().out
 
 
 def test_a_run_signs_with_the_key_of_the_settings_and_a_retraction_too(

@@ -314,10 +314,26 @@ def test_a_register_that_does_not_fit_the_schema_is_refused_before_a_release_is_
     assert not releases(lake, "people")
 
 
+def test_the_gate_subtracts_earlier_releases_where_people_are_followed(
+    write: Any, lake: Lake, work: WorkArea, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", "a secret of the tests, long enough for it")
+    asked = {"model": "attack_risk", "attack": "difference", "excess": 0.5, "publish_figures": True}
+    with pytest.raises(SpecError, match="history must be declared beside attack_risk of difference"):
+        check_files(write(asked), None)
+    spec = write(asked, history={"identifier": "name", "keep": False})
+    run_release(spec, lake, "r1", work)  # there is nothing to subtract
+    (trial,) = run_release(spec, lake, "r2", work).report["attacks"]["trials"]
+    subjects = [outcome["subject"] for outcome in trial["outcomes"]]
+    assert subjects == ["illness of people who came", "illness of people who left"]
+
+
 def test_a_register_that_nothing_uses_or_that_tells_too_much_or_is_csv_is_refused(
     write: Any, listed: Any, home: Path
 ) -> None:
-    with pytest.raises(SpecError, match="must stand beside attack_risk of linkage"):
+    with pytest.raises(
+        SpecError, match="must be used by the policy or the floor policy: by attack_risk of linkage"
+    ):
         check_files(listed(INFERENCE), None)
     for columns in (("age", "illness"), ("name",), ("nothing",), ("age", "age")):
         with pytest.raises(SpecError, match=r"public_register\.columns must be distinct quasi-identifiers"):

@@ -21,17 +21,27 @@ from airflow_privacy_release import (
     RetractOperator,
     VerifyOperator,
 )
+from airflow_privacy_release.pipeline import release_dag
+from privacy_engine.attacks.difference import Difference
+from privacy_engine.attacks.trial import Evidence, case_of, try_attack
 from privacy_engine.errors import SchemaError, SpecError
+from privacy_engine.judge.republication.notes import NOT_JUDGED
 from privacy_engine.tables.normal import normal
+from privacy_engine.tables.schema import DataSchema
 from privacy_release.cli.main import main
+from privacy_release.cli.text import manifest_lines
 from privacy_release.lake.read import read_release, releases
 from privacy_release.lake.store import Lake
+from privacy_release.spec.check import check_files
 from privacy_release.spec.model import load_spec
-from privacy_release.steps.history import Persons, earlier_releases
+from privacy_release.spec.reading import read_mapping
+from privacy_release.steps.approval import body, escaped, question
+from privacy_release.steps.history import Persons, earlier_releases, staged_membership
 from privacy_release.steps.run import run_release
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import parquet_bytes, read_private, write_private
 from privacy_release.work.people import Identification
+from tests import tables
 
 KEY = "a secret of the tests alone, long enough"
 SCHEMA = {
@@ -108,9 +118,25 @@ class Runs:
         )
         return make.execute(context("release", run_id))
 
-    def verify(self, staged: Any, run_id: str, *rules: Any) -> Any:
+    def register(self, ages: pd.DataFrame, run_id: str) -> Any:
+        source = self.folder / f"register_{run_id}.parquet"
+        ages.to_parquet(source, index=False)
+        schema = {name: SCHEMA[name] for name in ("patient", "age")}
+        read = IngestParquetOperator(task_id="register", uri=str(source), schema=schema, person="patient")
+        return read.execute(context("register", run_id))
+
+    def verify(
+        self, staged: Any, run_id: str, *rules: Any, register: Any = None, accept: str | None = None
+    ) -> Any:
         policy = {"require": [K10, *(rules or (ACROSS,))]}
-        check = VerifyOperator(task_id="verify", table=staged, policy=policy, name="people")
+        check = VerifyOperator(
+            task_id="verify",
+            table=staged,
+            policy=policy,
+            name="people",
+            register=register,
+            accept_unjudged=accept,
+        )
         return check.execute(context("verify", run_id))
 
     def publish(self, staged: Any, report: Any, run_id: str, partition: str | None = None) -> Any:
@@ -221,10 +247,13 @@ def test_what_is_kept_is_for_the_service_user_alone_and_names_nobody(runs: Runs,
 
 def test_no_person_leaves_the_private_files(runs: Runs, airflow_lake: Lake, private: Path) -> None:
     runs.release(patients(SORTED), "first")
-    hashes = pd.read_parquet(kept(private)[0])["person"]
+    table = pd.read_parquet(kept(private)[0])
+    private_texts = [*table["person"], *table["mark of disease"]]
     for file in (path for path in airflow_lake.folder.rglob("*") if path.is_file()):
         data = file.read_bytes()
-        assert not [text for text in (*hashes, *patients(SORTED)["patient"]) if text.encode() in data], file
+        assert not [
+            text for text in (*private_texts, *patients(SORTED)["patient"]) if text.encode() in data
+        ], file
     assert read_release(airflow_lake, "people", "first").column_names == ["age_from", "age_to", "disease"]
 
 
@@ -255,13 +284,167 @@ def test_the_values_of_classes_are_kept_and_a_newcomer_is_found_by_subtracting(
     runs.release(first, "first", SUBTRACTED)
     newcomer = pd.DataFrame({"patient": ["patient-999"], "age": [5], "disease": ["flu"]})
     staged = runs.stage(pd.concat([first, newcomer], ignore_index=True), "second")
-    said = r"difference 0; not judged: population .*; correction \(no earlier release keeps"
+    said = r"difference 0, correction 0; not judged: population \(not named by the policy\)\)"
     with pytest.raises(AirflowFailException, match=said):
         runs.verify(staged, "second", SUBTRACTED)
     (earlier,) = earlier_releases(airflow_lake, "people", staged["persons"]).values()
     counts = earlier.counts["disease"]
     assert counts.persons.sum() == 160
     assert (counts.records == counts.persons).all()
+
+
+def corrected(table: pd.DataFrame, *rows: int) -> pd.DataFrame:
+    other = {"cold": "flu", "flu": "cold"}
+    at = table.index.isin(rows)
+    return table.assign(disease=table["disease"].where(~at, table["disease"].map(other)))
+
+
+def over_time(report: Any) -> Any:
+    (found,) = [f for f in report["findings"] if f["rule"].startswith("republication")]
+    return found
+
+
+BY_CORRECTION = {"model": "republication", "k": 2, "m": 2, "attackers": ["difference", "correction"]}
+
+
+def test_a_corrected_record_is_found_among_releases(runs: Runs) -> None:
+    runs.release(patients(SORTED), "first", BY_CORRECTION)
+    staged = runs.stage(corrected(patients(SORTED), 5), "second")
+    with pytest.raises(AirflowFailException, match="difference 10, correction 0; not judged"):
+        runs.verify(staged, "second", BY_CORRECTION)
+    same = over_time(runs.verify(runs.stage(patients(SORTED), "third"), "third", BY_CORRECTION))
+    assert "difference 10, correction 10; not judged: identity" in same["note"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [(SUBTRACTED, "persons left to each attacker: identity 10"), (ACROSS, NOT_JUDGED)],
+    ids=["named", "not named"],
+)
+def test_what_was_judged_over_time_stands_in_report_question_and_manifest(
+    runs: Runs, airflow_lake: Lake, rule: Any, said: str
+) -> None:
+    staged = runs.stage(patients(SORTED), "first")
+    report = runs.verify(staged, "first", rule)
+    asked = question(staged, report, airflow_lake, "people", "first")
+    assert said in " ".join(asked["over_time"])
+    assert escaped(said) in body(asked, dag_id="people", run_id="first")
+    published = runs.publish(staged, report, "first")
+    manifest = read_mapping(Path(published["manifest"].removeprefix("file://")), 1 << 20)
+    assert said in "\n".join(manifest_lines(manifest))
+    page = Path(published["report"].removeprefix("file://")).read_text()
+    assert "Together with the earlier releases" in page
+    assert said in page
+
+
+def test_corrections_of_several_people_of_a_class_hide_each_other(runs: Runs) -> None:
+    runs.release(patients(SORTED), "first", BY_CORRECTION)
+    two = over_time(runs.verify(runs.stage(corrected(patients(SORTED), 5, 6), "two"), "two", BY_CORRECTION))
+    assert two["passed"]
+    assert "difference 10, correction 2; not judged" in two["note"]
+
+
+BY_REGISTER = {"model": "republication", "k": 5, "attackers": ["population"]}
+# Eight of a class leave the table, and eight newcomers take their places.
+NEWCOMERS = patients(SORTED[:8], first=200)
+LATER = pd.concat([NEWCOMERS, patients(SORTED)[8:]], ignore_index=True)
+EVERYBODY = pd.concat([patients(SORTED), NEWCOMERS.assign(age=150)], ignore_index=True)[["patient", "age"]]
+MOVED = EVERYBODY.assign(age=EVERYBODY["age"].mask(EVERYBODY.index < 8, 120))
+
+
+def with_register(runs: Runs, first: pd.DataFrame | None, second: pd.DataFrame | None) -> Any:
+    staged = runs.stage(patients(SORTED), "first")
+    known = None if first is None else runs.register(first, "first")
+    runs.publish(staged, runs.verify(staged, "first", BY_REGISTER, register=known), "first")
+    later = None if second is None else runs.register(second, "second")
+    return over_time(runs.verify(runs.stage(LATER, "second"), "second", BY_REGISTER, register=later))
+
+
+def test_a_register_of_each_release_tells_who_moved_away(runs: Runs) -> None:
+    with pytest.raises(AirflowFailException, match="population 2; the population is the register of each"):
+        with_register(runs, EVERYBODY, MOVED)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "population"),
+    [
+        (EVERYBODY, EVERYBODY, "the register of each release"),
+        (None, None, "all persons of all releases"),
+        (None, MOVED, "all persons of all releases, for 1 earlier releases have no register"),
+    ],
+    ids=["who stayed", "none", "the new one only"],
+)
+def test_the_finding_says_which_population_was_taken(
+    runs: Runs, first: Any, second: Any, population: str
+) -> None:
+    found = with_register(runs, first, second)
+    assert f"population 10; the population is {population}; not judged" in found["note"]
+
+
+def test_a_register_that_was_changed_since_stops_the_next_release(
+    runs: Runs, airflow_lake: Lake, private: Path
+) -> None:
+    with_register(runs, EVERYBODY, EVERYBODY)
+    (path,) = private.rglob("*.register.parquet")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    pd.read_parquet(path).assign(**{"value of age": "5"}).to_parquet(path, index=False)
+    staged, later = runs.stage(LATER, "third"), runs.register(MOVED, "third")
+    with pytest.raises(AirflowFailException, match=r"register\.parquet"):
+        runs.verify(staged, "third", BY_REGISTER, register=later)
+    assert main(["retract", f"{airflow_lake.root}/people", "first", "--reason", "a mistake"]) == 0
+    assert kept(private) == []
+
+
+def test_of_a_file_without_marks_corrections_are_not_judged(runs: Runs, private: Path) -> None:
+    runs.release(patients(SORTED), "first")
+    (path,) = kept(private)
+    pd.read_parquet(path).drop(columns="mark of disease").to_parquet(path, index=False)
+    staged = runs.stage(corrected(patients(SORTED), 5), "second")
+    with pytest.raises(AirflowFailException, match=r"accept_unjudged measured 1: 1 earlier .*retract what"):
+        runs.verify(staged, "second", BY_CORRECTION)
+    report = runs.verify(staged, "second", BY_CORRECTION, accept="a pilot")
+    assert "correction (no earlier release keeps the values of persons)" in over_time(report)["note"]
+    assert "are not judged, accepted because: a pilot" in report["findings"][-1]["note"]
+
+
+def test_marks_that_were_exchanged_stop_the_next_release(runs: Runs, private: Path) -> None:
+    runs.release(patients(SORTED), "first")
+    (path,) = kept(private)
+    table = pd.read_parquet(path)
+    table["mark of disease"] = np.roll(table["mark of disease"], 1)
+    table.to_parquet(path, index=False)
+    staged = runs.stage(patients(SORTED), "second")
+    with pytest.raises(
+        AirflowFailException, match="what is kept about the people of table people is damaged"
+    ):
+        runs.verify(staged, "second", BY_CORRECTION)
+
+
+@pytest.mark.parametrize(
+    ("came", "certain"),
+    [(pd.DataFrame({"patient": ["patient-999"], "age": [5], "disease": ["flu"]}), 1), (patients([]), 0)],
+    ids=["a newcomer", "no one"],
+)
+def test_the_attack_subtracts_what_is_kept_of_earlier_releases(
+    runs: Runs, airflow_lake: Lake, came: pd.DataFrame, certain: int
+) -> None:
+    first = patients(SORTED)
+    runs.release(first, "first")
+    people = pd.concat([first, came], ignore_index=True) if certain else first
+    staged = runs.stage(people, "second")
+    earlier = earlier_releases(airflow_lake, "people", staged["persons"]).values()
+    evidence = Evidence(
+        release=read_private(staged["uri"], staged["sha256"]),
+        source=DataSchema.from_dict(SCHEMA),
+        people=people,
+        outsiders=first,
+        memberships=(staged_membership(staged), *earlier),
+    )
+    rng = np.random.default_rng(3)
+    outcomes = try_attack(Difference(), case_of(evidence, rng), rng).outcomes
+    assert [o.found.main.right for o in outcomes] == [certain, 0]
+    assert [o.subject for o in outcomes] == ["disease of people who came", "disease of people who left"]
+    assert outcomes[1].sees
 
 
 def test_of_a_file_without_the_values_of_classes_departures_are_counted_only(
@@ -272,7 +455,7 @@ def test_of_a_file_without_the_values_of_classes_departures_are_counted_only(
     table = pd.read_parquet(path).drop(columns="values of disease")
     table.to_parquet(path, index=False)
     left = patients(SORTED)[80:]  # the same classes
-    report = runs.verify(runs.stage(left, "second"), "second", SUBTRACTED)
+    report = runs.verify(runs.stage(left, "second"), "second", SUBTRACTED, accept="a pilot")
     (found,) = [f for f in report["findings"] if f["rule"].startswith("republication")]
     assert found["passed"]
     assert "differences: values of departures (not kept by 1 earlier releases)" in found["note"]
@@ -466,6 +649,61 @@ def test_a_run_without_airflow_looks_at_the_earlier_releases(
         pytest.raises(SpecError, match="at least 32 characters"),
     ):
         run_release(spec, lake, "r3", work)
+
+
+def test_a_specification_names_a_register_of_each_release(
+    home: Path, lake: Lake, tmp_path: Path, private: Path
+) -> None:
+    rules = tables.policy(max_suppressed=0.1)
+    rules["require"].append({"model": "republication", "k": 2, "attackers": ["population"]})
+    register = {"uri": "registers/{release}.parquet", "columns": ["age"], "identifier": "name"}
+    file = tables.write_release(home, rules, history={"identifier": "name"}, public_register=register)
+    (home / "registers").mkdir()
+    for number in (1, 2):
+        people = pd.read_parquet(home / "people.parquet")[["name", "age"]]
+        people.to_parquet(home / "registers" / f"r{number}.parquet")
+        with WorkArea(tmp_path / "work", f"run {number}") as work:
+            report = run_release(load_spec(file), lake, f"r{number}", work).report
+    assert "the population is the register of each release" in over_time(report)["note"]
+    assert len([*private.rglob("*.register.parquet")]) == 2
+    task = release_dag(load_spec(file)).get_task("verify")
+    assert task.register.operator.task_id == "register"
+    assert (task.register.operator.person, task.register.operator.columns) == ("name", ("age", "name"))
+    for change in ({"identifier": "age"}, {"identifier": None}):
+        wrong = tables.write_release(
+            home, rules, history={"identifier": "name"}, public_register=register | change
+        )
+        with pytest.raises(SpecError, match=r"public_register(\.identifier)? must be"):
+            check_files(load_spec(wrong, judge=False), None)
+
+
+def test_a_table_with_releases_of_before_is_refused_before_anything_is_read_unless_it_is_accepted(
+    home: Path, lake: Lake, tmp_path: Path, private: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = tables.policy(max_suppressed=0.1)
+    file = tables.write_release(home, rules, history={"identifier": "name"}, schedule=None)
+    with WorkArea(tmp_path / "work", "run 1") as work:
+        run_release(load_spec(file), lake, "r1", work)
+    (path,) = kept(private)
+    pd.read_parquet(path).drop(columns="mark of illness").to_parquet(path, index=False)
+    with WorkArea(tmp_path / "work", "run 2") as work:
+        run_release(load_spec(file), lake, "r2", work)  # the policy does not ask
+    rules["require"].append({"model": "republication", "k": 2})
+    refused = tables.write_release(home, rules, history={"identifier": "name"}, schedule=None)
+    with (
+        WorkArea(tmp_path / "work", "run 3") as work,
+        pytest.raises(SpecError, match="1 earlier release of the table was made before differences"),
+    ):
+        run_release(load_spec(refused), lake, "r3", work)
+    assert not [*(tmp_path / "work").glob("run_3*/*.parquet")]
+    reason = {"identifier": "name", "accept_unjudged": "20 people of a pilot"}
+    accepted = load_spec(tables.write_release(home, rules, history=reason, schedule=None))
+    with WorkArea(tmp_path / "work", "run 4") as work:
+        done = run_release(accepted, lake, "r4", work)
+    for uri in (done.published["manifest"], done.published["report"]):
+        assert "accepted because: 20 people of a pilot" in Path(uri.removeprefix("file://")).read_text()
+    verify = release_dag(accepted).get_task("verify")
+    assert verify.accept_unjudged == "20 people of a pilot"
 
 
 def test_the_error_of_an_identifier_shows_no_value() -> None:

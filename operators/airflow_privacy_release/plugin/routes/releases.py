@@ -17,6 +17,7 @@ from airflow_privacy_release.plugin.views.leftovers import leftovers
 from airflow_privacy_release.plugin.views.releases import Listed
 from airflow_privacy_release.plugin.views.selection import FILTERS, ORDERS, Selection
 from privacy_engine.errors import PublishError
+from privacy_engine.judge.republication.notes import notes_over_time
 from privacy_release.evidence.kept import has_evidence
 from privacy_release.lake.store import Lake
 from privacy_release.reports.attacks import plotted
@@ -88,6 +89,9 @@ def one_release(request: Request, user: GetUserDep, lake: str, table: str, versi
             "manifest_text": json.dumps(manifest, indent=2, sort_keys=True, ensure_ascii=False),
             "claims": [claim(fields) for fields in row.entry.figures.get("guarantees") or []],
             "findings": row.entry.figures.get("measured") or [],
+            "over_time": notes_over_time(
+                row.entry.figures.get("measured") or [], followed="history" in manifest
+            ),
             "loss": row.entry.figures.get("loss"),
             "figures": [
                 (label, shown(figures[name], unit), meaning)

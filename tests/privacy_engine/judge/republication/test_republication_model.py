@@ -88,7 +88,8 @@ def test_a_register_of_both_weeks_finds_the_only_one_who_can_be_in_both_classes(
     assert [old.passed, invariance.passed] == [True, True]
     assert (new.passed, new.measured) == (False, 1.0)
     assert new.note.startswith(
-        "persons left to each attacker: population 1; not judged: identity, membership"
+        "persons left to each attacker: population 1; the population is all persons of all releases; not "
+        "judged: identity, membership"
     )
 
 

@@ -383,11 +383,21 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "floor.approval": ({"approval": False, "floor": FLOOR}, {"approval": True}, "approval.required must be"),
     "floor.signature": ({"signed": False, "floor": FLOOR}, {"signed": True}, "every release is signed"),
+    "lake.unjudged": (
+        {"history": History(), "unjudged": 2},
+        {"history": History(accept_unjudged="a pilot of 20 people")},
+        "2 earlier releases of the table were made before",
+    ),
     "lake.earlier": ({"earlier": "has 1 earlier releases"}, {"earlier": None}, "1 earlier releases"),
     "attacks.register": (
-        {"register": ["age"], "policy": policy()},
+        {"register": ["age"], "register_identifier": None, "policy": policy()},
         {"policy": attack("linkage")},
-        "must stand beside attack_risk of linkage",
+        "must be used by the policy or the floor policy: by attack_risk of linkage",
+    ),
+    "attacks.population": (
+        {"register_identifier": "name", "history": History(), "identifier": "id"},
+        {"identifier": "name"},
+        "must be the column that history.identifier names",
     ),
     "attacks.table": (
         {"policy": attack("inference"), "engine": "spark", "linked": False},
@@ -397,7 +407,7 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "attacks.intersection": (
         {"policy": attack("intersection"), "history": None},
         {"history": History()},
-        "beside attack_risk of intersection",
+        "beside attack_risk of intersection: else",
     ),
     "attacks.shadows": (
         {

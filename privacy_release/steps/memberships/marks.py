@@ -1,0 +1,106 @@
+"""Marks: each person's sensitive values in one release, as hashes that only the run of a later release reads.
+
+A mark is a hash of the value with the person's salt as its key, and of the release and the attribute. The
+salt is a hash of the person's identifier with the membership key. It is in the work area of a run that
+releases the person, never beside the marks. So without the key or such a run nothing follows from the marks
+of one file or of two: equal values of two persons, or of one person in two releases, have different marks.
+A run reads the marks of its own persons only. Without the key no one can write one that it accepts.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from privacy_engine.errors import IntegrityError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from privacy_engine.judge.cross_release import Membership
+    from privacy_engine.judge.republication.class_values import ClassValues
+
+_SIZE = 16  # bytes
+SALT_SIZE = 32
+
+
+def marks_of(
+    membership: "Membership", salts: "npt.NDArray[np.object_]", release: str
+) -> "dict[str, npt.NDArray[np.object_]]":
+    """The marks of a release.
+
+    Args:
+        membership: Its persons and their values.
+        salts: (n,) hexadecimal salt of each person.
+        release: sha256 of the release.
+
+    Returns:
+        Sensitive attribute -> (n,) hexadecimal mark of each person.
+    """
+    import numpy as np
+
+    found = {}
+    for name, values in membership.values.items():
+        messages = _messages(membership.counts[name].texts, name, release)
+        marked = (_mark(salt, messages[value]) for salt, value in zip(salts, values.tolist(), strict=True))
+        found[name] = np.array([*marked], dtype=object)
+    return found
+
+
+def values_of(
+    marks: "Mapping[str, npt.NDArray[np.object_]]",
+    counts: "Mapping[str, ClassValues]",
+    labels: "npt.NDArray[np.int64]",
+    salts: "Sequence[str | None]",
+    release: str,
+) -> "dict[str, npt.NDArray[np.int64]]":
+    """Read the marks of persons whose salt is known.
+
+    Args:
+        marks: As `marks_of` gives them.
+        counts: Sensitive attribute -> the values of each class of the release.
+        labels: (n,) class of each person.
+        salts: (n,) salt of each person, None where it is not known.
+        release: sha256 of the release.
+
+    Returns:
+        Sensitive attribute -> (n,) place of the value among the texts of `counts`, -1 = not known.
+
+    Raises:
+        IntegrityError: if a mark is of none of the values of the person's class.
+    """
+    import numpy as np
+
+    found = {}
+    for name in marks.keys() & counts.keys():
+        messages = _messages(counts[name].texts, name, release)
+        of_class = _by_class(counts[name])
+        places = np.full(len(labels), -1)
+        known = [row for row, salt in enumerate(salts) if salt is not None]
+        for row, label in zip(known, labels[known].tolist(), strict=True):
+            mark, salt = marks[name][row], str(salts[row])
+            places[row] = next((v for v in of_class.get(label, ()) if _mark(salt, messages[v]) == mark), -1)
+        if wrong := int((places[known] < 0).sum()):
+            raise IntegrityError(f"the marks of {wrong} persons must be of values of their classes of {name}")
+        found[name] = places
+    return found
+
+
+def _messages(texts: Sequence[str], name: str, release: str) -> list[bytes]:
+    return [json.dumps([release, name, text]).encode() for text in texts]
+
+
+def _mark(salt: str, message: bytes) -> str:
+    return hashlib.blake2b(message, key=bytes.fromhex(salt), digest_size=_SIZE).hexdigest()
+
+
+def _by_class(counts: "ClassValues") -> dict[int, list[int]]:
+    """The values of each class, the most frequent first."""
+    import numpy as np
+
+    found: dict[int, list[int]] = {}
+    order = np.argsort(-counts.persons, kind="stable")
+    for label, value in zip(counts.classes[order].tolist(), counts.values[order].tolist(), strict=True):
+        found.setdefault(label, []).append(value)
+    return found

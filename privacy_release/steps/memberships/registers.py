@@ -1,0 +1,71 @@
+"""Registers: a whole population at the time of a release, kept for the releases after it.
+
+The register of a release is kept beside its memberships in the curator's folder, with the hash of each person
+and the text of each known value. Its SHA-256 is kept in the memberships, so a register that was changed or
+exchanged since is refused, and the address that it was read from is never read again.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from privacy_release.work.parquet import parquet_bytes, read_private, write_private
+from privacy_release.work.references import TableRef
+from privacy_release.work.staged import read_schema
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from privacy_engine.judge.cross_release import Membership
+
+_PERSON, _VALUE = "person", "value of "
+
+
+def population_of(register: TableRef, persons: "npt.NDArray[np.object_]") -> "Membership":
+    """The persons of an ingested register and their known values.
+
+    Args:
+        register: Register that was ingested with the identifier of its persons.
+        persons: (n,) hash of each person, in the order of the register.
+
+    Raises:
+        IntegrityError: if a file of the register is missing or changed.
+    """
+    from privacy_engine.judge.published_boxes import known_texts
+
+    frame = read_private(register["uri"], register["sha256"])
+    return _population(persons, known_texts(frame, read_schema(register["schema"])))
+
+
+def write_population(population: "Membership", path: Path) -> str:
+    """Keep a population in a private file; its SHA-256."""
+    import pandas as pd
+
+    values = {_VALUE + name: texts for name, texts in population.boxes.items()}
+    return write_private(path, parquet_bytes(pd.DataFrame({_PERSON: population.persons, **values})))
+
+
+def read_population(path: Path, sha256: str) -> "Membership":
+    """Read what `write_population` wrote.
+
+    Raises:
+        IntegrityError: if the file is missing or changed.
+    """
+    frame = read_private(path, sha256)
+    frame = frame.astype(object).where(frame.notna(), None)
+    values = {
+        name.removeprefix(_VALUE): frame[name].to_numpy(dtype=object)
+        for name in frame.columns
+        if name != _PERSON
+    }
+    return _population(frame[_PERSON].to_numpy(dtype=object), values)
+
+
+def _population(
+    persons: "npt.NDArray[np.object_]", values: "dict[str, npt.NDArray[np.object_]]"
+) -> "Membership":
+    import numpy as np
+
+    from privacy_engine.judge.cross_release import Membership
+
+    return Membership(persons=persons, labels=np.arange(len(persons)), boxes=values)
