@@ -145,8 +145,10 @@ class Republication:
         found |= self._of_pairs(history, classes, names)
         found = {attacker: numbers for attacker, numbers in found.items() if attacker not in unjudged}
         n = len(history.new)
+        # No policy names this attacker by default, so one that names it fails where it cannot be judged.
+        silent = Attacker.POPULATION in self.attackers and Attacker.POPULATION not in found
         return Judgement(
-            per_person=np.minimum.reduce([*found.values()]) if found else np.zeros(n),
+            per_person=np.zeros(n) if silent or not found else np.minimum.reduce([*found.values()]),
             least={a: float(found[a].min()) for a in self.attackers if a in found and n},
             unjudged=unjudged,
             population=_population(history) if Attacker.POPULATION in found else "",

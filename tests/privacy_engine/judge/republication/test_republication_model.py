@@ -1,5 +1,6 @@
 """The model of releases over time as a rule of a policy: cases worked by hand, and what a slip breaks."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -235,6 +236,15 @@ def test_a_counterfeit_is_no_arrival() -> None:
     )
     judged = Republication(k=2).judge(history, EquivalenceClasses.of_table(table(rows), SCHEMA))
     assert judged.least[Attacker.DIFFERENCE] == 1
+
+
+def test_a_policy_that_names_the_population_fails_where_it_cannot_be_judged() -> None:
+    rows = group("abcd", "20")
+    classes = EquivalenceClasses.of_table(table(rows), SCHEMA)
+    history = History(new=replace(membership(rows), boxes={}))
+    judged = Republication(k=2, attackers=("identity", "population")).judge(history, classes)  # type: ignore[arg-type]
+    assert (judged.per_person.max(), judged.least) == (0.0, {Attacker.IDENTITY: 4.0})
+    assert "cells of all releases must have been kept" in judged.sentence
 
 
 def test_a_first_release_is_judged_by_its_classes() -> None:
