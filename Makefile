@@ -15,6 +15,7 @@ LOCK := locks/development.lock
 KERNELS := $(VENV)/.kernels
 TEST_KERNELS := $(VENV)/.kernels-tests
 DEMO_KERNELS := $(VENV)/.kernels-demo
+SPARK_CLASSES := $(VENV)/.spark-classes.jsa
 CODE := conftest.py $(wildcard privacy_engine privacy_release operators dags benchmarks deploy docs tests)
 
 # With it set, every process would compile Airflow anew: an import of 1.5 s takes 10 s.
@@ -59,7 +60,7 @@ test: lint $(STAMP) $(TEST_KERNELS)  ## Lint, types, and the tests that run in a
 	$(PYTEST) 2 -m "not ($(FULL))" $(ARGS)
 
 .PHONY: test-all
-test-all: lint $(STAMP) $(KERNELS)  ## All tests: also servers, browsers, Spark, object stores, crashes and races
+test-all: lint $(STAMP) $(KERNELS) $(SPARK_CLASSES)  ## All tests: also servers, browsers, Spark, object stores, crashes and races
 	$(PYTEST) 3 --hypothesis-profile full $(ARGS)
 
 # Kernels that the change calls are compiled when they are first called: fewer than `warm` would compile.
@@ -164,6 +165,11 @@ $(RUNTIME): locks/tools.lock locks/runtime.lock pyproject.toml operators/pyproje
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --compile-bytecode -r locks/runtime.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e operators
 	@touch $@
+
+# Java loads Spark from this file in half of the time.
+$(SPARK_CLASSES): $(STAMP) tests/servers/java.py
+	@echo "Archiving the classes of Spark"
+	@$(BIN)/python -m tests.servers.java >/dev/null
 
 # The development lock holds all of the others, in the same versions.
 $(STAMP): $(RUNTIME) $(LOCK)

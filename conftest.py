@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from deploy.local.embedded import checkout, embedded_environment, inherited_environment
 from privacy_release.lake.store import Lake
+from tests.servers.java import java_options
 
 # The same examples on every run, and none judged by the clock: a busy machine must not fail a test.
 STEADY = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,8 +36,7 @@ for name in set(os.environ) - set(inherited_environment()) - set(embedded_enviro
 os.environ["AIRFLOW__CORE__MIN_SERIALIZED_DAG_UPDATE_INTERVAL"] = "0"
 # Idle threads of compiled loops sleep: on small tables they would spin for longer than they work.
 os.environ["OMP_WAIT_POLICY"] = "passive"
-# Spark lives for some tests only: to compile its code a second time takes longer than what that saves.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JDK_JAVA_OPTIONS", java_options())
 
 
 # Marks of long tests: first those of whole Airflows, which wait for their servers most.

@@ -21,8 +21,8 @@ from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 NAME = "people"
-ROWS = 40_000
-ENGINE = {"kind": "spark", "rows": 2_000, "memory": "300MB"}
+ROWS = 16_000
+ENGINE = {"kind": "spark", "rows": 1_000, "memory": "300MB"}
 RELEASED = {
     "age_from": {"role": "quasi_identifier"},
     "age_to": {"role": "quasi_identifier"},

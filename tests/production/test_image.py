@@ -188,10 +188,10 @@ def test_a_private_release_is_booked_in_the_ledger_in_postgresql(topology: Topol
 
 
 def test_the_pages_show_releases_to_who_has_logged_in_and_to_nobody_else(topology: Topology) -> None:
-    assert "privbayes" in topology.page("/privacy/releases", topology.login)
-    assert "visits" in topology.page("/privacy/budget", topology.login)
+    assert "privbayes" in topology.page("/privacy/releases", topology.token)
+    assert "visits" in topology.page("/privacy/budget", topology.token)
     with pytest.raises(HTTPError, match="401"):
-        topology.page("/privacy/releases", {})
+        topology.page("/privacy/releases", None)
 
 
 def test_no_service_has_a_right_or_can_write_but_to_its_volumes(topology: Topology) -> None:

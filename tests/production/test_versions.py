@@ -160,6 +160,7 @@ def serving(version: str, root: Path, installed: Installed, clean: dict[str, str
             "AIRFLOW__API__SECRET_KEY": os.urandom(32).hex(),
             "PRIVACY_CURATOR": str(root / "curator"),
             "PRIVACY_LEDGER": str(root / "ledger.db"),
+            "NUMBA_OPT": "1",  # on 600 records, code that is compiled for speed costs more than it saves
             "PATH": f"{installed.bin}:{os.environ['PATH']}",
         }
     )

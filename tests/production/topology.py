@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from deploy.local.embedded import HOST, checkout, free_port
 from deploy.local.ui import Components, wait_until_ready
 from tests.production.compose import environment, secrets_in, services
 from tests.production.conftest import Installed
+from tests.servers.airflow_api import ask
 from tests.servers.postgres import binaries, server
 from tests.waiting import AIRFLOW_DEADLINES, DEADLINE, wait_for
 
@@ -89,22 +89,21 @@ class Topology:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """Ask Airflow's REST API, as the administrator."""
-        return json.loads(self._ask(method, f"/api/v2{path}", body, self.login))
+        return json.loads(ask(self.address, method, f"/api/v2{path}", body, self.token))
 
-    def page(self, path: str, headers: Mapping[str, str]) -> str:
-        """A page, for who sends these headers.
+    def page(self, path: str, token: str | None) -> str:
+        """A page, for the user with this token, or for a user who has not logged in.
 
         Raises:
             HTTPError: if it is refused.
         """
-        return self._ask("GET", path, None, headers)
+        return ask(self.address, "GET", path, token=token).decode()
 
     @cached_property
-    def login(self) -> dict[str, str]:
-        """The header of a login, as the administrator that the one-shot service made."""
-        who = {"username": "admin", "password": self.values["admin_password"]}
-        token = json.loads(self._ask("POST", "/auth/token", who, {}))["access_token"]
-        return {"Authorization": f"Bearer {token}"}
+    def token(self) -> str:
+        """A login of the administrator that the one-shot service made."""
+        login = {"username": "admin", "password": self.values["admin_password"]}
+        return str(json.loads(ask(self.address, "POST", "/auth/token", login))["access_token"])
 
     def run_dag(self, dag_id: str) -> str:
         """Trigger a DAG once it is known, and wait for the end of its run; how it ended."""
@@ -138,16 +137,6 @@ class Topology:
             return holds()
 
         wait_for(looked, what, detail=lambda: f"see {self.root}", every=0.5)
-
-    def _ask(self, method: str, path: str, body: Any, headers: Mapping[str, str]) -> str:
-        request = urllib.request.Request(
-            f"{self.address}{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", **headers},
-            method=method,
-        )
-        with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
-            return str(answer.read().decode())
 
 
 class Services(Components):

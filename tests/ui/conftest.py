@@ -16,6 +16,7 @@ DESKTOP, PHONE = (1280, 860), (360, 740)
 SIZES = ((390, 844), (1280, 860), (1920, 1080))  # a phone, a laptop, a large screen
 AXE = Path(__file__).parent / "axe" / "node_modules" / "axe-core" / "axe.min.js"
 WAIT = 1_000 * DEADLINE  # milliseconds, as Playwright counts
+COOKIE = "_token"  # in which Airflow keeps a login
 
 
 @pytest.fixture(scope="session")
@@ -39,16 +40,22 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def log_in(server: Server, browser: Any) -> Iterator[Callable[..., Any]]:
-    """Log in by Airflow's form; a page of a browser window of that user's own."""
+    """Open a browser window as a user; return a page of it, which is empty after a login without the form.
+
+    Airflow's form leads to its home page, which takes a browser longer to load than all of ours.
+    """
     windows = []
 
-    def enter(user: str, scheme: str = "light") -> Any:
+    def enter(user: str, scheme: str = "light", *, by_form: bool = False) -> Any:
         window = browser.new_context(
             color_scheme=scheme, viewport={"width": DESKTOP[0], "height": DESKTOP[1]}
         )
         windows.append(window)
         window.set_default_timeout(WAIT)
         page = window.new_page()
+        if not by_form:
+            window.add_cookies([{"name": COOKIE, "value": server.token(user), "url": server.address}])
+            return page
         page.goto(f"{server.address}/auth/login?next=%2F")
         page.fill("input[name=username]", user)
         page.fill("input[name=password]", PASSWORDS[user])

@@ -100,6 +100,7 @@ def _environment(root: Path, port: int) -> dict[str, str]:
         | AIRFLOW_DEADLINES
         | {
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": str(DEADLINE),  # no file changes
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ROLES,
             "AIRFLOW__API_AUTH__JWT_SECRET": os.urandom(64).hex(),
             "AIRFLOW__API__SECRET_KEY": os.urandom(32).hex(),

@@ -33,6 +33,10 @@ WHOLE_MODEL = {
     "latent_class": {"classes": 2, "fits": 1, "replicates": 0, "rounds": 2},
 }
 
+# Runs of a control. Latent classes take the longest to fit where there is little noise, and the attack on
+# them hardly errs: 120 runs show a loss of 0.72 if it never does, and of 0.56 if it errs on 3 of 60.
+CONTROLS = {"latent_class": 120}
+
 METHODS = family(Synthesizer)
 
 
@@ -168,10 +172,10 @@ def test_whole_models_of_persons_show_no_more_than_epsilon_and_noise_for_one_row
 ) -> None:
     """A trained attack on structure, probabilities and number of records; the other person has one row."""
 
-    def figures(people: list[tuple[str, int]], *, as_rows: bool) -> npt.NDArray[np.float64]:
+    def figures(people: list[tuple[str, int]], runs: int, *, as_rows: bool) -> npt.NDArray[np.float64]:
         given = {"epsilon": 0.5, **WHOLE_MODEL.get(name, {})}
         rows = []
-        for model in measurements(name, bound, people, 200, as_rows=as_rows, **given):
+        for model in measurements(name, bound, people, runs, as_rows=as_rows, **given):
             parents = {node.attribute: node.parents for node in model.network.nodes}
             edges = [a in parents[b] for a, b in itertools.permutations("abc", 2)]
             rows.append([*model.network.marginal(list("abc")).ravel(), *edges, model.rows / 8])
@@ -179,7 +183,8 @@ def test_whole_models_of_persons_show_no_more_than_epsilon_and_noise_for_one_row
 
     others = [("000", 8), ("000", 8), ("110", 8)]
     one, neighbour = [*others, ("110", 8)], [*others, ("001", 1)]
-    told = (figures(people, as_rows=False) for people in (one, neighbour))
-    assert loss_shown_by_attack(*told) <= 0.5
-    told = (figures(people, as_rows=True) for people in (one, neighbour))
-    assert loss_shown_by_attack(*told) > 0.5
+    shown = (figures(people, 200, as_rows=False) for people in (one, neighbour))
+    assert loss_shown_by_attack(*shown) <= 0.5
+    runs = CONTROLS.get(name, 200)
+    shown = (figures(people, runs, as_rows=True) for people in (one, neighbour))
+    assert loss_shown_by_attack(*shown) > 0.5

@@ -92,7 +92,7 @@ def peak_of_refused(lake: Lake, sql: str, *memory: int) -> int:
     return int(most)
 
 
-STATEMENTS = heavy_statements(300)
+STATEMENTS = heavy_statements(120)
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ STATEMENTS = heavy_statements(300)
 def test_no_heavy_statement_outlives_its_deadline(
     people: Lake, processes: list[QueryProcess], family: str
 ) -> None:
-    """300 of them, by family: no list of a few finds the statement that cannot be stopped."""
+    """120 of them, by family: no list of a few finds the statement that cannot be stopped."""
     answer(people, "FROM people")
     processes.clear()
     before = peak()
