@@ -35,9 +35,15 @@ import pandas as pd
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.grouping.boxes import Ints
-from privacy_engine.judge.cross_release import History, Membership
+from privacy_engine.judge.cross_release import (
+    CrossReleaseKAnonymity,
+    CrossReleaseModel,
+    History,
+    Membership,
+    MInvariance,
+)
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, holds
-from privacy_engine.judge.published_boxes import Reading
+from privacy_engine.judge.published_boxes import Reading, known_texts
 from privacy_engine.judge.republication.model import Attacker, Republication
 from privacy_engine.measures.recoding import Recoding, released_order
 from privacy_engine.measures.utility import class_losses
@@ -79,7 +85,7 @@ def release_incrementally(
     persons: Texts,
     earlier: Sequence[Membership],
     last: LastRelease | None,
-    model: Republication,
+    across: Sequence[CrossReleaseModel],
     hold_back: int = 0,
     waited: Mapping[str, int] | None = None,
     reserve: float = 1.0,
@@ -95,7 +101,7 @@ def release_incrementally(
         persons: (n,) text, who each record is about.
         earlier: who is in which class of the earlier releases, oldest first.
         last: the newest of them as it was published; None: there is no earlier one.
-        model: what must hold over all releases.
+        across: what must hold over all releases.
         hold_back: Releases that an arrival waits at most for others who are alike.
         waited: person -> releases that this person has waited so far; none: everyone else.
         reserve: >= 1, how many times k a class holds that is published for the first time.
@@ -117,10 +123,10 @@ def release_incrementally(
     if hold_back < 0:
         raise ValueError(f"hold_back must be >= 0, got {hold_back}")
     require_persons(persons, table, schema)
-    names = [a.name for a in schema.sensitive if model.attribute in (None, a.name)] if model.m else []
-    rules = tuple(DistinctLDiversity(l=model.m or 1, attribute=name) for name in names)
-    method = replace(method, k=max(method.k, model.k))
-    first = replace(method, k=math.ceil(method.k * reserve), require=(*method.require, *rules))
+    asked = _Asked(tuple(across))
+    method = replace(method, k=max(method.k, asked.k))
+    planned, rules = math.ceil(method.k * reserve), asked.values(schema)
+    first = replace(method, k=planned, require=(*method.require, *rules))
     if last is None or not earlier:
         release = first.release(table, schema, rng)
         notes = release.notes | dict.fromkeys(("withheld", "held_back", "outdated"), 0.0)
@@ -131,13 +137,57 @@ def release_incrementally(
         schema = schema.select([name for name in schema.names if name not in gone])
         table = table.drop(columns=gone)
     encoded = EncodedTable.encode(table, schema)
-    of = _Persons.of(encoded, persons, tuple(earlier), last, schema, model)
+    of = _Persons.of(encoded, persons, tuple(earlier), last, schema, corrections=asked.corrections)
     waits = np.array([(waited or {}).get(who, 0) for who in of.persons.tolist()], dtype=np.int64)
     limit = method.suppression_limit if limit is None else limit
     allowed = math.floor(limit * len(table) + 1e-9)
-    units = _proposed(of, first, method, model, waits >= hold_back, allowed, rng)
-    made = _judged(of, units, method, model)
+    units = _proposed(of, first, method, asked, waits >= hold_back, allowed, rng)
+    made = _judged(of, units, method, asked)
     return made.release(method, waits >= hold_back, allowed)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What must hold over all releases.
+
+    Attributes:
+        across: the models.
+    """
+
+    across: tuple[CrossReleaseModel, ...]
+
+    @cached_property
+    def k(self) -> int:
+        """Least number of persons."""
+        of_k = [m.k for m in self.across if isinstance(m, Republication | CrossReleaseKAnonymity)]
+        return max(of_k, default=2)
+
+    @cached_property
+    def window(self) -> int:
+        """Earlier releases that are subtracted."""
+        return max((m.window for m in self.across if isinstance(m, Republication)), default=1)
+
+    @cached_property
+    def corrections(self) -> bool:
+        """Whether an attacker knows whose record was corrected."""
+        return any(isinstance(m, Republication) and Attacker.CORRECTION in m.attackers for m in self.across)
+
+    def values(self, schema: DataSchema) -> tuple[DistinctLDiversity, ...]:
+        """What each class needs of the sensitive values."""
+        return tuple(
+            DistinctLDiversity(l=model.m, attribute=a.name)
+            for model in self.across
+            if isinstance(model, Republication | MInvariance) and model.m is not None and model.m > 1
+            for a in schema.sensitive
+            if model.attribute in (None, a.name)
+        )
+
+    def failing(self, history: History, classes: EquivalenceClasses) -> Bools:
+        """(n,) persons of whom one of the models does not hold."""
+        found = np.zeros(len(history.new), dtype=np.bool_)
+        for model in self.across:
+            found |= model.per_person(history, classes) < model.threshold
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +224,8 @@ class _Persons:
         earlier: tuple[Membership, ...],
         last: LastRelease,
         schema: DataSchema,
-        model: Republication,
+        *,
+        corrections: bool,
     ) -> "_Persons":
         """Find the persons of a table in its last release."""
         own, newest = persons[encoded.rows], earlier[-1]
@@ -190,7 +241,7 @@ class _Persons:
             corrected[here] |= _counted(now, attribute) != _counted(was, attribute)
         if newest.boxes and len(here):
             boxes = {name: texts[place[here]] for name, texts in newest.boxes.items()}
-            values = {a.name: _texts(encoded.table[a.name].take(row[here])) for a in schema.quasi_identifiers}
+            values = known_texts(encoded.table.take(row[here]), schema)
             reading = Reading(sorted(newest.boxes), schema)
             cells, (box, value) = reading.coded([boxes, values])
             outdated[here] |= ~reading.cover(cells, box, value)
@@ -202,7 +253,7 @@ class _Persons:
             last=last,
             label=newest.labels[place],
             row=row,
-            gone=(row < 0) | (corrected & (Attacker.CORRECTION in model.attackers)),
+            gone=(row < 0) | (corrected & corrections),
             outdated=outdated | corrected,
         )
 
@@ -296,21 +347,21 @@ def _proposed(
     of: _Persons,
     first: Anonymizer,
     method: Anonymizer,
-    model: Republication,
+    asked: _Asked,
     overdue: Bools,
     allowed: int,
     rng: np.random.Generator,
 ) -> _Units:
     """What may be published, as far as numbers of persons tell."""
     units, left, stayed = _Units.of(of), of.left, of.stayed
-    enough = (left == 0) | (left >= model.k)
+    enough = (left == 0) | (left >= asked.k)
     whole = (stayed == 0) | (stayed >= method.least)
     for c in np.flatnonzero(~(enough & whole) & (left > 0)).tolist():
         units.state[c] = State.TAKEN_BACK
     losses = _losses(of.encoded, units.label)
-    for classes in _near(of, np.flatnonzero((left > 0) & ~enough & (stayed >= method.least)), model.k, rng):
+    for classes in _near(of, np.flatnonzero((left > 0) & ~enough & (stayed >= method.least)), asked.k, rng):
         removed = int(left[classes].sum())
-        if removed >= model.k and model.window * _added(of, units.label, classes, losses) <= removed:
+        if removed >= asked.k and asked.window * _added(of, units.label, classes, losses) <= removed:
             units.join(classes)
     _withdraw(of, units, np.flatnonzero((left > stayed) & ~whole), allowed)
     returned = np.flatnonzero(of.known & (of.of_class < 0))
@@ -335,12 +386,6 @@ def _counted(column: pd.Series, attribute: Attribute) -> Texts:
     """(n,) what each value counts as."""
     coded = factorize(column)
     return np.array([*attribute.counted_as(coded.texts), NULL], dtype=object)[coded.codes]
-
-
-def _texts(column: pd.Series) -> Texts:
-    """(n,) the text of each value, None of a null."""
-    coded = factorize(column)
-    return np.array([*coded.texts, None], dtype=object)[coded.codes]
 
 
 def _losses(encoded: EncodedTable, labels: Ints) -> npt.NDArray[np.float64]:
@@ -467,12 +512,12 @@ class _Made:
         whole = units.of_class[np.maximum(of_class, 0)] if len(units.of_class) else np.zeros(len(place), int)
         return np.where(of_class >= 0, whole, units.of_record[place])
 
-    def failing(self, method: Anonymizer, model: Republication) -> Bools:
+    def failing(self, method: Anonymizer, asked: _Asked) -> Bools:
         """(m,) records of persons who are not safe, and of classes that miss a guarantee."""
         classes = EquivalenceClasses.of_table(self.table, self.schema)
         people = Membership.of_classes(self.persons, classes, self.table, self.schema)
         history = History(new=people, earlier=self.of.earlier, source=self.of.schema)
-        bad: Bools = model.per_person(history, classes) < model.threshold
+        bad = asked.failing(history, classes)
         for own in (KAnonymity(k=method.least), *method.sensitive_models):
             if not holds(own, classes):
                 bad |= own.violations(classes)[classes.labels]
@@ -526,13 +571,13 @@ class _Made:
         )
 
 
-def _judged(of: _Persons, units: _Units, method: Anonymizer, model: Republication) -> _Made:
+def _judged(of: _Persons, units: _Units, method: Anonymizer, asked: _Asked) -> _Made:
     """What the judge finds no fault with: units are taken back until it does not."""
     while True:
         made = _Made.by(of, units, method)
         if not len(made.table):
             return made
-        found = np.unique(made.unit[made.failing(method, model)])
+        found = np.unique(made.unit[made.failing(method, asked)])
         if not len(found):
             return made
         proposed = [u for u in found.tolist() if units.state[u] is State.PROPOSED]

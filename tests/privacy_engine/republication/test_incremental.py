@@ -63,7 +63,7 @@ class Course:
             persons=who,
             earlier=self.earlier,
             last=self.last,
-            model=self.model,
+            across=[self.model],
             waited=self.waited,
             **more,
         )
