@@ -156,7 +156,8 @@ def s3_server(folder: Path) -> Iterator[S3]:
 @contextmanager
 def azure_server(folder: Path, program: str) -> Iterator[Azure]:
     """A running Azurite with one account."""
-    account, secret = "releases", base64.b64encode(secrets.token_bytes(64)).decode()
+    # No folder on the path of a process is called like it, so that a test can look for it there.
+    account, secret = f"account{secrets.token_hex(4)}", base64.b64encode(secrets.token_bytes(64)).decode()
     command = [program, "--silent", "--inMemoryPersistence", "--blobHost", HOST, "--blobPort", "0",
                "--skipApiVersionCheck", "--disableTelemetry"]  # fmt: skip
     with _serving(command, folder / "azurite.log", {"AZURITE_ACCOUNTS": f"{account}:{secret}"}) as endpoint:
