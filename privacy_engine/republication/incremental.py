@@ -5,11 +5,12 @@ new. Of each class of the last release one of these is published:
 
 - Nobody left it and no value was corrected: the class, with the boxes of today's records.
 - At least k persons left it, with m values, and k or none stayed: those who stayed.
+- Enough left it, and too few stayed: those who stayed with as many of the others as make k.
 - Too few left it: the class as it was, with the records of those who left (*outdated* records).
 - Or it is joined with classes near it that also lost persons, so that enough left all of them together. The
   joined class cannot be parted within the window of the attackers. So classes are joined only where the loss
   that this adds in as many releases is less than one for each outdated record that it removes.
-- Or, where `limit` allows to withhold persons, nothing: more of its records are outdated than not.
+- Or, where `limit` allows to withhold persons, nothing: far more of its records are outdated than not.
 
 Arrivals form classes among themselves. A class that loses much more than the others waits for further
 arrivals, as long as none of its persons has waited for `hold_back` releases. Persons who were in an earlier
@@ -57,6 +58,7 @@ from privacy_engine.tables.schema import Attribute, DataSchema
 
 Bools = npt.NDArray[np.bool_]
 SPARSE = 2.0  # times the mean loss of a record, above which a class of arrivals waits for more
+GIVEN_UP = 3.0  # outdated records to each of the others, above which a class is given up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,6 +305,7 @@ class State(IntEnum):
     PROPOSED = 0
     TAKEN_BACK = 1  # classes are published as they were, arrivals wait
     WITHDRAWN = 2
+    TRIMMED = 3  # a class is published as it was, without some of those who left
 
 
 @dataclass
@@ -311,36 +314,47 @@ class _Units:
 
     Attributes:
         label: (n,) proposed class of each record, -1 = none.
-        of_record: (n,) unit of each record that has one.
+        of_record: (n,) unit of each record that has one, else -1.
         of_class: (c,) unit of each class of the last release.
-        state: of each unit.
+        state: (u,) `State` of each unit.
+        dropped: (l,) records of the last release that a trimmed class goes without.
     """
 
     label: Ints
     of_record: Ints
     of_class: Ints
-    state: list[State]
+    state: Ints
+    dropped: Bools
 
     @classmethod
     def of(cls, persons: _Persons) -> "_Units":
         """Each class of the last release by itself: who stayed, if the rest is to be left out."""
         label = np.where(persons.stays, persons.of_class, -1)
-        units = [State.PROPOSED] * persons.classes
-        return cls(label, label.copy(), np.arange(persons.classes), units)
+        return cls(
+            label=label,
+            of_record=label.copy(),
+            of_class=np.arange(persons.classes),
+            state=np.full(persons.classes, State.PROPOSED, dtype=np.int64),
+            dropped=np.zeros(len(persons.label), dtype=np.bool_),
+        )
 
-    def join(self, classes: Ints) -> None:
-        """Make one of the classes of some."""
-        mine = np.isin(self.of_class, classes)
-        rows = np.isin(self.of_record, self.of_class[mine]) & (self.label >= 0)
-        self.of_class[mine] = self.of_record[rows] = int(classes[0])
-        self.label[rows] = int(classes[0])
-        self.state[int(classes[0])] = State.PROPOSED
+    def join(self, classes: Ints, group: Ints) -> None:
+        """Make one class of those of the last release that have the same group."""
+        found, first, which = np.unique(group, return_index=True, return_inverse=True)
+        del found
+        into = np.arange(len(self.of_class))
+        into[classes] = classes[first][which]
+        mine = self.label >= 0
+        self.label[mine] = self.of_record[mine] = into[self.label[mine]]
+        self.of_class = into
+        self.state[classes[first]] = State.PROPOSED
 
-    def add(self, rows: Ints) -> None:
-        """One class of records that are in none of the last release."""
-        self.label[rows] = int(max(self.label.max(initial=-1), len(self.of_class) - 1)) + 1
-        self.of_record[rows] = len(self.state)
-        self.state.append(State.PROPOSED)
+    def add(self, rows: Ints, group: Ints) -> None:
+        """One class of the records of each group, none of which is in the last release."""
+        found, which = np.unique(group, return_inverse=True)
+        self.label[rows] = max(int(self.label.max(initial=-1)) + 1, len(self.of_class)) + which
+        self.of_record[rows] = len(self.state) + which
+        self.state = np.concatenate([self.state, np.full(len(found), State.PROPOSED, dtype=np.int64)])
 
 
 def _proposed(
@@ -354,32 +368,100 @@ def _proposed(
 ) -> _Units:
     """What may be published, as far as numbers of persons tell."""
     units, left, stayed = _Units.of(of), of.left, of.stayed
-    enough = (left == 0) | (left >= asked.k)
     whole = (stayed == 0) | (stayed >= method.least)
-    for c in np.flatnonzero(~(enough & whole) & (left > 0)).tolist():
-        units.state[c] = State.TAKEN_BACK
-    losses = _losses(of.encoded, units.label)
-    for classes in _near(of, np.flatnonzero((left > 0) & ~enough & (stayed >= method.least)), asked.k, rng):
-        removed = int(left[classes].sum())
-        if removed >= asked.k and asked.window * _added(of, units.label, classes, losses) <= removed:
-            units.join(classes)
-    _withdraw(of, units, np.flatnonzero((left > stayed) & ~whole), allowed)
+    waits = (left > 0) & ~((left >= asked.k) & whole)
+    units.state[waits] = State.TAKEN_BACK
+    spare = np.where((stayed > 0) & ~whole, left + stayed - method.least, 0)
+    _trim(of, units, np.where(np.minimum(left, spare) >= asked.k, spare, 0), rng)
+    losses = _losses(of.encoded, units.label, of.classes)
+    _join(of, units, np.flatnonzero(waits & (stayed >= method.least)), losses, asked, rng)
+    _withdraw(of, units, np.flatnonzero((left >= GIVEN_UP * stayed) & ~whole), allowed)
     returned = np.flatnonzero(of.known & (of.of_class < 0))
-    for rows in _alike(of, returned):
-        if len(rows) >= method.least:
-            units.add(rows)
+    past = _past(of, returned)
+    alike = np.bincount(past)[past] >= method.least if len(past) else np.zeros(0, np.bool_)
+    units.add(returned[alike], past[alike])
     usual = losses[of.of_class[of.stays]].mean() if of.stays.any() else math.inf
     fresh = np.flatnonzero(~of.known)
     labels = np.full(len(fresh), -1)
     if len(fresh) >= first.least:
         with contextlib.suppress(InfeasibleError):  # too few values: all of them wait
             labels = first.anonymize(of.encoded.take(fresh), rng).labels
-    own = _losses(of.encoded.take(fresh), labels)
-    for c in range(int(labels.max(initial=-1)) + 1):
-        rows = fresh[labels == c]
-        if own[c] <= SPARSE * usual or overdue[rows].any():
-            units.add(rows)
+    made = np.flatnonzero(labels >= 0)
+    due = np.bincount(labels[made], weights=overdue[fresh[made]], minlength=1) > 0
+    fine = due | (_losses(of.encoded.take(fresh), labels, len(due)) <= SPARSE * usual)
+    made = made[fine[labels[made]]]
+    units.add(fresh[made], labels[made])
     return units
+
+
+def _trim(of: _Persons, units: _Units, spare: Ints, rng: np.random.Generator) -> None:
+    """Publish classes as they were, without some of those who left.
+
+    Args:
+        of: the persons.
+        units: the units.
+        spare: (c,) records to drop of each class, 0 = none.
+        rng: which of those who left.
+    """
+    rows = rng.permutation(np.flatnonzero(of.gone))
+    rows = rows[np.argsort(of.label[rows], kind="stable")]
+    label = of.label[rows]
+    turn = np.arange(len(rows)) - np.searchsorted(label, label)
+    units.dropped[rows[turn < spare[label]]] = True
+    units.state[spare > 0] = State.TRIMMED
+
+
+def _join(
+    of: _Persons,
+    units: _Units,
+    classes: Ints,
+    losses: npt.NDArray[np.float64],
+    asked: _Asked,
+    rng: np.random.Generator,
+) -> None:
+    """Join near classes, where that adds less in a window than one for each outdated record.
+
+    Args:
+        of: the persons.
+        units: the units.
+        classes: those of the last release that may be joined; each lost some persons.
+        losses: (c,) mean loss of a record of each class.
+        asked: what must hold.
+        rng: the cuts between groups of near classes.
+    """
+    if len(classes) < 2:
+        return
+    at = np.full(of.classes, -1)
+    rows = np.flatnonzero(of.stays)
+    at[of.of_class[rows]] = rows  # a record of each
+    many, group = max(math.ceil(asked.k / of.left[classes].mean()), 2), np.zeros(len(classes), np.int64)
+    if len(classes) >= 2 * many:
+        group = load_method("mondrian", k=many).anonymize(of.encoded.take(at[classes]), rng).labels
+    of_class = np.full(of.classes, -1)
+    of_class[classes] = group
+    joined = np.where(units.label >= 0, of_class[units.label], -1)
+    removed, stayed = (np.bincount(group, weights=n[classes]) for n in (of.left, of.stayed))
+    before = np.bincount(group, weights=losses[classes] * of.stayed[classes])
+    added = _losses(of.encoded, joined, len(removed)) * stayed - before
+    pays = ((removed >= asked.k) & (asked.window * added <= removed))[group]
+    units.join(classes[pays], group[pays])
+
+
+def _withdraw(of: _Persons, units: _Units, classes: Ints, allowed: int) -> None:
+    """Give up classes of which far more is outdated than not, as far as persons may be withheld."""
+    room = allowed - int((of.known & (of.of_class < 0)).sum())
+    classes = classes[(of.stayed[classes] > 0) & (units.state[classes] == State.TAKEN_BACK)]
+    classes = classes[np.argsort(of.stayed[classes] - of.left[classes], kind="stable")]
+    units.state[classes[np.cumsum(of.stayed[classes]) <= room]] = State.WITHDRAWN
+
+
+def _past(of: _Persons, rows: Ints) -> Ints:
+    """(p,) a number for each of some records, equal where persons have the same classes in all releases."""
+    past = []
+    for release in of.earlier:
+        place = pd.Index(release.persons).get_indexer(pd.Index(of.persons[rows]))
+        past.append(np.where(place >= 0, release.labels[place], -1))
+    return np.unique(np.stack(past, axis=1), axis=0, return_inverse=True)[1].ravel()
 
 
 def _counted(column: pd.Series, attribute: Attribute) -> Texts:
@@ -388,53 +470,13 @@ def _counted(column: pd.Series, attribute: Attribute) -> Texts:
     return np.array([*attribute.counted_as(coded.texts), NULL], dtype=object)[coded.codes]
 
 
-def _losses(encoded: EncodedTable, labels: Ints) -> npt.NDArray[np.float64]:
-    """(c,) mean loss of a record of each class 0 .. c - 1, 0 where it has none."""
-    found = np.zeros(int(labels.max(initial=-1)) + 1)
+def _losses(encoded: EncodedTable, labels: Ints, classes: int) -> npt.NDArray[np.float64]:
+    """(classes,) mean loss of a record of each class, 0 where it has none."""
+    found = np.zeros(classes)
     used = np.unique(labels[labels >= 0])
     if len(used):
         found[used] = class_losses(Recoding.of_labels(encoded, labels)).mean(axis=1)
     return found
-
-
-def _near(of: _Persons, classes: Ints, k: int, rng: np.random.Generator) -> list[Ints]:
-    """Classes in groups of near ones, in each as many as lost k persons on average."""
-    at = np.full(of.classes, -1)
-    rows = np.flatnonzero(of.stays)
-    at[of.of_class[rows]] = rows  # a record of each
-    many = max(math.ceil(k / max(of.left[classes].mean(), 1)), 2) if len(classes) else 2
-    if len(classes) < 2 * many:
-        return [classes] if len(classes) else []
-    found = load_method("mondrian", k=many).anonymize(of.encoded.take(at[classes]), rng).labels
-    return [classes[found == group] for group in range(int(found.max()) + 1)]
-
-
-def _added(of: _Persons, labels: Ints, classes: Ints, losses: npt.NDArray[np.float64]) -> float:
-    """Loss that it adds to join classes, summed over their records."""
-    rows = np.flatnonzero(np.isin(labels, classes))
-    joined = _losses(of.encoded.take(rows), np.zeros(len(rows), np.int64))[0]
-    return float(joined * len(rows) - losses[classes] @ of.stayed[classes])
-
-
-def _withdraw(of: _Persons, units: _Units, classes: Ints, allowed: int) -> None:
-    """Give up classes of which more is outdated than not, as far as persons may be withheld."""
-    room = allowed - int((of.known & (of.of_class < 0)).sum())
-    for c in classes[np.argsort(of.stayed[classes] - of.left[classes], kind="stable")]:
-        if of.stayed[c] <= room and units.state[c] is State.TAKEN_BACK:
-            units.state[c] = State.WITHDRAWN
-            room -= int(of.stayed[c])
-
-
-def _alike(of: _Persons, rows: Ints) -> list[Ints]:
-    """Records of persons in groups of the same past."""
-    if not len(rows):
-        return []
-    past = []
-    for release in of.earlier:
-        place = pd.Index(release.persons).get_indexer(pd.Index(of.persons[rows]))
-        past.append(np.where(place >= 0, release.labels[place], -1))
-    which = np.unique(np.stack(past, axis=1), axis=0, return_inverse=True)[1].ravel()
-    return [rows[which == group] for group in range(int(which.max()) + 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -458,11 +500,12 @@ class _Made:
     @classmethod
     def by(cls, of: _Persons, units: _Units, method: Anonymizer) -> "_Made":
         """Render it."""
-        state = np.array(units.state, dtype=np.int64)
+        state = units.state
         shown = (units.label >= 0) & (state[units.of_record] == State.PROPOSED)
         labels = np.where(shown, units.label, -1)
         fresh, schema = Recoding.of_labels(of.encoded, labels).render_by_row(method.intervals)
-        kept = np.flatnonzero(state[units.of_class][of.label] == State.TAKEN_BACK)
+        state = state[units.of_class][of.label]
+        kept = np.flatnonzero((state == State.TAKEN_BACK) | ((state == State.TRIMMED) & ~units.dropped))
         again = of.last.table.iloc[kept]
         if list(again.columns) != list(fresh.columns):
             raise SchemaError(
@@ -509,7 +552,7 @@ class _Made:
         units, of, place = self.units, self.of, self._place
         old = np.maximum(self.rows - len(of.persons), 0)
         of_class = np.where(place >= 0, of.of_class[place], of.label[old])
-        whole = units.of_class[np.maximum(of_class, 0)] if len(units.of_class) else np.zeros(len(place), int)
+        whole = units.of_class[np.maximum(of_class, 0)]
         return np.where(of_class >= 0, whole, units.of_record[place])
 
     def failing(self, method: Anonymizer, asked: _Asked) -> Bools:
@@ -580,9 +623,9 @@ def _judged(of: _Persons, units: _Units, method: Anonymizer, asked: _Asked) -> _
         found = np.unique(made.unit[made.failing(method, asked)])
         if not len(found):
             return made
-        proposed = [u for u in found.tolist() if units.state[u] is State.PROPOSED]
-        for unit in proposed:
-            units.state[unit] = State.TAKEN_BACK
-        if not proposed:  # what was published before keeps a model no more, which compares with all records
-            for unit in found.tolist():
-                units.state[unit] = State.WITHDRAWN
+        proposed = found[np.isin(units.state[found], (State.PROPOSED, State.TRIMMED))]
+        units.state[proposed] = State.TAKEN_BACK
+        if not len(
+            proposed
+        ):  # what was published before keeps a model no more, which compares with all records
+            units.state[found] = State.WITHDRAWN
