@@ -625,7 +625,6 @@ def _judged(of: _Persons, units: _Units, method: Anonymizer, asked: _Asked) -> _
             return made
         proposed = found[np.isin(units.state[found], (State.PROPOSED, State.TRIMMED))]
         units.state[proposed] = State.TAKEN_BACK
-        if not len(
-            proposed
-        ):  # what was published before keeps a model no more, which compares with all records
+        if not len(proposed):
+            # What was published before no longer keeps a model that compares with all records.
             units.state[found] = State.WITHDRAWN
