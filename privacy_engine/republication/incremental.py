@@ -37,7 +37,7 @@ from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.grouping.boxes import Ints
 from privacy_engine.judge.cross_release import History, Membership
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, holds
-from privacy_engine.judge.published_boxes import Reading
+from privacy_engine.judge.published_boxes import Reading, known_texts
 from privacy_engine.judge.republication.model import Attacker, Republication
 from privacy_engine.measures.recoding import Recoding, released_order
 from privacy_engine.measures.utility import class_losses
@@ -190,7 +190,7 @@ class _Persons:
             corrected[here] |= _counted(now, attribute) != _counted(was, attribute)
         if newest.boxes and len(here):
             boxes = {name: texts[place[here]] for name, texts in newest.boxes.items()}
-            values = {a.name: _texts(encoded.table[a.name].take(row[here])) for a in schema.quasi_identifiers}
+            values = known_texts(encoded.table.take(row[here]), schema)
             reading = Reading(sorted(newest.boxes), schema)
             cells, (box, value) = reading.coded([boxes, values])
             outdated[here] |= ~reading.cover(cells, box, value)
@@ -335,12 +335,6 @@ def _counted(column: pd.Series, attribute: Attribute) -> Texts:
     """(n,) what each value counts as."""
     coded = factorize(column)
     return np.array([*attribute.counted_as(coded.texts), NULL], dtype=object)[coded.codes]
-
-
-def _texts(column: pd.Series) -> Texts:
-    """(n,) the text of each value, None of a null."""
-    coded = factorize(column)
-    return np.array([*coded.texts, None], dtype=object)[coded.codes]
 
 
 def _losses(encoded: EncodedTable, labels: Ints) -> npt.NDArray[np.float64]:
