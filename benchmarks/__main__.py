@@ -25,6 +25,7 @@ from benchmarks import (
     dp_standing,
     dp_synthesis,
     imlap,
+    incremental,
     lake_history,
     nearness,
     obpa,
@@ -66,6 +67,7 @@ FULL: Mapping[str, Part] = {
     "visits": visits.run,
     "over_time": over_time.run,
     "republication": republication.run,
+    "incremental": incremental.run,
     "dp_over_time": dp_over_time.run,
     "dp_standing": dp_standing.run,
     "ppnb": ppnb.run,
@@ -94,6 +96,9 @@ QUICK: Mapping[str, Part] = {
     "visits": lambda table: visits.run(table, persons=2_000, rows=40_000),
     "over_time": lambda table: over_time.run(table, persons=600, weeks=6, known=(2,), unknown=(1,)),
     "republication": lambda table: republication.run(table, sizes=(2_000,), releases=6),
+    "incremental": lambda table: incremental.run(
+        table, cases=[(0.05, 4, 1.0)], persons=400, weeks=6, sizes=()
+    ),
     "dp_over_time": lambda table: dp_over_time.run(table, weeks=12, copies=4),
     "dp_standing": lambda table: dp_standing.run(table, runs=1, shown=(1, 13, 52)),
     "dp_regimes": lambda table: dp_regimes.run(table, runs=1),

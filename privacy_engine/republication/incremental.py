@@ -5,11 +5,12 @@ new. Of each class of the last release one of these is published:
 
 - Nobody left it and no value was corrected: the class, with the boxes of today's records.
 - At least k persons left it, with m values, and k or none stayed: those who stayed.
+- Enough left it, and too few stayed: those who stayed with as many of the others as make k.
 - Too few left it: the class as it was, with the records of those who left (*outdated* records).
 - Or it is joined with classes near it that also lost persons, so that enough left all of them together. The
   joined class cannot be parted within the window of the attackers. So classes are joined only where the loss
   that this adds in as many releases is less than one for each outdated record that it removes.
-- Or, where `limit` allows to withhold persons, nothing: more of its records are outdated than not.
+- Or, where `limit` allows to withhold persons, nothing: far more of its records are outdated than not.
 
 Arrivals form classes among themselves. A class that loses much more than the others waits for further
 arrivals, as long as none of its persons has waited for `hold_back` releases. Persons who were in an earlier
@@ -35,7 +36,13 @@ import pandas as pd
 from privacy_engine.anonymizers.anonymizer import Anonymizer
 from privacy_engine.errors import InfeasibleError, SchemaError
 from privacy_engine.grouping.boxes import Ints
-from privacy_engine.judge.cross_release import History, Membership
+from privacy_engine.judge.cross_release import (
+    CrossReleaseKAnonymity,
+    CrossReleaseModel,
+    History,
+    Membership,
+    MInvariance,
+)
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, holds
 from privacy_engine.judge.published_boxes import Reading, known_texts
 from privacy_engine.judge.republication.model import Attacker, Republication
@@ -51,6 +58,7 @@ from privacy_engine.tables.schema import Attribute, DataSchema
 
 Bools = npt.NDArray[np.bool_]
 SPARSE = 2.0  # times the mean loss of a record, above which a class of arrivals waits for more
+GIVEN_UP = 3.0  # outdated records to each of the others, above which a class is given up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +87,7 @@ def release_incrementally(
     persons: Texts,
     earlier: Sequence[Membership],
     last: LastRelease | None,
-    model: Republication,
+    across: Sequence[CrossReleaseModel],
     hold_back: int = 0,
     waited: Mapping[str, int] | None = None,
     reserve: float = 1.0,
@@ -95,7 +103,7 @@ def release_incrementally(
         persons: (n,) text, who each record is about.
         earlier: who is in which class of the earlier releases, oldest first.
         last: the newest of them as it was published; None: there is no earlier one.
-        model: what must hold over all releases.
+        across: what must hold over all releases.
         hold_back: Releases that an arrival waits at most for others who are alike.
         waited: person -> releases that this person has waited so far; none: everyone else.
         reserve: >= 1, how many times k a class holds that is published for the first time.
@@ -117,10 +125,10 @@ def release_incrementally(
     if hold_back < 0:
         raise ValueError(f"hold_back must be >= 0, got {hold_back}")
     require_persons(persons, table, schema)
-    names = [a.name for a in schema.sensitive if model.attribute in (None, a.name)] if model.m else []
-    rules = tuple(DistinctLDiversity(l=model.m or 1, attribute=name) for name in names)
-    method = replace(method, k=max(method.k, model.k))
-    first = replace(method, k=math.ceil(method.k * reserve), require=(*method.require, *rules))
+    asked = _Asked(tuple(across))
+    method = replace(method, k=max(method.k, asked.k))
+    planned, rules = math.ceil(method.k * reserve), asked.values(schema)
+    first = replace(method, k=planned, require=(*method.require, *rules))
     if last is None or not earlier:
         release = first.release(table, schema, rng)
         notes = release.notes | dict.fromkeys(("withheld", "held_back", "outdated"), 0.0)
@@ -131,13 +139,57 @@ def release_incrementally(
         schema = schema.select([name for name in schema.names if name not in gone])
         table = table.drop(columns=gone)
     encoded = EncodedTable.encode(table, schema)
-    of = _Persons.of(encoded, persons, tuple(earlier), last, schema, model)
+    of = _Persons.of(encoded, persons, tuple(earlier), last, schema, corrections=asked.corrections)
     waits = np.array([(waited or {}).get(who, 0) for who in of.persons.tolist()], dtype=np.int64)
     limit = method.suppression_limit if limit is None else limit
     allowed = math.floor(limit * len(table) + 1e-9)
-    units = _proposed(of, first, method, model, waits >= hold_back, allowed, rng)
-    made = _judged(of, units, method, model)
+    units = _proposed(of, first, method, asked, waits >= hold_back, allowed, rng)
+    made = _judged(of, units, method, asked)
     return made.release(method, waits >= hold_back, allowed)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What must hold over all releases.
+
+    Attributes:
+        across: the models.
+    """
+
+    across: tuple[CrossReleaseModel, ...]
+
+    @cached_property
+    def k(self) -> int:
+        """Least number of persons."""
+        of_k = [m.k for m in self.across if isinstance(m, Republication | CrossReleaseKAnonymity)]
+        return max(of_k, default=2)
+
+    @cached_property
+    def window(self) -> int:
+        """Earlier releases that are subtracted."""
+        return max((m.window for m in self.across if isinstance(m, Republication)), default=1)
+
+    @cached_property
+    def corrections(self) -> bool:
+        """Whether an attacker knows whose record was corrected."""
+        return any(isinstance(m, Republication) and Attacker.CORRECTION in m.attackers for m in self.across)
+
+    def values(self, schema: DataSchema) -> tuple[DistinctLDiversity, ...]:
+        """What each class needs of the sensitive values."""
+        return tuple(
+            DistinctLDiversity(l=model.m, attribute=a.name)
+            for model in self.across
+            if isinstance(model, Republication | MInvariance) and model.m is not None and model.m > 1
+            for a in schema.sensitive
+            if model.attribute in (None, a.name)
+        )
+
+    def failing(self, history: History, classes: EquivalenceClasses) -> Bools:
+        """(n,) persons of whom one of the models does not hold."""
+        found = np.zeros(len(history.new), dtype=np.bool_)
+        for model in self.across:
+            found |= model.per_person(history, classes) < model.threshold
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +226,8 @@ class _Persons:
         earlier: tuple[Membership, ...],
         last: LastRelease,
         schema: DataSchema,
-        model: Republication,
+        *,
+        corrections: bool,
     ) -> "_Persons":
         """Find the persons of a table in its last release."""
         own, newest = persons[encoded.rows], earlier[-1]
@@ -202,7 +255,7 @@ class _Persons:
             last=last,
             label=newest.labels[place],
             row=row,
-            gone=(row < 0) | (corrected & (Attacker.CORRECTION in model.attackers)),
+            gone=(row < 0) | (corrected & corrections),
             outdated=outdated | corrected,
         )
 
@@ -252,6 +305,7 @@ class State(IntEnum):
     PROPOSED = 0
     TAKEN_BACK = 1  # classes are published as they were, arrivals wait
     WITHDRAWN = 2
+    TRIMMED = 3  # a class is published as it was, without some of those who left
 
 
 @dataclass
@@ -260,75 +314,154 @@ class _Units:
 
     Attributes:
         label: (n,) proposed class of each record, -1 = none.
-        of_record: (n,) unit of each record that has one.
+        of_record: (n,) unit of each record that has one, else -1.
         of_class: (c,) unit of each class of the last release.
-        state: of each unit.
+        state: (u,) `State` of each unit.
+        dropped: (l,) records of the last release that a trimmed class goes without.
     """
 
     label: Ints
     of_record: Ints
     of_class: Ints
-    state: list[State]
+    state: Ints
+    dropped: Bools
 
     @classmethod
     def of(cls, persons: _Persons) -> "_Units":
         """Each class of the last release by itself: who stayed, if the rest is to be left out."""
         label = np.where(persons.stays, persons.of_class, -1)
-        units = [State.PROPOSED] * persons.classes
-        return cls(label, label.copy(), np.arange(persons.classes), units)
+        return cls(
+            label=label,
+            of_record=label.copy(),
+            of_class=np.arange(persons.classes),
+            state=np.full(persons.classes, State.PROPOSED, dtype=np.int64),
+            dropped=np.zeros(len(persons.label), dtype=np.bool_),
+        )
 
-    def join(self, classes: Ints) -> None:
-        """Make one of the classes of some."""
-        mine = np.isin(self.of_class, classes)
-        rows = np.isin(self.of_record, self.of_class[mine]) & (self.label >= 0)
-        self.of_class[mine] = self.of_record[rows] = int(classes[0])
-        self.label[rows] = int(classes[0])
-        self.state[int(classes[0])] = State.PROPOSED
+    def join(self, classes: Ints, group: Ints) -> None:
+        """Make one class of those of the last release that have the same group."""
+        found, first, which = np.unique(group, return_index=True, return_inverse=True)
+        del found
+        into = np.arange(len(self.of_class))
+        into[classes] = classes[first][which]
+        mine = self.label >= 0
+        self.label[mine] = self.of_record[mine] = into[self.label[mine]]
+        self.of_class = into
+        self.state[classes[first]] = State.PROPOSED
 
-    def add(self, rows: Ints) -> None:
-        """One class of records that are in none of the last release."""
-        self.label[rows] = int(max(self.label.max(initial=-1), len(self.of_class) - 1)) + 1
-        self.of_record[rows] = len(self.state)
-        self.state.append(State.PROPOSED)
+    def add(self, rows: Ints, group: Ints) -> None:
+        """One class of the records of each group, none of which is in the last release."""
+        found, which = np.unique(group, return_inverse=True)
+        self.label[rows] = max(int(self.label.max(initial=-1)) + 1, len(self.of_class)) + which
+        self.of_record[rows] = len(self.state) + which
+        self.state = np.concatenate([self.state, np.full(len(found), State.PROPOSED, dtype=np.int64)])
 
 
 def _proposed(
     of: _Persons,
     first: Anonymizer,
     method: Anonymizer,
-    model: Republication,
+    asked: _Asked,
     overdue: Bools,
     allowed: int,
     rng: np.random.Generator,
 ) -> _Units:
     """What may be published, as far as numbers of persons tell."""
     units, left, stayed = _Units.of(of), of.left, of.stayed
-    enough = (left == 0) | (left >= model.k)
     whole = (stayed == 0) | (stayed >= method.least)
-    for c in np.flatnonzero(~(enough & whole) & (left > 0)).tolist():
-        units.state[c] = State.TAKEN_BACK
-    losses = _losses(of.encoded, units.label)
-    for classes in _near(of, np.flatnonzero((left > 0) & ~enough & (stayed >= method.least)), model.k, rng):
-        removed = int(left[classes].sum())
-        if removed >= model.k and model.window * _added(of, units.label, classes, losses) <= removed:
-            units.join(classes)
-    _withdraw(of, units, np.flatnonzero((left > stayed) & ~whole), allowed)
+    waits = (left > 0) & ~((left >= asked.k) & whole)
+    units.state[waits] = State.TAKEN_BACK
+    spare = np.where((stayed > 0) & ~whole, left + stayed - method.least, 0)
+    _trim(of, units, np.where(np.minimum(left, spare) >= asked.k, spare, 0), rng)
+    losses = _losses(of.encoded, units.label, of.classes)
+    _join(of, units, np.flatnonzero(waits & (stayed >= method.least)), losses, asked, rng)
+    _withdraw(of, units, np.flatnonzero((left >= GIVEN_UP * stayed) & ~whole), allowed)
     returned = np.flatnonzero(of.known & (of.of_class < 0))
-    for rows in _alike(of, returned):
-        if len(rows) >= method.least:
-            units.add(rows)
+    past = _past(of, returned)
+    alike = np.bincount(past)[past] >= method.least if len(past) else np.zeros(0, np.bool_)
+    units.add(returned[alike], past[alike])
     usual = losses[of.of_class[of.stays]].mean() if of.stays.any() else math.inf
     fresh = np.flatnonzero(~of.known)
     labels = np.full(len(fresh), -1)
     if len(fresh) >= first.least:
         with contextlib.suppress(InfeasibleError):  # too few values: all of them wait
             labels = first.anonymize(of.encoded.take(fresh), rng).labels
-    own = _losses(of.encoded.take(fresh), labels)
-    for c in range(int(labels.max(initial=-1)) + 1):
-        rows = fresh[labels == c]
-        if own[c] <= SPARSE * usual or overdue[rows].any():
-            units.add(rows)
+    made = np.flatnonzero(labels >= 0)
+    due = np.bincount(labels[made], weights=overdue[fresh[made]], minlength=1) > 0
+    fine = due | (_losses(of.encoded.take(fresh), labels, len(due)) <= SPARSE * usual)
+    made = made[fine[labels[made]]]
+    units.add(fresh[made], labels[made])
     return units
+
+
+def _trim(of: _Persons, units: _Units, spare: Ints, rng: np.random.Generator) -> None:
+    """Publish classes as they were, without some of those who left.
+
+    Args:
+        of: the persons.
+        units: the units.
+        spare: (c,) records to drop of each class, 0 = none.
+        rng: which of those who left.
+    """
+    rows = rng.permutation(np.flatnonzero(of.gone))
+    rows = rows[np.argsort(of.label[rows], kind="stable")]
+    label = of.label[rows]
+    turn = np.arange(len(rows)) - np.searchsorted(label, label)
+    units.dropped[rows[turn < spare[label]]] = True
+    units.state[spare > 0] = State.TRIMMED
+
+
+def _join(
+    of: _Persons,
+    units: _Units,
+    classes: Ints,
+    losses: npt.NDArray[np.float64],
+    asked: _Asked,
+    rng: np.random.Generator,
+) -> None:
+    """Join near classes, where that adds less in a window than one for each outdated record.
+
+    Args:
+        of: the persons.
+        units: the units.
+        classes: those of the last release that may be joined; each lost some persons.
+        losses: (c,) mean loss of a record of each class.
+        asked: what must hold.
+        rng: the cuts between groups of near classes.
+    """
+    if len(classes) < 2:
+        return
+    at = np.full(of.classes, -1)
+    rows = np.flatnonzero(of.stays)
+    at[of.of_class[rows]] = rows  # a record of each
+    many, group = max(math.ceil(asked.k / of.left[classes].mean()), 2), np.zeros(len(classes), np.int64)
+    if len(classes) >= 2 * many:
+        group = load_method("mondrian", k=many).anonymize(of.encoded.take(at[classes]), rng).labels
+    of_class = np.full(of.classes, -1)
+    of_class[classes] = group
+    joined = np.where(units.label >= 0, of_class[units.label], -1)
+    removed, stayed = (np.bincount(group, weights=n[classes]) for n in (of.left, of.stayed))
+    before = np.bincount(group, weights=losses[classes] * of.stayed[classes])
+    added = _losses(of.encoded, joined, len(removed)) * stayed - before
+    pays = ((removed >= asked.k) & (asked.window * added <= removed))[group]
+    units.join(classes[pays], group[pays])
+
+
+def _withdraw(of: _Persons, units: _Units, classes: Ints, allowed: int) -> None:
+    """Give up classes of which far more is outdated than not, as far as persons may be withheld."""
+    room = allowed - int((of.known & (of.of_class < 0)).sum())
+    classes = classes[(of.stayed[classes] > 0) & (units.state[classes] == State.TAKEN_BACK)]
+    classes = classes[np.argsort(of.stayed[classes] - of.left[classes], kind="stable")]
+    units.state[classes[np.cumsum(of.stayed[classes]) <= room]] = State.WITHDRAWN
+
+
+def _past(of: _Persons, rows: Ints) -> Ints:
+    """(p,) a number for each of some records, equal where persons have the same classes in all releases."""
+    past = []
+    for release in of.earlier:
+        place = pd.Index(release.persons).get_indexer(pd.Index(of.persons[rows]))
+        past.append(np.where(place >= 0, release.labels[place], -1))
+    return np.unique(np.stack(past, axis=1), axis=0, return_inverse=True)[1].ravel()
 
 
 def _counted(column: pd.Series, attribute: Attribute) -> Texts:
@@ -337,53 +470,13 @@ def _counted(column: pd.Series, attribute: Attribute) -> Texts:
     return np.array([*attribute.counted_as(coded.texts), NULL], dtype=object)[coded.codes]
 
 
-def _losses(encoded: EncodedTable, labels: Ints) -> npt.NDArray[np.float64]:
-    """(c,) mean loss of a record of each class 0 .. c - 1, 0 where it has none."""
-    found = np.zeros(int(labels.max(initial=-1)) + 1)
+def _losses(encoded: EncodedTable, labels: Ints, classes: int) -> npt.NDArray[np.float64]:
+    """(classes,) mean loss of a record of each class, 0 where it has none."""
+    found = np.zeros(classes)
     used = np.unique(labels[labels >= 0])
     if len(used):
         found[used] = class_losses(Recoding.of_labels(encoded, labels)).mean(axis=1)
     return found
-
-
-def _near(of: _Persons, classes: Ints, k: int, rng: np.random.Generator) -> list[Ints]:
-    """Classes in groups of near ones, in each as many as lost k persons on average."""
-    at = np.full(of.classes, -1)
-    rows = np.flatnonzero(of.stays)
-    at[of.of_class[rows]] = rows  # a record of each
-    many = max(math.ceil(k / max(of.left[classes].mean(), 1)), 2) if len(classes) else 2
-    if len(classes) < 2 * many:
-        return [classes] if len(classes) else []
-    found = load_method("mondrian", k=many).anonymize(of.encoded.take(at[classes]), rng).labels
-    return [classes[found == group] for group in range(int(found.max()) + 1)]
-
-
-def _added(of: _Persons, labels: Ints, classes: Ints, losses: npt.NDArray[np.float64]) -> float:
-    """Loss that it adds to join classes, summed over their records."""
-    rows = np.flatnonzero(np.isin(labels, classes))
-    joined = _losses(of.encoded.take(rows), np.zeros(len(rows), np.int64))[0]
-    return float(joined * len(rows) - losses[classes] @ of.stayed[classes])
-
-
-def _withdraw(of: _Persons, units: _Units, classes: Ints, allowed: int) -> None:
-    """Give up classes of which more is outdated than not, as far as persons may be withheld."""
-    room = allowed - int((of.known & (of.of_class < 0)).sum())
-    for c in classes[np.argsort(of.stayed[classes] - of.left[classes], kind="stable")]:
-        if of.stayed[c] <= room and units.state[c] is State.TAKEN_BACK:
-            units.state[c] = State.WITHDRAWN
-            room -= int(of.stayed[c])
-
-
-def _alike(of: _Persons, rows: Ints) -> list[Ints]:
-    """Records of persons in groups of the same past."""
-    if not len(rows):
-        return []
-    past = []
-    for release in of.earlier:
-        place = pd.Index(release.persons).get_indexer(pd.Index(of.persons[rows]))
-        past.append(np.where(place >= 0, release.labels[place], -1))
-    which = np.unique(np.stack(past, axis=1), axis=0, return_inverse=True)[1].ravel()
-    return [rows[which == group] for group in range(int(which.max()) + 1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -407,11 +500,12 @@ class _Made:
     @classmethod
     def by(cls, of: _Persons, units: _Units, method: Anonymizer) -> "_Made":
         """Render it."""
-        state = np.array(units.state, dtype=np.int64)
+        state = units.state
         shown = (units.label >= 0) & (state[units.of_record] == State.PROPOSED)
         labels = np.where(shown, units.label, -1)
         fresh, schema = Recoding.of_labels(of.encoded, labels).render_by_row(method.intervals)
-        kept = np.flatnonzero(state[units.of_class][of.label] == State.TAKEN_BACK)
+        state = state[units.of_class][of.label]
+        kept = np.flatnonzero((state == State.TAKEN_BACK) | ((state == State.TRIMMED) & ~units.dropped))
         again = of.last.table.iloc[kept]
         if list(again.columns) != list(fresh.columns):
             raise SchemaError(
@@ -458,15 +552,15 @@ class _Made:
         units, of, place = self.units, self.of, self._place
         old = np.maximum(self.rows - len(of.persons), 0)
         of_class = np.where(place >= 0, of.of_class[place], of.label[old])
-        whole = units.of_class[np.maximum(of_class, 0)] if len(units.of_class) else np.zeros(len(place), int)
+        whole = units.of_class[np.maximum(of_class, 0)]
         return np.where(of_class >= 0, whole, units.of_record[place])
 
-    def failing(self, method: Anonymizer, model: Republication) -> Bools:
+    def failing(self, method: Anonymizer, asked: _Asked) -> Bools:
         """(m,) records of persons who are not safe, and of classes that miss a guarantee."""
         classes = EquivalenceClasses.of_table(self.table, self.schema)
         people = Membership.of_classes(self.persons, classes, self.table, self.schema)
         history = History(new=people, earlier=self.of.earlier, source=self.of.schema)
-        bad: Bools = model.per_person(history, classes) < model.threshold
+        bad = asked.failing(history, classes)
         for own in (KAnonymity(k=method.least), *method.sensitive_models):
             if not holds(own, classes):
                 bad |= own.violations(classes)[classes.labels]
@@ -520,18 +614,17 @@ class _Made:
         )
 
 
-def _judged(of: _Persons, units: _Units, method: Anonymizer, model: Republication) -> _Made:
+def _judged(of: _Persons, units: _Units, method: Anonymizer, asked: _Asked) -> _Made:
     """What the judge finds no fault with: units are taken back until it does not."""
     while True:
         made = _Made.by(of, units, method)
         if not len(made.table):
             return made
-        found = np.unique(made.unit[made.failing(method, model)])
+        found = np.unique(made.unit[made.failing(method, asked)])
         if not len(found):
             return made
-        proposed = [u for u in found.tolist() if units.state[u] is State.PROPOSED]
-        for unit in proposed:
-            units.state[unit] = State.TAKEN_BACK
-        if not proposed:  # what was published before keeps a model no more, which compares with all records
-            for unit in found.tolist():
-                units.state[unit] = State.WITHDRAWN
+        proposed = found[np.isin(units.state[found], (State.PROPOSED, State.TRIMMED))]
+        units.state[proposed] = State.TAKEN_BACK
+        if not len(proposed):
+            # What was published before no longer keeps a model that compares with all records.
+            units.state[found] = State.WITHDRAWN

@@ -107,7 +107,7 @@ _SECTIONS = {
     **{name: name for name in ("source", "expectations", "budget", "history", "outliers", "transform")},
     "schema": "attributes",
 }
-_KEPT = ("k", "m", "departures", "reserve", "counterfeits")  # over all releases of a person
+_KEPT = ("k", "m", "departures", "reserve", "counterfeits", "hold_back")  # over all releases of a person
 RELEASE = "{release}"  # stands for the release id in the address of a source
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"  # a DAG id, a table name and a folder at once
 
@@ -799,6 +799,8 @@ class HistorySpec(_Strict):
             leave; None: once.
         counterfeits: with `m`, the largest share of the records that may be added as counterfeits, so that
             classes keep their sets of values; None: none, who would need one is withheld.
+        hold_back: Releases that a person waits at most for others who are alike, where the policy names an
+            attacker who subtracts; None: none, who fits no class is withheld.
         accept_unjudged: Reason why a release may be published although earlier releases of its table were
             made before differences between releases could be judged; the manifest and the report state it.
             None: such a release is refused where the policy names `republication`.
@@ -812,6 +814,7 @@ class HistorySpec(_Strict):
     departures: Literal["known", "unknown"] | None = None
     reserve: Number | None = Field(default=None, ge=1, le=100)
     counterfeits: Number | None = Field(default=None, gt=0, le=1)
+    hold_back: Whole | None = Field(default=None, ge=0, le=1000)
     accept_unjudged: str | None = Field(default=None, min_length=1)
 
     @property
@@ -1433,7 +1436,14 @@ class ReleaseSpec(_Strict):
             over_time=OverTime.of(over_time),
             history=None
             if history is None
-            else History(keep=history.keep, m=history.m, accept_unjudged=history.accept_unjudged),
+            else History(
+                keep=history.keep,
+                m=history.m,
+                departures=history.departures,
+                counterfeits=history.counterfeits,
+                hold_back=history.hold_back,
+                accept_unjudged=history.accept_unjudged,
+            ),
             identifier=None if history is None else history.identifier,
             schedule=self.schedule is not None,
             unfollowed=self.unfollowed,

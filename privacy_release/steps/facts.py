@@ -55,7 +55,16 @@ def facts_of_table(
         policy: what must hold, the floor policy included; None: it is not known.
     """
     followed, source = "persons" in table, table["source"]
-    history = History(keep=past is not None, m=past.m if past else None) if followed or past else None
+    history = None
+    if past is not None:
+        history = History(
+            m=past.m,
+            departures=past.departures,
+            counterfeits=past.counterfeits,
+            hold_back=past.hold_back,
+        )
+    elif followed:
+        history = History(keep=False)
     steps = source.get("transforms", [])
     return replace(
         facts_of_method(schema, releaser, parameters, budget=budget, policy=policy),

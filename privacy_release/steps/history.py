@@ -15,12 +15,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from privacy_engine.errors import IntegrityError, SchemaError, SpecError, VerificationError
 from privacy_engine.tables.normal import FORM
+from privacy_release.steps.memberships.last import last_release, read_waiting, write_waiting
 from privacy_release.steps.memberships.marks import marks_of, values_of
 from privacy_release.steps.memberships.registers import population_of, read_population, write_population
 from privacy_release.work.area import WorkArea, sha256_file
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from privacy_engine.judge.cross_release import Membership
+    from privacy_engine.judge.cross_release import CrossReleaseModel, Membership
     from privacy_engine.judge.policy import ReleasePolicy
     from privacy_engine.judge.republication.class_values import ClassValues
     from privacy_engine.judge.verification import Finding
+    from privacy_engine.republication.incremental import LastRelease
     from privacy_engine.tables.schema import DataSchema
     from privacy_release.lake.store import Lake
 
@@ -47,7 +49,8 @@ _PERSON, _CLASS, _KEY, _RELEASE = "person", "class", "key", "sha256 of the relea
 _RECORDS, _FORM, _WRITTEN = "records of the release", "form of the identifiers", "person as written"
 _SIGNATURE, _SET, _CELL, _VALUES = "signature of ", "set of ", "cell of ", "values of "
 _SALT, _MARK = "salt", "mark of "
-_REGISTER = "sha256 of the register"
+_REGISTER, _WAITING, _SCHEMA = "sha256 of the register", "sha256 of who waits", "schema of the release"
+_KINDS = ("register", "records", "waiting")  # files beside the memberships of a release
 
 
 class Persons:
@@ -162,11 +165,26 @@ def _hashes_of(persons: PersonsRef) -> "npt.NDArray[np.object_]":
     return np.stack([found[name].to_numpy(dtype=object) for name in found.columns])
 
 
-def follow(persons: PersonsRef, rows: "npt.NDArray[Any]", path: Path) -> PersonsRef:
-    """The persons of some of the records, by position or flag, in a file of their own; of -1 it is nobody."""
+def follow(
+    persons: PersonsRef,
+    rows: "npt.NDArray[Any]",
+    path: Path,
+    before: "npt.NDArray[np.object_] | None" = None,
+) -> PersonsRef:
+    """The persons of some of the records, by position or flag, in a file of their own.
+
+    Args:
+        persons: of n records.
+        rows: of the records, -1 of a counterfeit, which is no person's; n and more: of those before.
+        path: of the file.
+        before: (l,) persons of further records, whose salts are not known.
+    """
     import numpy as np
 
-    found = _hashes_of(persons)[:, rows].copy()
+    known = _hashes_of(persons)
+    if before is not None:
+        known = np.concatenate([known, np.stack([before, before, np.full(len(before), None)])], axis=1)
+    found = known[:, rows].copy()
     if rows.dtype != np.bool_:
         found[:, rows < 0] = None
     return write_persons(found, path, persons["key"], persons["form"])
@@ -354,7 +372,7 @@ class Past:
         lake, name: of the release table.
         policy: what must hold, that of the release and the floor policy together.
         run: release id and run key of who asks: a retry does not stand in its own way.
-        k, m, departures, reserve, counterfeits: as of `privacy_release.spec.model.HistorySpec`.
+        k, m, departures, reserve, counterfeits, hold_back: as of `privacy_release.spec.model.HistorySpec`.
     """
 
     lake: "Lake"
@@ -366,10 +384,52 @@ class Past:
     departures: str | None = None
     reserve: float | None = None
     counterfeits: float | None = None
+    hold_back: int | None = None
 
     def memberships(self, persons: PersonsRef) -> "dict[int, Membership]":
         """Who is in which class of each earlier release, by version; errors as of `earlier_releases`."""
-        return earlier_releases(self.lake, self.name, persons, self.run)
+        marked = 1 if self.subtracted else 0
+        return earlier_releases(self.lake, self.name, persons, self.run, marked=marked)
+
+    @property
+    def asked(self) -> "tuple[CrossReleaseModel, ...]":
+        """What the policy asks for over all releases."""
+        silent = not self.policy.across or self.policy.repeated_people == "history"
+        return tuple(self.policy.across_known if silent else self.policy.across)
+
+    @property
+    def subtracted(self) -> bool:
+        """Whether the policy names an attacker who subtracts one release from another."""
+        from privacy_engine.judge.republication.model import subtracting
+
+        return subtracting(self.asked)
+
+    def across(self, kept: Mapping[str, Any]) -> "tuple[CrossReleaseModel, ...]":
+        """What must hold over all releases: what the policy asks for, and what is kept besides."""
+        from privacy_engine.judge.republication.model import Republication
+
+        (model, *_) = (m for m in self.asked if isinstance(m, Republication) and m.subtracts)
+        own = [replace(model, k=kept["k"], m=m, attribute=name) for name, m in kept["m"].items()]
+        return (*self.asked, *(own or [replace(model, k=kept["k"])]))
+
+    def last(self, memberships: "Mapping[int, Membership]") -> "tuple[LastRelease, dict[str, int]] | None":
+        """The newest release as it was published, and how many releases persons have waited since.
+
+        Args:
+            memberships: as `memberships` gave them.
+
+        Returns:
+            None where there is no earlier release, or it was made before classes could be published again.
+
+        Raises:
+            IntegrityError: if what is kept of it is missing or was changed.
+        """
+        if not memberships:
+            return None
+        version = max(memberships)
+        (entry,) = (e for e in published_releases(self.lake, self.name, self.run) if e["version"] == version)
+        path = _path(self.name, entry["release_id"], entry["sha256"])
+        return read_last(path, memberships[version], entry)
 
     def kept(self, schema: "DataSchema") -> dict[str, Any]:
         """What is kept over all releases of a person.
@@ -381,8 +441,7 @@ class Past:
         from privacy_engine.judge.republication.model import Republication
         from privacy_engine.vocabulary import Departures
 
-        silent = not self.policy.across or self.policy.repeated_people == "history"
-        asked = self.policy.across_known if silent else self.policy.across
+        asked = self.asked
         of_k = [model for model in asked if isinstance(model, CrossReleaseKAnonymity)]
         by_attackers = [model for model in asked if isinstance(model, Republication)]
         k, m = self.k, dict(self.m or {})
@@ -406,6 +465,8 @@ class Past:
         departures = self.departures or (Departures.KNOWN if strict else Departures.UNKNOWN)
         reserve = _RESERVE if self.reserve is None else self.reserve
         kept = {"k": k or _LEAST, "m": m, "departures": Departures(departures), "reserve": reserve}
+        if self.subtracted:
+            kept["hold_back"] = self.hold_back or 0
         return kept | ({"counterfeits": self.counterfeits} if self.counterfeits else {})
 
 
@@ -457,6 +518,8 @@ def record(staged: StagedRef, name: str, release_id: str, register: TableRef | N
     """
     import pandas as pd
 
+    from privacy_release.work.staged import read_schema
+
     membership, (persons, _, salts) = staged_membership(staged), _hashes_of(staged["persons"])
     own = salts[persons != None]  # noqa: E711 - of each element
     columns = {_PERSON: membership.persons, _CLASS: membership.labels}
@@ -467,17 +530,41 @@ def record(staged: StagedRef, name: str, release_id: str, register: TableRef | N
         _VALUES + name: pd.Series(counts.to_json(), dtype=object).to_numpy()[membership.labels]
         for name, counts in membership.counts.items()
     }
-    if None not in own:
+    if any(salt is not None for salt in own):  # a person who left has none, and another form has none at all
         marked = marks_of(membership, own, staged["sha256"])
         values |= {_MARK + name: texts for name, texts in marked.items()}
     frame = pd.DataFrame({**columns, **signatures, **sets, **cells, **values}).assign(
         **{_KEY: staged["persons"]["key"], _FORM: staged["persons"]["form"], _RELEASE: staged["sha256"]}
     )
     frame[_RECORDS] = staged["rows"]
+    frame = frame.sort_values(_PERSON, ignore_index=True)  # the order must not tell whose which record is
     path = _path(name, release_id, staged["sha256"])
+    if "waiting" in staged:
+        frame[_WAITING] = write_waiting(
+            read_waiting(staged["waiting"]["uri"], staged["waiting"]["sha256"]), _beside(path, "waiting")
+        )
+        frame[_SCHEMA] = read_schema(staged["schema"]).to_json()
+        copy = write_private(_beside(path, "records"), Path(staged["uri"]).read_bytes())
+        if copy != staged["sha256"]:
+            raise IntegrityError("the records of the release changed since they were staged; start a new run")
     if (everybody := population(register, staged["persons"])) is not None:
-        frame[_REGISTER] = write_population(everybody, _register_path(path))
+        frame[_REGISTER] = write_population(everybody, _beside(path, "register"))
     write_private(path, parquet_bytes(frame))
+
+
+def read_last(
+    path: Path, membership: "Membership", entry: Mapping[str, Any]
+) -> "tuple[LastRelease, dict[str, int]] | None":
+    """What is kept of a release whose classes may be published again; as of `Past.last`."""
+    from privacy_engine.tables.schema import DataSchema
+
+    frame = read_private(str(path), sha256_file(path))
+    if _WAITING not in frame:
+        return None
+    waited = read_waiting(str(_beside(path, "waiting")), frame[_WAITING].iloc[0])
+    records = read_private(str(_beside(path, "records")), entry["sha256"])
+    schema = DataSchema.from_dict(json.loads(frame[_SCHEMA].iloc[0]))
+    return last_release(records, schema, membership), waited
 
 
 def forget_unpublished(staged: StagedRef, name: str, release_id: str) -> None:
@@ -500,7 +587,7 @@ def forget(lake: "Lake", name: str, release_id: str) -> int:
 
 
 def _remove(path: Path) -> None:
-    for file in (path, _register_path(path)):
+    for file in (path, *(_beside(path, kind) for kind in _KINDS)):
         file.unlink(missing_ok=True)
 
 
@@ -604,16 +691,16 @@ def _register(frame: "pd.DataFrame", path: Path, persons: PersonsRef) -> "Member
     if _REGISTER not in frame or set(frame.get(_FORM, [WRITTEN])) != {persons["form"]}:
         return None
     try:
-        return read_population(_register_path(path), frame[_REGISTER].iloc[0])
+        return read_population(_beside(path, "register"), frame[_REGISTER].iloc[0])
     except IntegrityError:
         raise IntegrityError(
-            f"{_register_path(path).name}, the register that was kept with a release, is missing or was "
+            f"{_beside(path, 'register').name}, the register that was kept with a release, is missing or was "
             "changed; restore it, or retract that release"
         ) from None
 
 
-def _register_path(path: Path) -> Path:
-    return path.with_suffix(".register.parquet")
+def _beside(path: Path, kind: str) -> Path:
+    return path.with_suffix(f".{kind}.parquet")
 
 
 def population(register: TableRef | None, persons: PersonsRef) -> "Membership | None":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from privacy_release.reports.attempts import Attempts
 from privacy_release.reports.columns import with_origins
 from privacy_release.steps.history import follow
+from privacy_release.steps.memberships.last import write_waiting
 from privacy_release.work.area import WorkArea
 from privacy_release.work.parquet import unchanged_batches, write_private
 from privacy_release.work.people import write_people
@@ -74,6 +75,8 @@ class Made:
         seeded: whether the random choices can be repeated.
         private: whether exact counts and hashes of the source would tell what the release hides.
         positions: (m,) of the released records in the table, where they have one.
+        before: (l,) persons of further records, to which positions after those of the table lead.
+        waiting: Person -> releases waited, of those who are held back; None where none may be.
         persons: (m,) whose record each released one is, in the order of the file, or a file of them, where
             several may be of one person.
         earlier: versions of the release table that it was made together with; None where that was not asked.
@@ -91,6 +94,8 @@ class Made:
     seeded: bool
     private: bool = False
     positions: "npt.NDArray[np.integer[Any]] | None" = None
+    before: "npt.NDArray[np.object_] | None" = None
+    waiting: Mapping[str, int] | None = None
     persons: "npt.NDArray[np.integer[Any]] | PeopleRef | None" = None
     earlier: list[int] | None = None
     booking: BookingRef | None = None
@@ -141,12 +146,16 @@ def stage(made: Made, table: TableRef, job: Job) -> StagedRef:
     if "engine" in table:
         staged["engine"] = table["engine"]
     if "persons" in table and made.positions is not None:
-        staged["persons"] = follow(table["persons"], made.positions, work.path(f"{label}.persons.parquet"))
+        path = work.path(f"{label}.persons.parquet")
+        staged["persons"] = follow(table["persons"], made.positions, path, made.before)
         staged["source_schema"] = table["schema"]
     if people is not None:
         staged["people"] = people
     if made.earlier is not None:
         staged["earlier"] = made.earlier
+    if made.waiting is not None:
+        path = work.path(f"{label}.waiting.parquet")
+        staged["waiting"] = {"uri": str(path), "sha256": write_waiting(made.waiting, path)}
     if made.booking is not None:
         staged["booking"] = made.booking
     if made.model is not None:

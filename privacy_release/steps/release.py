@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,7 @@ from privacy_release.work.staged import codes_of, facts_of, finite, read_schema
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
     import pandas as pd
 
     from privacy_engine.dp.loss import PrivacyLoss
@@ -102,6 +103,8 @@ def make_release(
     table = worked_on_by(engine, table)
     given, schema = parameters or {}, read_schema(table["schema"])
     releaser = keyed(build_method(method, given), memory, seed)
+    if policy is None and past is not None:
+        policy = past.policy
     facts = facts_of_table(table, schema, releaser, given, budget=budget, past=past, policy=policy)
     loss = loss_by_rules(facts)
     if is_randomizer(method):
@@ -204,6 +207,8 @@ def _anonymized(
         positions=release.rows,
         persons=release.persons,
         earlier=None if history is None else list(history.versions),
+        before=None if history is None else history.before,
+        waiting=None if history is None else history.waiting,
     )
 
 
@@ -213,10 +218,15 @@ class _KeptSafe:
 
     versions: tuple[int, ...]
     kept: Mapping[str, Any]
+    before: "npt.NDArray[np.object_] | None" = None
+    waiting: Mapping[str, int] | None = None
 
     def told(self, release: "Release") -> dict[str, Any]:
         """What the manifest says; nothing of a person."""
         told = {"releases": len(self.versions), **self.kept, "withheld": int(release.notes["withheld"])}
+        told |= {
+            name: int(release.notes[name]) for name in ("held_back", "outdated") if name in release.notes
+        }
         if "counterfeits" in release.notes:  # how many were allowed becomes how many there are
             told["counterfeits"] = {
                 "allowed": self.kept["counterfeits"],
@@ -230,6 +240,9 @@ class _KeptSafe:
         k, departures = self.kept["k"], self.kept["departures"]
         kept = f"nobody is told apart from fewer than {k} by all, departures {departures}"
         told = f"{len(self.versions)}; {kept}; {int(release.notes['withheld']):,} records withheld"
+        if "held_back" in release.notes:
+            waits, outdated = int(release.notes["held_back"]), int(release.notes["outdated"])
+            return f"{told}; {waits:,} persons held back; {outdated:,} outdated records published again"
         if "counterfeits" not in release.notes:
             return told
         added = f"{int(release.notes['counterfeits']):,} counterfeit records added"
@@ -245,19 +258,35 @@ def _kept_safe(
     past: Past,
 ) -> "tuple[Release, _KeptSafe]":
     """A release that is safe together with the earlier ones of its table, and what it was made with."""
+    from privacy_engine.republication.incremental import release_incrementally
     from privacy_engine.republication.republish import republish
 
-    earlier, kept = past.memberships(persons), past.kept(schema)
-    release = republish(
+    earlier, kept, people = past.memberships(persons), past.kept(schema), read_persons(persons)
+    told, hold_back = _KeptSafe(versions=tuple(earlier), kept=dict(kept)), kept.pop("hold_back", None)
+    found = past.last(earlier) if past.subtracted else None
+    if not past.subtracted or (earlier and found is None):  # what it cannot do, verification refuses
+        release = republish(
+            releaser, frame, schema, rng, persons=people, earlier=tuple(earlier.values()), **kept
+        )
+        return release, replace(told, waiting={} if past.subtracted else None)
+    last, waited = found or (None, {})
+    release = release_incrementally(
         releaser,
         frame,
         schema,
         rng,
-        persons=read_persons(persons),
+        persons=people,
         earlier=tuple(earlier.values()),
-        **kept,
+        last=last,
+        across=past.across(kept),
+        hold_back=hold_back or 0,
+        waited=waited,
+        reserve=kept["reserve"],
     )
-    return release, _KeptSafe(versions=tuple(earlier), kept=kept)
+    assert release.rows is not None
+    shown = set(people[release.rows[release.rows < len(people)]])
+    waits = {who: waited.get(who, 0) + 1 for who in people.tolist() if who not in shown}
+    return release, replace(told, before=last.persons if last else None, waiting=waits)
 
 
 def _facts_of_tables(told: Mapping[str, Any]) -> dict[str, str]:

@@ -266,6 +266,8 @@ class StagedRef(TableRef):
             `privacy_release.work.people`.
         source_schema: path of the schema of what was released, where it is followed who is in which class.
         earlier: versions of the release table that it was made together with, where that was asked.
+        waiting: private file of who is held back, and for how many releases, where classes may be published
+            again.
         booking, model, mechanisms: of a differentially private release: the ledger's entry, the path of the
             measured model, and what was spent on which attributes.
     """
@@ -281,6 +283,7 @@ class StagedRef(TableRef):
     people: NotRequired[PeopleRef]
     source_schema: NotRequired[str]
     earlier: NotRequired[list[int]]
+    waiting: NotRequired[FileRef]
     booking: NotRequired[BookingRef]
     model: NotRequired[str]
     mechanisms: NotRequired[list[dict[str, Any]]]

@@ -9,12 +9,13 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy.local.samples.adult import COLUMNS, half_of, provided, sample_table
+from deploy.local.samples.clinic import patients_of_week
 from deploy.local.samples.customers import SEED, branch_visits, delivery
 from deploy.local.samples.synthea import encounters, patients, with_patients
 
@@ -28,6 +29,7 @@ ADULT, PATIENTS, ENCOUNTERS = "adult.parquet", "patients.parquet", "encounters.p
 PERSONS = 150
 CUSTOMERS = 50_000
 VISITORS = 60_000  # of whom one in twenty comes in a week
+WEEKS = 12  # of the clinic
 TEST_CUSTOMERS = 5_000  # other people: they ask a classifier that was trained on the rest
 
 
@@ -79,6 +81,15 @@ def _tables(folder: Path, keys: Sequence[str]) -> Iterator[tuple[str, Callable[[
         yield f"adult_weeks/{key}.parquet", partial(_half, folder / ADULT, key)
         yield f"bank_customers/{key}.parquet", partial(_customers, CUSTOMERS, key, SEED)
         yield f"branch_visits/{key}.parquet", partial(_branch_visits, key)
+    for key in _with_weeks_before(keys):
+        yield f"clinic/{key}.parquet", partial(_clinic, key)
+
+
+def _with_weeks_before(keys: Sequence[str]) -> list[str]:
+    """The keys, and those of the weeks before the first: `WEEKS` together."""
+    first = min((date.fromisoformat(key[:10]) for key in keys), default=None)
+    before = range(WEEKS - len(keys), 0, -1) if first else ()
+    return [*(f"{first - timedelta(weeks=week)}T00:00:00" for week in before if first), *keys]
 
 
 def _half(adult: Path, key: str) -> Made:
@@ -129,6 +140,11 @@ def _visits(folder: Path) -> Made:
 
 def _customers(rows: int, key: str | None, seed: int) -> Made:
     return delivery(rows, key, seed=seed), f"{rows:,} simulated bank-card customers, not real people."
+
+
+def _clinic(key: str) -> Made:
+    table = patients_of_week(key)
+    return table, f"{len(table):,} generated patients of a clinic in one week, not real people."
 
 
 def _branch_visits(key: str) -> Made:

@@ -124,6 +124,11 @@ class Republication:
         """k."""
         return float(self.k)
 
+    @property
+    def subtracts(self) -> bool:
+        """Whether an attacker is named who subtracts one release from another."""
+        return bool({Attacker.DIFFERENCE, Attacker.CORRECTION} & set(self.attackers))
+
     def per_person(self, history: History, classes: EquivalenceClasses) -> Floats:
         """(n,) the fewest persons left to an attacker, 0 where too few values are; see `Judgement`."""
         return self.judge(history, classes).per_person
@@ -257,6 +262,11 @@ class Republication:
         if older and subtracts:
             found["differences from older releases"] = f"{older} releases before the window"
         return found
+
+
+def subtracting(models: Iterable[object]) -> bool:
+    """Whether a model names an attacker who subtracts one release from another."""
+    return any(isinstance(m, Republication) and m.subtracts for m in models)
 
 
 def window_of(models: Iterable[object], attacker: Attacker) -> int:

@@ -38,11 +38,15 @@ class History:
     Attributes:
         keep: whether releases are made with the earlier ones, and not only judged with them.
         m: by sensitive attribute.
+        departures, counterfeits, hold_back: As of a release file.
         accept_unjudged: Reason to publish after releases whose differences cannot be judged; None: none.
     """
 
     keep: bool = True
     m: Mapping[str, int] | None = None
+    departures: str | None = None
+    counterfeits: float | None = None
+    hold_back: int | None = None
     accept_unjudged: str | None = None
 
 

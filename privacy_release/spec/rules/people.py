@@ -10,6 +10,7 @@ from privacy_release.spec.rules.text import unknown
 from privacy_release.work.engines import LOCAL
 
 RULES = Rules()
+INCREMENTAL = ("bottom_up", "ilp_l_diversity", "mondrian", "obpa")  # whose classes may stay as they are
 _BOUNDS = ("max_rows", "weight")  # parameters that bound what a person contributes
 
 
@@ -110,6 +111,33 @@ def _history_knows_whose_records_they_are(facts: Facts) -> Iterator[str]:
             "history needs to know whose records they are; ingest the table with person, the identifier of "
             "who is in the earlier releases"
         )
+
+
+@RULES.rule("history.differences", "history", "policy", "method")
+def _subtraction_is_kept_by_some_methods(facts: Facts) -> Iterator[str]:
+    from privacy_engine.judge.republication.model import subtracting
+
+    history = facts.history
+    if history is None or not history.keep:
+        return
+    if not subtracting(facts.policy.across):
+        if history.hold_back is not None:
+            yield (
+                "history.hold_back must stand beside a policy that names an attacker who subtracts; add "
+                "`{model: republication, k: ..., m: ...}` to the policy, or remove hold_back"
+            )
+        return
+    if facts.method not in INCREMENTAL:
+        yield (
+            f"release.method must be one of {', '.join(INCREMENTAL)}, got {facts.method}, because the policy "
+            "names an attacker who subtracts; choose one of these, or set history.keep: false"
+        )
+    for name in ("departures", "counterfeits"):
+        if getattr(history, name) not in (None, "known"):
+            yield (
+                f"history.{name} must not stand beside a policy that names an attacker who subtracts: "
+                "classes stay as they are until enough persons change; remove it"
+            )
 
 
 @RULES.rule("engine.method", "engine", "method", "history")

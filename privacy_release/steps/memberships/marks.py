@@ -32,18 +32,21 @@ def marks_of(
 
     Args:
         membership: Its persons and their values.
-        salts: (n,) hexadecimal salt of each person.
+        salts: (n,) hexadecimal salt of each person, None where it is not known: the person is not in the run.
         release: sha256 of the release.
 
     Returns:
-        Sensitive attribute -> (n,) hexadecimal mark of each person.
+        Sensitive attribute -> (n,) hexadecimal mark of each person, None of those without a salt.
     """
     import numpy as np
 
     found = {}
     for name, values in membership.values.items():
         messages = _messages(membership.counts[name].texts, name, release)
-        marked = (_mark(salt, messages[value]) for salt, value in zip(salts, values.tolist(), strict=True))
+        marked = (
+            None if salt is None else _mark(salt, messages[value])
+            for salt, value in zip(salts, values.tolist(), strict=True)
+        )
         found[name] = np.array([*marked], dtype=object)
     return found
 
@@ -77,7 +80,7 @@ def values_of(
         messages = _messages(counts[name].texts, name, release)
         of_class = _by_class(counts[name])
         places = np.full(len(labels), -1)
-        known = [row for row, salt in enumerate(salts) if salt is not None]
+        known = [row for row, salt in enumerate(salts) if salt is not None and marks[name][row] is not None]
         for row, label in zip(known, labels[known].tolist(), strict=True):
             mark, salt = marks[name][row], str(salts[row])
             places[row] = next((v for v in of_class.get(label, ()) if _mark(salt, messages[v]) == mark), -1)

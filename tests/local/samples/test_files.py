@@ -10,7 +10,7 @@ import pytest
 
 from deploy.local.samples.adult import half_of
 from deploy.local.samples.customers import delivery
-from deploy.local.samples.files import ADULT, origin_of, weeks_around, write_samples, write_table
+from deploy.local.samples.files import ADULT, WEEKS, origin_of, weeks_around, write_samples, write_table
 from deploy.local.samples.synthetic_adult import synthetic_adult
 
 WEEK = "2026-01-05T00:00:00"
@@ -114,3 +114,10 @@ def test_weeks_begin_on_mondays_around_the_day(day: int) -> None:
     assert weeks[1] == WEEK
     assert weeks == sorted(weeks)
     assert all(datetime.fromisoformat(week).weekday() == 0 for week in weeks)
+
+
+def test_deliveries_of_the_clinic_are_of_twelve_weeks(tmp_path: Path) -> None:
+    keys = weeks_around(datetime(2026, 1, 7, tzinfo=UTC))
+    written = sorted(f.stem for f in write_samples(tmp_path / "samples", keys) if f.parent.name == "clinic")
+    assert len(written) == WEEKS
+    assert written[-len(keys) :] == keys

@@ -63,7 +63,7 @@ class Course:
             persons=who,
             earlier=self.earlier,
             last=self.last,
-            model=self.model,
+            across=[self.model],
             waited=self.waited,
             **more,
         )
@@ -238,6 +238,16 @@ def test_a_class_of_more_outdated_records_than_others_is_given_up_where_persons_
     assert course.release(stayed).notes["outdated"] == 3
     made = course.release(stayed, limit=0.2)
     assert (made.notes["outdated"], made.notes["withheld"]) == (0, 1)
+
+
+def test_where_too_few_stay_only_as_many_outdated_records_are_kept_as_are_needed() -> None:
+    everyone = alike("a", 20, "abcdefgh") + alike("c", 80, "ijklmnop")
+    course = Course(method=load_method("mondrian", k=8), model=Republication(k=3, m=2))
+    course.release(everyone)
+    course.method = load_method("mondrian", k=3)
+    made = course.release(everyone[7:])
+    assert (made.notes["outdated"], made.notes["withheld"]) == (2, 0)
+    assert {record[:2] for record in records(course, "h")} == {(20, 20)}
 
 
 def test_other_columns_than_before_are_refused() -> None:

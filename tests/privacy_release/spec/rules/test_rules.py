@@ -18,6 +18,7 @@ from privacy_engine.errors import (
 )
 from privacy_engine.judge.models import DistinctLDiversity, KAnonymity, TCloseness
 from privacy_engine.judge.policy import ReleasePolicy
+from privacy_engine.judge.republication.model import Republication
 from privacy_engine.registry import load_method
 from privacy_engine.tables.direct_identifiers import Signature
 from privacy_engine.tables.schema import Attribute, DataSchema
@@ -183,6 +184,15 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"history": History(), "followed": False},
         {"followed": True},
         "whose records they are",
+    ),
+    "history.differences": (
+        {
+            "history": History(),
+            "policy": ReleasePolicy(across=(Republication(k=2),)),
+            "method": "rfka",
+        },
+        {"method": "mondrian"},
+        "release.method must be one of bottom_up, ilp_l_diversity, mondrian, obpa, got rfka",
     ),
     "engine.method": (
         {"engine": "fragments", "method": "mondrian", "history": History()},

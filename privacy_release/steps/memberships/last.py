@@ -1,0 +1,104 @@
+"""The newest release of a table as it was published, kept for the next one, which may publish classes again.
+
+A copy of the released records and who waits are kept beside the memberships of a release in the curator's
+folder. Their SHA-256 are kept in the memberships, so a copy that was changed or exchanged since is refused,
+and nothing is read from the lake, where others may write. The copy does not say whose records they are: the
+persons of each class are known from the memberships, and whose record of it is whose by the marks of those
+who are in the new release. The others of the class are not in it, so theirs are dealt out among them.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from privacy_engine.errors import IntegrityError
+from privacy_release.work.parquet import parquet_bytes, read_private, write_private
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    from privacy_engine.judge.cross_release import Membership
+    from privacy_engine.republication.incremental import LastRelease
+    from privacy_engine.tables.schema import DataSchema
+
+_PERSON, _WAITED = "person", "releases"
+
+
+def write_waiting(waited: Mapping[str, int], path: Path) -> str:
+    """Keep how many releases each of some persons has waited, in a private file; its SHA-256."""
+    import pandas as pd
+
+    columns = {_PERSON: list(waited), _WAITED: list(waited.values())}
+    return write_private(
+        path, parquet_bytes(pd.DataFrame(columns).astype({_PERSON: object, _WAITED: "int64"}))
+    )
+
+
+def read_waiting(path: str, sha256: str) -> dict[str, int]:
+    """Read what `write_waiting` wrote.
+
+    Raises:
+        IntegrityError: if the file is missing or changed.
+    """
+    frame = read_private(path, sha256)
+    return dict(zip(frame[_PERSON].tolist(), frame[_WAITED].tolist(), strict=True))
+
+
+def last_release(table: "pd.DataFrame", schema: "DataSchema", membership: "Membership") -> "LastRelease":
+    """Whose record each one of a release is.
+
+    Args:
+        table: (n,) its records.
+        schema: of them.
+        membership: its persons, with the values of those who are in the new release.
+
+    Raises:
+        IntegrityError: if classes or values are others than those of the persons.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from privacy_engine.judge.cross_release import Membership
+    from privacy_engine.republication.incremental import LastRelease
+
+    places = np.array([str(i) for i in range(len(table))], dtype=object)
+    found = Membership.of_table(places, table, schema)
+    rows = _keyed(found, {name: _texts(found, name) for name in found.values})
+    known = {name: _texts(membership, name) for name in found.values}
+    people = _keyed(membership, known)
+    if len(rows) != len(people) or sorted(rows["class"]) != sorted(people["class"]):
+        raise IntegrityError("the records of the last release must be those of its persons; restore both")
+    owner = np.full(len(table), -1)
+    certain = people[[*known]].notna().all(axis=1) if known else pd.Series(True, index=people.index)
+    for keys, part in (([*rows.columns], people[certain]), (["class"], people[~certain])):
+        left = rows[owner < 0]
+        left = left.assign(turn=left.groupby(keys).cumcount())
+        part = part.assign(turn=part.groupby(keys).cumcount())
+        joined = part.reset_index().merge(left.reset_index(), on=[*keys, "turn"], suffixes=("", "_row"))
+        owner[joined["index_row"]] = joined["index"]
+    if (owner < 0).any():
+        raise IntegrityError("the values of the last release must be those of its persons; restore both")
+    return LastRelease(table=table, persons=membership.persons[owner])
+
+
+def _keyed(membership: "Membership", values: "Mapping[str, npt.NDArray[np.object_]]") -> "pd.DataFrame":
+    """Of each person the cells of the class, as one text, and the values."""
+    import pandas as pd
+
+    names = sorted(membership.boxes)
+    cells = zip(*(membership.boxes[name][membership.first] for name in names), strict=True)
+    of_class = [json.dumps(own) for own in cells]
+    labels: Any = membership.labels.tolist()
+    return pd.DataFrame({"class": [of_class[label] for label in labels], **values})
+
+
+def _texts(membership: "Membership", name: str) -> "npt.NDArray[np.object_]":
+    """(n,) hash of each person's value, None where it is not known."""
+    import numpy as np
+
+    texts = np.array([*membership.counts[name].texts, None], dtype=object)
+    values = membership.values.get(name, np.full(len(membership), -1))
+    return texts[values]

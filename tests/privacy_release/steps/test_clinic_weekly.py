@@ -1,0 +1,40 @@
+"""The shipped release `clinic_weekly` on the deliveries of twelve weeks."""
+
+import shutil
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from deploy.local.embedded import checkout
+from deploy.local.samples.clinic import patients_of_week
+from deploy.local.samples.files import WEEKS, write_table
+from privacy_release.lake.read import manifest_of
+from privacy_release.lake.store import Lake
+from privacy_release.spec.model import load_spec
+from privacy_release.steps.run import run_release
+from privacy_release.work.area import WorkArea
+
+KEY = "a secret of the tests alone, long enough"
+
+
+@pytest.mark.slow  # twelve releases by whole runs: what adds up over weeks shows only here
+def test_twelve_weeks_keep_the_policy_and_hold_few_persons_back(
+    tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", KEY)
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    shutil.copytree(checkout() / "include", tmp_path / "include")
+    spec = load_spec(tmp_path / "include" / "releases" / "clinic_weekly.yaml")
+    for week in range(WEEKS):
+        key = f"{date(2026, 1, 5) + timedelta(weeks=week)}T00:00:00"
+        file = tmp_path / "data" / "samples" / "clinic" / f"{key}.parquet"
+        write_table(file, patients_of_week(key), "generated")
+        with WorkArea(tmp_path / "work", f"week {week}") as work:
+            outcome = run_release(spec, lake, key, work)
+        assert outcome.report["passed"]
+        told = manifest_of(lake, "clinic_weekly", key)["history"]
+        assert told["releases"] == week
+        assert told["withheld"] <= 80
+        assert told["held_back"] <= 200
+        assert told["outdated"] <= 40 * (week + 1)

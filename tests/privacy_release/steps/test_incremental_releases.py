@@ -1,0 +1,226 @@
+"""Weekly releases that cannot be subtracted, through ingest, release, verification and publication."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privacy_engine.errors import InfeasibleError, IntegrityError, SpecError
+from privacy_release.lake.read import manifest_of, read_release
+from privacy_release.lake.store import Lake
+from privacy_release.spec.model import ReleaseSpec, load_spec
+from privacy_release.steps.retraction import retract_release
+from privacy_release.steps.run import Outcome, run_release
+from privacy_release.work.area import WorkArea
+from tests import tables
+
+KEY = "a secret of the tests alone, long enough"
+MODEL = {"model": "republication", "k": 3, "m": 2}
+METHODS = ("bottom_up", "mondrian", "obpa", "ilp_l_diversity")
+Specified = Callable[..., ReleaseSpec]
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture(autouse=True)
+def curator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The key, and the folder of what is kept about people."""
+    monkeypatch.setenv("PRIVACY_MEMBERSHIP_KEY", KEY)
+    monkeypatch.setenv("PRIVACY_CURATOR", str(tmp_path / "curator"))
+    return tmp_path / "curator"
+
+
+@pytest.fixture
+def specified(home: Path) -> Specified:
+    """Writes the release of `home` with a policy that names attackers who subtract."""
+
+    def write(method: str = "bottom_up", *, model: Mapping[str, Any] = MODEL, **history: Any) -> ReleaseSpec:
+        rules = {"require": [{"model": "k_anonymity", "k": 3}, dict(model)], "max_suppressed": 0.9}
+        own = {"identifier": "name", "hold_back": 3} | history
+        release = {"method": method, "k": 3, "l": 2, "suppression_limit": 0.5}
+        fields = {"schedule": None, "expectations": None, "history": own, "release": release}
+        return load_spec(tables.write_release(home, rules, **fields))
+
+    return write
+
+
+@pytest.fixture
+def run(tmp_path: Path, lake: Lake, home: Path) -> Run:
+    """Releases a table; the outcome."""
+
+    def work(spec: ReleaseSpec, table: pd.DataFrame, name: str) -> Outcome:
+        table.to_parquet(home / "people.parquet")
+        with WorkArea(tmp_path / "work", name) as area:
+            return run_release(spec, lake, name, area)
+
+    return work
+
+
+def people(rows: int, first: int = 0) -> pd.DataFrame:
+    """Persons by number; each has the same values in every table."""
+    each = [np.random.default_rng(i) for i in range(first, first + rows)]
+    return pd.DataFrame(
+        {
+            "name": [f"person-{first + i:03d}" for i in range(rows)],
+            "age": [int(r.integers(18, 90)) for r in each],
+            "zip": [str(r.choice([row[0] for row in tables.ZIPS])) for r in each],
+            "illness": [str(r.choice(tables.ILLNESSES)) for r in each],
+            "visits": [int(r.integers(0, 9)) for r in each],
+        }
+    )
+
+
+def weeks(number: int) -> list[pd.DataFrame]:
+    """Weekly tables of 60 people, of whom some leave, come, move, return and are corrected."""
+    rng, everybody = np.random.default_rng(3), people(60 + 6 * number)
+    present, found = np.arange(60), []
+    for week in range(number):
+        table = everybody.iloc[rng.permutation(present)].reset_index(drop=True)
+        if week:
+            table.loc[3, "age"] = min(int(table.loc[3, "age"]) + 20, 89)
+            table.loc[7, "illness"] = tables.ILLNESSES[0]
+        found.append(table)
+        gone = rng.choice(present, 6, replace=False)
+        back = np.setdiff1d(np.arange(present.max()), present)[:1]
+        came = present.max() + 1 + np.arange(5)
+        present = np.concatenate([np.setdiff1d(present, gone), back, came])
+    return found
+
+
+def test_weekly_releases_by_methods_in_turn_keep_what_the_policy_asks_of_every_attacker(
+    specified: Specified, run: Run, lake: Lake
+) -> None:
+    for week, table in enumerate(weeks(6)):
+        outcome = run(specified(METHODS[week % 4]), table, f"week {week}")
+        (found,) = [f for f in outcome.report["findings"] if f["rule"].startswith("republication")]
+        assert found["passed"]
+        assert found["measured"] >= 3
+        told = manifest_of(lake, "people", f"week {week}")["history"]
+        assert (told["releases"], told["hold_back"]) == (week, 3)
+        current = len(read_release(lake, "people", f"week {week}")) - told["outdated"]
+        assert told["withheld"] + told["held_back"] >= len(table) - current - told["outdated"]
+        assert told["withheld"] + told["held_back"] <= len(table) - current
+
+
+def test_one_newcomer_waits_and_the_release_is_published_again_as_it_was(
+    specified: Specified, run: Run, lake: Lake, curator: Path
+) -> None:
+    spec = specified()
+    run(spec, people(30), "1")
+    first = read_release(lake, "people", "1").to_pylist()
+    run(spec, people(31).iloc[1:], "2")
+    told = manifest_of(lake, "people", "2")["history"]
+    assert (told["held_back"], told["outdated"], told["withheld"]) == (1, 1, 0)
+    assert sorted(map(str, first)) == sorted(map(str, read_release(lake, "people", "2").to_pylist()))
+
+
+def test_waiting_ends_after_the_releases_that_were_named(specified: Specified, run: Run, lake: Lake) -> None:
+    spec = specified(hold_back=1)
+    run(spec, people(30), "1")
+    run(spec, people(31), "2")
+    run(spec, people(31), "3")
+    told = [manifest_of(lake, "people", name)["history"] for name in "23"]
+    assert [(t["held_back"], t["withheld"]) for t in told] == [(1, 0), (0, 1)]
+
+
+def test_the_private_files_tell_neither_by_order_nor_by_a_value_whose_a_record_is(
+    specified: Specified, run: Run, curator: Path
+) -> None:
+    run(specified(), people(30), "1")
+    (kept,) = [p for p in curator.rglob("*.parquet") if p.suffixes == [".parquet"]]
+    persons = pd.read_parquet(kept)["person"].tolist()
+    assert persons == sorted(persons)
+    values = {str(v) for name in ("illness", "name") for v in people(30)[name]}
+    assert not values & {str(v) for column in pd.read_parquet(kept).items() for v in column[1]}
+
+
+def test_retraction_removes_all_that_is_kept_of_a_release(
+    specified: Specified, run: Run, lake: Lake, curator: Path
+) -> None:
+    spec = specified()
+    run(spec, people(30), "1")
+    kept = {p.suffixes[0] for p in curator.rglob("*.parquet")}
+    assert {".records", ".waiting"} < kept
+    retract_release(lake, "people", "1", reason="a test")
+    assert not list(curator.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("kind", ["records", "waiting"])
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: people(3).to_parquet(path)])
+def test_what_is_kept_of_the_last_release_must_be_as_it_was(
+    specified: Specified, run: Run, curator: Path, kind: str, spoil: Any
+) -> None:
+    spec = specified()
+    run(spec, people(30), "1")
+    (path,) = curator.rglob(f"*.{kind}.parquet")
+    spoil(path)
+    with pytest.raises(IntegrityError):
+        run(spec, people(31), "2")
+
+
+def test_persons_and_records_that_were_exchanged_are_refused(
+    specified: Specified, run: Run, curator: Path
+) -> None:
+    spec = specified()
+    run(spec, people(30), "1")
+    (kept,) = [p for p in curator.rglob("*.parquet") if p.suffixes == [".parquet"]]
+    frame = pd.read_parquet(kept)
+    cells = [name for name in frame if name.startswith("cell of ")]
+    frame[cells] = frame[cells].iloc[::-1].to_numpy()
+    frame.to_parquet(kept)
+    with pytest.raises(IntegrityError):
+        run(spec, people(31), "2")
+
+
+def test_after_a_release_that_was_made_before_the_next_is_made_as_before_and_the_one_after_it_keeps_classes(
+    specified: Specified, run: Run, lake: Lake
+) -> None:
+    before = {"model": "cross_release_k_anonymity", "k": 3}
+    run(specified(model=before, hold_back=None), people(30), "1")
+    run(specified(), people(30), "2")
+    assert "held_back" not in manifest_of(lake, "people", "2")["history"]
+    run(specified(), people(31), "3")
+    assert manifest_of(lake, "people", "3")["history"]["held_back"] == 1
+
+
+def test_more_withheld_than_allowed_publishes_nothing(specified: Specified, run: Run) -> None:
+    spec = specified(hold_back=0)
+    run(spec, people(30), "1")
+    with pytest.raises(InfeasibleError, match="cannot be kept safe together"):
+        run(spec, pd.concat([people(30), people(40, 200).assign(illness="flu")]), "2")
+
+
+@pytest.mark.parametrize(
+    ("method", "history", "message"),
+    [
+        ("rfka", {}, "release.method must be one of bottom_up, ilp_l_diversity, mondrian, obpa, got rfka"),
+        ("bottom_up", {"departures": "unknown"}, "history.departures must not stand beside a policy"),
+        ("bottom_up", {"m": {"illness": 2}, "counterfeits": 0.1}, "history.counterfeits must not stand"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_before_anything_is_read(
+    specified: Specified,
+    lake: Lake,
+    tmp_path: Path,
+    home: Path,
+    method: str,
+    history: dict[str, Any],
+    message: str,
+) -> None:
+    spec = specified(method, **history)
+    (home / "people.parquet").unlink(missing_ok=True)
+    with WorkArea(tmp_path / "work", "1") as work, pytest.raises(SpecError, match=message):
+        run_release(spec, lake, "1", work)
+
+
+def test_holding_back_needs_an_attacker_who_subtracts(specified: Specified, run: Run) -> None:
+    spec = specified(model={"model": "cross_release_k_anonymity", "k": 3})
+    with pytest.raises(SpecError, match=r"history.hold_back must stand beside a policy"):
+        run(spec, people(30), "1")
+
+
+def test_releases_to_wait_are_a_whole_number_from_0(specified: Specified) -> None:
+    with pytest.raises(SpecError, match=r"history.hold_back"):
+        specified(hold_back=-1)
